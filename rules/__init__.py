@@ -1,0 +1,1 @@
+"""The rules of time to accuracy as pure code: text and numbers in, values out."""

@@ -1,0 +1,291 @@
+"""Benchmark definitions: one TOML file holds every number a benchmark is scored by."""
+
+import hashlib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rules.clock import CLOCK_NAMES, Clock
+from rules.errors import BenchmarkError
+from rules.fields import Fields
+
+Direction = Literal["higher", "lower"]
+DIVISIONS = ("closed", "open")
+REACH_RULES = ("first_crossing", "sustained", "fixed_stop")
+
+
+@dataclass(frozen=True)
+class QualityTarget:
+    """The quality a run must reach, in the unit of its source.
+
+    `resolution` is the smallest step the metric can take (one test item), None where unknown.
+    """
+
+    metric: str
+    value: float
+    unit: str
+    direction: Direction
+    resolution: float | None = None
+
+    def is_reached(self, quality: float) -> bool:
+        """Whether a raw quality is at the target or beyond it."""
+        return quality >= self.value if self.direction == "higher" else quality <= self.value
+
+    def better(self, first: float, second: float) -> float:
+        """The better of two qualities."""
+        return max(first, second) if self.direction == "higher" else min(first, second)
+
+
+@dataclass(frozen=True)
+class ReachRule:
+    """When a run counts as having reached its target; `evaluations` in a row for "sustained"."""
+
+    name: str
+    evaluations: int = 1
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """What is trained and evaluated on; `sha256` is over the raw items where one is defined."""
+
+    name: str
+    source: str
+    train_items: int
+    test_items: int
+    sha256: str | None
+
+
+@dataclass(frozen=True)
+class RunsRule:
+    """Runs a result is made of, and how many are dropped at each end before the mean."""
+
+    count: int
+    dropped: int
+
+
+@dataclass(frozen=True)
+class Hyperparameter:
+    """One setting of the reference model: its default and the values a submission may choose.
+
+    `closed` tells whether a closed submission may set it at all.
+    """
+
+    name: str
+    default: float
+    minimum: float
+    maximum: float
+    integer: bool
+    closed: bool
+
+
+@dataclass(frozen=True)
+class ReplayPolicy:
+    """How verifications of this benchmark are run and judged.
+
+    `reference` names the module in reference_models. The server draws between `min_runs` and
+    `max_runs` runs. `alpha` is the chance that an honest claim is rejected, for the whole
+    verification. `time_tolerance` is how much slower (0.5 = 50 %) a replay on the same hardware
+    class may be before its time speaks against the claim. `automatic` asks for a verification
+    of every submission.
+    """
+
+    reference: str
+    min_runs: int
+    max_runs: int
+    alpha: float
+    time_tolerance: float
+    run_limit_seconds: float
+    lease_seconds: float
+    max_attempts: int
+    automatic: bool
+
+
+@dataclass(frozen=True)
+class ReferenceRun:
+    """One calibrated run of the reference model: quality at every evaluation, in order."""
+
+    batch_size: int
+    seed: int
+    quality: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Task + data set + quality target + rules version, read from one file.
+
+    `sha256` is the hash of that file: a result names the definition it was scored under.
+    """
+
+    benchmark_id: str
+    title: str
+    version: str
+    task: str
+    about: str
+    data_set: DataSet
+    target: QualityTarget
+    reach: ReachRule
+    clock: Clock
+    runs: RunsRule
+    divisions: tuple[str, ...]
+    log_names: tuple[str, ...]
+    hyperparameters: Mapping[str, Hyperparameter]
+    replay: ReplayPolicy | None
+    reference_runs: tuple[ReferenceRun, ...]
+    sha256: str
+
+    def defaults(self) -> dict[str, float]:
+        """The reference hyperparameters."""
+        return {name: item.default for name, item in self.hyperparameters.items()}
+
+    def reference_runs_at(self, batch_size: float) -> tuple[ReferenceRun, ...]:
+        """The calibrated runs at one batch size."""
+        return tuple(run for run in self.reference_runs if run.batch_size == batch_size)
+
+
+def load_benchmark(path: Path) -> Benchmark:
+    """The benchmark defined in a TOML file. Raises BenchmarkError naming file and field."""
+    content = path.read_bytes()
+    return parse_benchmark(content, file=path.name)
+
+
+def parse_benchmark(content: bytes, *, file: str) -> Benchmark:
+    """The benchmark defined by TOML text. Raises BenchmarkError naming file and field."""
+    try:
+        table = tomllib.loads(content.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise BenchmarkError(f"not TOML: {error}", file=file, expected="a TOML file") from error
+    root = Fields(table, file=file, error=BenchmarkError)
+    benchmark_id = root.text("id")
+    if benchmark_id != file.removesuffix(".toml"):
+        raise root.fail("id", f"{benchmark_id!r} in a file named {file}", expected="the file's name")
+    data_set = _data_set(root.table("data_set"))
+    divisions = root.texts("divisions")
+    if not set(divisions) <= set(DIVISIONS):
+        raise root.fail("divisions", f"{list(divisions)}", expected="closed, open or both")
+    benchmark = Benchmark(
+        benchmark_id=benchmark_id,
+        title=root.text("title"),
+        version=root.text("version"),
+        task=root.text("task"),
+        about=root.text("about"),
+        data_set=data_set,
+        target=_target(root.table("target"), data_set),
+        reach=_reach(root.table("target")),
+        clock=Clock(root.choice("clock", CLOCK_NAMES)),
+        runs=_runs(root.table("runs")),
+        divisions=divisions,
+        log_names=root.texts("log_names") if root.has("log_names") else (benchmark_id,),
+        hyperparameters=_hyperparameters(root.optional_table("hyperparameters")),
+        replay=_replay(root.optional_table("replay")),
+        reference_runs=tuple(_reference_run(item) for item in root.tables("reference_runs")),
+        sha256=hashlib.sha256(content).hexdigest(),
+    )
+    root.refuse_unknown()
+    return benchmark
+
+
+def load_benchmarks(folder: Path) -> dict[str, Benchmark]:
+    """Every benchmark of a folder, by id. Raises BenchmarkError if the folder holds none."""
+    benchmarks = [load_benchmark(path) for path in sorted(folder.glob("*.toml"))]
+    if not benchmarks:
+        raise BenchmarkError(
+            "no benchmark definition", file=str(folder), expected="a folder with *.toml files"
+        )
+    return {benchmark.benchmark_id: benchmark for benchmark in benchmarks}
+
+
+def _data_set(table: Fields) -> DataSet:
+    data_set = DataSet(
+        name=table.text("name"),
+        source=table.text("source"),
+        train_items=table.integer("train_items", minimum=1),
+        test_items=table.integer("test_items", minimum=1),
+        sha256=table.optional_text("sha256"),
+    )
+    table.refuse_unknown()
+    return data_set
+
+
+def _target(table: Fields, data_set: DataSet) -> QualityTarget:
+    unit = table.choice("unit", ("percent", "fraction", "nats/byte"))
+    scale = {"percent": 100.0, "fraction": 1.0}.get(unit)
+    table.has("reach")
+    table.has("evaluations")
+    target = QualityTarget(
+        metric=table.text("metric"),
+        value=table.number("value"),
+        unit=unit,
+        direction="higher" if table.choice("direction", ("higher", "lower")) == "higher" else "lower",
+        resolution=scale / data_set.test_items if scale is not None else None,
+    )
+    table.refuse_unknown()
+    return target
+
+
+def _reach(table: Fields) -> ReachRule:
+    return ReachRule(
+        name=table.choice("reach", REACH_RULES),
+        evaluations=table.optional_integer("evaluations", minimum=1) or 1,
+    )
+
+
+def _runs(table: Fields) -> RunsRule:
+    rule = RunsRule(
+        count=table.integer("count", minimum=1), dropped=table.integer("dropped", minimum=0)
+    )
+    if rule.count <= 2 * rule.dropped:
+        raise table.fail("dropped", f"{rule.dropped} of {rule.count} at each end leaves no run",
+                         expected="less than half of count")
+    table.refuse_unknown()
+    return rule
+
+
+def _hyperparameters(table: Fields | None) -> dict[str, Hyperparameter]:
+    if table is None:
+        return {}
+    return {name: _hyperparameter(name, table.table(name)) for name, _ in table.items()}
+
+
+def _hyperparameter(name: str, table: Fields) -> Hyperparameter:
+    minimum, maximum = table.number("minimum"), table.number("maximum")
+    item = Hyperparameter(
+        name=name,
+        default=table.number("default", minimum=minimum, maximum=maximum),
+        minimum=minimum,
+        maximum=maximum,
+        integer=table.boolean("integer", default=False),
+        closed=table.boolean("closed", default=False),
+    )
+    table.refuse_unknown()
+    return item
+
+
+def _replay(table: Fields | None) -> ReplayPolicy | None:
+    if table is None:
+        return None
+    min_runs = table.integer("min_runs", minimum=1)
+    policy = ReplayPolicy(
+        reference=table.text("reference"),
+        min_runs=min_runs,
+        max_runs=table.integer("max_runs", minimum=min_runs),
+        alpha=table.number("alpha", minimum=1e-6, maximum=0.5),
+        time_tolerance=table.number("time_tolerance", minimum=0.0),
+        run_limit_seconds=table.number("run_limit_seconds", minimum=1.0),
+        lease_seconds=table.number("lease_seconds", minimum=1.0),
+        max_attempts=table.integer("max_attempts", minimum=1, maximum=10),
+        automatic=table.boolean("automatic", default=False),
+    )
+    table.refuse_unknown()
+    return policy
+
+
+def _reference_run(table: Fields) -> ReferenceRun:
+    run = ReferenceRun(
+        batch_size=table.integer("batch_size", minimum=1),
+        seed=table.integer("seed", minimum=0),
+        quality=table.numbers("quality"),
+    )
+    table.refuse_unknown()
+    return run

@@ -1,0 +1,209 @@
+"""Everything that crosses between the server and a worker.
+
+A ReplayJob goes out through the broker, the rest goes back over HTTP as JSON. The classes hold
+plain values only, so that either side can write and check them with its own tools.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+REPLAY_TASK = "finishline.replay"  # The Celery task name: neither side imports the other.
+ANY_QUEUE = "replay.any"  # The queue every worker listens on beside that of its hardware class.
+
+EventKind = Literal["run_started", "phase", "evaluation", "run_finished"]
+RunStatus = Literal["reached", "not_reached", "below_band", "cancelled", "failed"]
+FailureKind = Literal["submitter", "rules", "infrastructure", "time_limit"]
+FailureCode = Literal[
+    "bad_hyperparameter",  # submitter
+    "training_diverged",  # submitter
+    "unknown_reference",  # rules
+    "data_set_differs",  # rules
+    "clock_mismatch",  # infrastructure
+    "child_died",  # infrastructure
+    "out_of_memory",  # infrastructure
+    "worker_stopped",  # infrastructure
+    "worker_lost",  # infrastructure: the lease ran out
+    "not_claimed",  # infrastructure: no worker took the attempt
+    "run_time_limit",  # time_limit
+]
+
+
+def queue_of(hardware_class: str) -> str:
+    """The name of the queue of a hardware class."""
+    return f"replay.{hardware_class}"
+
+
+@dataclass(frozen=True)
+class ControlPoint:
+    """The band a replay must stay in at one evaluation (`index` counts from 1)."""
+
+    index: int
+    mean: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True)
+class TargetSpec:
+    """The quality target a replay stops at."""
+
+    metric: str
+    value: float
+    direction: Literal["higher", "lower"]
+    evaluations_in_a_row: int = 1
+
+
+@dataclass(frozen=True)
+class ReplayJob:
+    """What one attempt trains: complete, so that a worker needs no other source.
+
+    `seeds` has one seed per run. `control_points` is empty where no band is known for this
+    configuration. `clock` and `division` say which seconds count.
+    """
+
+    attempt_id: str
+    verification_id: str
+    submission_id: str
+    benchmark_id: str
+    benchmark_sha256: str
+    data_set_sha256: str | None
+    reference: str
+    hyperparameters: dict[str, float]
+    seeds: list[int]
+    target: TargetSpec
+    clock: str
+    division: str
+    control_points: list[ControlPoint]
+    run_limit_seconds: float
+
+
+@dataclass(frozen=True)
+class ClaimRequest:
+    """A worker asks for an attempt."""
+
+    worker: str
+    hardware_class: str
+
+
+@dataclass(frozen=True)
+class ClaimGrant:
+    """The attempt is this worker's until the lease runs out; every post renews it.
+
+    `token` authorises the posts of this claim alone; `fence` counts the claims of the attempt.
+    """
+
+    attempt_id: str
+    fence: int
+    token: str
+    lease_seconds: float
+
+
+@dataclass(frozen=True)
+class ReplayEvent:
+    """One thing that happened in a replay, in the order of `sequence` (from 0, no gaps).
+
+    `seconds` counts on the benchmark's clock from the start of the run, None before it starts.
+    `epoch`, `samples`, `quality` belong to evaluations; `phase` to phases; `status` to the end
+    of a run. `ledger` holds seconds per phase.
+    """
+
+    sequence: int
+    run: int
+    kind: EventKind
+    seconds: float | None = None
+    epoch: float | None = None
+    samples: int | None = None
+    quality: float | None = None
+    phase: str | None = None
+    status: RunStatus | None = None
+    ledger: dict[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class EvaluationBatch:
+    """Events since the last post; an empty batch is a heartbeat."""
+
+    events: list[ReplayEvent] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class BatchAnswer:
+    """Whether the worker goes on, and if not why ("cancelled", "time_limit")."""
+
+    proceed: bool
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a run or an attempt ended without a result, from a closed list, with the next step."""
+
+    kind: FailureKind
+    code: FailureCode
+    message: str
+    next_step: str
+
+
+@dataclass(frozen=True)
+class ReplayEvaluation:
+    """One evaluation of a replay; `seconds` on the benchmark's clock."""
+
+    epoch: float
+    samples: int
+    seconds: float
+    quality: float
+    ledger: dict[str, float]
+
+
+@dataclass(frozen=True)
+class ReplayRun:
+    """One training of a replay.
+
+    `tta_seconds` is on the benchmark's clock, None unless the target was reached. `parent_seconds`
+    and `child_seconds` are the same span on the two clocks; `cpu_seconds` is the processor time
+    of the span (low against the span on a CPU: a neighbour was in the way).
+    """
+
+    index: int
+    seed: int
+    status: RunStatus
+    evaluations: list[ReplayEvaluation]
+    ledger: dict[str, float]
+    tta_seconds: float | None = None
+    parent_seconds: float | None = None
+    child_seconds: float | None = None
+    cpu_seconds: float | None = None
+    failure: Failure | None = None
+    log_tail: str = ""
+
+
+@dataclass(frozen=True)
+class WorkerSystem:
+    """The hardware and software a worker found under itself."""
+
+    worker: str
+    hardware_class: str
+    processor: str
+    processor_count: int
+    memory_gib: float
+    accelerator: str | None
+    accelerator_count: int
+    threads: int
+    software: dict[str, str]
+
+
+@dataclass(frozen=True)
+class ReplayReport:
+    """The end of an attempt: what every started run did, or why the attempt failed."""
+
+    runs: list[ReplayRun]
+    system: WorkerSystem
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class WorkerHello:
+    """A worker is alive: sent at the start and every few seconds."""
+
+    system: WorkerSystem
+    state: Literal["idle", "busy", "stopping"]

@@ -1,0 +1,83 @@
+"""One training run as every log format parses into it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+
+
+class Phase(StrEnum):
+    """What a run does with its seconds."""
+
+    INIT = "init"
+    COMPILE = "compile"
+    WARMUP = "warmup"
+    DATA = "data"
+    TRAIN = "train"
+    EVAL = "eval"
+    CHECKPOINT = "checkpoint"
+    IDLE = "idle"
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Seconds spent in each phase, from the start of the process to one moment of the run."""
+
+    init: float = 0.0
+    compile: float = 0.0
+    warmup: float = 0.0
+    data: float = 0.0
+    train: float = 0.0
+    eval: float = 0.0
+    checkpoint: float = 0.0
+    idle: float = 0.0
+
+    def total(self) -> float:
+        """All seconds in the ledger."""
+        return float(sum(getattr(self, f.name) for f in fields(self)))
+
+    def plus(self, phase: Phase, seconds: float) -> "Ledger":
+        """This ledger with `seconds` more in `phase`."""
+        amounts = {f.name: getattr(self, f.name) for f in fields(self)}
+        amounts[phase.value] += seconds
+        return Ledger(**amounts)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One quality measurement in a run.
+
+    `seconds` counts on the clock of the run it belongs to; `quality` is in the unit of the
+    benchmark's metric and never rescaled; `ledger` is the ledger at this moment, None where the
+    log does not tell; `line` is the 1-based line of the log it was read from.
+    """
+
+    epoch: float | None
+    seconds: float
+    quality: float
+    samples: int | None = None
+    ledger: Ledger | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training from its start to its target, or to where it gave up.
+
+    `clock` names the clock that `Evaluation.seconds` and `stop_seconds` count on. `status` is the
+    log's own word ("success", "aborted" ...), None where the format has none. `stop_seconds` is
+    when the run stopped, None where the format does not tell.
+    """
+
+    name: str
+    clock: str
+    evaluations: tuple[Evaluation, ...]
+    status: str | None = None
+    stop_seconds: float | None = None
+    seed: int | None = None
+    batch_size: int | None = None
+    benchmark: str | None = None
+    division: str | None = None
+    organisation: str | None = None
+    platform: str | None = None
+    hyperparameters: Mapping[str, float] = field(default_factory=dict)
+    ledger: Ledger | None = None
