@@ -159,7 +159,9 @@ def parse_benchmark(content: bytes, *, file: str) -> Benchmark:
     root = Fields(table, file=file, error=BenchmarkError)
     benchmark_id = root.text("id")
     if benchmark_id != file.removesuffix(".toml"):
-        raise root.fail("id", f"{benchmark_id!r} in a file named {file}", expected="the file's name")
+        raise root.fail(
+            "id", f"{benchmark_id!r} in a file named {file}", expected="the file's name"
+        )
     data_set = _data_set(root.table("data_set"))
     divisions = root.texts("divisions")
     if not set(divisions) <= set(DIVISIONS):
@@ -217,7 +219,9 @@ def _target(table: Fields, data_set: DataSet) -> QualityTarget:
         metric=table.text("metric"),
         value=table.number("value"),
         unit=unit,
-        direction="higher" if table.choice("direction", ("higher", "lower")) == "higher" else "lower",
+        direction="higher"
+        if table.choice("direction", ("higher", "lower")) == "higher"
+        else "lower",
         resolution=scale / data_set.test_items if scale is not None else None,
     )
     table.refuse_unknown()
@@ -236,8 +240,11 @@ def _runs(table: Fields) -> RunsRule:
         count=table.integer("count", minimum=1), dropped=table.integer("dropped", minimum=0)
     )
     if rule.count <= 2 * rule.dropped:
-        raise table.fail("dropped", f"{rule.dropped} of {rule.count} at each end leaves no run",
-                         expected="less than half of count")
+        raise table.fail(
+            "dropped",
+            f"{rule.dropped} of {rule.count} at each end leaves no run",
+            expected="less than half of count",
+        )
     table.refuse_unknown()
     return rule
 

@@ -24,6 +24,11 @@ class RuleError(ValueError):
         self.expected = expected
         super().__init__(message)
 
+    @property
+    def problems(self) -> "list[RuleError]":
+        """Every problem this error stands for: itself."""
+        return [self]
+
     def __str__(self) -> str:
         place = " ".join(
             part
@@ -46,3 +51,24 @@ class ClaimError(RuleError):
 
 class LogFormatError(RuleError):
     """A run log cannot be read, or says something impossible."""
+
+
+class SubmissionError(RuleError):
+    """A submission breaks several rules at once; `problems` has one error for each."""
+
+    def __init__(self, problems: "list[RuleError]") -> None:
+        first, *others = problems
+        more = f" (and {len(others)} more)" if others else ""
+        super().__init__(
+            first.message + more,
+            file=first.file,
+            line=first.line,
+            field=first.field,
+            expected=first.expected,
+        )
+        self._problems = problems
+
+    @property
+    def problems(self) -> "list[RuleError]":
+        """One error for each rule that was broken, in the order they were found."""
+        return self._problems

@@ -30,7 +30,9 @@ class Fields:
         self._seen: set[str] = set()
         if not isinstance(table, Mapping):
             raise error(
-                f"{_kind(table)} instead of a table", file=file, field=path or None,
+                f"{_kind(table)} instead of a table",
+                file=file,
+                field=path or None,
                 expected="a JSON object",
             )
         self._table: Mapping[str, Any] = table
@@ -137,9 +139,13 @@ class Fields:
     def numbers(self, name: str) -> tuple[float, ...]:
         """A non-empty list of finite numbers."""
         value = self._get(name, "a list of numbers")
-        good = isinstance(value, list) and bool(value) and all(
-            isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)
-            for v in value
+        good = (
+            isinstance(value, list)
+            and bool(value)
+            and all(
+                isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)
+                for v in value
+            )
         )
         if not good:
             raise self.fail(name, f"{_kind(value)} {_shown(value)}", expected="a list of numbers")

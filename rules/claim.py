@@ -1,0 +1,158 @@
+"""The JSON that describes a submission: who ran what, on which system, with which settings."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from rules.benchmark import Benchmark
+from rules.errors import ClaimError
+from rules.fields import Fields
+
+CLAIM_LIMIT_BYTES = 256 * 1024
+MAX_RUNS = 100
+
+
+@dataclass(frozen=True)
+class System:
+    """The hardware and software a run was made on; absent figures are None.
+
+    `hardware_class` names machines whose times may be compared. `price_usd_per_hour` is the
+    on-demand price of the whole system, `price_source` where it can be looked up.
+    """
+
+    name: str
+    hardware_class: str
+    processor: str
+    processor_count: int | None = None
+    memory_gib: float | None = None
+    accelerator: str | None = None
+    accelerator_count: int = 0
+    price_usd_per_hour: float | None = None
+    price_source: str | None = None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A submitter's runs on one system for one benchmark and division.
+
+    `run_files` names the run logs in order. `hyperparameters` holds what differs from or repeats
+    the reference's settings. `dawnbench` keeps the original entry where the claim came as one.
+    """
+
+    benchmark_id: str
+    division: str
+    model: str
+    framework: str
+    system: System
+    run_files: tuple[str, ...]
+    hyperparameters: Mapping[str, float] = field(default_factory=dict)
+    code_url: str | None = None
+    notes: str | None = None
+    dawnbench: Mapping[str, Any] | None = None
+
+
+def read_json_object(content: bytes, *, file: str) -> dict[str, Any]:
+    """A JSON object of at most 256 KiB. Raises ClaimError naming the file and the line."""
+    if len(content) > CLAIM_LIMIT_BYTES:
+        raise ClaimError(
+            f"{len(content)} bytes", file=file, expected=f"at most {CLAIM_LIMIT_BYTES} bytes"
+        )
+    try:
+        value = orjson.loads(content.removeprefix(b"\xef\xbb\xbf"))
+    except orjson.JSONDecodeError as error:
+        raise ClaimError(
+            f"not JSON: {error.msg}", file=file, line=error.lineno, expected="a JSON object"
+        ) from error
+    if not isinstance(value, dict):
+        raise ClaimError("not a JSON object", file=file, line=1, expected="a JSON object")
+    return value
+
+
+def read_claim(content: bytes, *, file: str, benchmarks: Mapping[str, Benchmark]) -> Claim:
+    """The claim in a submission's JSON. Raises ClaimError naming file, field and what was expected.
+
+    Checks the benchmark, its divisions and the hyperparameters a division may set.
+    """
+    root = Fields(read_json_object(content, file=file), file=file, error=ClaimError)
+    benchmark = find_benchmark(root, benchmarks)
+    division = root.choice("division", benchmark.divisions)
+    claim = Claim(
+        benchmark_id=benchmark.benchmark_id,
+        division=division,
+        model=root.text("model"),
+        framework=root.text("framework"),
+        system=_system(root.table("system")),
+        run_files=_run_files(root),
+        hyperparameters=_hyperparameters(root, benchmark, division),
+        code_url=_url(root, "code_url"),
+        notes=root.optional_text("notes"),
+    )
+    root.refuse_unknown()
+    return claim
+
+
+def find_benchmark(root: Fields, benchmarks: Mapping[str, Benchmark]) -> Benchmark:
+    """The benchmark a table names in its field "benchmark"."""
+    name = root.text("benchmark")
+    if name not in benchmarks:
+        known = " or ".join(sorted(benchmarks))
+        raise root.fail("benchmark", f"unknown benchmark {name[:80]!r}", expected=known)
+    return benchmarks[name]
+
+
+def _system(table: Fields) -> System:
+    system = System(
+        name=table.text("name"),
+        hardware_class=table.text("hardware_class"),
+        processor=table.text("processor"),
+        processor_count=table.optional_integer("processor_count", minimum=1, maximum=10**7),
+        memory_gib=table.optional_number("memory_gib", minimum=0.0, maximum=1e9),
+        accelerator=table.optional_text("accelerator"),
+        accelerator_count=table.optional_integer("accelerator_count", minimum=0, maximum=10**7)
+        or 0,
+        price_usd_per_hour=table.optional_number("price_usd_per_hour", minimum=0.0, maximum=1e9),
+        price_source=table.optional_text("price_source"),
+    )
+    table.refuse_unknown()
+    return system
+
+
+def _run_files(root: Fields) -> tuple[str, ...]:
+    names = root.texts("runs")
+    if len(names) > MAX_RUNS:
+        raise root.fail("runs", f"{len(names)} run logs", expected=f"at most {MAX_RUNS}")
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise root.fail("runs", f"{twice!r} is listed twice", expected="each run log once")
+    return names
+
+
+def _hyperparameters(root: Fields, benchmark: Benchmark, division: str) -> dict[str, float]:
+    table = root.optional_table("hyperparameters")
+    if table is None:
+        return {}
+    values = {}
+    for name, _ in table.items():
+        known = benchmark.hyperparameters.get(name)
+        if known is None and division == "closed":
+            names = ", ".join(sorted(benchmark.hyperparameters)) or "none"
+            raise table.fail(name, "unknown hyperparameter", expected=f"one of {names}")
+        minimum, maximum = (known.minimum, known.maximum) if known else (None, None)
+        value = table.number(name, minimum=minimum, maximum=maximum)
+        if known and known.integer and not value.is_integer():
+            raise table.fail(name, f"got {value:g}", expected="a whole number")
+        if known and division == "closed" and not known.closed and value != known.default:
+            raise table.fail(
+                name, f"{value:g} in the closed division", expected=f"{known.default:g}"
+            )
+        values[name] = value
+    return values
+
+
+def _url(root: Fields, name: str) -> str | None:
+    url = root.optional_text(name)
+    if url is not None and not url.startswith(("https://", "http://")):
+        raise root.fail(name, f"{url[:60]!r}", expected="an http(s) address")
+    return url

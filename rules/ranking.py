@@ -1,0 +1,104 @@
+"""Who is first: one order for JSON, CSV and pages."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Metric = Literal["tta", "cost", "latency"]
+Status = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What ranking needs to know of one submission. Absent figures are None."""
+
+    submission_id: str
+    status: Status
+    submitted_at: str
+    tta_seconds: float | None
+    cost_usd: float | None
+    latency_ms: float | None
+    eligible: bool
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A submission's place: `rank` from 1, equal values share it (`tied`).
+
+    `rank` is None for a submission that is not ranked, and `unranked_reason` says why.
+    """
+
+    submission_id: str
+    rank: int | None
+    tied: bool
+    value: float | None
+    unranked_reason: str | None
+
+
+def rank(standings: Sequence[Standing], *, metric: Metric) -> list[Ranked]:
+    """The board's order: smallest value first, equal values share a rank, unranked ones last.
+
+    Ties and unranked submissions stand in the order they were submitted. A rank counts how many
+    are strictly better, plus one ("1, 2, 2, 4").
+    """
+    in_time = sorted(standings, key=lambda s: (s.submitted_at, s.submission_id))
+    reasons = {s.submission_id: why_unranked(s, metric=metric) for s in in_time}
+    values = {s.submission_id: metric_value(s, metric=metric) for s in in_time}
+    ranked = [s for s in in_time if reasons[s.submission_id] is None]
+    ordered = sorted(ranked, key=lambda s: values[s.submission_id] or 0.0)
+    amounts = [values[s.submission_id] for s in ordered]
+    places: list[Ranked] = []
+    for position, (standing, amount) in enumerate(zip(ordered, amounts, strict=True)):
+        same_as_before = position > 0 and amounts[position - 1] == amount
+        same_as_next = position + 1 < len(amounts) and amounts[position + 1] == amount
+        place = places[-1].rank if same_as_before else position + 1
+        places.append(
+            Ranked(standing.submission_id, place, same_as_before or same_as_next, amount, None)
+        )
+    unranked = [s for s in in_time if reasons[s.submission_id] is not None]
+    return places + [
+        Ranked(s.submission_id, None, False, values[s.submission_id], reasons[s.submission_id])
+        for s in unranked
+    ]
+
+
+def metric_value(standing: Standing, *, metric: Metric) -> float | None:
+    """The figure a board of this metric orders by."""
+    return {
+        "tta": standing.tta_seconds,
+        "cost": standing.cost_usd,
+        "latency": standing.latency_ms,
+    }[metric]
+
+
+def why_unranked(standing: Standing, *, metric: Metric) -> str | None:
+    """One sentence on why a submission is not ranked, or None if it is."""
+    if standing.status == "rejected":
+        return "rejected by its verification"
+    if not standing.eligible:
+        return "breaks a rule of the benchmark"
+    if metric_value(standing, metric=metric) is not None:
+        return None
+    if metric == "latency":
+        return "no latency was measured"
+    if standing.tta_seconds is None:
+        return "did not reach the target"
+    return "states no price"
+
+
+def pareto_front(standings: Sequence[Standing]) -> list[str]:
+    """Ids of the submissions that no other beats in both time and cost, fastest first."""
+    complete = [
+        s
+        for s in standings
+        if s.tta_seconds is not None
+        and s.cost_usd is not None
+        and why_unranked(s, metric="cost") is None
+    ]
+    front: list[str] = []
+    cheapest = float("inf")
+    for s in sorted(complete, key=lambda s: (s.tta_seconds, s.cost_usd)):
+        if s.cost_usd is not None and s.cost_usd < cheapest:
+            front.append(s.submission_id)
+            cheapest = s.cost_usd
+    return front

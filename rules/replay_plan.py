@@ -1,0 +1,141 @@
+"""Plan a replay: how many runs, which seeds, which control points; and seal what was drawn."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+from rules.benchmark import Benchmark
+from rules.claim import Claim
+from rules.control_points import control_points
+from rules.errors import RuleError
+from rules.messages import ControlPoint, ReplayJob, TargetSpec
+
+BAND_SHARE_OF_ALPHA = 0.5
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Seeds of the replays of a verification, and the nonce that opens their seal."""
+
+    seeds: tuple[int, ...]
+    nonce: str
+
+
+def plan(benchmark: Benchmark, claim: Claim, *, entropy: bytes) -> Plan:
+    """How many runs a verification makes, and their seeds: a function of 32 random bytes.
+
+    Between min_runs and max_runs, twice as many where no calibration exists for the claimed
+    settings, because then the replays are the only evidence. Raises RuleError if the claim cannot
+    be replayed (see `why_not_replayable`).
+    """
+    reason = why_not_replayable(benchmark, claim)
+    if reason is not None or benchmark.replay is None:
+        raise RuleError(reason or "no replay", expected="a submission the reference can replay")
+    policy = benchmark.replay
+    digest = hashlib.sha256(b"finishline plan" + entropy).digest()
+    span = policy.max_runs - policy.min_runs + 1
+    runs = policy.min_runs + int.from_bytes(digest[:8], "big") % span
+    if not is_calibrated(benchmark, claim):
+        runs *= 2
+    seeds = tuple(_draw_seed(entropy, index) for index in range(runs))
+    return Plan(seeds=seeds, nonce=digest.hex())
+
+
+def _draw_seed(entropy: bytes, index: int) -> int:
+    digest = hashlib.sha256(b"finishline seed" + entropy + index.to_bytes(4, "big")).digest()
+    return int.from_bytes(digest[:4], "big")
+
+
+def why_not_replayable(benchmark: Benchmark, claim: Claim) -> str | None:
+    """Why the reference model cannot replay a claim, in one sentence, or None if it can."""
+    if benchmark.replay is None:
+        return f"{benchmark.benchmark_id} has no reference model to replay yet"
+    if claim.dawnbench is not None:
+        return "a DAWNBench entry tells no hyperparameters, so it cannot be replayed"
+    unknown = sorted(set(claim.hyperparameters) - set(benchmark.hyperparameters))
+    if unknown:
+        return f"the reference model has no hyperparameter {unknown[0]!r}"
+    return None
+
+
+def seal(benchmark: Benchmark, submission_id: str, sealed: Plan) -> str:
+    """SHA-256 over everything that was drawn: public before the first run, checkable after it."""
+    content = json.dumps(
+        {
+            "benchmark_sha256": benchmark.sha256,
+            "nonce": sealed.nonce,
+            "runs": len(sealed.seeds),
+            "seeds": list(sealed.seeds),
+            "submission": submission_id,
+        },
+        sort_keys=True,
+        separators=(",", ":"),
+    )
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def band_for(benchmark: Benchmark, claim: Claim, *, runs: int) -> list[ControlPoint]:
+    """The control points of a claim's replay; empty where its settings are not calibrated."""
+    policy, resolution = benchmark.replay, benchmark.target.resolution
+    if policy is None or not is_calibrated(benchmark, claim):
+        return []
+    curves = [run.quality for run in benchmark.reference_runs_at(batch_size_of(benchmark, claim))]
+    return control_points(
+        curves,
+        runs=runs,
+        alpha=policy.alpha * BAND_SHARE_OF_ALPHA,
+        resolution=resolution or 0.0,
+    )
+
+
+def build_job(
+    benchmark: Benchmark,
+    claim: Claim,
+    sealed: Plan,
+    *,
+    attempt_id: str,
+    verification_id: str,
+    submission_id: str,
+) -> ReplayJob:
+    """The message a worker gets. Raises RuleError if the benchmark has no replay policy."""
+    if benchmark.replay is None:
+        raise RuleError("no replay policy", file=benchmark.benchmark_id, expected="[replay]")
+    target = benchmark.target
+    return ReplayJob(
+        attempt_id=attempt_id,
+        verification_id=verification_id,
+        submission_id=submission_id,
+        benchmark_id=benchmark.benchmark_id,
+        benchmark_sha256=benchmark.sha256,
+        data_set_sha256=benchmark.data_set.sha256,
+        reference=benchmark.replay.reference,
+        hyperparameters=benchmark.defaults() | dict(claim.hyperparameters),
+        seeds=list(sealed.seeds),
+        target=TargetSpec(
+            metric=target.metric,
+            value=target.value,
+            direction=target.direction,
+            evaluations_in_a_row=benchmark.reach.evaluations,
+        ),
+        clock=benchmark.clock.name,
+        division=claim.division,
+        control_points=band_for(benchmark, claim, runs=len(sealed.seeds)),
+        run_limit_seconds=benchmark.replay.run_limit_seconds,
+    )
+
+
+def is_calibrated(benchmark: Benchmark, claim: Claim) -> bool:
+    """Whether reference runs exist for the claimed settings: defaults but for the batch size."""
+    others_default = all(
+        name == "batch_size" or value == benchmark.hyperparameters[name].default
+        for name, value in claim.hyperparameters.items()
+        if name in benchmark.hyperparameters
+    )
+    runs = benchmark.reference_runs_at(batch_size_of(benchmark, claim))
+    return others_default and bool(runs)
+
+
+def batch_size_of(benchmark: Benchmark, claim: Claim) -> float:
+    """The batch size a claim was trained with: its own, or the reference default."""
+    settings = benchmark.defaults() | dict(claim.hyperparameters)
+    return settings.get("batch_size", 0.0)

@@ -1,0 +1,87 @@
+"""Time to accuracy: when a run reached its target, on which clock."""
+
+import itertools
+from collections.abc import Sequence
+
+from rules.benchmark import QualityTarget, ReachRule
+from rules.clock import Clock
+from rules.errors import RuleError
+from rules.run import Evaluation, Ledger, Run
+
+
+def first_evaluation_at_target(
+    evaluations: Sequence[Evaluation], target: QualityTarget, reach: ReachRule
+) -> Evaluation | None:
+    """The evaluation at which the target counts as reached, or None if it never does.
+
+    first_crossing: the first evaluation in log order at the target or beyond; later dips do not
+    matter. sustained: the last of the first `reach.evaluations` such evaluations in a row.
+    fixed_stop: the last evaluation, whatever its quality, because there the mean over runs is
+    tested. Raises RuleError on a run without evaluations.
+    Source: dawn-bench-entries README, "CIFAR10 Training"; modded-nanogpt, rules of the speedrun.
+    """
+    if not evaluations:
+        raise RuleError("a run without evaluations", expected="at least one evaluation")
+    if reach.name == "fixed_stop":
+        return evaluations[-1]
+    in_a_row = 0
+    for evaluation in evaluations:
+        in_a_row = in_a_row + 1 if target.is_reached(evaluation.quality) else 0
+        if in_a_row == reach.evaluations:
+            return evaluation
+    return None
+
+
+def time_to_accuracy(
+    run: Run,
+    target: QualityTarget,
+    reach: ReachRule,
+    *,
+    clock: Clock,
+    division: str,
+) -> float | None:
+    """Seconds until the run reached the target on the given clock, or None if it never did.
+
+    On the clock the log itself was written by, a log with a run_stop counts to its run_stop, and
+    only if its status is "success" (MLPerf); a log without one counts to the evaluation that
+    reached the target (DAWNBench). On any other clock the ledger of that evaluation decides, and
+    without a ledger the answer is None, because nobody measured it.
+    Source: MLPerf training_rules.adoc, "Benchmark results"; dawn-bench-entries README.
+    """
+    reached = first_evaluation_at_target(run.evaluations, target, reach)
+    if reached is None:
+        return None
+    if run.status is not None and run.status != "success":
+        return None
+    if clock.name != run.clock:
+        return None if reached.ledger is None else clock.seconds(reached.ledger, division=division)
+    if run.stop_seconds is None:
+        return reached.seconds
+    return run.stop_seconds + _excess_preparation(run, clock, division)
+
+
+def _excess_preparation(run: Run, clock: Clock, division: str) -> float:
+    """Seconds of preparation beyond the free allowance, which a log's own times leave out."""
+    if run.ledger is None:
+        return 0.0
+    preparation = Ledger(init=run.ledger.init, compile=run.ledger.compile, warmup=run.ledger.warmup)
+    return clock.seconds(preparation, division=division) if clock.name == "mlperf" else 0.0
+
+
+def evaluation_interval_seconds(run: Run) -> float | None:
+    """Median seconds between evaluations: the quantum of a TTA. None below two evaluations."""
+    times = [evaluation.seconds for evaluation in run.evaluations]
+    gaps = sorted(later - earlier for earlier, later in itertools.pairwise(times))
+    if not gaps:
+        return None
+    middle = len(gaps) // 2
+    return gaps[middle] if len(gaps) % 2 else (gaps[middle - 1] + gaps[middle]) / 2
+
+
+def display_seconds(seconds: float) -> str:
+    """Seconds rounded up, as H:MM:SS.
+
+    Source: dawn-bench-entries, the published leaderboard (19 of 19 shown times fit rounding up).
+    """
+    whole = int(-(-seconds // 1))
+    return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
