@@ -184,6 +184,8 @@ def parse_benchmark(content: bytes, *, file: str) -> Benchmark:
         reference_runs=tuple(_reference_run(item) for item in root.tables("reference_runs")),
         sha256=hashlib.sha256(content).hexdigest(),
     )
+    if benchmark.replay is not None and benchmark.reach.name == "fixed_stop":
+        raise root.fail("replay", "a replay stops at the target", expected="no replay: fixed_stop")
     root.refuse_unknown()
     return benchmark
 
@@ -229,10 +231,14 @@ def _target(table: Fields, data_set: DataSet) -> QualityTarget:
 
 
 def _reach(table: Fields) -> ReachRule:
-    return ReachRule(
-        name=table.choice("reach", REACH_RULES),
-        evaluations=table.optional_integer("evaluations", minimum=1) or 1,
-    )
+    name = table.choice("reach", REACH_RULES)
+    if name == "sustained":
+        return ReachRule(name, table.integer("evaluations", minimum=2))
+    if table.has("evaluations"):
+        raise table.fail(
+            "evaluations", f"given with reach = {name!r}", expected="reach = 'sustained' or nothing"
+        )
+    return ReachRule(name)
 
 
 def _runs(table: Fields) -> RunsRule:
@@ -256,7 +262,8 @@ def _hyperparameters(table: Fields | None) -> dict[str, Hyperparameter]:
 
 
 def _hyperparameter(name: str, table: Fields) -> Hyperparameter:
-    minimum, maximum = table.number("minimum"), table.number("maximum")
+    minimum = table.number("minimum")
+    maximum = table.number("maximum", minimum=minimum)
     item = Hyperparameter(
         name=name,
         default=table.number("default", minimum=minimum, maximum=maximum),

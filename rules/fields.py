@@ -90,13 +90,9 @@ class Fields:
         value = self._get(name, expected)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.fail(name, f"{_kind(value)} {_shown(value)}", expected=expected)
-        try:
-            number = float(value)
-        except OverflowError:
-            number = math.inf
-        if not math.isfinite(number) or not _within(number, minimum, maximum):
+        if not _is_finite(value) or not _within(value, minimum, maximum):
             raise self.fail(name, f"got {_shown(value)}", expected=expected)
-        return number
+        return float(value)
 
     def optional_number(
         self, name: str, *, minimum: float | None = None, maximum: float | None = None
@@ -143,7 +139,7 @@ class Fields:
             isinstance(value, list)
             and bool(value)
             and all(
-                isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)
+                isinstance(v, int | float) and not isinstance(v, bool) and _is_finite(v)
                 for v in value
             )
         )
@@ -184,6 +180,13 @@ class Fields:
             if name not in self._seen:
                 known = ", ".join(sorted(self._seen))
                 raise self.fail(name, "unknown field", expected=f"one of {known}")
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an int that no float can hold
+        return False
 
 
 def _within(value: float, minimum: float | None, maximum: float | None) -> bool:

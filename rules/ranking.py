@@ -1,5 +1,6 @@
 """Who is first: one order for JSON, CSV and pages."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -87,7 +88,10 @@ def why_unranked(standing: Standing, *, metric: Metric) -> str | None:
 
 
 def pareto_front(standings: Sequence[Standing]) -> list[str]:
-    """Ids of the submissions that no other beats in both time and cost, fastest first."""
+    """Ids of the submissions that no other beats in time or cost without losing in the other.
+
+    Fastest first; submissions equal in both stand together, in the order they were submitted.
+    """
     complete = [
         s
         for s in standings
@@ -96,9 +100,14 @@ def pareto_front(standings: Sequence[Standing]) -> list[str]:
         and why_unranked(s, metric="cost") is None
     ]
     front: list[str] = []
-    cheapest = float("inf")
-    for s in sorted(complete, key=lambda s: (s.tta_seconds, s.cost_usd)):
-        if s.cost_usd is not None and s.cost_usd < cheapest:
+    best = (math.inf, math.inf)
+    for s in sorted(complete, key=_by_time_and_cost):
+        time, cost = _by_time_and_cost(s)[:2]
+        if cost < best[1] or (time, cost) == best:
             front.append(s.submission_id)
-            cheapest = s.cost_usd
+            best = (time, cost)
     return front
+
+
+def _by_time_and_cost(s: Standing) -> tuple[float, float, str, str]:
+    return s.tta_seconds or 0.0, s.cost_usd or 0.0, s.submitted_at, s.submission_id

@@ -1,6 +1,7 @@
 """Plan a replay: how many runs, which seeds, which control points; and seal what was drawn."""
 
 import hashlib
+import itertools
 import json
 from dataclasses import dataclass
 
@@ -37,8 +38,11 @@ def plan(benchmark: Benchmark, claim: Claim, *, entropy: bytes) -> Plan:
     runs = policy.min_runs + int.from_bytes(digest[:8], "big") % span
     if not is_calibrated(benchmark, claim):
         runs *= 2
-    seeds = tuple(_draw_seed(entropy, index) for index in range(runs))
-    return Plan(seeds=seeds, nonce=digest.hex())
+    drawn = (_draw_seed(entropy, index) for index in itertools.count())
+    seeds: dict[int, None] = {}  # an ordered set: of equal seeds the first stays
+    while len(seeds) < runs:
+        seeds[next(drawn)] = None
+    return Plan(seeds=tuple(seeds), nonce=digest.hex())
 
 
 def _draw_seed(entropy: bytes, index: int) -> int:

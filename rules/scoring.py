@@ -7,6 +7,7 @@ from rules.aggregate import (
     coefficient_of_variation_percent,
     interval_of_mean,
     mean,
+    median_window,
     olympic_mean,
 )
 from rules.benchmark import Benchmark
@@ -19,17 +20,7 @@ from rules.tta import (
     first_evaluation_at_target,
     time_to_accuracy,
 )
-
-
-@dataclass(frozen=True)
-class Violation:
-    """A rule the runs break, with the log it was found in; the result is then not ranked."""
-
-    code: str
-    message: str
-    file: str | None = None
-    field: str | None = None
-    expected: str | None = None
+from rules.violations import Violation, best_quality, find_violations
 
 
 @dataclass(frozen=True)
@@ -99,9 +90,10 @@ def score(
     scores = tuple(score_run(run, benchmark, division=division, clock=clock) for run in runs)
     times = [run.tta_seconds for run in scores]
     converged = [seconds for seconds in times if seconds is not None]
-    violations = tuple(find_violations(runs, scores, benchmark))
-    dropped = benchmark.runs.dropped
-    tta = olympic_mean(times, dropped=dropped) if len(times) > 2 * dropped else None
+    violations = tuple(find_violations(runs, benchmark, division=division))
+    count, dropped = benchmark.runs.count, benchmark.runs.dropped
+    scored = times[median_window(times, count=count, dropped=dropped)]
+    tta = olympic_mean(scored, dropped=dropped) if len(scored) > 2 * dropped else None
     interval = interval_of_mean(converged)
     epochs = [run.epochs_to_target for run in scores if run.epochs_to_target is not None]
     intervals = [
@@ -111,9 +103,6 @@ def score(
     ]
     cost = training_cost_usd(tta, price_usd_per_hour)
     cv = coefficient_of_variation_percent(converged)
-    best = scores[0].best_quality
-    for run in scores[1:]:
-        best = benchmark.target.better(best, run.best_quality)
     return Result(
         benchmark_sha256=benchmark.sha256,
         clock=clock.name,
@@ -127,7 +116,7 @@ def score(
         cv_percent=cv,
         epochs_to_target=mean(epochs) if epochs else None,
         cost_usd=cost,
-        best_quality=best,
+        best_quality=best_quality([e for run in runs for e in run.evaluations], benchmark),
         evaluation_interval_seconds=max(intervals) if intervals else None,
         violations=violations,
         steps=_steps(scores, benchmark, clock, tta, cv, price_usd_per_hour, cost),
@@ -139,63 +128,15 @@ def score_run(run: Run, benchmark: Benchmark, *, division: str, clock: Clock) ->
     target, reach = benchmark.target, benchmark.reach
     reached = first_evaluation_at_target(run.evaluations, target, reach)
     tta = time_to_accuracy(run, target, reach, clock=clock, division=division)
-    best = run.evaluations[0].quality
-    for evaluation in run.evaluations[1:]:
-        best = target.better(best, evaluation.quality)
     return RunScore(
         file=run.name,
         seed=run.seed,
         reached=tta is not None,
         tta_seconds=tta,
         epochs_to_target=reached.epoch if reached and tta is not None else None,
-        best_quality=best,
+        best_quality=best_quality(run.evaluations, benchmark),
         evaluation_interval_seconds=evaluation_interval_seconds(run),
     )
-
-
-def find_violations(
-    runs: Sequence[Run], scores: Sequence[RunScore], benchmark: Benchmark
-) -> list[Violation]:
-    """The rules a set of runs breaks.
-
-    Source: MLPerf training_rules.adoc, "Run Results" and "Random numbers".
-    """
-    violations = []
-    wanted = benchmark.runs.count
-    if len(runs) < wanted:
-        violations.append(
-            Violation(
-                "too_few_runs",
-                f"{len(runs)} runs",
-                field="runs",
-                expected=f"{wanted} runs of {benchmark.benchmark_id}",
-            )
-        )
-    by_seed: dict[int, str] = {}
-    for run, score_of_run in zip(runs, scores, strict=True):
-        if run.seed is not None and run.seed in by_seed:
-            violations.append(
-                Violation(
-                    "same_seed",
-                    f"seed {run.seed} is also the seed of {by_seed[run.seed]}",
-                    file=run.name,
-                    field="seed",
-                    expected="a seed of its own for every run",
-                )
-            )
-        elif run.seed is not None:
-            by_seed[run.seed] = run.name
-        if run.status == "success" and not score_of_run.reached:
-            violations.append(
-                Violation(
-                    "success_without_target",
-                    f"run_stop says success, but the best quality is {score_of_run.best_quality:g}",
-                    file=run.name,
-                    field="run_stop",
-                    expected=f"{benchmark.target.metric} of {benchmark.target.value:g} reached",
-                )
-            )
-    return violations
 
 
 def _steps(
@@ -210,7 +151,8 @@ def _steps(
     target, dropped = benchmark.target, benchmark.runs.dropped
     sign = ">=" if target.direction == "higher" else "<="
     times = {run.file: run.tta_seconds for run in scores}
-    kept = len(scores) - 2 * dropped
+    count = min(len(scores), benchmark.runs.count)
+    kept = count - 2 * dropped
     steps = [
         Step(
             name=f"TTA of {run.file}",
@@ -227,6 +169,8 @@ def _steps(
         if dropped
         else "mean of all runs"
     )
+    if len(scores) > count:
+        formula = f"of {count} runs in a row, where that is the median: {formula}"
     steps.append(Step("TTA", formula, times, tta, "s"))
     steps.append(
         Step(

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from scipy.special import stdtr, stdtrit
 
@@ -38,25 +39,43 @@ class LowestMean:
 
 
 def lowest_mean(
-    sample: Sequence[float], reference: Reference, *, alpha: float, quantum: float = 0.0
+    sample_mean: float, reference: Reference, *, weight: int, alpha: float, quantum: float = 0.0
 ) -> LowestMean:
-    """One-sided t-test as a limit: is the mean of `sample` too low for the reference?
+    """One-sided t-test as a limit: is a mean worth `weight` runs too low for the reference?
 
-    lowest = mean - t(1 - alpha, n_ref - 1) * s * sqrt(1 / n_ref + 1 / n_sample), s the standard
+    lowest = mean - t(1 - alpha, n_ref - 1) * s * sqrt(1 / n_ref + 1 / weight), s the standard
     deviation of the reference, and never below that of rounding to steps of `quantum`
-    (quantum / sqrt(12)), because figures read off at evaluations cannot scatter less. The claim's
-    own scatter does not enter: it is the claimant's to choose.
+    (quantum / sqrt(12)), because figures read off at evaluations cannot scatter less; for the
+    same reason a mean within one quantum of the reference's is never too low. The claim's own
+    scatter does not enter: it is the claimant's to choose.
     Source: Student's t-test with the reference's variance; MLPerf training_rules.adoc,
     "Reference Convergence Points", for the closed form.
     """
     spread = max(reference.stdev, quantum / math.sqrt(12))
     quantile = float(stdtrit(reference.count - 1, 1 - alpha))
-    margin = quantile * spread * math.sqrt(1 / reference.count + 1 / len(sample))
+    margin = quantile * spread * math.sqrt(1 / reference.count + 1 / weight)
     return LowestMean(
         reference=reference,
-        sample_mean=mean(sample),
-        lowest=max(0.0, reference.mean - margin),
+        sample_mean=sample_mean,
+        lowest=max(0.0, reference.mean - max(margin, quantum)),
     )
+
+
+def p_value_of_mean_beyond(
+    values: Sequence[float], limit: float, *, direction: Literal["higher", "lower"]
+) -> float | None:
+    """How likely is a sample mean this far beyond `limit` if the true mean is just at it?
+
+    Beyond is above for "higher" and below for "lower". None for fewer than two values.
+    Source: Student's one-sided one-sample t-test.
+    """
+    if len(values) < 2:
+        return None
+    distance = mean(values) - limit if direction == "higher" else limit - mean(values)
+    error = standard_deviation(values, ddof=1) / math.sqrt(len(values))
+    if error == 0.0:
+        return 0.0 if distance > 0 else 1.0
+    return float(stdtr(len(values) - 1, -distance / error))
 
 
 @dataclass(frozen=True)
@@ -92,3 +111,53 @@ def welch_slower(
         v**2 / (len(logs) - 1) for v, logs in zip(variances, (first, second), strict=True)
     )
     return WelchTest(ratio, float(stdtr(freedom, -difference / math.sqrt(total))), freedom)
+
+
+SHORTEST_SECONDS = 0.001  # Logs are stamped in milliseconds: nothing shorter was measured.
+
+
+@dataclass(frozen=True)
+class SlowerTest:
+    """How much slower replays are than a claimed time, and whether that is more than noise.
+
+    `ratio` is the geometric mean of the replays over the claimed time; `p_slower` the one-sided
+    probability of such a ratio if the true ratio were the tolerated one.
+    """
+
+    ratio: float
+    p_slower: float
+    degrees_of_freedom: int
+
+
+def slower_than_claimed(
+    replayed: Sequence[float],
+    claimed_seconds: float,
+    *,
+    claimed_runs: Sequence[float],
+    weight: int,
+    tolerated_ratio: float,
+) -> SlowerTest | None:
+    """Are the replays more than `tolerated_ratio` times slower than the claimed result?
+
+    `claimed_seconds` is what the claim is ranked by, a mean worth `weight` runs. Student's t-test
+    on log times with the variances pooled, but that of `claimed_runs` counts no more than that of
+    the replays: the claim's scatter is the claimant's to choose, and one absurd run, dropped from
+    the mean, must not excuse all others. None below two replays.
+    """
+    if len(replayed) < 2:
+        return None
+    logs = [math.log(max(s, SHORTEST_SECONDS)) for s in replayed]
+    claimed_logs = [math.log(max(s, SHORTEST_SECONDS)) for s in claimed_runs]
+    own = standard_deviation(logs, ddof=1) ** 2
+    freedom, variance = len(logs) - 1, own
+    if len(claimed_logs) >= 2:
+        theirs = min(own, standard_deviation(claimed_logs, ddof=1) ** 2)
+        more = len(claimed_logs) - 1
+        variance = (freedom * own + more * theirs) / (freedom + more)
+        freedom += more
+    difference = mean(logs) - math.log(max(claimed_seconds, SHORTEST_SECONDS))
+    excess = difference - math.log(tolerated_ratio)
+    error = math.sqrt(variance * (1 / len(logs) + 1 / weight))
+    if error == 0.0:
+        return SlowerTest(math.exp(difference), 0.0 if excess > 0 else 1.0, freedom)
+    return SlowerTest(math.exp(difference), float(stdtr(freedom, -excess / error)), freedom)

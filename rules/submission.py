@@ -10,7 +10,8 @@ from rules.errors import ClaimError, LogFormatError, RuleError, SubmissionError
 from rules.logs import check_file_name, parse_run_log
 from rules.logs.dawnbench import parse_entry
 from rules.run import Run
-from rules.scoring import Result, Violation, score
+from rules.scoring import Result, score
+from rules.violations import Violation
 
 
 @dataclass(frozen=True)

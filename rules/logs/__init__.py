@@ -1,0 +1,88 @@
+"""Run logs: which format a file has, and what must be refused before it is read."""
+
+from collections.abc import Callable
+
+from rules.benchmark import Benchmark
+from rules.errors import LogFormatError
+from rules.logs.dawnbench import parse_curve
+from rules.logs.lines import MAX_FILE_BYTES
+from rules.logs.mllog import parse_mllog
+from rules.run import Run
+
+MAX_NAME_LENGTH = 200
+COMPRESSED = {
+    b"\x1f\x8b": "gzip",
+    b"PK\x03\x04": "zip",
+    b"PK\x05\x06": "zip",
+    b"PK\x07\x08": "zip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\xfd7zXZ\x00": "xz",
+    b"BZh": "bzip2",
+}
+
+Parser = Callable[[bytes, str, Benchmark], Run]
+
+
+def parse_run_log(content: bytes, *, name: str, benchmark: Benchmark) -> Run:
+    """The run in a log of any format.
+
+    A name that ends in .tsv is a DAWNBench curve, everything else MLPerf's MLLOG. Raises
+    LogFormatError with file, line, field and what was expected.
+    """
+    check_file_name(name)
+    if not content or content.isspace():
+        raise LogFormatError("an empty log", file=name, expected="one training run")
+    if len(content) > MAX_FILE_BYTES:
+        raise LogFormatError(
+            f"{len(content):,} bytes", file=name, expected=f"at most {MAX_FILE_BYTES:,} bytes"
+        )
+    for magic, kind in COMPRESSED.items():
+        if content.startswith(magic):
+            raise LogFormatError(
+                f"{kind} compressed; send plain text", file=name, expected="a plain text log"
+            )
+    return _parser(name)(content, name, benchmark)
+
+
+def check_file_name(name: str) -> None:
+    """Raise LogFormatError unless the name is a relative path that stays below its folder."""
+    if problem := _name_problem(name):
+        raise LogFormatError(
+            problem,
+            file=ascii(name)[1:-1][:MAX_NAME_LENGTH],
+            field="file name",
+            expected="a relative name such as run_0.log, with / between folders",
+        )
+
+
+def _name_problem(name: str) -> str | None:
+    if not name.strip():
+        return "an empty file name"
+    if len(name) > MAX_NAME_LENGTH:
+        return f"a file name of {len(name)} characters, more than {MAX_NAME_LENGTH}"
+    if not name.isprintable():
+        return "control characters in a file name"
+    if "\\" in name:
+        return "a backslash in a file name"
+    if name.startswith("/") or name[1:2] == ":":
+        return "an absolute file name"
+    if not {"", ".", ".."}.isdisjoint(name.split("/")):
+        return "a file name that leaves its folder"
+    return None
+
+
+def _parser(name: str) -> Parser:
+    lowered = name.lower()
+    return next((parser for suffix, parser in FORMATS.items() if lowered.endswith(suffix)), _mllog)
+
+
+def _dawnbench(content: bytes, name: str, benchmark: Benchmark) -> Run:
+    target = benchmark.target
+    return parse_curve(content, name=name, metric=target.metric, unit=target.unit)
+
+
+def _mllog(content: bytes, name: str, benchmark: Benchmark) -> Run:
+    return parse_mllog(content, name=name, benchmark=benchmark)
+
+
+FORMATS: dict[str, Parser] = {".tsv": _dawnbench}  # Any other name is an MLLOG.

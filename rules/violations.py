@@ -1,0 +1,119 @@
+"""The rules a set of runs can break; a result of such runs is not ranked."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rules.aggregate import mean
+from rules.benchmark import Benchmark
+from rules.run import Evaluation, Run
+from rules.significance import p_value_of_mean_beyond
+from rules.tta import first_evaluation_at_target
+
+FIXED_STOP_P_VALUE = 0.01
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A rule the runs break, with the log it was found in; the result is then not ranked."""
+
+    code: str
+    message: str
+    file: str | None = None
+    field: str | None = None
+    expected: str | None = None
+
+
+def find_violations(runs: Sequence[Run], benchmark: Benchmark, *, division: str) -> list[Violation]:
+    """The rules a set of runs breaks, under whatever clock they are scored.
+
+    Source: MLPerf training_rules.adoc, "Run Results" and "Random numbers".
+    """
+    violations = []
+    wanted = benchmark.runs.count
+    if len(runs) < wanted:
+        violations.append(
+            Violation(
+                "too_few_runs",
+                f"{len(runs)} runs",
+                field="runs",
+                expected=f"{wanted} runs of {benchmark.benchmark_id}",
+            )
+        )
+    violations += _seed_violations(runs, benchmark, division=division)
+    for run in runs:
+        reached = first_evaluation_at_target(run.evaluations, benchmark.target, benchmark.reach)
+        if run.status == "success" and reached is None:
+            violations.append(
+                Violation(
+                    "success_without_target",
+                    f"run_stop says success, but the best quality is "
+                    f"{best_quality(run.evaluations, benchmark):g}",
+                    file=run.name,
+                    field="run_stop",
+                    expected=f"{benchmark.target.metric} of {benchmark.target.value:g} reached",
+                )
+            )
+    if benchmark.reach.name == "fixed_stop":
+        violations += _fixed_stop_violations(runs, benchmark)
+    return violations
+
+
+def _seed_violations(
+    runs: Sequence[Run], benchmark: Benchmark, *, division: str
+) -> list[Violation]:
+    """No seed may repeat; closed sets of several runs must log them."""
+    expected = "a seed of its own for every run"
+    needed = division == "closed" and benchmark.runs.count > 1
+    violations = []
+    by_seed: dict[int, str] = {}
+    for run in runs:
+        if run.seed is None and needed:
+            violations.append(
+                Violation("no_seed", "no seed in the log", run.name, "seed", expected)
+            )
+        elif run.seed is not None and run.seed in by_seed:
+            message = f"seed {run.seed} is also the seed of {by_seed[run.seed]}"
+            violations.append(Violation("same_seed", message, run.name, "seed", expected))
+        elif run.seed is not None:
+            by_seed[run.seed] = run.name
+    return violations
+
+
+def _fixed_stop_violations(runs: Sequence[Run], benchmark: Benchmark) -> list[Violation]:
+    """All runs stop at the same step, where their mean quality must beat the target.
+
+    Source: modded-nanogpt, rules of the speedrun (one-sided t-test, p < 0.01).
+    """
+    target = benchmark.target
+    last = [run.evaluations[-1] for run in runs]
+    violations = [
+        Violation(
+            "different_stop",
+            f"stopped at epoch {item.epoch}, samples {item.samples}",
+            file=run.name,
+            expected=f"epoch {last[0].epoch}, samples {last[0].samples} as in {runs[0].name}",
+        )
+        for run, item in zip(runs, last, strict=True)
+        if (item.epoch, item.samples) != (last[0].epoch, last[0].samples)
+    ]
+    qualities = [item.quality for item in last]
+    p_value = p_value_of_mean_beyond(qualities, target.value, direction=target.direction)
+    if p_value is None or p_value >= FIXED_STOP_P_VALUE:
+        shown = "none, of a single run" if p_value is None else f"{p_value:.3g}"
+        violations.append(
+            Violation(
+                "target_not_proven",
+                f"mean {target.metric} {mean(qualities):g} over {len(runs)} runs, p-value {shown}",
+                field="runs",
+                expected=f"a mean beyond {target.value:g} with p < {FIXED_STOP_P_VALUE:g}",
+            )
+        )
+    return violations
+
+
+def best_quality(evaluations: Sequence[Evaluation], benchmark: Benchmark) -> float:
+    """The best quality of at least one evaluation."""
+    best = evaluations[0].quality
+    for evaluation in evaluations[1:]:
+        best = benchmark.target.better(best, evaluation.quality)
+    return best

@@ -1,0 +1,221 @@
+from pathlib import Path
+
+import pytest
+
+from rules.benchmark import (
+    Benchmark,
+    QualityTarget,
+    load_benchmark,
+    load_benchmarks,
+    parse_benchmark,
+)
+from rules.errors import BenchmarkError
+
+GOOD = """
+id = "toy"
+title = "Toy"
+version = "1"
+task = "Image classification"
+about = "For tests."
+divisions = ["closed", "open"]
+clock = "dawnbench"
+
+[data_set]
+name = "Toys"
+source = "https://example.org"
+train_items = 100
+test_items = 50
+
+[target]
+metric = "top1Accuracy"
+value = 90.0
+unit = "percent"
+direction = "higher"
+reach = "first_crossing"
+
+[runs]
+count = 5
+dropped = 1
+
+[replay]
+reference = "toy"
+min_runs = 2
+max_runs = 4
+alpha = 0.01
+time_tolerance = 0.2
+run_limit_seconds = 60
+lease_seconds = 8
+max_attempts = 3
+
+[hyperparameters.batch_size]
+default = 64
+minimum = 16
+maximum = 256
+integer = true
+closed = true
+
+[[reference_runs]]
+batch_size = 64
+seed = 1
+quality = [50.0, 91.0]
+"""
+
+
+def parse(text: str) -> Benchmark:
+    return parse_benchmark(text.encode(), file="toy.toml")
+
+
+def test_a_good_file_is_read_whole() -> None:
+    benchmark = parse(GOOD)
+
+    assert benchmark.benchmark_id == "toy"
+    assert benchmark.target == QualityTarget("top1Accuracy", 90.0, "percent", "higher", 2.0)
+    assert (benchmark.runs.count, benchmark.runs.dropped) == (5, 1)
+    assert benchmark.clock.name == "dawnbench"
+    assert benchmark.defaults() == {"batch_size": 64.0}
+    assert benchmark.replay is not None
+    assert benchmark.replay.automatic is False
+    assert benchmark.log_names == ("toy",), "the id, where nothing else is said"
+    assert [run.quality for run in benchmark.reference_runs_at(64)] == [(50.0, 91.0)]
+    assert benchmark.reference_runs_at(128) == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        ('id = "toy"', 'id = "other"', "id"),
+        ('id = "toy"', "", "id"),
+        ('title = "Toy"', "title = 5", "title"),
+        ('about = "For tests."', 'about = " "', "about"),
+        ('clock = "dawnbench"', 'clock = "wall"', "clock"),
+        ('divisions = ["closed", "open"]', 'divisions = ["closed", "half"]', "divisions"),
+        ('divisions = ["closed", "open"]', "divisions = []", "divisions"),
+        ("train_items = 100", "train_items = 0", "data_set.train_items"),
+        ("test_items = 50", "test_items = 50.5", "data_set.test_items"),
+        ("value = 90.0", 'value = "90"', "target.value"),
+        ("value = 90.0", "value = nan", "target.value"),
+        ('unit = "percent"', 'unit = "per mille"', "target.unit"),
+        ('direction = "higher"', 'direction = "up"', "target.direction"),
+        ('reach = "first_crossing"', 'reach = "ever"', "target.reach"),
+        ('reach = "first_crossing"', 'reach = "sustained"', "target.evaluations"),
+        (
+            'reach = "first_crossing"',
+            'reach = "first_crossing"\nevaluations = 3',
+            "target.evaluations",
+        ),
+        ('reach = "first_crossing"', 'reach = "fixed_stop"', "replay"),
+        ("dropped = 1", "dropped = 3", "runs.dropped"),
+        ("dropped = 1", "dropped = -1", "runs.dropped"),
+        ("count = 5", "count = true", "runs.count"),
+        ("max_runs = 4", "max_runs = 1", "replay.max_runs"),
+        ("alpha = 0.01", "alpha = 0.9", "replay.alpha"),
+        ("alpha = 0.01", "alpha = 0", "replay.alpha"),
+        ("lease_seconds = 8", "lease_secs = 8", "replay.lease_seconds"),
+        ("max_attempts = 3", "max_attempts = 3\nqueue = 'x'", "replay.queue"),
+        ("default = 64", "default = 512", "hyperparameters.batch_size.default"),
+        ("maximum = 256", "maximum = 8", "hyperparameters.batch_size.maximum"),
+        ("seed = 1", "seed = -1", "reference_runs[0].seed"),
+        ("quality = [50.0, 91.0]", "quality = []", "reference_runs[0].quality"),
+        ("quality = [50.0, 91.0]", "quality = [50.0, inf]", "reference_runs[0].quality"),
+        ("[runs]", "[run]", "runs"),
+        ('task = "Image', 'colour = "red"\ntask = "Image', "colour"),
+    ],
+)
+def test_a_wrong_file_names_file_and_field(old: str, new: str, field: str) -> None:
+    assert GOOD.count(old) >= 1
+    with pytest.raises(BenchmarkError) as caught:
+        parse(GOOD.replace(old, new, 1))
+
+    error = caught.value
+    assert (error.file, error.field) == ("toy.toml", field)
+    assert error.expected
+
+
+@pytest.mark.parametrize("content", [b"id = ", b"\xff\xfe", b"[a]\n[a]\n"])
+def test_what_is_no_toml_is_refused_by_name(content: bytes) -> None:
+    with pytest.raises(BenchmarkError, match=r"toy\.toml: not TOML"):
+        parse_benchmark(content, file="toy.toml")
+
+
+@pytest.mark.parametrize(
+    ("unit", "resolution"), [("percent", 2.0), ("fraction", 0.02), ("nats/byte", None)]
+)
+def test_the_resolution_is_one_test_item_where_items_are_counted(
+    unit: str, resolution: float | None
+) -> None:
+    benchmark = parse(GOOD.replace('unit = "percent"', f'unit = "{unit}"'))
+
+    assert benchmark.target.resolution == resolution
+
+
+def test_any_change_of_the_file_changes_its_hash() -> None:
+    assert parse(GOOD).sha256 == parse(GOOD).sha256
+    assert parse(GOOD).sha256 != parse(GOOD + "# a comment").sha256
+
+
+def test_a_target_is_reached_at_it_and_beyond_it() -> None:
+    accuracy = QualityTarget("top1Accuracy", 94.0, "percent", "higher")
+    loss = QualityTarget("loss", 0.8, "nats/byte", "lower")
+
+    assert [accuracy.is_reached(q) for q in (93.99, 94.0, 94.01)] == [False, True, True]
+    assert [loss.is_reached(q) for q in (0.79, 0.8, 0.81)] == [True, True, False]
+    assert not accuracy.is_reached(float("nan"))
+    assert (accuracy.better(1.0, 2.0), loss.better(1.0, 2.0)) == (2.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "value", "unit", "train_items", "test_items"),
+    [
+        ("cifar10", "top1Accuracy", 94.0, "percent", 50_000, 10_000),
+        ("imagenet", "top5Accuracy", 93.0, "percent", 1_281_167, 50_000),
+        ("squad", "f1Score", 0.75, "fraction", 87_599, 10_570),
+    ],
+)
+def test_the_dawnbench_benchmarks_have_its_targets(
+    benchmarks_dir: Path,
+    name: str,
+    metric: str,
+    value: float,
+    unit: str,
+    train_items: int,
+    test_items: int,
+) -> None:
+    """Source: dawn-bench-entries, its README and (for SQuAD) its checks."""
+    benchmark = load_benchmark(benchmarks_dir / f"{name}.toml")
+
+    target = benchmark.target
+    assert (target.metric, target.value, target.unit, target.direction) == (
+        metric,
+        value,
+        unit,
+        "higher",
+    )
+    assert (benchmark.clock.name, benchmark.reach.name) == ("dawnbench", "first_crossing")
+    assert (benchmark.runs.count, benchmark.runs.dropped) == (1, 0)
+    assert (benchmark.data_set.train_items, benchmark.data_set.test_items) == (
+        train_items,
+        test_items,
+    )
+    assert benchmark.replay is None
+
+
+def test_every_shipped_file_loads_under_its_name(benchmarks_dir: Path) -> None:
+    benchmarks = load_benchmarks(benchmarks_dir)
+
+    files = {path.stem for path in benchmarks_dir.iterdir()}
+    assert set(benchmarks) == files
+    assert {"digits", "cifar10", "imagenet", "squad"} <= files
+
+
+def test_the_shipped_digits_can_be_replayed_with_a_band(digits: Benchmark) -> None:
+    """Source of split, target and hash: the published description of the benchmark."""
+    assert (digits.data_set.train_items, digits.data_set.test_items) == (1198, 599)
+    assert digits.target.value == 97.5
+    assert digits.replay is not None
+    enough = 2 * digits.replay.max_runs
+    assert len(digits.reference_runs_at(digits.defaults()["batch_size"])) >= enough
+
+
+def test_a_folder_without_definitions_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(BenchmarkError, match="no benchmark definition"):
+        load_benchmarks(tmp_path)

@@ -1,0 +1,193 @@
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.ranking import Metric, Ranked, Standing, pareto_front, rank, why_unranked
+
+
+def standing(submission_id: str, tta_seconds: float | None = 1.0, **others: Any) -> Standing:
+    settings: dict[str, Any] = {
+        "status": "claimed",
+        "submitted_at": "2026-11-21T08:00:00Z",
+        "cost_usd": None,
+        "latency_ms": None,
+        "eligible": True,
+    }
+    return Standing(submission_id=submission_id, tta_seconds=tta_seconds, **(settings | others))
+
+
+def places(standings: Sequence[Standing], metric: Metric = "tta") -> list[tuple[str, int | None]]:
+    return [(place.submission_id, place.rank) for place in rank(standings, metric=metric)]
+
+
+def test_equal_values_share_a_rank_and_the_next_counts_who_is_better() -> None:
+    """Standard competition ranking: 1, 2, 2, 4."""
+    board = rank(
+        [standing("d", 9.0), standing("b", 5.0), standing("a", 1.0), standing("c", 5.0)],
+        metric="tta",
+    )
+
+    assert [(p.submission_id, p.rank, p.tied) for p in board] == [
+        ("a", 1, False),
+        ("b", 2, True),
+        ("c", 2, True),
+        ("d", 4, False),
+    ]
+
+
+def test_three_in_a_tie_all_share_its_rank() -> None:
+    board = rank([standing("c", 5.0), standing("a", 5.0), standing("b", 5.0)], metric="tta")
+
+    assert [(p.rank, p.tied) for p in board] == [(1, True)] * 3
+
+
+def test_in_a_tie_the_earlier_submission_stands_first() -> None:
+    late = standing("a", 5.0, submitted_at="2026-11-21T09:00:00Z")
+    early = standing("b", 5.0, submitted_at="2026-11-21T08:00:00Z")
+
+    assert places([late, early]) == [("b", 1), ("a", 1)]
+
+
+def test_a_time_of_none_is_never_first() -> None:
+    assert places([standing("none", None), standing("slow", 1e9)]) == [("slow", 1), ("none", None)]
+
+
+def test_a_cost_of_nothing_is_a_value_not_an_absence() -> None:
+    board = [standing("free", cost_usd=0.0), standing("paid", cost_usd=2.0), standing("unknown")]
+
+    assert places(board, "cost") == [("free", 1), ("paid", 2), ("unknown", None)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "metric", "reason"),
+    [
+        ({"status": "rejected"}, "tta", "rejected by its verification"),
+        ({"status": "rejected", "tta_seconds": None}, "tta", "rejected by its verification"),
+        ({"eligible": False}, "tta", "breaks a rule of the benchmark"),
+        ({"tta_seconds": None}, "tta", "did not reach the target"),
+        ({"tta_seconds": None}, "cost", "did not reach the target"),
+        ({}, "cost", "states no price"),
+        ({}, "latency", "no latency was measured"),
+        ({"status": "inconclusive"}, "tta", None),
+        ({"status": "verifying"}, "tta", None),
+        ({"cost_usd": 1.0}, "cost", None),
+        ({"latency_ms": 1.0, "tta_seconds": None}, "latency", None),
+    ],
+)
+def test_an_unranked_submission_is_told_why(
+    changes: dict[str, Any], metric: Metric, reason: str | None
+) -> None:
+    assert why_unranked(standing("a", **changes), metric=metric) == reason
+    (place,) = rank([standing("a", **changes)], metric=metric)
+    assert (place.rank is None, place.unranked_reason) == (reason is not None, reason)
+
+
+def test_a_rejected_submission_keeps_its_value_but_no_rank() -> None:
+    (place,) = rank([standing("a", 3.0, status="rejected")], metric="tta")
+
+    assert place == Ranked("a", None, False, 3.0, "rejected by its verification")
+
+
+def test_an_empty_board_is_empty() -> None:
+    assert rank([], metric="tta") == []
+    assert pareto_front([]) == []
+
+
+FIGURES = st.none() | st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.5]) | st.floats(0, 1e6)
+
+
+@st.composite
+def boards(draw: st.DrawFn) -> list[Standing]:
+    count = draw(st.integers(0, 12))
+    return [
+        Standing(
+            submission_id=f"s{index}",
+            status=draw(
+                st.sampled_from(["claimed", "verifying", "verified", "rejected", "inconclusive"])
+            ),
+            submitted_at=f"2026-11-{draw(st.integers(10, 12))}T00:00:00Z",
+            tta_seconds=draw(FIGURES),
+            cost_usd=draw(FIGURES),
+            latency_ms=draw(FIGURES),
+            eligible=draw(st.booleans()),
+        )
+        for index in range(count)
+    ]
+
+
+METRICS: st.SearchStrategy[Metric] = st.sampled_from(["tta", "cost", "latency"])
+
+
+@given(boards(), METRICS, st.randoms(use_true_random=False))
+def test_the_order_given_does_not_matter(
+    board: list[Standing], metric: Metric, random: Any
+) -> None:
+    shuffled = list(board)
+    random.shuffle(shuffled)
+
+    assert rank(shuffled, metric=metric) == rank(board, metric=metric)
+    assert pareto_front(shuffled) == pareto_front(board)
+
+
+@given(boards(), METRICS)
+def test_a_rank_is_one_more_than_the_number_of_better_ones(
+    board: list[Standing], metric: Metric
+) -> None:
+    board_places = rank(board, metric=metric)
+    ranked = [p for p in board_places if p.rank is not None]
+    values = [p.value for p in ranked if p.value is not None]
+
+    assert len(values) == len(ranked)
+    for place in ranked:
+        assert place.value is not None
+        assert place.rank == 1 + sum(value < place.value for value in values)
+        assert place.tied == (values.count(place.value) > 1)
+
+
+@given(boards(), METRICS)
+def test_every_submission_stands_once_and_the_unranked_last(
+    board: list[Standing], metric: Metric
+) -> None:
+    board_places = rank(board, metric=metric)
+    by_id = {s.submission_id: s for s in board}
+
+    assert sorted(p.submission_id for p in board_places) == sorted(by_id)
+    ranks = [p.rank for p in board_places]
+    assert None not in ranks[: sum(r is not None for r in ranks)]
+    for place in board_places:
+        assert (place.rank is None) == (place.unranked_reason is not None)
+        if by_id[place.submission_id].status == "rejected":
+            assert place.rank is None
+
+
+@given(boards())
+def test_the_pareto_front_is_all_that_no_other_dominates(board: list[Standing]) -> None:
+    points = {
+        s.submission_id: (s.tta_seconds, s.cost_usd)
+        for s in board
+        if s.tta_seconds is not None
+        and s.cost_usd is not None
+        and s.eligible
+        and s.status != "rejected"
+    }
+
+    def dominated(mine: tuple[float, float]) -> bool:
+        return any(t <= mine[0] and c <= mine[1] and (t, c) != mine for t, c in points.values())
+
+    assert set(pareto_front(board)) == {i for i, point in points.items() if not dominated(point)}
+
+
+def test_the_pareto_front_goes_from_fast_to_cheap() -> None:
+    board = [
+        standing("cheap", 100.0, cost_usd=1.0),
+        standing("fast", 10.0, cost_usd=5.0),
+        standing("worse", 100.0, cost_usd=2.0),
+        standing("middle", 50.0, cost_usd=3.0),
+        standing("equal to middle", 50.0, cost_usd=3.0, submitted_at="2026-11-22T00:00:00Z"),
+        standing("unpriced", 1.0),
+    ]
+
+    assert pareto_front(board) == ["fast", "middle", "equal to middle", "cheap"]

@@ -1,0 +1,203 @@
+import dataclasses
+import hashlib
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules import replay_plan
+from rules.benchmark import Benchmark
+from rules.claim import Claim, System
+from rules.control_points import control_points
+from rules.errors import RuleError
+from rules.replay_plan import (
+    Plan,
+    band_for,
+    batch_size_of,
+    build_job,
+    is_calibrated,
+    plan,
+    seal,
+    why_not_replayable,
+)
+
+ENTROPY = bytes(range(32))
+
+
+def claim_of(**changes: Any) -> Claim:
+    settings: dict[str, Any] = {
+        "benchmark_id": "digits",
+        "division": "closed",
+        "model": "reference",
+        "framework": "torch",
+        "system": System("laptop", "cpu-x86_64", "any"),
+        "run_files": ("run_0.log", "run_1.log", "run_2.log"),
+    }
+    return Claim(**(settings | changes))
+
+
+def test_a_plan_is_a_function_of_its_entropy(digits: Benchmark) -> None:
+    same = plan(digits, claim_of(), entropy=ENTROPY)
+
+    assert plan(digits, claim_of(), entropy=ENTROPY) == same
+    assert plan(digits, claim_of(), entropy=bytes(32)).seeds != same.seeds
+    assert plan(digits, claim_of(), entropy=bytes(32)).nonce != same.nonce
+
+
+def test_every_number_of_runs_the_policy_allows_is_drawn_about_as_often(
+    digits: Benchmark,
+) -> None:
+    assert digits.replay is not None
+    counts = Counter(
+        len(plan(digits, claim_of(), entropy=i.to_bytes(32, "big")).seeds) for i in range(600)
+    )
+
+    allowed = range(digits.replay.min_runs, digits.replay.max_runs + 1)
+    assert set(counts) == set(allowed)
+    assert min(counts.values()) > 0.8 * 600 / len(allowed)
+
+
+def test_without_calibration_twice_as_many_runs_are_made(digits: Benchmark) -> None:
+    unusual = claim_of(hyperparameters={"batch_size": 48.0})
+
+    calibrated = plan(digits, claim_of(), entropy=ENTROPY)
+
+    assert len(plan(digits, unusual, entropy=ENTROPY).seeds) == 2 * len(calibrated.seeds)
+
+
+@given(st.binary(min_size=32, max_size=32))
+def test_seeds_are_distinct_and_fit_32_bits(digits: Benchmark, entropy: bytes) -> None:
+    seeds = plan(digits, claim_of(), entropy=entropy).seeds
+
+    assert len(set(seeds)) == len(seeds)
+    assert all(0 <= seed < 2**32 for seed in seeds)
+
+
+def test_a_seed_that_was_drawn_already_is_drawn_again(
+    digits: Benchmark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay_plan, "_draw_seed", lambda _, index: [5, 5, 5, 6, 7, 8, 9][index])
+
+    seeds = plan(digits, claim_of(), entropy=ENTROPY).seeds
+
+    assert seeds == (5, 6, 7, 8)[: len(seeds)]
+    assert len(seeds) >= 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"dawnbench": {"author": "someone"}}, "tells no hyperparameters"),
+        ({"division": "open", "hyperparameters": {"dropout": 0.1}}, "no hyperparameter 'dropout'"),
+    ],
+)
+def test_what_the_reference_cannot_train_is_not_planned(
+    digits: Benchmark, changes: dict[str, Any], reason: str
+) -> None:
+    claim = claim_of(**changes)
+
+    assert reason in (why_not_replayable(digits, claim) or "")
+    with pytest.raises(RuleError, match=reason):
+        plan(digits, claim, entropy=ENTROPY)
+
+
+def test_a_benchmark_without_a_reference_is_not_replayed(cifar10: Benchmark) -> None:
+    claim = claim_of(benchmark_id="cifar10", division="open")
+
+    assert "cifar10 has no reference model" in (why_not_replayable(cifar10, claim) or "")
+    with pytest.raises(RuleError):
+        plan(cifar10, claim, entropy=ENTROPY)
+    with pytest.raises(RuleError):
+        build_job(
+            cifar10,
+            claim,
+            Plan((1,), "n"),
+            attempt_id="a",
+            verification_id="v",
+            submission_id="s",
+        )
+    assert band_for(cifar10, claim, runs=3) == []
+
+
+def test_the_seal_can_be_checked_by_anyone_who_is_told_what_was_drawn(digits: Benchmark) -> None:
+    """The published recipe: SHA-256 over the sorted, compact JSON of all that was drawn."""
+    sealed = Plan(seeds=(11, 22, 33), nonce="ab" * 32)
+    content = (
+        f'{{"benchmark_sha256":"{digits.sha256}","nonce":"{sealed.nonce}","runs":3,'
+        '"seeds":[11,22,33],"submission":"sub-1"}'
+    )
+    assert json.loads(content)["runs"] == 3
+
+    assert seal(digits, "sub-1", sealed) == hashlib.sha256(content.encode()).hexdigest()
+
+
+def test_the_seal_changes_with_any_part_of_it(digits: Benchmark) -> None:
+    sealed = Plan(seeds=(11, 22, 33), nonce="ab" * 32)
+    other = dataclasses.replace(digits, sha256="0" * 64)
+
+    seals = [
+        seal(digits, "sub-1", sealed),
+        seal(other, "sub-1", sealed),
+        seal(digits, "sub-2", sealed),
+        seal(digits, "sub-1", Plan((11, 22), sealed.nonce)),
+        seal(digits, "sub-1", Plan((11, 33, 22), sealed.nonce)),
+        seal(digits, "sub-1", Plan((11, 22, 34), sealed.nonce)),
+        seal(digits, "sub-1", Plan((11, 22, 33), "ac" * 32)),
+    ]
+
+    assert len(set(seals)) == len(seals)
+
+
+@pytest.mark.parametrize(
+    ("hyperparameters", "calibrated"),
+    [
+        ({}, True),
+        ({"batch_size": 64.0}, True),
+        ({"batch_size": 32.0}, True),
+        ({"batch_size": 128.0, "momentum": 0.9}, True),
+        ({"batch_size": 48.0}, False),
+        ({"momentum": 0.8}, False),
+        ({"batch_size": 64.0, "epochs": 19.0}, False),
+    ],
+)
+def test_calibrated_are_the_defaults_at_batch_sizes_with_reference_runs(
+    digits: Benchmark, hyperparameters: dict[str, float], calibrated: bool
+) -> None:
+    claim = claim_of(hyperparameters=hyperparameters)
+
+    assert is_calibrated(digits, claim) is calibrated
+    assert bool(band_for(digits, claim, runs=3)) is calibrated
+    assert batch_size_of(digits, claim) == hyperparameters.get("batch_size", 64.0)
+
+
+def test_the_band_is_that_of_the_claimed_batch_size_at_half_of_alpha(digits: Benchmark) -> None:
+    assert digits.replay is not None
+    curves = [run.quality for run in digits.reference_runs if run.batch_size == 32]
+    expected = control_points(curves, runs=4, alpha=digits.replay.alpha / 2, resolution=100 / 599)
+
+    assert band_for(digits, claim_of(hyperparameters={"batch_size": 32.0}), runs=4) == expected
+
+
+def test_a_job_is_complete(digits: Benchmark) -> None:
+    assert digits.replay is not None
+    claim = claim_of(hyperparameters={"batch_size": 32.0})
+    sealed = plan(digits, claim, entropy=ENTROPY)
+
+    job = build_job(digits, claim, sealed, attempt_id="a", verification_id="v", submission_id="s")
+
+    assert (job.attempt_id, job.verification_id, job.submission_id) == ("a", "v", "s")
+    assert (job.benchmark_id, job.benchmark_sha256) == ("digits", digits.sha256)
+    assert job.data_set_sha256 == digits.data_set.sha256
+    assert job.hyperparameters == digits.defaults() | {"batch_size": 32.0}
+    assert job.seeds == list(sealed.seeds)
+    assert (job.target.metric, job.target.value, job.target.direction) == (
+        "top1Accuracy",
+        97.5,
+        "higher",
+    )
+    assert (job.clock, job.division) == (digits.clock.name, "closed")
+    assert job.control_points == band_for(digits, claim, runs=len(sealed.seeds))
+    assert job.run_limit_seconds == digits.replay.run_limit_seconds

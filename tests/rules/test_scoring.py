@@ -1,0 +1,188 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rules.benchmark import Benchmark
+from rules.clock import Clock
+from rules.errors import RuleError
+from rules.run import Evaluation, Ledger, Run
+from rules.scoring import Result, score
+
+MakeRun = Callable[..., Run]
+MakeBenchmark = Callable[..., Benchmark]
+
+
+@pytest.fixture
+def five_runs(make_run: MakeRun) -> list[Run]:
+    """Reach 94 % after 90, 100, 101, 105 and 500 s: two epochs of half that."""
+    return [
+        make_run([90.0, 94.5], name=f"run_{i}.log", seconds_per_epoch=seconds / 2, seed=i)
+        for i, seconds in enumerate([100.0, 90.0, 105.0, 500.0, 101.0])
+    ]
+
+
+def score_of(
+    runs: list[Run], benchmark: Benchmark, *, price: float | None = None, **others: Any
+) -> Result:
+    return score(runs, benchmark, division="open", price_usd_per_hour=price, **others)
+
+
+def test_a_dawnbench_entry_is_scored_as_published(make_benchmark: MakeBenchmark) -> None:
+    """Source: dawn-bench-entries, BaiduNet9P: 0.01234526 h at 8.5058 USD/h, shown 0:00:45."""
+    run = Run(
+        "baidu.tsv",
+        "dawnbench",
+        (
+            Evaluation(20.0, 0.0118 * 3600, 93.7),
+            Evaluation(21.0, 0.01234526 * 3600, 94.01),
+            Evaluation(23.0, 0.01343083 * 3600, 94.18),
+        ),
+    )
+
+    result = score_of([run], make_benchmark(), price=8.5058)
+
+    assert result.tta_seconds == pytest.approx(44.442936)
+    assert result.tta_display == "0:00:45"
+    assert result.cost_usd == pytest.approx(0.10500631, abs=1e-8)
+    assert (result.epochs_to_target, result.best_quality) == (21.0, 94.18)
+    assert (result.started, result.reached, result.eligible) == (1, 1, True)
+    assert result.cv_percent is None
+    assert result.tta_low_seconds is None
+
+
+def test_several_runs_are_averaged_olympically_and_their_spread_is_over_all(
+    make_benchmark: MakeBenchmark, five_runs: list[Run]
+) -> None:
+    result = score_of(five_runs, make_benchmark(count=5, dropped=1), price=3.6)
+
+    assert result.tta_seconds == 102.0  # (100 + 101 + 105) / 3
+    assert result.cost_usd == pytest.approx(0.102)
+    # numpy.std([100, 90, 105, 500, 101]) / numpy.mean(...) * 100
+    assert result.cv_percent == pytest.approx(89.5514, abs=1e-4)
+    assert result.tta_low_seconds == 0.0
+    assert result.tta_high_seconds == pytest.approx(401.976, abs=1e-3)  # scipy.stats.t.interval
+    assert result.evaluation_interval_seconds == 250.0
+
+
+def test_every_step_of_a_score_is_kept(make_benchmark: MakeBenchmark, five_runs: list[Run]) -> None:
+    result = score_of(five_runs, make_benchmark(count=5, dropped=1), price=3.6)
+
+    assert [step.name for step in result.steps] == [
+        *[f"TTA of run_{i}.log" for i in range(5)],
+        "TTA",
+        "coefficient of variation",
+        "cost to accuracy",
+    ]
+    first, tta, cost = result.steps[0], result.steps[5], result.steps[7]
+    assert "top1Accuracy >= 94 percent" in first.formula
+    assert (first.value, first.unit) == (100.0, "s")
+    assert tta.numbers == {
+        "run_0.log": 100.0,
+        "run_1.log": 90.0,
+        "run_2.log": 105.0,
+        "run_3.log": 500.0,
+        "run_4.log": 101.0,
+    }
+    assert "3 runs left after dropping the 1 fastest and 1 slowest" in tta.formula
+    assert (tta.value, cost.value, cost.unit) == (102.0, pytest.approx(0.102), "USD")
+    assert cost.numbers == {"TTA (s)": 102.0, "price (USD/h)": 3.6}
+
+
+def test_a_run_that_never_reaches_the_target_is_no_error(
+    make_benchmark: MakeBenchmark, make_run: MakeRun
+) -> None:
+    result = score_of([make_run([50.0, 93.99])], make_benchmark(), price=1.0)
+
+    assert (result.reached, result.tta_seconds, result.tta_display) == (0, None, None)
+    assert (result.cost_usd, result.epochs_to_target, result.cv_percent) == (None, None, None)
+    assert result.best_quality == 93.99
+    assert result.eligible
+
+
+def test_one_failed_run_is_dropped_and_two_make_the_result_invalid(
+    make_benchmark: MakeBenchmark, make_run: MakeRun, five_runs: list[Run]
+) -> None:
+    benchmark = make_benchmark(count=5, dropped=1)
+    failed = [make_run([50.0], name=f"failed_{i}.log") for i in range(2)]
+
+    one = score_of([*five_runs[:4], failed[0]], benchmark)
+    two = score_of([*five_runs[:3], *failed], benchmark)
+
+    assert (one.started, one.reached) == (5, 4)
+    assert one.tta_seconds == pytest.approx((100 + 105 + 500) / 3)
+    assert (two.reached, two.tta_seconds) == (3, None)
+
+
+def test_of_more_runs_than_needed_the_median_window_counts(
+    make_benchmark: MakeBenchmark, make_run: MakeRun
+) -> None:
+    times = [50.0, 51.0, 52.0, 90.0, 91.0]
+    runs = [
+        make_run([94.0], name=f"run_{i}.log", seconds_per_epoch=seconds)
+        for i, seconds in enumerate(times)
+    ]
+
+    result = score_of(runs, make_benchmark(count=3, dropped=1))
+
+    assert result.tta_seconds == 52.0
+    assert (result.started, result.reached) == (5, 5)
+    assert "of 3 runs in a row" in result.steps[5].formula
+
+
+def test_a_loss_is_scored_downwards(make_benchmark: MakeBenchmark, make_run: MakeRun) -> None:
+    benchmark = make_benchmark(value=0.8, direction="lower")
+
+    result = score_of([make_run([2.0, 0.9, 0.8, 0.85])], benchmark)
+
+    assert (result.tta_seconds, result.best_quality) == (30.0, 0.8)
+    assert "<= 0.8" in result.steps[0].formula
+
+
+def test_the_same_runs_score_otherwise_under_another_clock(
+    make_benchmark: MakeBenchmark,
+) -> None:
+    ledger = Ledger(init=1, compile=2, warmup=4, data=8, train=16, eval=32, checkpoint=64, idle=128)
+    run = Run("a.log", "mlperf", (Evaluation(1.0, 248.0, 94.0, ledger=ledger),), "success", 250.0)
+    benchmark = make_benchmark(clock="mlperf")
+
+    assert score_of([run], benchmark).tta_seconds == 250.0
+    assert score_of([run], benchmark, clock=Clock("dawnbench")).tta_seconds == 223.0
+    speedrun = score_of([run], benchmark, clock=Clock("speedrun"))
+    assert (speedrun.tta_seconds, speedrun.clock) == (24.0, "speedrun")
+
+
+def test_a_clock_nobody_measured_gives_no_time_and_accuses_nobody(
+    make_benchmark: MakeBenchmark, make_run: MakeRun
+) -> None:
+    run = make_run([94.0], clock="mlperf", status="success", stop_seconds=11.0)
+
+    result = score_of([run], make_benchmark(clock="mlperf"), clock=Clock("speedrun"))
+
+    assert result.tta_seconds is None
+    assert result.violations == ()
+
+
+def test_runs_without_any_time_at_all_have_no_spread(
+    make_benchmark: MakeBenchmark, make_run: MakeRun
+) -> None:
+    runs = [make_run([94.0], name=f"{i}.log", seconds_per_epoch=0.0) for i in range(3)]
+
+    result = score_of(runs, make_benchmark(count=3, dropped=1))
+
+    assert (result.tta_seconds, result.cv_percent) == (0.0, None)
+
+
+def test_too_few_runs_are_told_and_still_explained(
+    make_benchmark: MakeBenchmark, make_run: MakeRun
+) -> None:
+    result = score_of([make_run([94.0])], make_benchmark(count=5, dropped=1))
+
+    assert [v.code for v in result.violations] == ["too_few_runs"]
+    assert (result.eligible, result.tta_seconds) == (False, None)
+    assert result.violations[0].expected == "5 runs of cifar10"
+
+
+def test_a_run_without_evaluations_is_an_error(make_benchmark: MakeBenchmark) -> None:
+    with pytest.raises(RuleError, match="without evaluations"):
+        score_of([Run("a.log", "dawnbench", ())], make_benchmark())

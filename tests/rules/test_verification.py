@@ -1,0 +1,388 @@
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from rules.benchmark import Benchmark, ReachRule
+from rules.claim import Claim, System
+from rules.errors import RuleError
+from rules.messages import Failure, ReplayEvaluation, ReplayReport, ReplayRun, WorkerSystem
+from rules.scoring import RunScore
+from rules.verification import Verdict, judge
+
+LAPTOP = System("laptop", "cpu-x86_64", "any")
+HONEST_EPOCHS = [7, 8, 8]
+SECONDS_PER_EPOCH = 0.11
+
+Judge = Callable[..., Verdict]
+
+
+@pytest.fixture(scope="module")
+def curve(digits: Benchmark) -> list[float]:
+    """The mean curve of the reference at batch size 64: 97.5 % is reached at epoch 8."""
+    columns = zip(*[run.quality for run in digits.reference_runs_at(64)], strict=True)
+    means = [sum(column) / len(column) for column in columns]
+    assert means[6] < 97.5 <= means[7]
+    return means
+
+
+def claimed(
+    epochs: Sequence[float | None], *, seconds: Sequence[float | None] | None = None
+) -> list[RunScore]:
+    """Claimed runs; None did not reach the target."""
+    times = seconds or [None if e is None else e * SECONDS_PER_EPOCH for e in epochs]
+    return [
+        RunScore(f"run_{i}.log", i, time is not None, time, epoch, 98.0, SECONDS_PER_EPOCH)
+        for i, (epoch, time) in enumerate(zip(epochs, times, strict=True))
+    ]
+
+
+def replay(
+    index: int, curve: Sequence[float], *, slowness: float = 1.0, **others: Any
+) -> ReplayRun:
+    evaluations = [
+        ReplayEvaluation(float(j), j * 1152, j * SECONDS_PER_EPOCH * slowness, quality, {})
+        for j, quality in enumerate(curve, 1)
+    ]
+    settings: dict[str, Any] = {
+        "status": "reached",
+        "tta_seconds": evaluations[-1].seconds if evaluations else None,
+        "parent_seconds": 1.0,
+        "child_seconds": 1.0,
+        "cpu_seconds": 0.98,
+    }
+    return ReplayRun(
+        index=index, seed=1000 + index, evaluations=evaluations, ledger={}, **(settings | others)
+    )
+
+
+def report(runs: Sequence[ReplayRun], *, hardware_class: str = "cpu-x86_64") -> ReplayReport:
+    system = WorkerSystem("w1", hardware_class, "any", 2, 24.0, None, 0, 1, {})
+    return ReplayReport(list(runs), system)
+
+
+@pytest.fixture
+def verdict(digits: Benchmark, curve: list[float]) -> Judge:
+    """Judges a claim on digits; three replays that follow the reference where none are given."""
+
+    def judge_it(
+        runs: list[RunScore] | None = None,
+        replays: Sequence[ReplayRun] | None = None,
+        *,
+        benchmark: Benchmark = digits,
+        hardware_class: str = "cpu-x86_64",
+        hyperparameters: dict[str, float] | None = None,
+        **others: Any,
+    ) -> Verdict:
+        claim = Claim("digits", "closed", "m", "f", LAPTOP, ("run_0.log",), hyperparameters or {})
+        if replays is None:
+            slow = (0.97, 1.0, 1.04)
+            replays = [replay(i, curve[:8], slowness=slow[i]) for i in range(3)]
+        return judge(
+            benchmark,
+            claim,
+            claimed(HONEST_EPOCHS) if runs is None else runs,
+            report(replays, hardware_class=hardware_class),
+            **others,
+        )
+
+    return judge_it
+
+
+def codes(verdict: Verdict) -> list[str]:
+    return [reason.code for reason in verdict.reasons]
+
+
+def weight_of(verdict: Verdict, code: str) -> str:
+    return next(reason.weight for reason in verdict.reasons if reason.code == code)
+
+
+def test_an_honest_claim_is_verified_for_four_reasons(verdict: Judge) -> None:
+    honest = verdict()
+
+    assert honest.outcome == "verified"
+    assert codes(honest) == [
+        "reached_target",
+        "within_band",
+        "convergence_agrees",
+        "time_agrees",
+    ]
+    assert {reason.weight for reason in honest.reasons} == {"supports"}
+    assert honest.reasons[1].numbers == {"control_points": 24.0}
+    assert honest.reasons[3].numbers["claimed_seconds"] == pytest.approx(0.88)
+
+
+def test_a_claim_of_40_percent_fewer_epochs_is_rejected_with_the_reason(verdict: Judge) -> None:
+    cheat = verdict(claimed([0.6 * e for e in HONEST_EPOCHS]))
+
+    assert cheat.outcome == "rejected"
+    assert weight_of(cheat, "converges_faster_than_replay") == "rejects"
+    numbers = cheat.reasons[2].numbers
+    assert numbers["claimed_mean_epochs"] == pytest.approx(4.8)
+    assert numbers["reference_mean_epochs"] == pytest.approx(7.7, abs=0.05)
+    assert numbers["reference_runs"] == 43.0  # 40 calibrated runs and the 3 replays
+    assert numbers["claimed_mean_epochs"] < numbers["lowest_mean_epochs"] < 7.0
+
+
+def test_one_slow_run_does_not_hide_runs_that_converge_too_fast(verdict: Judge) -> None:
+    """The slowest run is dropped from the time, so it must not lift the mean of the epochs."""
+    cheat = verdict(claimed([4.6, 4.6, 14.0]))
+
+    assert cheat.outcome == "rejected"
+    assert "converges_faster_than_replay" in codes(cheat)
+
+
+def test_one_slow_run_does_not_hide_times_that_are_too_short(verdict: Judge) -> None:
+    cheat = verdict(claimed(HONEST_EPOCHS, seconds=[0.1, 0.1, 1000.0]))
+
+    assert cheat.outcome == "rejected"
+    assert "slower_than_claimed" in codes(cheat)
+
+
+def test_a_run_that_did_not_converge_counts_as_the_slowest(verdict: Judge) -> None:
+    assert verdict(claimed([7, 8, None])).outcome == "verified"
+
+
+def test_a_claim_slower_than_the_replay_is_verified(verdict: Judge) -> None:
+    assert verdict(claimed([11, 12, 12])).outcome == "verified"
+
+
+def test_a_replay_slower_than_claimed_beyond_tolerance_is_held_against_it(
+    verdict: Judge, curve: list[float]
+) -> None:
+    slow = [replay(i, curve[:8], slowness=s) for i, s in enumerate((3.0, 3.1, 3.05))]
+
+    found = verdict(replays=slow)
+
+    assert found.outcome == "rejected"
+    assert weight_of(found, "slower_than_claimed") == "rejects"
+    assert found.reasons[3].numbers["ratio"] == pytest.approx(3.05, abs=0.01)
+    assert found.reasons[3].numbers["tolerated_ratio"] == 1.5
+
+
+def test_a_replay_slower_within_the_tolerance_agrees(verdict: Judge, curve: list[float]) -> None:
+    slow = [replay(i, curve[:8], slowness=s) for i, s in enumerate((1.44, 1.45, 1.46))]
+
+    assert verdict(replays=slow).outcome == "verified"
+
+
+def test_on_a_noisy_host_time_is_not_held_against_the_claim(
+    verdict: Judge, curve: list[float]
+) -> None:
+    slow = [
+        replay(i, curve[:8], slowness=s, cpu_seconds=0.3) for i, s in enumerate((3.0, 3.1, 3.05))
+    ]
+
+    noisy = verdict(replays=slow)
+
+    assert noisy.outcome == "verified"
+    assert weight_of(noisy, "noisy_host") == "note"
+    assert noisy.reasons[3].numbers["cpu_share"] == pytest.approx(0.3)
+
+
+def test_time_is_compared_on_the_same_hardware_class_only(verdict: Judge) -> None:
+    other = verdict(hardware_class="h200")
+
+    assert weight_of(other, "hardware_differs") == "note"
+    assert "time_agrees" not in codes(other)
+    assert "cpu-x86_64" in other.reasons[3].message
+    assert "h200" in other.reasons[3].message
+
+
+def test_convergence_is_compared_on_any_hardware(verdict: Judge) -> None:
+    assert verdict(claimed([4, 4, 4]), hardware_class="h200").outcome == "rejected"
+
+
+def test_replays_below_the_band_reject(verdict: Judge, curve: list[float]) -> None:
+    low = [*curve[:5], 70.0]
+    runs = [
+        replay(0, curve[:8]),
+        *[replay(i, low, status="below_band", tta_seconds=None) for i in (1, 2)],
+    ]
+
+    found = verdict(replays=runs)
+
+    assert found.outcome == "rejected"
+    assert [r.numbers["evaluation"] for r in found.reasons if r.code == "below_band"] == [6.0, 6.0]
+    assert "did_not_reach" in codes(found)
+
+
+def test_one_replay_below_the_band_is_dropped_as_the_slowest(
+    verdict: Judge, curve: list[float]
+) -> None:
+    runs = [
+        replay(0, curve[:8]),
+        replay(1, curve[:8], slowness=1.1),
+        replay(2, [*curve[:5], 70.0], status="below_band", tta_seconds=None),
+    ]
+
+    found = verdict(replays=runs)
+
+    assert found.outcome == "verified"
+    assert weight_of(found, "below_band") == "note"
+
+
+def test_a_replay_above_the_band_leaves_the_verdict_open(
+    verdict: Judge, curve: list[float]
+) -> None:
+    fast = [replay(i, [curve[0], curve[1], curve[2], 98.0]) for i in range(3)]
+
+    found = verdict(replays=fast)
+
+    assert found.outcome == "inconclusive"
+    assert weight_of(found, "above_band") == "leaves_open"
+
+
+def test_one_replay_may_miss_the_target_and_two_may_not(verdict: Judge, curve: list[float]) -> None:
+    def missed(index: int) -> ReplayRun:
+        return replay(index, curve[:7], status="not_reached", tta_seconds=None)
+
+    one = verdict(replays=[replay(0, curve[:8]), replay(1, curve[:8], slowness=1.1), missed(2)])
+    two = verdict(replays=[replay(0, curve[:8]), missed(1), missed(2)])
+
+    assert one.outcome == "verified"
+    assert two.outcome == "rejected"
+    assert weight_of(two, "did_not_reach") == "rejects"
+    assert two.reasons[0].numbers == {"reached": 1.0, "started": 3.0}
+
+
+def test_what_a_worker_calls_reached_must_be_in_its_evaluations(
+    verdict: Judge, curve: list[float]
+) -> None:
+    liars = [replay(i, curve[:7]) for i in range(3)]
+    empty = [replay(i, []) for i in range(3)]
+
+    assert verdict(replays=liars).outcome == "rejected"
+    assert verdict(replays=empty).outcome == "rejected"
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "outcome"),
+    [
+        ("infrastructure", "child_died", "inconclusive"),
+        ("infrastructure", "clock_mismatch", "inconclusive"),
+        ("rules", "data_set_differs", "inconclusive"),
+        ("submitter", "training_diverged", "rejected"),
+        ("time_limit", "run_time_limit", "rejected"),
+    ],
+)
+def test_only_failures_of_the_claim_count_against_it(
+    verdict: Judge, curve: list[float], kind: Any, code: Any, outcome: str
+) -> None:
+    failure = Failure(kind, code, "it failed", "look")
+    failed = [
+        replay(i, curve[:3], status="failed", tta_seconds=None, failure=failure) for i in (1, 2)
+    ]
+
+    found = verdict(replays=[replay(0, curve[:8]), *failed])
+
+    assert found.outcome == outcome
+    if outcome == "inconclusive":
+        assert weight_of(found, "infrastructure") == "leaves_open"
+
+
+@pytest.mark.parametrize("runs_planned", [None, 3])
+def test_a_report_without_runs_decides_nothing(verdict: Judge, runs_planned: int | None) -> None:
+    assert verdict(replays=[], runs_planned=runs_planned).outcome == "inconclusive"
+
+
+def test_fewer_replays_than_planned_do_not_verify(verdict: Judge, curve: list[float]) -> None:
+    runs = [replay(i, curve[:8], slowness=1 + i / 20) for i in range(3)]
+
+    assert verdict(replays=runs, runs_planned=3).outcome == "verified"
+    assert verdict(replays=runs, runs_planned=4).outcome == "inconclusive"
+
+
+def test_fewer_replays_than_planned_do_not_save_a_claim_from_rejection(
+    verdict: Judge, curve: list[float]
+) -> None:
+    runs = [replay(0, curve[:8])]
+
+    assert verdict(claimed([4, 4, 4]), runs, runs_planned=3).outcome == "rejected"
+
+
+def test_a_claim_that_tells_no_epochs_is_left_open(verdict: Judge) -> None:
+    silent = claimed([7, 8, 8])
+    silent[1] = dataclasses.replace(silent[1], epochs_to_target=None)
+
+    found = verdict(silent)
+
+    assert found.outcome == "inconclusive"
+    assert weight_of(found, "claim_has_no_time") == "leaves_open"
+
+
+@pytest.mark.parametrize("epochs", [[None, None, None], [7, None, None], [7, 8], []])
+def test_a_claim_that_has_no_result_is_never_verified(
+    verdict: Judge, epochs: list[float | None]
+) -> None:
+    assert verdict(claimed(epochs)).outcome == "inconclusive"
+
+
+def test_a_claim_of_no_time_at_all_is_rejected_and_breaks_nothing(verdict: Judge) -> None:
+    found = verdict(claimed(HONEST_EPOCHS, seconds=[0.0, 0.0, 0.0]))
+
+    assert found.outcome == "rejected"
+    assert "slower_than_claimed" in codes(found)
+
+
+def test_without_calibration_the_replays_alone_are_the_reference(
+    verdict: Judge, curve: list[float]
+) -> None:
+    settings = {"batch_size": 48.0}
+    runs = [replay(i, [*curve[: 6 + i % 2], 97.6]) for i in range(6)]  # 7, 8, 7, 8, 7, 8 epochs
+
+    honest = verdict(claimed([7, 8, 8]), runs, hyperparameters=settings)
+    cheat = verdict(claimed([4, 4, 4]), runs, hyperparameters=settings)
+
+    assert (honest.outcome, cheat.outcome) == ("verified", "rejected")
+    assert "within_band" not in codes(honest)
+    assert honest.reasons[1].numbers["reference_runs"] == 6.0
+    assert honest.reasons[1].numbers["reference_mean_epochs"] == 7.5
+
+
+def test_equal_replays_still_allow_the_claim_to_be_one_evaluation_earlier(
+    verdict: Judge, curve: list[float]
+) -> None:
+    """Six replays of 8 epochs each have no scatter, but 7 is within the rounding of epochs."""
+    runs = [replay(i, curve[:8]) for i in range(6)]
+
+    assert verdict(claimed([7, 7, 7]), runs, hyperparameters={"batch_size": 48.0}).outcome == (
+        "verified"
+    )
+
+
+def test_more_runs_than_needed_are_judged_by_those_that_count(verdict: Judge) -> None:
+    """Of five runs three in a row count: here those of 4 epochs, which is too fast."""
+    runs = claimed([4, 4, 4, 4, 9])
+
+    assert verdict(runs).outcome == "rejected"
+
+
+def test_the_reference_is_held_to_the_benchmarks_own_reach_rule(
+    verdict: Judge, digits: Benchmark, curve: list[float]
+) -> None:
+    """With three in a row the reference needs about two epochs more than for the first."""
+    strict = dataclasses.replace(digits, reach=ReachRule("sustained", 3))
+    runs = [replay(i, curve[:10], slowness=1 + i / 20) for i in range(3)]
+
+    found = verdict(claimed([9, 10, 10]), runs, benchmark=strict)
+
+    assert found.reasons[2].numbers["reference_mean_epochs"] == pytest.approx(9.8, abs=0.2)
+
+
+def test_a_benchmark_without_a_replay_is_not_judged(verdict: Judge, cifar10: Benchmark) -> None:
+    with pytest.raises(RuleError, match="no replay policy"):
+        verdict(benchmark=cifar10)
+
+
+def test_on_an_accelerator_the_processor_share_tells_nothing(
+    digits: Benchmark, curve: list[float]
+) -> None:
+    system = WorkerSystem("w1", "cpu-x86_64", "any", 2, 24.0, "H200", 1, 1, {})
+    runs = [replay(i, curve[:8], slowness=1 + i / 20, cpu_seconds=0.1) for i in range(3)]
+    claim = Claim("digits", "closed", "m", "f", LAPTOP, ("run_0.log",))
+
+    found = judge(digits, claim, claimed(HONEST_EPOCHS), ReplayReport(runs, system))
+
+    assert "time_agrees" in codes(found)

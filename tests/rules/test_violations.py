@@ -1,0 +1,138 @@
+from collections.abc import Callable
+
+import pytest
+
+from rules.benchmark import Benchmark
+from rules.run import Run
+from rules.violations import find_violations
+
+MakeRun = Callable[..., Run]
+MakeBenchmark = Callable[..., Benchmark]
+
+
+def codes(runs: list[Run], benchmark: Benchmark, *, division: str = "closed") -> list[str]:
+    return [v.code for v in find_violations(runs, benchmark, division=division)]
+
+
+def test_a_good_set_breaks_no_rule(make_benchmark: MakeBenchmark, make_run: MakeRun) -> None:
+    runs = [make_run([94.0], name=f"{i}.log", seed=i, status="success") for i in range(3)]
+
+    assert codes(runs, make_benchmark(count=3, dropped=1)) == []
+
+
+@pytest.mark.parametrize(("runs", "broken"), [(2, ["too_few_runs"]), (3, []), (4, [])])
+def test_a_set_needs_its_number_of_runs(
+    make_benchmark: MakeBenchmark, make_run: MakeRun, runs: int, broken: list[str]
+) -> None:
+    made = [make_run([94.0], name=f"{i}.log", seed=i) for i in range(runs)]
+
+    assert codes(made, make_benchmark(count=3, dropped=1)) == broken
+
+
+def test_no_seed_may_repeat_across_the_runs_of_a_set(
+    make_benchmark: MakeBenchmark, make_run: MakeRun
+) -> None:
+    """Source: MLPerf training_rules.adoc, "Random numbers"."""
+    runs = [make_run([94.0], name=f"{i}.log", seed=seed) for i, seed in enumerate([7, 8, 7, 7])]
+
+    violations = find_violations(runs, make_benchmark(count=3), division="open")
+
+    assert [(v.code, v.file, v.field) for v in violations] == [
+        ("same_seed", "2.log", "seed"),
+        ("same_seed", "3.log", "seed"),
+    ]
+    assert "0.log" in violations[0].message
+
+
+@pytest.mark.parametrize(
+    ("division", "count", "broken"),
+    [("closed", 2, ["no_seed"]), ("open", 2, []), ("closed", 1, [])],
+)
+def test_closed_sets_of_several_runs_log_their_seeds(
+    make_benchmark: MakeBenchmark,
+    make_run: MakeRun,
+    division: str,
+    count: int,
+    broken: list[str],
+) -> None:
+    """Source: MLPerf training_rules.adoc, "Random numbers"; in open no seed is expected."""
+    runs = [make_run([94.0], name="0.log", seed=0), make_run([94.0], name="1.log")]
+
+    assert codes(runs, make_benchmark(count=count), division=division) == broken
+
+
+def test_seed_zero_is_a_seed(make_benchmark: MakeBenchmark, make_run: MakeRun) -> None:
+    runs = [make_run([94.0], name=f"{i}.log", seed=0) for i in range(2)]
+
+    assert codes(runs, make_benchmark(count=2)) == ["same_seed"]
+
+
+def test_success_takes_an_evaluation_at_the_target(
+    make_benchmark: MakeBenchmark, make_run: MakeRun
+) -> None:
+    run = make_run([80.0, 93.9], status="success", stop_seconds=20.0)
+
+    (violation,) = find_violations([run], make_benchmark(), division="open")
+
+    assert (violation.code, violation.file) == ("success_without_target", "run_0.log")
+    assert "93.9" in violation.message
+    assert violation.expected == "top1Accuracy of 94 reached"
+
+
+def test_giving_up_below_the_target_is_no_violation(
+    make_benchmark: MakeBenchmark, make_run: MakeRun
+) -> None:
+    assert codes([make_run([80.0], status="aborted")], make_benchmark()) == []
+
+
+def stopped(make_run: MakeRun, finals: list[float]) -> list[Run]:
+    return [make_run([90.0, q], name=f"{i}.log", seed=i) for i, q in enumerate(finals)]
+
+
+def test_at_a_fixed_stop_the_mean_must_beat_the_target(
+    make_benchmark: MakeBenchmark, make_run: MakeRun
+) -> None:
+    """One-sided t-test, p < 0.01. scipy.stats.ttest_1samp gives 0.0041 and 0.078."""
+    benchmark = make_benchmark(reach="fixed_stop", count=5)
+
+    proven = stopped(make_run, [94.20, 94.10, 94.15, 94.30, 94.12])
+    not_proven = stopped(make_run, [94.20, 93.95, 94.15, 94.30, 93.98])
+
+    assert codes(proven, benchmark) == []
+    assert codes(not_proven, benchmark) == ["target_not_proven"]
+
+
+def test_at_a_fixed_stop_a_mean_below_the_target_never_passes(
+    make_benchmark: MakeBenchmark, make_run: MakeRun
+) -> None:
+    benchmark = make_benchmark(reach="fixed_stop", count=2)
+
+    assert codes(stopped(make_run, [10.0, 10.0]), benchmark) == ["target_not_proven"]
+    assert codes(stopped(make_run, [99.0]), make_benchmark(reach="fixed_stop")) == [
+        "target_not_proven"
+    ]
+
+
+def test_at_a_fixed_stop_all_runs_stop_at_the_same_epoch(
+    make_benchmark: MakeBenchmark, make_run: MakeRun
+) -> None:
+    runs = [*stopped(make_run, [95.0, 95.1]), make_run([90.0, 91.0, 95.0], name="2.log", seed=2)]
+
+    violations = find_violations(
+        runs, make_benchmark(reach="fixed_stop", count=3), division="closed"
+    )
+
+    assert [(v.code, v.file) for v in violations] == [("different_stop", "2.log")]
+
+
+def test_several_broken_rules_are_all_told(
+    make_benchmark: MakeBenchmark, make_run: MakeRun
+) -> None:
+    runs = [make_run([90.0], name=f"{i}.log", seed=1, status="success") for i in range(2)]
+
+    assert codes(runs, make_benchmark(count=3, dropped=1)) == [
+        "too_few_runs",
+        "same_seed",
+        "success_without_target",
+        "success_without_target",
+    ]
