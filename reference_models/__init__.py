@@ -1,0 +1,76 @@
+"""The reference trainings: one readable file per benchmark, each a generator of measurements.
+
+A reference module offers
+
+* `DATA_SET_SHA256`: the hash of the data set it trains on, None where it has none;
+* `configure(hyperparameters) -> Config`: a checked, frozen configuration from plain numbers;
+  raises HyperparameterError by name for one that is unknown, missing its limits or no number;
+* `train(config, *, seed, device, data_dir) -> Iterator[Phase | Measurement]`: the training.
+
+What `train` yields is all a stopwatch needs. A `Phase` means "from here on the time belongs to
+this phase"; whatever runs before the first one is `Phase.INIT`. A `Measurement` comes after each
+evaluation and carries no time: who reads it keeps the clock. Preparing (`INIT`, `COMPILE`,
+`WARMUP`) ends before the run first touches training data. An accelerator is synchronised before
+every yield. Stopping early is not asking for the next one.
+"""
+
+import importlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from rules.errors import RuleError
+from rules.run import Phase
+
+REFERENCES = {"digits": "reference_models.digits"}
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One quality measurement of a training; `epoch` and `samples` count what was trained on."""
+
+    epoch: float
+    samples: int
+    quality: float
+
+
+class HyperparameterError(RuleError):
+    """A hyperparameter that the reference does not know or does not accept."""
+
+
+class DataSetError(RuleError):
+    """The data set on this machine is not the one the benchmark names."""
+
+
+class TrainingDivergedError(RuntimeError):
+    """The loss stopped being a finite number."""
+
+
+class UnknownReferenceError(RuleError):
+    """No reference training has this name."""
+
+
+class Reference(Protocol):
+    """A module of this package, as the table below loads it."""
+
+    DATA_SET_SHA256: str | None
+
+    def configure(self, hyperparameters: Mapping[str, float]) -> Any:
+        """A checked configuration."""
+
+    def train(
+        self, config: Any, *, seed: int, device: str, data_dir: Path
+    ) -> Iterator[Phase | Measurement]:
+        """The training."""
+
+
+def load_reference(name: str) -> Reference:
+    """The module of a reference training; torch loads here and not before."""
+    if name not in REFERENCES:
+        raise UnknownReferenceError(
+            f"no reference training is named {name!r}",
+            field="reference",
+            expected=" or ".join(sorted(REFERENCES)),
+        )
+    return cast(Reference, importlib.import_module(REFERENCES[name]))

@@ -1,0 +1,77 @@
+"""Measure a reference at several batch sizes: `python -m reference_models.calibrate digits`.
+
+Prints the `[[reference_runs]]` of a benchmark file, every evaluation of every run, and on
+standard error what came out. Seeds count up from --first-seed; one thread, whatever the machine.
+"""
+
+import argparse
+import platform
+import statistics
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+from reference_models import Measurement, load_reference
+
+
+def calibrate(name: str, *, batch_size: int, seed: int) -> list[float]:
+    """The quality at every evaluation of one run on one thread of the CPU."""
+    import torch
+
+    torch.set_num_threads(1)
+    reference = load_reference(name)
+    config = reference.configure({"batch_size": batch_size})
+    run = reference.train(config, seed=seed, device="cpu", data_dir=Path())
+    return [item.quality for item in run if isinstance(item, Measurement)]
+
+
+def reference_run_toml(*, batch_size: int, seed: int, quality: list[float]) -> str:
+    """One `[[reference_runs]]` table of a benchmark file."""
+    numbers = ", ".join(f"{value:.4f}" for value in quality)
+    return f"[[reference_runs]]\nbatch_size = {batch_size}\nseed = {seed}\nquality = [{numbers}]"
+
+
+def epochs_to(quality: list[float], *, target: float) -> int | None:
+    """The first evaluation, counted from 1, at or above the target."""
+    return next((index for index, value in enumerate(quality, 1) if value >= target), None)
+
+
+def summary(curves: list[list[float]], *, target: float) -> str:
+    """How many runs reached the target, and after how many evaluations."""
+    reached = [n for curve in curves if (n := epochs_to(curve, target=target)) is not None]
+    if len(reached) < 2:
+        return f"{len(reached)} of {len(curves)} seeds reached {target:g}"
+    mean, std = statistics.mean(reached), statistics.stdev(reached)
+    return (
+        f"{len(reached)} of {len(curves)} seeds reached {target:g}"
+        f" after {mean:.2f} +- {std:.2f} evaluations"
+    )
+
+
+def main() -> None:
+    """Print the reference runs as TOML and the summary on standard error."""
+    parser = argparse.ArgumentParser(prog="python -m reference_models.calibrate")
+    parser.add_argument("reference")
+    parser.add_argument("--batch-sizes", default="32,64,128")
+    parser.add_argument("--runs", type=int, default=40)
+    parser.add_argument("--first-seed", type=int, default=1000)
+    parser.add_argument("--target", type=float, default=97.5)
+    chosen = parser.parse_args()
+    sizes = [int(size) for size in chosen.batch_sizes.split(",")]
+    print(
+        f"# Made by `python -m reference_models.calibrate {' '.join(sys.argv[1:])}`,\n"
+        f"# Python {platform.python_version()}, torch {version('torch')},"
+        f" scikit-learn {version('scikit-learn')}, numpy {version('numpy')},\n"
+        f"# one thread on {platform.machine()}, {time.strftime('%Y-%m-%d', time.gmtime())}."
+    )
+    for size in sizes:
+        curves = []
+        for seed in range(chosen.first_seed, chosen.first_seed + chosen.runs):
+            curves.append(calibrate(chosen.reference, batch_size=size, seed=seed))
+            print("\n" + reference_run_toml(batch_size=size, seed=seed, quality=curves[-1]))
+        print(f"batch size {size}: {summary(curves, target=chosen.target)}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,222 @@
+"""Properties of the digits reference: short trainings on one thread."""
+
+import itertools
+import math
+import statistics
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from reference_models import (
+    DataSetError,
+    HyperparameterError,
+    Measurement,
+    TrainingDivergedError,
+    digits,
+)
+from rules.benchmark import load_benchmark
+from rules.run import Phase
+
+BENCHMARK = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "digits.toml")
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def start(*, seed=0, **hyperparameters):
+    config = digits.configure(hyperparameters)
+    return digits.train(config, seed=seed, device="cpu", data_dir=Path("unused"))
+
+
+def curve(training):
+    return [item.quality for item in training if isinstance(item, Measurement)]
+
+
+def test_same_seed_gives_the_same_curve_bit_for_bit():
+    first, second = curve(start(seed=7, epochs=3)), curve(start(seed=7, epochs=3))
+    assert first == second
+
+
+def test_another_seed_gives_another_curve():
+    assert curve(start(seed=7, epochs=3)) != curve(start(seed=8, epochs=3))
+
+
+def test_reference_reaches_the_target_within_its_epochs():
+    qualities = curve(start(seed=3))
+    assert len(qualities) == 20
+    assert any(BENCHMARK.target.is_reached(quality) for quality in qualities)
+    assert qualities[0] < 60 < qualities[4] < max(qualities)
+
+
+def test_training_on_shuffled_labels_does_not_reach_the_target(monkeypatch):
+    images, labels = digits.read_data_set()
+    is_test = np.arange(len(labels)) % 3 == 0
+    shuffled = labels.copy()
+    shuffled[~is_test] = np.random.default_rng(0).permutation(labels[~is_test])
+    monkeypatch.setattr(digits, "read_data_set", lambda: (images, shuffled))
+    assert max(curve(start(seed=3))) < 50
+
+
+def test_loss_falls_on_one_batch():
+    torch.manual_seed(0)
+    config = digits.configure({})
+    model = digits.build_model()
+    optimiser = digits.make_optimiser(model, config)
+    x, y, _, _ = digits.load_split()
+    losses = [
+        digits.train_step(model, optimiser, x[:64], y[:64], rate=0.02).item() for _ in range(30)
+    ]
+    assert losses[0] == pytest.approx(math.log(10), abs=0.2)  # ten classes, nothing learned
+    assert losses[-1] < losses[0] / 2
+
+
+def test_data_set_is_first_read_after_the_clock_started(monkeypatch):
+    reads = []
+    real = digits.read_data_set
+    monkeypatch.setattr(digits, "read_data_set", lambda: reads.append(1) or real())
+    training = start(epochs=1)
+    phases = []
+    for item in training:
+        if isinstance(item, Phase):
+            phases.append(item)
+        if not phases or phases[-1] in (Phase.INIT, Phase.WARMUP, Phase.DATA):
+            assert reads == []  # What DATA does, it does when the next item is asked for.
+        else:
+            assert reads == [1]
+    assert phases == [Phase.WARMUP, Phase.DATA, Phase.TRAIN, Phase.EVAL]
+
+
+def test_warm_up_leaves_model_and_random_numbers_as_they_were(monkeypatch):
+    with_warm_up = curve(start(seed=5, epochs=2))
+    monkeypatch.setattr(digits, "warm_up", lambda *arguments: None)
+    assert curve(start(seed=5, epochs=2)) == with_warm_up
+
+
+def test_measurements_count_epochs_and_samples():
+    items = [item for item in start(epochs=2, batch_size=128) if isinstance(item, Measurement)]
+    assert [item.epoch for item in items] == [1, 2]
+    assert [item.samples for item in items] == [9 * 128, 2 * 9 * 128]  # 1,198 // 128 = 9
+
+
+def test_evaluation_time_lies_between_two_edges():
+    kinds = ["measured" if isinstance(i, Measurement) else i.value for i in start(epochs=2)]
+    assert kinds == ["warmup", "data", "train", "eval", "measured", "train", "eval", "measured"]
+
+
+def test_other_images_are_refused_by_their_hash(monkeypatch):
+    bunch = digits.load_digits()
+    bunch.images[0, 0, 0] = 16 - bunch.images[0, 0, 0]
+    monkeypatch.setattr(digits, "load_digits", lambda: bunch)
+    with pytest.raises(DataSetError, match=r"SHA-256.*87ff0c9e40dc"):
+        digits.read_data_set()
+
+
+def test_split_is_every_third_image_and_standardised_by_the_training_images():
+    train_x, train_y, test_x, test_y = digits.load_split()
+    assert train_x.shape == (1198, 1, 8, 8)
+    assert test_x.shape == (599, 1, 8, 8)
+    assert train_x.mean().item() == pytest.approx(0, abs=1e-5)
+    assert train_x.std().item() == pytest.approx(1, abs=1e-5)
+    labels = digits.load_digits().target
+    assert test_y.tolist() == labels[::3].tolist()
+    assert train_y[:4].tolist() == labels[[1, 2, 4, 5]].tolist()
+
+
+def test_model_has_the_stated_number_of_parameters():
+    assert sum(parameter.numel() for parameter in digits.build_model().parameters()) == 97_802
+
+
+def test_loss_that_is_no_number_ends_the_training(monkeypatch):
+    monkeypatch.setattr(digits, "train_step", lambda *a, **k: torch.tensor(math.nan))
+    with pytest.raises(TrainingDivergedError, match="epoch 1"):
+        curve(start())
+
+
+def test_learning_rate_rises_over_the_warm_up_share_and_falls_to_zero():
+    config = digits.configure({"batch_size": 128})
+    rates = [digits.learning_rate_at(step, 100, config) for step in range(100)]
+    assert max(rates) == pytest.approx(0.04)  # 0.02 at batch size 64
+    assert rates.index(max(rates)) == 30
+    assert rates[:31] == sorted(rates[:31])
+    assert rates[30:] == sorted(rates[30:], reverse=True)
+    assert 0 < rates[0] < 0.002
+    assert 0 < rates[-1] < 0.001
+
+
+def test_averaged_weights_follow_the_textbook_formula():
+    model, averaged = digits.build_model(), digits.build_model()
+    expected = [
+        0.9 * mean + 0.1 * weight
+        for mean, weight in zip(averaged.parameters(), model.parameters(), strict=True)
+    ]
+    digits.average(averaged, model, decay=0.9)
+    for mean, wanted in zip(averaged.parameters(), expected, strict=True):
+        torch.testing.assert_close(mean, wanted)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("batch_size", 15),
+        ("batch_size", 257),
+        ("batch_size", 64.5),
+        ("batch_size", math.nan),
+        ("batch_size", "64"),
+        ("epochs", 0),
+        ("momentum", -0.1),
+        ("base_learning_rate", math.inf),
+        ("base_ema_decay", True),
+        ("learning_rat", 0.1),
+    ],
+)
+def test_wrong_hyperparameter_is_refused_by_name(name, value):
+    with pytest.raises(HyperparameterError) as refused:
+        digits.configure({name: value})
+    assert refused.value.field == f"hyperparameters.{name}"
+    assert refused.value.expected
+
+
+def test_whole_numbers_may_come_as_floats():
+    assert digits.configure({"batch_size": 64.0, "epochs": 2.0}) == digits.DigitsConfig(epochs=2)
+
+
+def test_benchmark_file_states_the_limits_and_defaults_of_the_reference():
+    stated = {
+        name: (item.minimum, item.maximum, item.integer)
+        for name, item in BENCHMARK.hyperparameters.items()
+    }
+    assert stated == digits.LIMITS
+    assert digits.configure(BENCHMARK.defaults()) == digits.DigitsConfig()
+
+
+def test_benchmark_file_names_the_data_set_of_the_reference():
+    assert BENCHMARK.data_set.sha256 == digits.DATA_SET_SHA256
+    assert BENCHMARK.data_set.test_items == digits.TEST_ITEMS
+
+
+def test_calibrated_runs_need_more_epochs_at_larger_batches():
+    epochs = {}
+    for batch_size in (32, 64, 128):
+        runs = BENCHMARK.reference_runs_at(batch_size)
+        assert len({run.seed for run in runs}) == 40
+        reached = [
+            next(n for n, q in enumerate(run.quality, 1) if BENCHMARK.target.is_reached(q))
+            for run in runs
+        ]
+        epochs[batch_size] = statistics.mean(reached)
+    assert all(a < b for a, b in itertools.pairwise(epochs.values()))
+
+
+def test_reference_trains_as_it_was_calibrated():
+    calibrated = BENCHMARK.reference_runs_at(64)
+    fresh = curve(start(seed=123, epochs=20))
+    for epoch in range(5, 20):
+        column = [run.quality[epoch] for run in calibrated]
+        assert min(column) - 1.5 <= fresh[epoch] <= max(column) + 1.5

@@ -1,0 +1,71 @@
+import subprocess
+import sys
+
+import pytest
+
+from reference_models import REFERENCES, UnknownReferenceError, load_reference
+from reference_models.calibrate import epochs_to, reference_run_toml, summary
+from rules.benchmark import parse_benchmark
+
+
+@pytest.mark.parametrize("name", sorted(REFERENCES))
+def test_every_reference_has_what_a_worker_asks_for(name):
+    module = load_reference(name)
+    assert callable(module.configure)
+    assert callable(module.train)
+    assert module.DATA_SET_SHA256 is None or len(module.DATA_SET_SHA256) == 64
+
+
+@pytest.mark.parametrize("name", ["mnist", "os", "reference_models.digits", ""])
+def test_only_references_of_the_table_are_loaded(name):
+    with pytest.raises(UnknownReferenceError, match="digits"):
+        load_reference(name)
+
+
+def test_the_table_of_references_loads_no_torch():
+    code = "import sys, reference_models; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_epochs_to_target_is_the_first_evaluation_at_it():
+    assert epochs_to([90.0, 97.5, 97.0], target=97.5) == 2
+    assert epochs_to([90.0, 97.4], target=97.5) is None
+
+
+def test_summary_counts_the_seeds_that_reached():
+    curves = [[90.0, 98.0], [98.0, 98.0], [90.0, 91.0]]
+    assert summary(curves, target=97.5) == (
+        "2 of 3 seeds reached 97.5 after 1.50 +- 0.71 evaluations"
+    )
+
+
+def test_calibrated_run_reads_back_from_a_benchmark_file():
+    text = reference_run_toml(batch_size=32, seed=7, quality=[12.345678, 97.5])
+    benchmark = parse_benchmark((HEAD + text).encode(), file="small.toml")
+    [run] = benchmark.reference_runs
+    assert (run.batch_size, run.seed, run.quality) == (32, 7, (12.3457, 97.5))
+
+
+HEAD = """
+id = "small"
+title = "Small"
+version = "1"
+task = "a task"
+about = "about it"
+divisions = ["open"]
+clock = "mlperf"
+[data_set]
+name = "a set"
+source = "somewhere"
+train_items = 2
+test_items = 1
+[target]
+metric = "top1Accuracy"
+value = 97.5
+unit = "percent"
+direction = "higher"
+reach = "first_crossing"
+[runs]
+count = 3
+dropped = 1
+"""
