@@ -1,0 +1,230 @@
+"""The pages in a real browser: quiet console, no other host, no sideways scroll, charts drawn."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from web.charts import curves_figure, pareto_figure, replay_figure
+from web.render import render
+
+pytestmark = pytest.mark.browser
+
+View = dict[str, Any]
+Make = dict[str, Callable[..., View]]
+DRAWN = ".js-plotly-plot .main-svg"
+
+
+def html(template: str, **context: Any) -> tuple[str, bytes]:
+    return "text/html; charset=utf-8", render(template, **context).encode()
+
+
+def as_json(figure: View) -> tuple[str, bytes]:
+    return "application/json", json.dumps(figure).encode()
+
+
+@pytest.fixture
+def site(
+    page_server: Any,
+    make: Make,
+    busy_board: View,
+    curves: list[View],
+    target: View,
+    control_points: list[View],
+    hostile: str,
+) -> Any:
+    """A small site of every page, with and without hostile names."""
+    named = {**make["entry"](), "model": hostile, "submitter": hostile}
+    named["system"] = make["system"](name=hostile)
+    hostile_board = make["board"](named, {**named, "submission_id": "x"})
+    submission, benchmark = make["submission"](), make["benchmark"]()
+    verification = make["verification"]()
+    page_server.answers |= {
+        "/": html(
+            "home.html",
+            benchmarks=[{**benchmark, "record": named}],
+            verifications=[verification],
+        ),
+        "/benchmarks/digits": html(
+            "benchmark.html", benchmark=benchmark, board=busy_board, filters={}
+        ),
+        "/benchmarks/hostile": html(
+            "benchmark.html",
+            benchmark={**benchmark, "id": "hostile"},
+            board=hostile_board,
+            filters={"q": hostile},
+        ),
+        "/submissions/sub-1": html("submission.html", submission=submission, curves=curves),
+        "/verifications/ver-1": html(
+            "verification.html", verification=verification, submission=submission
+        ),
+        "/workers": html("workers.html", workers=[make["worker"](name=hostile)]),
+        "/error": html("error.html", status=404, title=hostile, detail=hostile, problems=[]),
+        "/benchmarks/digits/charts/pareto.json": as_json(pareto_figure(busy_board)),
+        "/benchmarks/hostile/charts/pareto.json": as_json(pareto_figure(hostile_board)),
+        "/submissions/sub-1/charts/curves.json": as_json(
+            curves_figure(curves, target, control_points)
+        ),
+        "/verifications/ver-1/charts/replay.json": as_json(replay_figure(verification)),
+    }
+    return page_server
+
+
+@pytest.fixture
+def complaints() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def tab(browser: Any, site: Any, complaints: list[str]) -> Iterator[Any]:
+    """A tab that writes down every console message, error and request to another host."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("dialog", lambda dialog: complaints.append(f"dialog {dialog.message}"))
+
+    def keep_host(request: Any) -> None:
+        if not request.url.startswith((site.url, "data:", "blob:")):
+            complaints.append(f"request to {request.url}")
+
+    page.on("request", keep_host)
+    yield page
+    context.close()
+
+
+def show_chart(tab: Any) -> None:
+    tab.locator("[data-chart]").first.scroll_into_view_if_needed()
+    tab.wait_for_selector(DRAWN, timeout=30_000)
+
+
+def eventually(tab: Any, expression: str, expected: object) -> None:
+    """Polls a JavaScript expression; the page's own policy forbids wait_for_function."""
+    for _ in range(200):
+        found = tab.evaluate(expression)
+        if found == expected:
+            return
+        tab.wait_for_timeout(50)
+    raise AssertionError(f"{expression} is {found!r} and never became {expected!r}")
+
+
+@pytest.mark.parametrize("width", [390, 1280, 1920])
+def test_no_page_scrolls_sideways_or_complains(
+    tab: Any, site: Any, complaints: list[str], width: int
+) -> None:
+    tab.set_viewport_size({"width": width, "height": 900})
+    pages = [path for path in site.answers if not path.endswith(".json")]
+    assert len(pages) == 7
+    for path in pages:
+        tab.goto(site.url + path)
+        if tab.locator("[data-chart]").count():
+            show_chart(tab)
+        wide = tab.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert wide <= 0, f"{path} is {wide} px too wide at {width}"
+    assert complaints == []
+
+
+def test_a_chart_is_loaded_only_when_it_comes_into_view(tab: Any, site: Any) -> None:
+    asked: list[str] = []
+    tab.on("request", lambda request: asked.append(request.url))
+    tab.set_viewport_size({"width": 390, "height": 500})
+    tab.goto(site.url + "/benchmarks/digits", wait_until="networkidle")
+    assert not any("plotly" in url for url in asked)
+    show_chart(tab)
+    assert any(url.endswith("plotly.min.js") for url in asked)
+
+
+def test_the_axis_of_a_curve_can_be_switched_by_keyboard(tab: Any, site: Any) -> None:
+    tab.goto(site.url + "/submissions/sub-1")
+    show_chart(tab)
+    assert "seconds" in tab.locator(".xtitle").text_content()
+    drawn = "document.querySelectorAll('.scatterlayer .trace').length"
+    assert tab.evaluate(drawn) == 3
+    tab.get_by_role("button", name="epochs").press("Enter")
+    eventually(tab, "document.querySelector('.xtitle').textContent", "Epochs")
+    assert tab.evaluate(drawn) == 3 + 2
+    assert tab.get_by_role("button", name="epochs").get_attribute("aria-pressed") == "true"
+
+
+def test_a_chart_takes_the_colours_of_a_dark_page(tab: Any, site: Any) -> None:
+    tab.emulate_media(color_scheme="dark")
+    tab.goto(site.url + "/benchmarks/digits")
+    show_chart(tab)
+    ink = "getComputedStyle(document.querySelector('.xtick text')).fill"
+    assert tab.evaluate(ink) == "rgb(156, 165, 173)"
+    tab.emulate_media(color_scheme="light")
+    eventually(tab, ink, "rgb(90, 97, 105)")
+
+
+def test_a_chart_that_cannot_be_fetched_says_so(tab: Any, site: Any) -> None:
+    del site.answers["/benchmarks/digits/charts/pareto.json"]
+    tab.goto(site.url + "/benchmarks/digits")
+    tab.locator("[data-chart]").scroll_into_view_if_needed()
+    tab.wait_for_selector("text=The chart could not be drawn (the server answered 404)")
+
+
+def sse(event: str, payload: View) -> str:
+    return f"event: {event}\ndata: {json.dumps(payload)}\n\n"
+
+
+def sent(attempt: int, sequence: int, run: int = 0, **changes: Any) -> str:
+    """One replay event as the stream carries it."""
+    nothing = {"phase": None, "status": None, "ledger": None, "samples": None}
+    place = {"epoch": float(sequence), "seconds": 0.1 * sequence, "kind": "evaluation"}
+    ids = {"attempt": attempt, "sequence": sequence, "run": run}
+    return sse("replay", nothing | place | ids | changes)
+
+
+def replay_events(make: Make) -> str:
+    """A first attempt that is lost, and a second one that trains run 0 to the target."""
+    running = make["queued_verification"](state="running", report=None)
+    second = [sent(2, i, quality=quality) for i, quality in enumerate([45.0, 90.0, 98.0], start=1)]
+    finish = sent(2, 4, kind="run_finished", status="reached")
+    return "".join([sse("state", running), sent(1, 9, quality=99.9), *second, finish])
+
+
+def test_a_replay_is_followed_live_to_its_verdict(
+    tab: Any, site: Any, make: Make, complaints: list[str]
+) -> None:
+    queued, submission = make["queued_verification"](), make["submission"]()
+    path = "/verifications/ver-1"
+    site.answers[path] = html("verification.html", verification=queued, submission=submission)
+    site.answers[f"{path}/charts/replay.json"] = as_json(replay_figure(queued))
+    drawn, checked, ended = threading.Event(), threading.Event(), threading.Event()
+    more = replay_events(make) + sent(2, 5, run=1, quality=50.0)
+    # Every answer ends its connection; the browser connects again and is sent all of it again.
+    answers = iter(
+        [
+            (drawn, replay_events(make)),
+            (checked, more),
+            (ended, sse("end", make["verification"]())),
+        ]
+    )
+
+    def stream() -> tuple[str, bytes]:
+        gate, events = next(answers)
+        gate.wait(60)
+        return "text/event-stream", f"retry: 100\n\n{events}".encode()
+
+    site.answers[f"/api/v1{path}/events"] = stream
+    tab.goto(site.url + path)
+    show_chart(tab)
+    drawn.set()
+    rows = "document.querySelectorAll('#evaluation-rows tr').length"
+    eventually(tab, rows, 3)
+    first = tab.locator('#run-rows tr[data-run="0"]').inner_text()
+    assert "98\u00a0%" in first
+    assert "reached" in first
+    ys = "document.getElementById('chart').chart.figure.data.find(t => t.name === 'run 1').y"
+    assert tab.evaluate(ys) == [45.0, 90.0, 98.0]
+    checked.set()
+    eventually(tab, rows, 4)
+    done = make["verification"]()
+    site.answers[path] = html("verification.html", verification=done, submission=submission)
+    ended.set()
+    tab.wait_for_selector("text=The replay of 3 runs supports the claim.")
+    eventually(tab, rows, 24)
+    assert tab.locator("#run-rows tr").count() == 3
+    assert complaints == []

@@ -1,0 +1,455 @@
+"""Views as the API answers them: complete, bare (None wherever None is allowed) and hostile."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+View = dict[str, Any]
+HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(2)>' + "W" * 300
+
+
+def make_system(**changes: Any) -> View:
+    return {
+        "name": "two-core laptop",
+        "hardware_class": "cpu-x86_64",
+        "processor": "AMD EPYC 7B13",
+        "processor_count": 2,
+        "memory_gib": 24.0,
+        "accelerator": None,
+        "accelerator_count": 0,
+        "price_usd_per_hour": 0.0672,
+        "price_source": "on-demand, 2026-11-01",
+    } | changes
+
+
+BARE_SYSTEM = {
+    "processor_count": None,
+    "memory_gib": None,
+    "accelerator": None,
+    "accelerator_count": None,
+    "price_usd_per_hour": None,
+    "price_source": None,
+}
+
+
+def make_entry(**changes: Any) -> View:
+    return {
+        "rank": 1,
+        "tied": False,
+        "unranked_reason": None,
+        "submission_id": "sub-1",
+        "submitter": "alice",
+        "model": "digits-cnn",
+        "framework": "torch 2.13.0",
+        "division": "closed",
+        "status": "verified",
+        "system": make_system(),
+        "tta_seconds": 0.8532,
+        "tta_display": "0:00:01",
+        "tta_low_seconds": 0.79,
+        "tta_high_seconds": 0.91,
+        "cv_percent": 6.3,
+        "runs_reached": 3,
+        "runs_started": 3,
+        "epochs_to_target": 7.667,
+        "cost_usd": 0.0000159,
+        "latency_ms": None,
+        "evaluation_interval_seconds": 0.11,
+        "submitted_at": "2026-11-20T10:00:00Z",
+    } | changes
+
+
+BARE_ENTRY = {
+    "rank": None,
+    "unranked_reason": "did not reach the target",
+    "status": "claimed",
+    "tta_seconds": None,
+    "tta_display": None,
+    "tta_low_seconds": None,
+    "tta_high_seconds": None,
+    "cv_percent": None,
+    "runs_reached": 0,
+    "epochs_to_target": None,
+    "cost_usd": None,
+    "evaluation_interval_seconds": None,
+    "system": make_system(**BARE_SYSTEM),
+}
+
+
+def make_board(*entries: View, **changes: Any) -> View:
+    return {
+        "benchmark": "digits",
+        "division": None,
+        "metric": "tta",
+        "version": 7,
+        "total": len(entries),
+        "next_cursor": None,
+        "entries": list(entries),
+    } | changes
+
+
+TARGET = {"metric": "top1Accuracy", "value": 97.5, "unit": "percent", "direction": "higher"}
+
+
+def make_benchmark(**changes: Any) -> View:
+    return {
+        "id": "digits",
+        "title": "Handwritten digits",
+        "version": "1.0",
+        "task": "image classification",
+        "about": "Classify 8 by 8 pictures of handwritten digits. Small enough for any laptop.",
+        "data_set": {
+            "name": "scikit-learn digits",
+            "source": "sklearn.datasets.load_digits",
+            "train_items": 1198,
+            "test_items": 599,
+        },
+        "target": TARGET,
+        "clock": "dawnbench",
+        "runs": {"count": 3, "dropped": 1},
+        "divisions": ["closed", "open"],
+        "replayable": True,
+        "sha256": "87ff0c9e40dc7e2c0e34e7257799c2e3f3aec1a016363bb11cad869ec428a826",
+        "submissions": 12,
+    } | changes
+
+
+QUALITIES = [14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1]
+
+
+def make_curve(shift: float = 0.0) -> list[View]:
+    return [
+        {"epoch": float(j), "seconds": 0.11 * j, "samples": 1152 * j, "quality": q + shift}
+        for j, q in enumerate(QUALITIES, start=1)
+    ]
+
+
+def make_run(index: int = 0, **changes: Any) -> View:
+    return {
+        "index": index,
+        "file": f"run_{index}.log",
+        "seed": 1234 + index,
+        "reached": True,
+        "tta_seconds": 0.85 + 0.02 * index,
+        "epochs_to_target": 8.0,
+        "best_quality": 98.1636,
+        "log_sha256": "a" * 64,
+        "ledger": {
+            "init": 2.1 + 0.3 * index,
+            "compile": 0.0,
+            "warmup": 0.2,
+            "data": 0.05,
+            "train": 0.7,
+            "eval": 0.1,
+            "checkpoint": 0.0,
+            "idle": 0.02,
+        },
+    } | changes
+
+
+def make_result(**changes: Any) -> View:
+    return {
+        "tta_seconds": 0.8532,
+        "tta_display": "0:00:01",
+        "reached": 3,
+        "started": 3,
+        "cv_percent": 6.3,
+        "tta_low_seconds": 0.79,
+        "tta_high_seconds": 0.91,
+        "epochs_to_target": 7.667,
+        "cost_usd": 0.0000159,
+        "best_quality": 98.1636,
+        "evaluation_interval_seconds": 0.11,
+        "eligible": True,
+        "violations": [],
+        "steps": [
+            {
+                "name": "time to accuracy of run_0.log",
+                "formula": "seconds at the first evaluation with top1Accuracy >= 97.5",
+                "numbers": {"evaluation": 8, "quality": 98.1636},
+                "value": 0.85,
+                "unit": "s",
+            },
+            {
+                "name": "olympic mean",
+                "formula": "drop the fastest and the slowest of 3, mean of the rest",
+                "numbers": {"run_0": 0.85, "run_1": 0.87, "run_2": 0.89},
+                "value": 0.87,
+                "unit": "s",
+            },
+            {"name": "cost", "formula": None, "numbers": {}, "value": None, "unit": None},
+        ],
+    } | changes
+
+
+BARE_RESULT = {
+    "tta_seconds": None,
+    "tta_display": None,
+    "reached": 0,
+    "cv_percent": None,
+    "tta_low_seconds": None,
+    "tta_high_seconds": None,
+    "epochs_to_target": None,
+    "cost_usd": None,
+    "best_quality": None,
+    "evaluation_interval_seconds": None,
+    "eligible": False,
+    "violations": [{"code": "too_few_runs", "message": "1 run of 3", "file": None}],
+    "steps": [],
+}
+
+
+def make_submission(**changes: Any) -> View:
+    return {
+        "id": "sub-1",
+        "benchmark": "digits",
+        "benchmark_version": "1.0",
+        "benchmark_sha256": "b" * 64,
+        "division": "closed",
+        "submitter": "alice",
+        "model": "digits-cnn",
+        "framework": "torch 2.13.0",
+        "system": make_system(),
+        "hyperparameters": {"batch_size": 64, "learning_rate": 0.02},
+        "code_url": "https://example.org/alice/digits",
+        "notes": "Trained on mains power.",
+        "submitted_at": "2026-11-20T10:00:00Z",
+        "status": "verified",
+        "result": make_result(),
+        "runs": [make_run(0), make_run(1), make_run(2)],
+        "verifications": [
+            {
+                "id": "ver-1",
+                "state": "done",
+                "outcome": "verified",
+                "created_at": "2026-11-20T10:00:01Z",
+                "ended_at": "2026-11-20T10:00:21Z",
+            }
+        ],
+    } | changes
+
+
+def make_bare_submission(**changes: Any) -> View:
+    nothing = {"tta_seconds": None, "epochs_to_target": None, "best_quality": None}
+    run = make_run(0, seed=None, reached=False, ledger=None, **nothing)
+    return (
+        make_submission(
+            status="claimed",
+            system=make_system(**BARE_SYSTEM),
+            hyperparameters={},
+            code_url=None,
+            notes=None,
+            result=make_result(**BARE_RESULT),
+            runs=[run],
+            verifications=[],
+        )
+        | changes
+    )
+
+
+HALF_WIDTHS = [20.0, 58.0, 33.0, 9.0, 8.0, 4.0, 2.0, 1.2, 1.0, 1.0]
+POINTS = [
+    {"index": j, "mean": mean, "lower": mean - half, "upper": mean + half}
+    for j, (mean, half) in enumerate(
+        zip([*QUALITIES, 98.5, 98.7], HALF_WIDTHS, strict=True), start=1
+    )
+]
+
+
+def make_replay_run(index: int = 0, **changes: Any) -> View:
+    return {
+        "index": index,
+        "seed": 90_000 + index,
+        "status": "reached",
+        "evaluations": make_curve(shift=0.2 * index),
+        "ledger": {"init": 2.0, "train": 0.7},
+        "tta_seconds": 0.88,
+        "parent_seconds": 0.9,
+        "child_seconds": 0.9,
+        "cpu_seconds": 0.88,
+        "failure": None,
+        "log_tail": "",
+    } | changes
+
+
+def make_verification(**changes: Any) -> View:
+    return {
+        "id": "ver-1",
+        "submission_id": "sub-1",
+        "benchmark": "digits",
+        "state": "done",
+        "waiting_for": None,
+        "seal": "c" * 64,
+        "nonce": "d" * 32,
+        "reason": "A record is claimed.",
+        "runs_planned": 3,
+        "seeds": [90_000, 90_001, 90_002],
+        "target": TARGET,
+        "control_points": POINTS,
+        "attempts": [
+            {
+                "id": "att-1",
+                "number": 1,
+                "state": "lost",
+                "worker": "worker-a",
+                "started_at": "2026-11-20T10:00:02Z",
+                "ended_at": "2026-11-20T10:00:12Z",
+                "failure": {
+                    "kind": "infrastructure",
+                    "code": "worker_lost",
+                    "message": "worker-a was not heard from for 30 s.",
+                    "next_step": "Nothing to do: another attempt was queued.",
+                },
+            },
+            {
+                "id": "att-2",
+                "number": 2,
+                "state": "done",
+                "worker": "worker-b",
+                "started_at": "2026-11-20T10:00:13Z",
+                "ended_at": "2026-11-20T10:00:21Z",
+                "failure": None,
+            },
+        ],
+        "outcome": "verified",
+        "reasons": [
+            {
+                "code": "reached_target",
+                "weight": "supports",
+                "message": "3 of 3 replays reached top1Accuracy 97.5",
+                "numbers": {"reached": 3.0, "started": 3.0},
+            }
+        ],
+        "report": {
+            "runs": [make_replay_run(i) for i in range(3)],
+            "system": {},
+            "failure": None,
+        },
+        "created_at": "2026-11-20T10:00:01Z",
+        "ended_at": "2026-11-20T10:00:21Z",
+    } | changes
+
+
+def make_queued_verification(**changes: Any) -> View:
+    return (
+        make_verification(
+            state="queued",
+            waiting_for="No worker is connected. Start one with `finishline worker`.",
+            nonce=None,
+            seeds=None,
+            attempts=[],
+            outcome=None,
+            reasons=[],
+            report=None,
+            ended_at=None,
+        )
+        | changes
+    )
+
+
+def make_worker(**changes: Any) -> View:
+    return {
+        "name": "worker-a",
+        "hardware_class": "cpu-x86_64",
+        "state": "idle",
+        "alive": True,
+        "last_seen_at": "2026-11-20T10:00:01Z",
+        "system": {
+            "processor": "AMD EPYC 7B13",
+            "processor_count": 2,
+            "memory_gib": 23.4,
+            "accelerator": None,
+            "accelerator_count": 0,
+        },
+    } | changes
+
+
+@pytest.fixture
+def make() -> dict[str, Callable[..., View]]:
+    """The builders of every view, by name."""
+    return BUILDERS
+
+
+BUILDERS: dict[str, Callable[..., View]] = {
+    "bare_submission": make_bare_submission,
+    "benchmark": make_benchmark,
+    "board": make_board,
+    "entry": make_entry,
+    "queued_verification": make_queued_verification,
+    "replay_run": make_replay_run,
+    "result": make_result,
+    "run": make_run,
+    "submission": make_submission,
+    "system": make_system,
+    "verification": make_verification,
+    "worker": make_worker,
+}
+
+
+def make_busy_board() -> View:
+    """A board as full as they get: ties, every status, priced and unpriced, unranked."""
+    entries = [
+        make_entry(submission_id="s1"),
+        make_entry(submission_id="s2", rank=2, tied=True, status="claimed", submitter="bob"),
+        make_entry(submission_id="s3", rank=2, tied=True, status="verifying", model="MLP 256-256"),
+        make_entry(
+            submission_id="s4",
+            rank=4,
+            status="inconclusive",
+            tta_seconds=5025.2,
+            tta_display="1:23:46",
+            tta_low_seconds=4980.0,
+            tta_high_seconds=5100.0,
+            cost_usd=41.873,
+            model="ResNet-18 with a rather long descriptive name (v2, bfloat16, compiled)",
+            system=make_system(name="8 x H200 SXM, cloud instance p5en.48xlarge"),
+        ),
+        make_entry(submission_id="s5", **(BARE_ENTRY | {"status": "rejected"})),
+    ]
+    for entry, factor in zip(entries[1:3], (1.06, 1.31), strict=True):
+        for key in ("tta_seconds", "tta_low_seconds", "tta_high_seconds"):
+            entry[key] *= factor
+        entry["cost_usd"] = entry["cost_usd"] / factor
+    return make_board(*entries)
+
+
+@pytest.fixture
+def busy_board() -> View:
+    return make_busy_board()
+
+
+@pytest.fixture
+def bare_entry() -> View:
+    return make_entry(**BARE_ENTRY)
+
+
+@pytest.fixture
+def target() -> View:
+    return TARGET
+
+
+@pytest.fixture
+def control_points() -> list[View]:
+    return POINTS
+
+
+@pytest.fixture
+def curves() -> list[View]:
+    return [{**make_run(i), "evaluations": make_curve(shift=0.1 * i)} for i in range(3)]
+
+
+@pytest.fixture
+def hostile() -> str:
+    return HOSTILE
+
+
+def text_of(page: str) -> str:
+    """What a page says, without its tags."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
+
+
+@pytest.fixture
+def read() -> Callable[[str], str]:
+    return text_of

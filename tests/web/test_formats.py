@@ -1,0 +1,95 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from web import formats
+
+GAP = "\u00a0"
+NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0.8532, f"0.853{GAP}s"),
+        (12.345, f"12.3{GAP}s"),
+        (60.0, "0:01:00"),
+        (60.01, "0:01:01"),
+        (5025.2, "1:23:46"),
+        (None, "–"),
+    ],
+)
+def test_duration_is_precise_below_a_minute_and_rounded_up_above(
+    seconds: float | None, shown: str
+) -> None:
+    assert formats.duration(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("usd", "shown"),
+    [(1234.5, "$1,234.50"), (0.0000159, "$0.000016"), (0.0, "$0.00"), (None, "–")],
+)
+def test_money_keeps_two_significant_digits_below_a_cent(usd: float | None, shown: str) -> None:
+    assert formats.money(usd) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "shown"),
+    [
+        (97.66277, "percent", f"97.663{GAP}%"),
+        (0.753, "fraction", "0.753"),
+        (0.8, "nats/byte", f"0.8{GAP}nats/byte"),
+        (None, "percent", "–"),
+    ],
+)
+def test_quality_stays_in_its_unit(value: float | None, unit: str, shown: str) -> None:
+    assert formats.quality(value, unit) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(64.0, "64"), (0.02, "0.02"), (50_000, "50,000"), (True, "True"), ("adam", "adam")],
+)
+def test_number_shows_whole_floats_without_a_point(value: object, shown: str) -> None:
+    assert formats.number(value) == shown
+
+
+def test_interval_needs_both_ends() -> None:
+    assert formats.interval(0.79, 0.91) == f"0.790 to 0.910{GAP}s"
+    assert formats.interval(4980.0, 5100.0) == "1:23:00 to 1:25:00"
+    assert formats.interval(None, 0.91) == ""
+
+
+@pytest.mark.parametrize(
+    ("ago", "shown"),
+    [
+        (timedelta(seconds=0), "just now"),
+        (timedelta(seconds=1), f"1{GAP}second ago"),
+        (timedelta(minutes=59, seconds=59), f"59{GAP}minutes ago"),
+        (timedelta(days=3), f"3{GAP}days ago"),
+        (timedelta(seconds=-5), "just now"),
+    ],
+)
+def test_age_is_told_in_its_largest_unit(ago: timedelta, shown: str) -> None:
+    assert formats.age((NOON - ago).isoformat(), now=NOON) == shown
+
+
+def test_timestamps_without_a_zone_are_utc() -> None:
+    assert formats.minute("2026-11-20T10:00:00") == "2026-11-20 10:00:00 UTC"
+    assert formats.day("2026-11-20T23:30:00-02:00") == "2026-11-21"
+
+
+@pytest.mark.parametrize(
+    "text", ["javascript:alert(1)", "data:text/html,x", "//evil.example", "http://[", "", None, 3]
+)
+def test_only_http_addresses_become_links(text: object) -> None:
+    assert formats.web_address(text) is None
+
+
+def test_an_https_address_becomes_a_link() -> None:
+    assert formats.web_address("https://example.org/a?b=c") == "https://example.org/a?b=c"
+
+
+def test_shared_ranks_are_drawn_with_an_equals_sign() -> None:
+    assert [formats.rank_label(1, False), formats.rank_label(2, True)] == ["1", "=2"]
+    assert formats.rank_label(None, False) == "–"

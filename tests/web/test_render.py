@@ -1,0 +1,234 @@
+from collections.abc import Callable
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from jinja2 import UndefinedError
+
+from web.assets import static_url
+from web.render import render
+
+View = dict[str, Any]
+Make = dict[str, Callable[..., View]]
+Read = Callable[[str], str]
+
+
+class Tags(HTMLParser):
+    """Collects what could run or load something."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.scripts: list[dict[str, str | None]] = []
+        self.links: list[str] = []
+        self.handlers: list[str] = []
+        self.names: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+        self.handlers += [name for name, _ in attrs if name.startswith("on")]
+        self.links += [value or "" for name, value in attrs if name in ("href", "src", "action")]
+        if tag == "script":
+            self.scripts.append(dict(attrs))
+
+
+def benchmark_page(make: Make, board: View, **filters: Any) -> str:
+    benchmark = make["benchmark"]()
+    return render("benchmark.html", benchmark=benchmark, board=board, filters=filters)
+
+
+def verification_page(make: Make, verification: View) -> str:
+    submission = make["submission"]()
+    return render("verification.html", verification=verification, submission=submission)
+
+
+@pytest.fixture
+def hostile_pages(make: Make, busy_board: View, hostile: str) -> list[str]:
+    """Every page with the hostile text wherever a stranger can write."""
+    system = make["system"](name=hostile, processor=hostile, accelerator=hostile)
+    entry = make["entry"](model=hostile, submitter=hostile, system=system, framework=hostile)
+    submission = make["submission"](
+        model=hostile,
+        submitter=hostile,
+        framework=hostile,
+        system=system,
+        hyperparameters={hostile: hostile},
+        notes=hostile,
+        code_url=f"javascript:{hostile}",
+        runs=[make["run"](file=hostile)],
+    )
+    verification = make["verification"](id=hostile, waiting_for=hostile)
+    verification["attempts"][0]["worker"] = hostile
+    worker = make["worker"](name=hostile, hardware_class=hostile)
+    problem = {"file": hostile, "line": 1, "field": hostile, "message": hostile, "expected": None}
+    return [
+        render(
+            "home.html",
+            benchmarks=[make["benchmark"](record=entry)],
+            verifications=[verification],
+        ),
+        render(
+            "benchmark.html",
+            benchmark=make["benchmark"](about=hostile),
+            board=make["board"](entry, next_cursor=hostile),
+            filters={"q": hostile, "sort": hostile, "division": hostile},
+            explanation=hostile,
+        ),
+        render("submission.html", submission=submission),
+        render("verification.html", verification=verification, submission=submission),
+        render("workers.html", workers=[worker]),
+        render("error.html", status=422, title=hostile, detail=hostile, problems=[problem]),
+    ]
+
+
+def test_a_strangers_text_is_never_markup(hostile_pages: list[str]) -> None:
+    for page in hostile_pages:
+        tags = Tags(page)
+        assert "&lt;script&gt;alert(1)" in page
+        assert tags.handlers == []
+        assert "img" not in tags.names
+        assert not any(link.startswith("javascript:") for link in tags.links)
+        assert all((script["src"] or "").startswith("/static/") for script in tags.scripts)
+
+
+def test_pages_load_nothing_from_elsewhere_and_run_nothing_inline(
+    make: Make, busy_board: View
+) -> None:
+    page = benchmark_page(make, busy_board)
+    tags = Tags(page)
+    assert [script["src"] for script in tags.scripts] == [static_url("charts.js")]
+    assert all(link.startswith(("/", "#", "?")) for link in tags.links)
+    assert static_url("plotly.min.js") == tags.scripts[0]["data-plotly"]
+
+
+def test_the_board_shows_ties_intervals_runs_and_badges(
+    make: Make, busy_board: View, read: Read
+) -> None:
+    words = read(benchmark_page(make, busy_board)).replace("\u00a0", " ")
+    assert "=2" in words
+    assert "0.790 to 0.910 s" in words
+    assert "6.3 % 3/3 runs" in words
+    for status in ("verified", "claimed", "verifying", "inconclusive", "rejected"):
+        assert status in words
+
+
+def test_an_absent_cost_says_that_it_is_not_ranked(make: Make) -> None:
+    page = benchmark_page(make, make["board"](make["entry"](cost_usd=None)))
+    assert 'title="not ranked by cost"' in page
+    assert "price_usd_per_hour" in page
+
+
+def test_unranked_entries_stand_beneath_with_their_reason(
+    make: Make, bare_entry: View, read: Read
+) -> None:
+    page = benchmark_page(make, make["board"](make["entry"](), bare_entry))
+    words = read(page)
+    assert words.index("0.853") < words.index("Not ranked") < words.index("did not reach")
+
+
+def test_a_board_of_unranked_entries_alone_has_no_chart(make: Make, bare_entry: View) -> None:
+    assert "data-chart=" not in benchmark_page(make, make["board"](bare_entry))
+
+
+def test_an_empty_board_says_how_to_submit(make: Make) -> None:
+    page = benchmark_page(make, make["board"]())
+    assert "finishline submit" in page
+    assert "Nobody has submitted yet" in page
+    assert "charts.js" not in page
+
+
+def test_filters_that_fit_nothing_can_be_cleared(make: Make) -> None:
+    page = benchmark_page(make, make["board"](), status="verified")
+    assert "Nothing fits these filters" in page
+
+
+def test_the_filter_form_and_its_twins_keep_the_query(make: Make, busy_board: View) -> None:
+    page = benchmark_page(make, busy_board, division="open", q="cnn", sort="cv")
+    assert "<option selected>open</option>" in page
+    assert 'value="cnn"' in page
+    query = "?division=open&amp;q=cnn&amp;sort=cv"
+    assert f"/api/v1/leaderboards/digits.csv{query}" in page
+    assert f"/api/v1/leaderboards/digits{query}" in page
+    assert f"/charts/pareto.json{query}" in page
+    assert 'aria-sort="ascending"' in page
+
+
+def test_a_submission_page_explains_its_score(make: Make, read: Read) -> None:
+    words = read(render("submission.html", submission=make["submission"]()))
+    assert "drop the fastest and the slowest of 3, mean of the rest" in words
+    assert "run 1 0.87" in words
+    assert "finishline verify sub-1 --watch" in words
+
+
+def test_a_submission_of_absent_figures_renders(make: Make, read: Read) -> None:
+    page = render("submission.html", submission=make["bare_submission"]())
+    assert "None" not in read(page)
+    assert "Not ranked." in read(page)
+    assert "/api/v1/submissions/sub-1/runs/0/log" in page
+
+
+def test_the_curves_of_a_submission_have_a_table_twin(make: Make, curves: list[View]) -> None:
+    submission, benchmark = make["submission"](), make["benchmark"]()
+    page = render("submission.html", submission=submission, benchmark=benchmark, curves=curves)
+    assert page.count('<td class="mono">run_1.log</td>') == 8 + 1
+    assert 'href="#evaluations"' in page
+
+
+def test_an_ended_verification_shows_its_verdict_and_asks_for_nothing_live(
+    make: Make, read: Read
+) -> None:
+    page = verification_page(make, make["verification"]())
+    words = read(page)
+    assert "supports the claim" in words
+    assert "3 of 3 replays reached" in words
+    assert "worker-a was not heard from" in words
+    assert 'data-events=""' in page
+    assert static_url("replay.js") not in page
+
+
+def test_a_waiting_verification_says_why_and_follows_its_events(make: Make, read: Read) -> None:
+    page = verification_page(make, make["queued_verification"]())
+    assert "No worker is connected" in read(page)
+    assert 'data-events="/api/v1/verifications/ver-1/events"' in page
+    assert "reload it" in page
+    assert static_url("replay.js") in page
+    assert "None" not in read(page)
+
+
+def test_a_verification_that_failed_or_was_cancelled_renders(make: Make, read: Read) -> None:
+    for state in ("failed", "cancelled"):
+        changes = {"outcome": None, "report": None, "reasons": [], "control_points": []}
+        words = read(verification_page(make, make["verification"](state=state, **changes)))
+        assert "says nothing about the submission" in words
+
+
+def test_a_failed_run_shows_its_next_step(make: Make, read: Read) -> None:
+    failure = {
+        "kind": "submitter",
+        "code": "training_diverged",
+        "message": "The loss became NaN.",
+        "next_step": "Lower the learning rate.",
+    }
+    run = make["replay_run"](status="failed", evaluations=[], tta_seconds=None, failure=failure)
+    report = {"runs": [run], "system": {}, "failure": None}
+    words = read(verification_page(make, make["verification"](report=report)))
+    assert "The loss became NaN. Lower the learning rate." in words
+
+
+def test_empty_pages_say_what_to_do(make: Make, read: Read) -> None:
+    home = read(render("home.html", benchmarks=[], verifications=[]))
+    assert "finishline verify" in home
+    assert "no benchmark" in home
+    assert "python -m worker" in read(render("workers.html", workers=[]))
+
+
+def test_an_error_page_shows_where_the_problem_is(read: Read) -> None:
+    problem = {"file": "run_1.log", "line": 17, "message": "time went backwards"}
+    words = read(render("error.html", status=422, title="T", detail="D", problems=[problem]))
+    assert "run_1.log" in words
+    assert "17" in words
+
+
+def test_a_forgotten_context_is_an_error() -> None:
+    with pytest.raises(UndefinedError, match="workers"):
+        render("workers.html")

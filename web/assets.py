@@ -1,0 +1,93 @@
+"""Static files under names that change with their content, compressed once."""
+
+import gzip
+import hashlib
+import re
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from web.plotly_bundle import BUNDLE_NAME, plotly_bundle
+
+STATIC_PREFIX = "/static/"
+STATIC_FOLDER = Path(__file__).parent / "static"
+MEDIA_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_FINGERPRINTED = re.compile(r"([0-9a-f]{16})/([^/]+)")
+
+
+@dataclass(frozen=True)
+class Asset:
+    """A file ready to be sent, as it is or with `Content-Encoding: gzip`.
+
+    `immutable` tells that the address it was asked for names its content, so that a browser may
+    keep it for ever; otherwise it has to ask again with `etag`.
+    """
+
+    name: str
+    content: bytes
+    gzip_content: bytes
+    media_type: str
+    etag: str
+    immutable: bool
+
+
+def static_asset(path: str) -> Asset | None:
+    """The asset at a path below /static/, or None if there is none.
+
+    `<fingerprint>/style.css` is immutable while the fingerprint fits; `style.css` and an outdated
+    fingerprint (a page that was open during an update) give the current file, to be asked again.
+    """
+    match = _FINGERPRINTED.fullmatch(path)
+    asked, name = match.groups() if match else (None, path)
+    if name not in asset_names():
+        return None
+    return replace(_asset(name), immutable=asked == _fingerprint_of(name))
+
+
+def static_url(name: str) -> str:
+    """The immutable address of a static file. Raises FileNotFoundError on an unknown name."""
+    if name not in asset_names():
+        raise FileNotFoundError(f"no static file is named {name!r}")
+    return f"{STATIC_PREFIX}{_fingerprint_of(name)}/{name}"
+
+
+@cache
+def asset_names() -> frozenset[str]:
+    """Every name that can be asked for: a closed list, so no path can lead out of it."""
+    ours = {path.name for path in STATIC_FOLDER.iterdir() if path.suffix in MEDIA_TYPES}
+    return frozenset(ours | {BUNDLE_NAME})
+
+
+def fingerprint(content: bytes) -> str:
+    """16 hex digits that stand for the content."""
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def make_asset(name: str, content: bytes) -> Asset:
+    """A file's content made ready to be sent."""
+    return Asset(
+        name=name,
+        content=content,
+        gzip_content=gzip.compress(content, compresslevel=9, mtime=0),
+        media_type=MEDIA_TYPES[Path(name).suffix],
+        etag=f'"{fingerprint(content)}"',
+        immutable=False,
+    )
+
+
+def _path_of(name: str) -> Path:
+    return plotly_bundle() if name == BUNDLE_NAME else STATIC_FOLDER / name
+
+
+@cache
+def _fingerprint_of(name: str) -> str:
+    return fingerprint(_path_of(name).read_bytes())
+
+
+@cache
+def _asset(name: str) -> Asset:
+    return make_asset(name, _path_of(name).read_bytes())

@@ -1,0 +1,35 @@
+"""Links of a leaderboard: the same board sorted, filtered or continued another way."""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+FILTER_NAMES = ("metric", "division", "status", "q", "sort", "order", "limit")
+STATUSES = ("verified", "verifying", "claimed", "inconclusive", "rejected")
+FIRST_ORDER = ("rank", "asc")
+METRICS = {"tta": "time to accuracy", "cost": "cost to accuracy", "latency": "inference latency"}
+
+
+def board_query(filters: Mapping[str, Any], **changes: Any) -> str:
+    """The query string of the current filters with changes; empty values are left out."""
+    merged = {name: filters.get(name) for name in FILTER_NAMES} | changes
+    return urlencode({name: value for name, value in merged.items() if value not in (None, "")})
+
+
+def sort_link(filters: Mapping[str, Any], column: str) -> str:
+    """The link that sorts by a column, or turns its order round if it is sorted by already."""
+    turn = sort_state(filters, column) == "ascending"
+    return "?" + board_query(filters, sort=column, order="desc" if turn else "asc")
+
+
+def sort_state(filters: Mapping[str, Any], column: str) -> str:
+    """The aria-sort value of a column; a board that nobody sorted stands by rank."""
+    by, order = filters.get("sort") or FIRST_ORDER[0], filters.get("order") or FIRST_ORDER[1]
+    if by != column:
+        return "none"
+    return "descending" if order == "desc" else "ascending"
+
+
+def is_filtered(filters: Mapping[str, Any]) -> bool:
+    """Whether anything narrows the board down."""
+    return any(filters.get(name) not in (None, "") for name in ("division", "status", "q"))

@@ -1,0 +1,106 @@
+"""Pieces every figure is made of. Colours are named in `meta`; the page's theme paints them."""
+
+import html
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+Figure = dict[str, Any]
+TRANSPARENT = "rgba(0,0,0,0)"
+_LONGEST_LABEL = 26
+_WIDE_RANGE = 20.0  # From this ratio of largest to smallest on, an axis is logarithmic.
+
+
+def plain(text: object, *, longest: int = 200) -> str:
+    """A stranger's text for Plotly, which would read tags in it as its own markup."""
+    words = str(text)
+    cut = words if len(words) <= longest else words[: longest - 1] + "…"
+    return html.escape(cut, quote=False)
+
+
+def label(text: object) -> str:
+    """A stranger's text, short enough for an axis or a legend."""
+    return plain(text, longest=_LONGEST_LABEL)
+
+
+def time_unit(seconds: Iterable[float]) -> tuple[str, float]:
+    """The unit to draw times in, and how many seconds it has."""
+    longest = max(seconds, default=0.0)
+    if longest < 180:
+        return "seconds", 1.0
+    return ("minutes", 60.0) if longest < 10_800 else ("hours", 3600.0)
+
+
+def axis(title: str, values: Iterable[float] = (), **more: Any) -> dict[str, Any]:
+    """An axis; logarithmic where its values are positive and differ widely."""
+    known = list(values)
+    wide = bool(known) and min(known) > 0 and max(known) / min(known) >= _WIDE_RANGE
+    kind = {"type": "log", "exponentformat": "none"} if wide else {}
+    return {"title": {"text": title}, "automargin": True, **kind, **more}
+
+
+def layout(**more: Any) -> dict[str, Any]:
+    """A layout without a background, so that the page shows through in light and dark."""
+    return {
+        "paper_bgcolor": TRANSPARENT,
+        "plot_bgcolor": TRANSPARENT,
+        "margin": {"l": 56, "r": 16, "t": 12, "b": 48},
+        "hovermode": "closest",
+        "legend": {"orientation": "h", "x": 0, "y": -0.2, "yanchor": "top", "traceorder": "normal"},
+        **more,
+    }
+
+
+def target_line(target: Mapping[str, Any]) -> dict[str, Any]:
+    """The quality target across the whole plot, with its value beside it."""
+    return {
+        "type": "line",
+        "name": "target",
+        "xref": "paper",
+        "x0": 0,
+        "x1": 1,
+        "y0": target["value"],
+        "y1": target["value"],
+        "line": {"width": 1.5, "dash": "dash"},
+        "label": {
+            "text": f"target {target['value']:g}",
+            "textposition": "start",
+            "yanchor": "top",
+        },
+    }
+
+
+def band_traces(
+    points: Sequence[Mapping[str, Any]], at: Sequence[float], *, view: str
+) -> list[dict[str, Any]]:
+    """The control-point band as a filled area, `at` giving the place of each point."""
+    if not points:
+        return []
+    edge: dict[str, Any] = {"type": "scatter", "mode": "lines", "x": list(at)}
+    meta = {"paint": "band", "view": view}
+    lower = {
+        **edge,
+        "name": "lower limit",
+        "y": [point["lower"] for point in points],
+        "showlegend": False,
+        "hovertemplate": "at least %{y:.5~g}<extra>band</extra>",
+        "meta": meta,
+    }
+    upper = {
+        **edge,
+        "name": "control-point band",
+        "y": [point["upper"] for point in points],
+        "fill": "tonexty",
+        "hovertemplate": "at most %{y:.5~g}<extra>band</extra>",
+        "meta": meta,
+    }
+    return [lower, upper]
+
+
+def quality_axis(target: Mapping[str, Any]) -> dict[str, Any]:
+    """The axis of a quality; it stays within what the metric can be, however wide the band."""
+    largest = {"percent": 100, "fraction": 1}.get(target["unit"])
+    unit = "%" if target["unit"] == "percent" else plain(target["unit"])
+    more: dict[str, Any] = {}
+    if largest is not None:
+        more["autorangeoptions"] = {"clipmin": 0, "clipmax": largest * 1.02}
+    return axis(f"{plain(target['metric'])} ({unit})", **more)

@@ -1,0 +1,122 @@
+"""Results in, Plotly figures out: plain dicts, ready to be sent as JSON.
+
+A figure with several views (the same runs over seconds and over epochs) names them in
+`layout.meta.views`; a trace that belongs to one of them names it in `meta.view`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from web.board_chart import pareto_figure
+from web.chart_parts import (
+    Figure,
+    axis,
+    band_traces,
+    label,
+    layout,
+    quality_axis,
+    target_line,
+    time_unit,
+)
+
+__all__ = ["curves_figure", "pareto_figure", "replay_figure"]
+
+View = Mapping[str, Any]
+
+
+def curves_figure(
+    runs: Sequence[View], target: View, control_points: Sequence[View] = ()
+) -> Figure:
+    """Quality of each run of a submission over seconds, and over epochs with the band.
+
+    A run has its "file" and its "evaluations" (epoch, seconds, quality). The second view counts
+    evaluations where a log does not tell epochs.
+    """
+    curves = [run["evaluations"] for run in runs]
+    unit, scale = time_unit(point["seconds"] for curve in curves for point in curve)
+    by_epoch = all(point["epoch"] is not None for curve in curves for point in curve)
+    progress = "epochs" if by_epoch else "evaluations"
+    traces = []
+    for order, run in enumerate(runs):
+        curve, name = run["evaluations"], label(run["file"])
+        seconds = [point["seconds"] / scale for point in curve]
+        steps = [p["epoch"] if by_epoch else i for i, p in enumerate(curve, start=1)]
+        traces.append(_run_trace(order, name, seconds, curve, view="seconds"))
+        traces.append(_run_trace(order, name, steps, curve, view=progress))
+    longest: Sequence[View] = max(curves, key=len, default=[])
+    places = [_place(point["index"], longest if by_epoch else []) for point in control_points]
+    return {
+        "data": [*band_traces(control_points, places, view=progress), *traces],
+        "layout": _curve_layout(
+            target,
+            [
+                {"name": "seconds", "label": unit, "title": f"Time on the clock ({unit})"},
+                {"name": progress, "label": progress, "title": progress.capitalize()},
+            ],
+        ),
+    }
+
+
+def replay_figure(verification: View) -> Figure:
+    """Quality of each replayed run by evaluation with the band, and over seconds.
+
+    While the replay runs there is no report and every planned run is an empty trace, which the
+    page fills as evaluations arrive.
+    """
+    report, points = verification["report"], verification["control_points"]
+    done = {run["index"]: run["evaluations"] for run in (report["runs"] if report else ())}
+    runs = sorted(set(range(verification["runs_planned"] or 0)) | set(done))
+    traces = []
+    for run in runs:
+        curve, name = done.get(run, []), f"run {run + 1}"
+        steps = list(range(1, len(curve) + 1))
+        seconds = [point["seconds"] for point in curve]
+        traces.append(_run_trace(run, name, steps, curve, view="evaluations"))
+        traces.append(_run_trace(run, name, seconds, curve, view="seconds"))
+    places = [point["index"] for point in points]
+    return {
+        "data": [*band_traces(points, places, view="evaluations"), *traces],
+        "layout": _curve_layout(
+            verification["target"],
+            [
+                {"name": "evaluations", "label": "evaluations", "title": "Evaluation"},
+                {"name": "seconds", "label": "seconds", "title": "Time on the clock (seconds)"},
+            ],
+        ),
+    }
+
+
+def _run_trace(
+    run: int, name: str, places: Sequence[float], curve: Sequence[View], *, view: str
+) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": name,
+        "x": list(places),
+        "y": [point["quality"] for point in curve],
+        "line": {"width": 2},
+        "marker": {"size": 5},
+        "hovertemplate": "%{y:.5~g} at %{x:.4~g}",
+        "meta": {"paint": "series", "series": run, "run": run, "view": view},
+    }
+
+
+def _curve_layout(target: View, views: Sequence[dict[str, str]]) -> dict[str, Any]:
+    return layout(
+        xaxis=axis(views[0]["title"]),
+        yaxis=quality_axis(target),
+        shapes=[target_line(target)],
+        height=420,
+        meta={"views": list(views)},
+    )
+
+
+def _place(index: int, curve: Sequence[View]) -> float:
+    """The epoch of the evaluation of that index (from 1), continued evenly past the end."""
+    if not curve:
+        return index
+    if index <= len(curve):
+        return float(curve[index - 1]["epoch"])
+    step = curve[-1]["epoch"] / len(curve)
+    return float(curve[-1]["epoch"] + (index - len(curve)) * step)

@@ -1,0 +1,120 @@
+"""Numbers, times and addresses as people read them. Absent is a dash."""
+
+import math
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+
+from rules.tta import display_seconds
+
+DASH = "–"
+_GAP = "\u00a0"  # A number never parts from its unit at the end of a line.
+_AGES = ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"), (1.0, "second"))
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as read on a stopwatch: "0.853 s" below a minute, else H:MM:SS rounded up."""
+    if seconds is None:
+        return DASH
+    return f"{significant(seconds, 3)}{_GAP}s" if seconds < 60 else display_seconds(seconds)
+
+
+def seconds_exact(seconds: float | None) -> str:
+    """Seconds with milliseconds, grouped by thousands."""
+    return DASH if seconds is None else f"{seconds:,.3f}{_GAP}s"
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """An interval of seconds, or nothing if either end is absent."""
+    if low is None or high is None:
+        return ""
+    if high < 60:
+        return f"{significant(low, 3)} to {significant(high, 3)}{_GAP}s"
+    return f"{duration(low)} to {duration(high)}"
+
+
+def money(usd: float | None) -> str:
+    """US dollars: cents from a cent upwards, two significant digits below."""
+    if usd is None:
+        return DASH
+    return f"${usd:,.2f}" if usd >= 0.01 or usd == 0 else f"${significant(usd, 2)}"
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """A figure that is already in percent."""
+    return DASH if value is None else f"{value:.{digits}f}{_GAP}%"
+
+
+def quality(value: float | None, unit: str | None = None) -> str:
+    """A quality in the unit of its metric, never rescaled."""
+    if value is None:
+        return DASH
+    if unit == "percent":
+        return f"{number(round(value, 3))}{_GAP}%"
+    return number(value) if unit in (None, "fraction") else f"{number(value)}{_GAP}{unit}"
+
+
+def number(value: object, digits: int = 5) -> str:
+    """Any value of a table: whole numbers plain, others with so many significant digits."""
+    if value is None:
+        return DASH
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return "never"
+    if float(value).is_integer() and abs(value) < 1e15:
+        return f"{int(value):,}" if abs(value) >= 10_000 else str(int(value))
+    return f"{value:.{digits}g}"
+
+
+def significant(value: float, digits: int) -> str:
+    """A plain decimal, never in scientific notation, with so many significant digits."""
+    if value == 0:
+        return "0"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{places}f}"
+
+
+def moment(timestamp: str | datetime) -> datetime:
+    """A timestamp of a view as an aware UTC datetime."""
+    read = timestamp if isinstance(timestamp, datetime) else datetime.fromisoformat(timestamp)
+    return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
+
+
+def day(timestamp: str | datetime | None) -> str:
+    """The UTC date of a timestamp."""
+    return DASH if timestamp is None else moment(timestamp).strftime("%Y-%m-%d")
+
+
+def minute(timestamp: str | datetime | None) -> str:
+    """The UTC date and time of day of a timestamp."""
+    return DASH if timestamp is None else moment(timestamp).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def age(timestamp: str | datetime | None, now: datetime | None = None) -> str:
+    """How long ago a timestamp was, in its largest unit: "3 minutes ago"."""
+    if timestamp is None:
+        return DASH
+    seconds = ((now or datetime.now(UTC)) - moment(timestamp)).total_seconds()
+    for length, name in _AGES:
+        count = int(seconds // length)
+        if count >= 1:
+            return f"{count}{_GAP}{name}{'' if count == 1 else 's'} ago"
+    return "just now"
+
+
+def web_address(text: object) -> str | None:
+    """The text if it is an http or https address that may become a link, else None."""
+    if not isinstance(text, str):
+        return None
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return None
+    return text if parts.scheme in ("http", "https") and parts.netloc else None
+
+
+def rank_label(rank: int | None, tied: bool) -> str:
+    """A rank, with "=" before a shared one."""
+    if rank is None:
+        return DASH
+    return f"={rank}" if tied else str(rank)

@@ -1,0 +1,50 @@
+"""A verification in words and rows: what it does, how far it should go, what it measured."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def state_sentence(verification: Mapping[str, Any]) -> str:
+    """What is happening to a verification, in one sentence."""
+    state, outcome = verification["state"], verification["outcome"]
+    planned = verification["runs_planned"]
+    runs = f"{planned} run{'' if planned == 1 else 's'}" if planned else "its runs"
+    if state == "queued":
+        return f"Waiting for a worker to replay {runs} with sealed seeds."
+    if state == "running":
+        worker = next(
+            (a["worker"] for a in reversed(verification["attempts"]) if a["worker"]), None
+        )
+        return f"Replaying {runs} on {worker}." if worker else f"Replaying {runs}."
+    if state == "cancelled":
+        return "This verification was cancelled; it says nothing about the submission."
+    if state == "failed":
+        return "No attempt could finish; this says nothing about the submission."
+    return {
+        "verified": f"The replay of {runs} supports the claim.",
+        "rejected": f"The replay of {runs} contradicts the claim.",
+    }.get(outcome, f"The replay of {runs} could not decide about the claim.")
+
+
+def expected_evaluations(verification: Mapping[str, Any]) -> int | None:
+    """Evaluations a run should need: where the reference first means to be at the target.
+
+    None where no control points are known.
+    """
+    points: Sequence[Mapping[str, Any]] = verification["control_points"]
+    target = verification["target"]
+    sign = 1 if target["direction"] == "higher" else -1
+    at_target = (p["index"] for p in points if sign * (p["mean"] - target["value"]) >= 0)
+    last = points[-1]["index"] if points else None
+    return next(at_target, last)
+
+
+def replay_rows(verification: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every evaluation of the replay beside its control point, the table twin of the chart."""
+    report = verification["report"]
+    bands = {point["index"]: point for point in verification["control_points"]}
+    return [
+        {**evaluation, "run": run["index"], "index": index, "band": bands.get(index)}
+        for run in (report["runs"] if report else ())
+        for index, evaluation in enumerate(run["evaluations"], start=1)
+    ]

@@ -1,0 +1,77 @@
+"""Templates to HTML.
+
+Contexts (views as dicts, as the API answers them; names after "optional" may be left out):
+
+home.html          benchmarks (BenchmarkView + "record"), verifications
+benchmark.html     benchmark, board, filters (current query values); optional explanation (text)
+submission.html    submission; optional benchmark, curves (CurveView of every run)
+verification.html  verification, submission
+workers.html       workers
+error.html         status, title, detail, problems
+"""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from web import board_links, formats
+from web.assets import static_url
+from web.ledger import ledger_bars, phases_used
+from web.progress import expected_evaluations, replay_rows, state_sentence
+
+TEMPLATES = Path(__file__).parent / "templates"
+CLOCKS = {
+    "dawnbench": "everything counts but evaluation",
+    "mlperf": "evaluation counts, preparation is free up to 30 min (closed) or 4 h (open)",
+    "speedrun": "training and its data count, the clock pauses at evaluations",
+}
+
+
+def render(template: str, **context: Any) -> str:
+    """The page of a template. Raises jinja2.UndefinedError if the context lacks a name."""
+    return environment().get_template(template).render(context)
+
+
+@cache
+def environment() -> Environment:
+    """The one environment of the process: escapes everything, compiles each template once."""
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        auto_reload=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(
+        age=formats.age,
+        day=formats.day,
+        duration=formats.duration,
+        minute=formats.minute,
+        money=formats.money,
+        number=formats.number,
+        percent=formats.percent,
+        quality=formats.quality,
+        seconds_exact=formats.seconds_exact,
+        web_address=formats.web_address,
+    )
+    made.globals.update(
+        board_query=board_links.board_query,
+        clocks=CLOCKS,
+        expected_evaluations=expected_evaluations,
+        interval=formats.interval,
+        is_filtered=board_links.is_filtered,
+        ledger_bars=ledger_bars,
+        metrics=board_links.METRICS,
+        phases_used=phases_used,
+        rank_label=formats.rank_label,
+        replay_rows=replay_rows,
+        sort_link=board_links.sort_link,
+        sort_state=board_links.sort_state,
+        state_sentence=state_sentence,
+        static_url=static_url,
+        statuses=board_links.STATUSES,
+    )
+    return made
