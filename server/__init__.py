@@ -1,0 +1,1 @@
+"""Who asked and what is stored: the HTTP service."""

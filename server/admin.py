@@ -1,0 +1,79 @@
+"""What an administrator does on the server's own machine: `python -m server.admin COMMAND`."""
+
+import argparse
+import json
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+from server.accounts.service import ROLES, create_token
+from server.database import Database
+from server.schema import current_revision, migrate, require_current_schema
+from server.settings import get_settings
+
+
+def main() -> int:
+    """Run one command; 0 when it worked."""
+    arguments = _parser().parse_args()
+    database = Database(get_settings().database_url)
+    try:
+        if arguments.command == "migrate":
+            migrate(database, arguments.revision)
+            print(json.dumps({"revision": current_revision(database)}))
+        else:
+            require_current_schema(database)
+            _print_token(database, arguments)
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return 1
+    finally:
+        database.close()
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m server.admin", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    migration = commands.add_parser("migrate", help="bring the database's schema up to date")
+    migration.add_argument("revision", nargs="?", default="head")
+    token = commands.add_parser("token", help="make an API token and print it, once")
+    token.add_argument("--user", required=True)
+    token.add_argument("--role", required=True, choices=ROLES)
+    token.add_argument("--days", type=float, help="days until it expires; never, if absent")
+    token.add_argument(
+        "--out",
+        type=Path,
+        help="write the token to this file, readable by its owner alone; a file that is there "
+        "already is left as it is",
+    )
+    return parser
+
+
+def _print_token(database: Database, arguments: argparse.Namespace) -> None:
+    if arguments.out is None:
+        print(json.dumps(_make_token(database, arguments)))
+    elif not arguments.out.exists():
+        made = _make_token(database, arguments)
+        arguments.out.touch(mode=0o600)
+        arguments.out.write_text(str(made.pop("token")) + "\n")
+        print(json.dumps(made))
+
+
+def _make_token(database: Database, arguments: argparse.Namespace) -> dict[str, object]:
+    expires_in = timedelta(days=arguments.days) if arguments.days is not None else None
+    with database.write() as session:
+        made = create_token(
+            session, user_name=arguments.user, role=arguments.role, expires_in=expires_in
+        )
+        expires_at = made.token.expires_at
+        return {
+            "id": made.token.id,
+            "user": arguments.user,
+            "role": arguments.role,
+            "token": made.secret,
+            "expires_at": expires_at.isoformat() if expires_at else None,
+        }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""The application: parts, routes, error answers, start and stop."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+from fastapi import FastAPI
+
+from rules.benchmark import load_benchmarks
+from server.accounts import endpoints as accounts
+from server.artifacts import ArtifactStore
+from server.benchmarks import endpoints as benchmarks
+from server.database import Database
+from server.dependencies import Parts
+from server.dispatch import Dispatcher, make_broker
+from server.errors import add_error_handlers
+from server.health import endpoints as health
+from server.leaderboard import endpoints as leaderboard
+from server.leaderboard.encoding import BoardCache
+from server.middleware import BodyLimit, SecurityHeaders
+from server.pages import endpoints as pages
+from server.schema import require_current_schema
+from server.settings import Settings, get_settings
+from server.submissions import endpoints as submissions
+from server.verifications import endpoints as verifications
+from server.verifications import events
+from server.workers import endpoints as workers
+
+API = "/api/v1"
+STALE_UPLOAD_SECONDS = 3600.0
+DESCRIPTION = (
+    "Submit training runs, have them replayed on a worker, and rank what was verified. "
+    "Reads are public; writing takes a token: `Authorization: Bearer fl_...`. "
+    "Errors are problem+json and name file, line and field."
+)
+
+
+def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
+    """The application for these settings. Raises RuntimeError if the database is not migrated."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    parts = Parts(
+        settings=settings,
+        database=Database(settings.database_url),
+        artifacts=ArtifactStore(settings.artifacts_dir),
+        benchmarks=load_benchmarks(settings.benchmarks_dir),
+    )
+    require_current_schema(parts.database)
+    parts.artifacts.sweep(older_than_seconds=STALE_UPLOAD_SECONDS)
+    dispatcher = Dispatcher(parts.database, make_broker(settings.broker_url), settings)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        if dispatch:
+            dispatcher.start()
+        yield
+        if dispatch:
+            dispatcher.stop()
+        parts.database.close()
+
+    app = FastAPI(
+        title="Finishline",
+        version=version("finishline"),
+        description=DESCRIPTION,
+        lifespan=lifespan,
+    )
+    app.state.parts = parts
+    app.state.dispatcher = dispatcher
+    app.state.board_cache = BoardCache()
+    for feature in (accounts, benchmarks, submissions, leaderboard, verifications, events, workers):
+        app.include_router(feature.router, prefix=API)
+    app.include_router(health.router)
+    app.include_router(pages.router)
+    add_error_handlers(app)
+    app.add_middleware(BodyLimit, max_bytes=settings.max_request_bytes)
+    app.add_middleware(SecurityHeaders)
+    return app
+
+
+def __getattr__(name: str) -> FastAPI:
+    """`server.app:app`, made when a server asks for it, so that importing needs no database."""
+    if name != "app":
+        raise AttributeError(name)
+    return create_app(get_settings())

@@ -1,0 +1,31 @@
+"""Which benchmarks there are."""
+
+from fastapi import APIRouter
+
+from server.benchmarks.queries import count_submissions, find_benchmark
+from server.benchmarks.schemas import BenchmarkList, BenchmarkView, benchmark_view
+from server.dependencies import PartsDep
+
+router = APIRouter(tags=["benchmarks"])
+
+
+@router.get("/benchmarks")
+def list_benchmarks(parts: PartsDep) -> BenchmarkList:
+    """Every benchmark, with the number of its submissions."""
+    with parts.database.read() as session:
+        counts = count_submissions(session)
+    return BenchmarkList(
+        benchmarks=[
+            benchmark_view(benchmark, submissions=counts.get(benchmark_id, 0))
+            for benchmark_id, benchmark in parts.benchmarks.items()
+        ]
+    )
+
+
+@router.get("/benchmarks/{benchmark_id}")
+def get_benchmark(benchmark_id: str, parts: PartsDep) -> BenchmarkView:
+    """One benchmark: its target, clock, data set and how runs become a result."""
+    benchmark = find_benchmark(parts.benchmarks, benchmark_id)
+    with parts.database.read() as session:
+        counts = count_submissions(session)
+    return benchmark_view(benchmark, submissions=counts.get(benchmark_id, 0))

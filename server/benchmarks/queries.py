@@ -1,0 +1,52 @@
+"""Reading benchmarks: those this server offers, and those that results were scored under."""
+
+from pathlib import Path
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from rules.benchmark import Benchmark, parse_benchmark
+from server.database import utc_now
+from server.errors import NotFoundError
+from server.models import BenchmarkDefinition, Submission
+
+
+def find_benchmark(benchmarks: dict[str, Benchmark], benchmark_id: str) -> Benchmark:
+    """A benchmark by id. Raises NotFoundError naming those there are."""
+    if benchmark_id not in benchmarks:
+        known = ", ".join(sorted(benchmarks))
+        raise NotFoundError(f"There is no benchmark {benchmark_id!r}; there are: {known}.")
+    return benchmarks[benchmark_id]
+
+
+def count_submissions(session: Session) -> dict[str, int]:
+    """Submissions by benchmark id."""
+    rows = session.execute(
+        select(Submission.benchmark_id, func.count()).group_by(Submission.benchmark_id)
+    )
+    return dict(rows.all())
+
+
+def keep_definition(session: Session, benchmark: Benchmark, folder: Path) -> None:
+    """Store the text of a definition, so that what was scored under it can be judged under it."""
+    if session.get(BenchmarkDefinition, benchmark.sha256) is not None:
+        return
+    content = (folder / f"{benchmark.benchmark_id}.toml").read_bytes()
+    session.add(
+        BenchmarkDefinition(
+            sha256=benchmark.sha256,
+            benchmark_id=benchmark.benchmark_id,
+            version=benchmark.version,
+            content=content.decode(),
+            created_at=utc_now(),
+        )
+    )
+    session.flush()
+
+
+def definition(session: Session, sha256: str) -> Benchmark:
+    """The benchmark a result was scored under, from its stored text."""
+    row = session.get(BenchmarkDefinition, sha256)
+    if row is None:
+        raise NotFoundError(f"There is no benchmark definition {sha256}.")
+    return parse_benchmark(row.content.encode(), file=f"{row.benchmark_id}.toml")

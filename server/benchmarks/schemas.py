@@ -1,0 +1,87 @@
+"""Benchmarks as the API and the pages show them."""
+
+from pydantic import BaseModel
+
+from rules.benchmark import Benchmark
+
+
+class DataSetView(BaseModel):
+    """What is trained and evaluated on."""
+
+    name: str
+    source: str
+    train_items: int
+    test_items: int
+
+
+class TargetView(BaseModel):
+    """The quality to reach, in the unit of its source."""
+
+    metric: str
+    value: float
+    unit: str
+    direction: str
+
+
+class RunsView(BaseModel):
+    """Runs a result is made of, and how many are dropped at each end."""
+
+    count: int
+    dropped: int
+
+
+class BenchmarkView(BaseModel):
+    """A benchmark: task, data set, target and rules version."""
+
+    id: str
+    title: str
+    version: str
+    task: str
+    about: str
+    data_set: DataSetView
+    target: TargetView
+    clock: str
+    runs: RunsView
+    divisions: list[str]
+    replayable: bool
+    sha256: str
+    submissions: int
+
+
+class BenchmarkList(BaseModel):
+    """Every benchmark of this server."""
+
+    benchmarks: list[BenchmarkView]
+
+
+def target_view(benchmark: Benchmark) -> TargetView:
+    """A benchmark's target."""
+    target = benchmark.target
+    return TargetView(
+        metric=target.metric, value=target.value, unit=target.unit, direction=target.direction
+    )
+
+
+def benchmark_view(benchmark: Benchmark, *, submissions: int) -> BenchmarkView:
+    """A benchmark with the number of its submissions."""
+    data_set = benchmark.data_set
+    return BenchmarkView(
+        id=benchmark.benchmark_id,
+        title=benchmark.title,
+        version=benchmark.version,
+        task=benchmark.task,
+        about=benchmark.about,
+        data_set=DataSetView(
+            name=data_set.name,
+            source=data_set.source,
+            train_items=data_set.train_items,
+            test_items=data_set.test_items,
+        ),
+        target=target_view(benchmark),
+        clock=benchmark.clock.name,
+        runs=RunsView(count=benchmark.runs.count, dropped=benchmark.runs.dropped),
+        divisions=list(benchmark.divisions),
+        replayable=benchmark.replay is not None,
+        sha256=benchmark.sha256,
+        submissions=submissions,
+    )

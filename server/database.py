@@ -1,0 +1,113 @@
+"""One engine a process; a transaction is opened and committed at the edge only."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+from sqlalchemy import (
+    Connection,
+    DateTime,
+    Dialect,
+    Engine,
+    TypeDecorator,
+    create_engine,
+    event,
+    make_url,
+)
+from sqlalchemy.orm import Session
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment in UTC; always timezone-aware in Python, whatever the database keeps."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """To the database: refuse a moment without a timezone."""
+        if value is not None and value.tzinfo is None:
+            raise ValueError("a moment without a timezone")
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """From the database: SQLite forgets the timezone, which is always UTC here."""
+        return None if value is None else value.replace(tzinfo=value.tzinfo or UTC)
+
+
+def to_json(value: Any) -> str:
+    """JSON text of a column value."""
+    return orjson.dumps(value).decode()
+
+
+class Database:
+    """The engine, and sessions that read or write.
+
+    SQLite takes one writer at a time: a lock queues the writers of this process, so that none of
+    them waits in the database's own busy loop, and a write transaction starts as one.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = make_url(url)
+        self.is_sqlite = self.url.get_backend_name() == "sqlite"
+        self._writers = threading.Lock() if self.is_sqlite else nullcontext()
+        if self.is_sqlite and self.url.database:
+            Path(self.url.database).parent.mkdir(parents=True, exist_ok=True)
+        self.engine = self._make_engine()
+
+    def _make_engine(self) -> Engine:
+        options: dict[str, Any] = {
+            "json_serializer": to_json,
+            "json_deserializer": orjson.loads,
+            "pool_pre_ping": not self.is_sqlite,
+        }
+        if self.is_sqlite:
+            options["connect_args"] = {"check_same_thread": False, "timeout": 10.0}
+            options["pool_size"] = 20
+        engine = create_engine(self.url, **options)
+        if self.is_sqlite:
+            event.listen(engine, "connect", _prepare_sqlite)
+            event.listen(engine, "begin", _begin_sqlite)
+        return engine
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """A session that only reads; nothing it changes is kept."""
+        with Session(self.engine, expire_on_commit=False) as session:
+            yield session
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """One transaction: committed at the end of the block, rolled back if it raises."""
+        with self._writers, Session(self.engine, expire_on_commit=False) as session:
+            session.connection(execution_options={"finishline_write": True})
+            yield session
+            session.commit()
+
+    def close(self) -> None:
+        """Close every pooled connection."""
+        self.engine.dispose()
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # The begin event below starts transactions.
+    for pragma in (
+        "journal_mode=WAL",
+        "synchronous=NORMAL",
+        "busy_timeout=10000",
+        "foreign_keys=ON",
+    ):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    write = connection.get_execution_options().get("finishline_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def utc_now() -> datetime:
+    """This moment, in UTC."""
+    return datetime.now(UTC)

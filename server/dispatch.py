@@ -1,0 +1,174 @@
+"""The loop that sends what is due. The database decides; the broker may lose or double anything.
+
+An attempt is sent only while a worker is alive that could take it, and again after a while if
+nobody claimed it. Expired leases are found by the same loop. Any number of servers may run it:
+each step is one conditional UPDATE that only one of them wins.
+"""
+
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any
+
+from celery import Celery
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from rules.messages import ANY_QUEUE, REPLAY_TASK, ReplayJob, queue_of
+from rules.replay_plan import Plan, build_job
+from server.benchmarks.queries import definition
+from server.database import Database, utc_now
+from server.models import Attempt, WorkerRow
+from server.settings import Settings
+from server.verifications.attempts import end_overdue, expire_leases
+from server.verifications.queries import alive_workers, claim_of
+
+log = logging.getLogger(__name__)
+
+RESEND_SECONDS = (5.0, 10.0, 20.0)
+MESSAGE_LIFE_SECONDS = 600.0
+SENT_PER_WORKER = 2
+
+
+@dataclass(frozen=True)
+class Sending:
+    """A job and the queue it goes to."""
+
+    job: ReplayJob
+    queue: str
+
+
+def make_broker(url: str) -> Celery:
+    """The sending side of the broker: short timeouts, because the loop will come again."""
+    app = Celery("finishline-server", broker=url)
+    app.conf.update(
+        task_ignore_result=True,
+        task_serializer="json",
+        broker_connection_retry=False,
+        broker_connection_retry_on_startup=False,
+        broker_connection_timeout=3.0,
+        broker_transport_options={
+            "socket_timeout": 3.0,
+            "socket_connect_timeout": 3.0,
+            "max_retries": 1,
+        },
+        task_publish_retry=False,
+    )
+    return app
+
+
+def take_due(session: Session, *, alive_seconds: float) -> list[Sending]:
+    """The oldest due attempts, as many as living workers could take, marked as sent."""
+    workers = alive_workers(session, alive_seconds=alive_seconds)
+    if not workers:
+        return []
+    now = utc_now()
+    due = session.scalars(
+        select(Attempt)
+        .where(Attempt.state == "queued", Attempt.send_after <= now)
+        .order_by(Attempt.created_at)
+        .limit(SENT_PER_WORKER * len(workers))
+    ).unique()
+    sendings = []
+    for attempt in due:
+        pause = RESEND_SECONDS[min(attempt.sends, len(RESEND_SECONDS) - 1)]
+        won = session.execute(
+            update(Attempt)
+            .where(
+                Attempt.id == attempt.id,
+                Attempt.state == "queued",
+                Attempt.sends == attempt.sends,
+            )
+            .values(sends=Attempt.sends + 1, send_after=now + timedelta(seconds=pause))
+            .returning(Attempt.id)
+        ).first()
+        if won is not None:
+            sendings.append(_build(session, attempt, workers))
+    return sendings
+
+
+def _build(session: Session, attempt: Attempt, workers: Sequence[WorkerRow]) -> Sending:
+    verification = attempt.verification
+    submission = verification.submission
+    benchmark = definition(session, submission.benchmark_sha256)
+    job = build_job(
+        benchmark,
+        claim_of(submission),
+        Plan(seeds=tuple(verification.seeds), nonce=verification.nonce),
+        attempt_id=attempt.id,
+        verification_id=verification.id,
+        submission_id=submission.id,
+    )
+    wanted = submission.system["hardware_class"]
+    same = any(worker.hardware_class == wanted for worker in workers)
+    return Sending(job=job, queue=queue_of(wanted) if same else ANY_QUEUE)
+
+
+class Dispatcher:
+    """A thread that sends what is due and expires what went silent, until it is stopped."""
+
+    def __init__(self, database: Database, broker: Celery, settings: Settings) -> None:
+        self._database = database
+        self._broker = broker
+        self._settings = settings
+        self._stop = threading.Event()
+        self._broker_ok: bool | None = None
+        self._thread = threading.Thread(target=self._loop, name="dispatch", daemon=True)
+
+    @property
+    def broker_state(self) -> str:
+        """What the last contact with the broker showed: ok, unreachable, or not tried yet."""
+        return {None: "not tried yet", True: "ok", False: "unreachable"}[self._broker_ok]
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop after the round under way."""
+        self._stop.set()
+        self._thread.join(timeout=10.0)
+        self._broker.close()
+
+    def _loop(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self.run_once()
+            except Exception:
+                log.exception("dispatch round failed; trying again")
+            self._stop.wait(self._settings.dispatch_interval_seconds)
+
+    def run_once(self) -> None:
+        """One round: expire, end what is overdue, then send."""
+        if self._has_work():
+            with self._database.write() as session:
+                expire_leases(session)
+                end_overdue(session)
+                sendings = take_due(session, alive_seconds=self._settings.worker_alive_seconds)
+            for sending in sendings:
+                self._send(sending)
+
+    def _has_work(self) -> bool:
+        """A cheap look first, so that an idle server takes no write lock."""
+        with self._database.read() as session:
+            return (
+                session.scalar(
+                    select(Attempt.id).where(Attempt.state.in_(("queued", "running"))).limit(1)
+                )
+                is not None
+            )
+
+    def _send(self, sending: Sending) -> None:
+        body: dict[str, Any] = asdict(sending.job)
+        try:
+            self._broker.send_task(
+                REPLAY_TASK, args=[body], queue=sending.queue, expires=MESSAGE_LIFE_SECONDS
+            )
+        except Exception as error:  # noqa: BLE001  Whatever it is, the attempt is sent again.
+            self._broker_ok = False
+            log.warning("attempt %s was not sent (%s); trying again", sending.job.attempt_id, error)
+            return
+        self._broker_ok = True
+        log.info("attempt %s sent to %s", sending.job.attempt_id, sending.queue)

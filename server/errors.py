@@ -1,0 +1,154 @@
+"""What goes wrong, as HTTP: the only module that knows both our errors and status codes."""
+
+import logging
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from rules.errors import RuleError
+from web.render import render
+
+log = logging.getLogger(__name__)
+
+
+class ServerError(Exception):
+    """An error with a status and a sentence that says what to do."""
+
+    status = 500
+    title = "Internal error"
+
+    def __init__(self, detail: str, *, problems: list[dict[str, Any]] | None = None) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.problems = problems or []
+
+
+class NotSignedInError(ServerError):
+    """No token, or one that is unknown, expired or revoked."""
+
+    status = 401
+    title = "Not signed in"
+
+
+class NotAllowedError(ServerError):
+    """Signed in, but not for this."""
+
+    status = 403
+    title = "Not allowed"
+
+
+class NotFoundError(ServerError):
+    """There is no such thing."""
+
+    status = 404
+    title = "Not found"
+
+
+class ConflictError(ServerError):
+    """It is in a state that does not allow this."""
+
+    status = 409
+    title = "Conflict"
+
+
+class TooLargeError(ServerError):
+    """More bytes or files than allowed."""
+
+    status = 413
+    title = "Too large"
+
+
+class UnsupportedMediaError(ServerError):
+    """A body in an encoding or type that is not read."""
+
+    status = 415
+    title = "Unsupported media type"
+
+
+class ContentError(ServerError):
+    """The request is well formed, but what it says is not accepted."""
+
+    status = 422
+    title = "Refused"
+
+
+def problem_of(error: RuleError) -> dict[str, Any]:
+    """One rule error as an entry of `problems`."""
+    return {
+        "file": error.file,
+        "line": error.line,
+        "field": error.field,
+        "message": error.message,
+        "expected": error.expected,
+    }
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Answer every error as problem+json (RFC 9457), or as a page where a browser asked."""
+
+    @app.exception_handler(ServerError)
+    def _server_error(request: Request, error: ServerError) -> Response:
+        return answer(request, error.status, error.title, error.detail, error.problems)
+
+    @app.exception_handler(RuleError)
+    def _rule_error(request: Request, error: RuleError) -> Response:
+        problems = [problem_of(problem) for problem in error.problems]
+        return answer(request, 422, "Refused", str(error), problems)
+
+    @app.exception_handler(RequestValidationError)
+    def _invalid_request(request: Request, error: RequestValidationError) -> Response:
+        problems = [
+            {
+                "file": None,
+                "line": None,
+                "field": ".".join(str(part) for part in item["loc"]),
+                "message": item["msg"],
+                "expected": None,
+            }
+            for item in error.errors()
+        ]
+        first = problems[0]
+        return answer(request, 422, "Refused", f"{first['field']}: {first['message']}", problems)
+
+    @app.exception_handler(HTTPException)
+    def _http_error(request: Request, error: HTTPException) -> Response:
+        headers = dict(error.headers) if error.headers else None
+        return answer(request, error.status_code, str(error.detail), str(error.detail), [], headers)
+
+    @app.exception_handler(Exception)
+    def _unforeseen(request: Request, error: Exception) -> Response:
+        log.error("unforeseen error at %s", request.url.path, exc_info=error)
+        detail = "The server made a mistake; its log says more. Nothing of this request was kept."
+        return answer(request, 500, "Internal error", detail, [])
+
+
+def answer(
+    request: Request,
+    status: int,
+    title: str,
+    detail: str,
+    problems: list[dict[str, Any]],
+    headers: dict[str, str] | None = None,
+) -> Response:
+    """The error as a page for a browser outside the API, else as problem+json."""
+    if status == 401:
+        headers = (headers or {}) | {"WWW-Authenticate": "Bearer"}
+    wants_page = "text/html" in request.headers.get("accept", "")
+    if wants_page and not request.url.path.startswith("/api/"):
+        page = render("error.html", status=status, title=title, detail=detail, problems=problems)
+        return HTMLResponse(page, status_code=status, headers=headers)
+    return JSONResponse(
+        {
+            "type": "about:blank",
+            "title": title,
+            "status": status,
+            "detail": detail,
+            "problems": problems,
+        },
+        status_code=status,
+        media_type="application/problem+json",
+        headers=headers,
+    )

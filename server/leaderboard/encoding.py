@@ -1,0 +1,98 @@
+"""A board as bytes: JSON or CSV, encoded once per version and kept."""
+
+import csv
+import hashlib
+import io
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from server.leaderboard.schemas import BoardView
+
+CSV_COLUMNS = (
+    "rank",
+    "tied",
+    "unranked_reason",
+    "submission_id",
+    "submitter",
+    "model",
+    "framework",
+    "division",
+    "status",
+    "system",
+    "hardware_class",
+    "accelerator",
+    "accelerator_count",
+    "tta_seconds",
+    "tta_low_seconds",
+    "tta_high_seconds",
+    "cv_percent",
+    "runs_reached",
+    "runs_started",
+    "epochs_to_target",
+    "cost_usd",
+    "latency_ms",
+    "evaluation_interval_seconds",
+    "submitted_at",
+)
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """An answer ready to send."""
+
+    content: bytes
+    etag: str
+
+
+def encode_json(board: BoardView) -> bytes:
+    """The board as JSON."""
+    return board.model_dump_json().encode()
+
+
+def encode_csv(board: BoardView) -> bytes:
+    """The board as CSV; text that a spreadsheet would run as a formula gets an apostrophe."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(CSV_COLUMNS)
+    for entry in board.entries:
+        table = entry.model_dump(mode="json")
+        system = table.pop("system")
+        table["system"] = system["name"]
+        for name in ("hardware_class", "accelerator", "accelerator_count"):
+            table[name] = system[name]
+        writer.writerow([_cell(table[name]) for name in CSV_COLUMNS])
+    return text.getvalue().encode()
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, str) and value.startswith(FORMULA_STARTS):
+        return "'" + value
+    return "" if value is None else value
+
+
+class BoardCache:
+    """The latest answers by query, each valid for one version of its board."""
+
+    def __init__(self, *, size: int = 256) -> None:
+        self._size = size
+        self._answers: OrderedDict[str, tuple[int, Encoded]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: str, version: int, encode: Callable[[], bytes]) -> Encoded:
+        """The kept answer if it is of this version, else a fresh one."""
+        with self._lock:
+            kept = self._answers.get(key)
+            if kept is not None and kept[0] == version:
+                self._answers.move_to_end(key)
+                return kept[1]
+        content = encode()
+        answer = Encoded(content, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+        with self._lock:
+            self._answers[key] = (version, answer)
+            self._answers.move_to_end(key)
+            while len(self._answers) > self._size:
+                self._answers.popitem(last=False)
+        return answer

@@ -1,0 +1,148 @@
+"""Reading a board: rank everything of a division, then filter, sort and cut."""
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from rules.ranking import Ranked, Standing, rank
+from server.errors import ContentError
+from server.leaderboard.schemas import BoardEntry, BoardQuery, BoardView
+from server.leaderboard.service import board_version
+from server.models import Submission, User
+from server.submissions.schemas import SystemView
+
+COLUMNS = (
+    Submission.id,
+    Submission.model,
+    Submission.framework,
+    Submission.division,
+    Submission.status,
+    Submission.system,
+    Submission.result,
+    Submission.eligible,
+    Submission.tta_seconds,
+    Submission.cost_usd,
+    Submission.latency_ms,
+    Submission.submitted_at,
+    User.name.label("submitter"),
+)
+
+SORT_KEYS: dict[str, Callable[[BoardEntry], Any]] = {
+    "rank": lambda e: e.rank,
+    "model": lambda e: e.model.casefold(),
+    "submitter": lambda e: e.submitter.casefold(),
+    "system": lambda e: e.system.name.casefold(),
+    "tta": lambda e: e.tta_seconds,
+    "cv": lambda e: e.cv_percent,
+    "epochs": lambda e: e.epochs_to_target,
+    "cost": lambda e: e.cost_usd,
+    "latency": lambda e: e.latency_ms,
+    "status": lambda e: e.status,
+    "date": lambda e: e.submitted_at,
+}
+
+
+def read_board(session: Session, benchmark_id: str, query: BoardQuery) -> BoardView:
+    """The part of a benchmark's board that a query asks for.
+
+    A rank is among all submissions of the division, whatever else is filtered.
+    """
+    version = board_version(session, benchmark_id)
+    statement = (
+        select(*COLUMNS).join(Submission.user).where(Submission.benchmark_id == benchmark_id)
+    )
+    if query.division is not None:
+        statement = statement.where(Submission.division == query.division)
+    rows = {row.id: row for row in session.execute(statement)}
+    places = rank([_standing(row) for row in rows.values()], metric=query.metric)
+    entries = [_entry(rows[place.submission_id], place) for place in places]
+    chosen = _sort([entry for entry in entries if _matches(entry, query)], query)
+    start = _read_cursor(query.cursor, version)
+    page = chosen[start : start + query.limit]
+    end = start + len(page)
+    return BoardView(
+        benchmark=benchmark_id,
+        division=query.division,
+        metric=query.metric,
+        version=version,
+        total=len(chosen),
+        next_cursor=f"{version}.{end}" if end < len(chosen) else None,
+        entries=page,
+    )
+
+
+def _standing(row: Any) -> Standing:
+    return Standing(
+        submission_id=row.id,
+        status=row.status,
+        submitted_at=row.submitted_at.isoformat(),
+        tta_seconds=row.tta_seconds,
+        cost_usd=row.cost_usd,
+        latency_ms=row.latency_ms,
+        eligible=row.eligible,
+    )
+
+
+def _entry(row: Any, place: Ranked) -> BoardEntry:
+    result = row.result
+    return BoardEntry(
+        rank=place.rank,
+        tied=place.tied,
+        unranked_reason=place.unranked_reason,
+        submission_id=row.id,
+        submitter=row.submitter,
+        model=row.model,
+        framework=row.framework,
+        division=row.division,
+        status=row.status,
+        system=SystemView(**row.system),
+        tta_seconds=row.tta_seconds,
+        tta_display=result["tta_display"],
+        tta_low_seconds=result["tta_low_seconds"],
+        tta_high_seconds=result["tta_high_seconds"],
+        cv_percent=result["cv_percent"],
+        runs_reached=result["reached"],
+        runs_started=result["started"],
+        epochs_to_target=result["epochs_to_target"],
+        cost_usd=row.cost_usd,
+        latency_ms=row.latency_ms,
+        evaluation_interval_seconds=result["evaluation_interval_seconds"],
+        submitted_at=row.submitted_at,
+    )
+
+
+def _matches(entry: BoardEntry, query: BoardQuery) -> bool:
+    if query.status is not None and entry.status != query.status:
+        return False
+    if query.q is None:
+        return True
+    texts = (
+        entry.model,
+        entry.submitter,
+        entry.framework,
+        entry.system.name,
+        entry.system.hardware_class,
+        entry.system.accelerator or "",
+    )
+    return query.q.casefold() in "\n".join(texts).casefold()
+
+
+def _sort(entries: list[BoardEntry], query: BoardQuery) -> list[BoardEntry]:
+    """By one column; absent figures stand last whichever way it is sorted."""
+    key = SORT_KEYS[query.sort]
+    present = [entry for entry in entries if key(entry) is not None]
+    absent = [entry for entry in entries if key(entry) is None]
+    return sorted(present, key=key, reverse=query.order == "desc") + absent
+
+
+def _read_cursor(cursor: str | None, version: int) -> int:
+    if cursor is None:
+        return 0
+    of_version, _, start = cursor.partition(".")
+    if not (of_version.isascii() and of_version.isdigit() and start.isascii() and start.isdigit()):
+        raise ContentError("The cursor is not one: use the next_cursor of an earlier answer.")
+    if int(of_version) != version:
+        raise ContentError("The board has changed since that page; start again without a cursor.")
+    return int(start)

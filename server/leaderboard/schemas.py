@@ -1,0 +1,80 @@
+"""A leaderboard as JSON, CSV and pages show it."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from fastapi import Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from server.submissions.schemas import SystemView
+
+SortColumn = Literal[
+    "rank",
+    "model",
+    "submitter",
+    "system",
+    "tta",
+    "cv",
+    "epochs",
+    "cost",
+    "latency",
+    "status",
+    "date",
+]
+
+
+class BoardQuery(BaseModel):
+    """Which part of a board, in which order."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    division: Literal["closed", "open"] | None = None
+    metric: Literal["tta", "cost", "latency"] = "tta"
+    status: Literal["claimed", "verifying", "verified", "rejected", "inconclusive"] | None = None
+    q: str | None = Field(default=None, max_length=200)
+    sort: SortColumn = "rank"
+    order: Literal["asc", "desc"] = "asc"
+    limit: int = Field(default=100, ge=1, le=1000)
+    cursor: str | None = Field(default=None, max_length=200)
+
+
+BoardQueryDep = Annotated[BoardQuery, Query()]
+
+
+class BoardEntry(BaseModel):
+    """One submission on a board. `rank` is None where it is not ranked, with the reason."""
+
+    rank: int | None
+    tied: bool
+    unranked_reason: str | None
+    submission_id: str
+    submitter: str
+    model: str
+    framework: str
+    division: str
+    status: str
+    system: SystemView
+    tta_seconds: float | None
+    tta_display: str | None
+    tta_low_seconds: float | None
+    tta_high_seconds: float | None
+    cv_percent: float | None
+    runs_reached: int
+    runs_started: int
+    epochs_to_target: float | None
+    cost_usd: float | None
+    latency_ms: float | None
+    evaluation_interval_seconds: float | None
+    submitted_at: datetime
+
+
+class BoardView(BaseModel):
+    """A page of a leaderboard; `version` rises with every change of the board."""
+
+    benchmark: str
+    division: str | None
+    metric: str
+    version: int
+    total: int
+    next_cursor: str | None
+    entries: list[BoardEntry]

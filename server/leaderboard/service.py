@@ -1,0 +1,25 @@
+"""The version of a board: every write that can change a board raises it."""
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from server.models import Board
+
+
+def raise_board_version(session: Session, benchmark_id: str) -> None:
+    """Mark a benchmark's boards as changed, in the transaction that changes them."""
+    changed = session.execute(
+        update(Board)
+        .where(Board.benchmark_id == benchmark_id)
+        .values(version=Board.version + 1)
+        .returning(Board.version)
+    ).first()
+    if changed is None:
+        session.add(Board(benchmark_id=benchmark_id, version=1))
+        session.flush()
+
+
+def board_version(session: Session, benchmark_id: str) -> int:
+    """The version of a benchmark's boards, 0 before the first submission."""
+    version = session.scalar(select(Board.version).where(Board.benchmark_id == benchmark_id))
+    return version or 0

@@ -1,0 +1,226 @@
+"""The schema on one page. Curves, results and reports are JSON: they are read whole."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+from server.database import UtcDateTime
+
+
+class Base(DeclarativeBase):
+    """Names every constraint, so that migrations can name it too."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {  # noqa: RUF012  SQLAlchemy reads this class attribute
+        datetime: UtcDateTime,
+        dict[str, Any]: JSON,
+        list[Any]: JSON,
+    }
+
+
+class User(Base):
+    """Somebody who submits, organises or lends a worker."""
+
+    __tablename__ = "users"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(String(100), unique=True)
+    created_at: Mapped[datetime]
+
+
+class Token(Base):
+    """An API token; only its SHA-256 is kept. `role` is submitter, organiser or worker."""
+
+    __tablename__ = "tokens"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
+    role: Mapped[str] = mapped_column(String(20))
+    token_sha256: Mapped[str] = mapped_column(String(64), unique=True)
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+
+    user: Mapped[User] = relationship(lazy="joined")
+
+
+class BenchmarkDefinition(Base):
+    """The text of a definition that some submission was scored under."""
+
+    __tablename__ = "benchmark_definitions"
+
+    sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
+    benchmark_id: Mapped[str] = mapped_column(String(100), index=True)
+    version: Mapped[str] = mapped_column(String(50))
+    content: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[datetime]
+
+
+class Board(Base):
+    """The version of a benchmark's leaderboard: raised by every write that can change it."""
+
+    __tablename__ = "boards"
+
+    benchmark_id: Mapped[str] = mapped_column(String(100), primary_key=True)
+    version: Mapped[int] = mapped_column(BigInteger)
+
+
+class Submission(Base):
+    """A submitter's runs on one system, with the result derived from their logs."""
+
+    __tablename__ = "submissions"
+    __table_args__ = (
+        Index(None, "benchmark_id", "division"),
+        Index(None, "submitted_at"),
+        UniqueConstraint("user_id", "idempotency_key"),
+    )
+
+    id: Mapped[str] = mapped_column(String(20), primary_key=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
+    benchmark_id: Mapped[str] = mapped_column(String(100))
+    benchmark_sha256: Mapped[str] = mapped_column(ForeignKey("benchmark_definitions.sha256"))
+    division: Mapped[str] = mapped_column(String(20))
+    model: Mapped[str] = mapped_column(Text)
+    framework: Mapped[str] = mapped_column(Text)
+    system: Mapped[dict[str, Any]]
+    hyperparameters: Mapped[dict[str, Any]]
+    code_url: Mapped[str | None] = mapped_column(Text)
+    notes: Mapped[str | None] = mapped_column(Text)
+    claim_sha256: Mapped[str] = mapped_column(String(64))
+    dawnbench: Mapped[dict[str, Any] | None]
+    status: Mapped[str] = mapped_column(String(20))
+    eligible: Mapped[bool]
+    tta_seconds: Mapped[float | None]
+    cost_usd: Mapped[float | None]
+    latency_ms: Mapped[float | None]
+    result: Mapped[dict[str, Any]]
+    idempotency_key: Mapped[str | None] = mapped_column(String(200))
+    request_sha256: Mapped[str] = mapped_column(String(64))
+    submitted_at: Mapped[datetime]
+
+    user: Mapped[User] = relationship(lazy="joined")
+    runs: Mapped[list["RunRow"]] = relationship(order_by="RunRow.index", lazy="selectin")
+    verifications: Mapped[list["Verification"]] = relationship(
+        order_by="Verification.created_at", lazy="selectin", back_populates="submission"
+    )
+
+
+class RunRow(Base):
+    """One run of a submission: its log (by hash), its curve (one JSON list), its figures."""
+
+    __tablename__ = "runs"
+    __table_args__ = (UniqueConstraint("submission_id", "index"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"))
+    index: Mapped[int]
+    file: Mapped[str] = mapped_column(String(200))
+    seed: Mapped[int | None] = mapped_column(BigInteger)
+    log_sha256: Mapped[str] = mapped_column(String(64))
+    log_bytes: Mapped[int] = mapped_column(BigInteger)
+    reached: Mapped[bool]
+    tta_seconds: Mapped[float | None]
+    epochs_to_target: Mapped[float | None]
+    best_quality: Mapped[float]
+    ledger: Mapped[dict[str, Any] | None]
+    curve: Mapped[list[Any]]
+
+
+class Verification(Base):
+    """The check of one submission: sealed plan first, verdict last, attempts in between."""
+
+    __tablename__ = "verifications"
+    __table_args__ = (Index(None, "state"), Index(None, "created_at"))
+
+    id: Mapped[str] = mapped_column(String(20), primary_key=True)
+    submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"), index=True)
+    requested_by: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    reason: Mapped[str | None] = mapped_column(Text)
+    state: Mapped[str] = mapped_column(String(20))
+    seal: Mapped[str] = mapped_column(String(64))
+    nonce: Mapped[str] = mapped_column(String(64))
+    seeds: Mapped[list[Any]]
+    control_points: Mapped[list[Any]]
+    max_attempts: Mapped[int]
+    lease_seconds: Mapped[float]
+    limit_seconds: Mapped[float]
+    outcome: Mapped[str | None] = mapped_column(String(20))
+    reasons: Mapped[list[Any]]
+    report: Mapped[dict[str, Any] | None]
+    created_at: Mapped[datetime]
+    ended_at: Mapped[datetime | None]
+
+    submission: Mapped[Submission] = relationship(back_populates="verifications")
+    attempts: Mapped[list["Attempt"]] = relationship(
+        order_by="Attempt.number", lazy="selectin", back_populates="verification"
+    )
+
+
+class Attempt(Base):
+    """One try at a verification on one worker. `fence` counts its claims."""
+
+    __tablename__ = "attempts"
+    __table_args__ = (
+        UniqueConstraint("verification_id", "number"),
+        Index(None, "state", "lease_expires_at"),
+    )
+
+    id: Mapped[str] = mapped_column(String(20), primary_key=True)
+    verification_id: Mapped[str] = mapped_column(ForeignKey("verifications.id"))
+    number: Mapped[int]
+    state: Mapped[str] = mapped_column(String(20))
+    fence: Mapped[int]
+    token_sha256: Mapped[str | None] = mapped_column(String(64), unique=True)
+    worker: Mapped[str | None] = mapped_column(String(200))
+    sends: Mapped[int]
+    send_after: Mapped[datetime]
+    created_at: Mapped[datetime]
+    started_at: Mapped[datetime | None]
+    lease_expires_at: Mapped[datetime | None]
+    ended_at: Mapped[datetime | None]
+    failure: Mapped[dict[str, Any] | None]
+
+    verification: Mapped[Verification] = relationship(back_populates="attempts", lazy="joined")
+
+
+class ReplayEventRow(Base):
+    """What a worker posted, in order: the source of live pages and of a partial log."""
+
+    __tablename__ = "replay_events"
+
+    attempt_id: Mapped[str] = mapped_column(ForeignKey("attempts.id"), primary_key=True)
+    sequence: Mapped[int] = mapped_column(Integer, primary_key=True)
+    event: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime]
+
+
+class WorkerRow(Base):
+    """A worker that said hello, and when it last did."""
+
+    __tablename__ = "workers"
+
+    name: Mapped[str] = mapped_column(String(200), primary_key=True)
+    hardware_class: Mapped[str] = mapped_column(String(200), index=True)
+    state: Mapped[str] = mapped_column(String(20))
+    system: Mapped[dict[str, Any]]
+    first_seen_at: Mapped[datetime]
+    last_seen_at: Mapped[datetime] = mapped_column(index=True)

@@ -1,0 +1,93 @@
+"""What the pages show: the views of the API, as the plain tables that templates take."""
+
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from rules.benchmark import Benchmark
+from rules.replay_plan import band_for
+from server.benchmarks.queries import count_submissions, definition
+from server.benchmarks.schemas import benchmark_view
+from server.dependencies import Parts
+from server.leaderboard.queries import read_board
+from server.leaderboard.schemas import BoardQuery
+from server.submissions.queries import benchmark_versions, find_submission
+from server.submissions.schemas import curve_view, submission_view
+from server.verifications.queries import claim_of, find_verification, view
+
+Context = dict[str, Any]
+
+
+def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> Context:
+    """A benchmark, the part of its board that is asked for, and how it is scored."""
+    counts = count_submissions(session)
+    shown = benchmark_view(benchmark, submissions=counts.get(benchmark.benchmark_id, 0))
+    board = read_board(session, benchmark.benchmark_id, query)
+    return {
+        "benchmark": shown.model_dump(mode="json"),
+        "board": board.model_dump(mode="json"),
+        "filters": query.model_dump(mode="json", exclude_defaults=True),
+        "explanation": explain_scoring(benchmark),
+    }
+
+
+def submission_context(session: Session, parts: Parts, submission_id: str) -> Context:
+    """A submission, the benchmark it was scored under, and the reference band of its settings."""
+    submission = find_submission(session, submission_id)
+    versions = benchmark_versions(session, {submission.benchmark_sha256})
+    benchmark = definition(session, submission.benchmark_sha256)
+    shown = submission_view(submission, benchmark_version=versions[submission.benchmark_sha256])
+    points = band_for(benchmark, claim_of(submission), runs=len(submission.runs))
+    return {
+        "submission": shown.model_dump(mode="json"),
+        "benchmark": benchmark_view(benchmark, submissions=0).model_dump(mode="json"),
+        "control_points": [asdict(point) for point in points],
+    }
+
+
+def submission_with_curves(session: Session, submission_id: str) -> list[Context]:
+    """The runs of a submission with every evaluation."""
+    submission = find_submission(session, submission_id)
+    return [
+        {
+            "index": run.index,
+            "file": run.file,
+            "curve": curve_view(run).model_dump(mode="json")["evaluations"],
+        }
+        for run in submission.runs
+    ]
+
+
+def verification_context(session: Session, parts: Parts, verification_id: str) -> Context:
+    """A verification and the submission it checks."""
+    verification = find_verification(session, verification_id)
+    context = submission_context(session, parts, verification.submission_id)
+    shown = view(session, verification, alive_seconds=parts.settings.worker_alive_seconds)
+    return {"verification": shown.model_dump(mode="json"), "submission": context["submission"]}
+
+
+def explain_scoring(benchmark: Benchmark) -> str:
+    """How runs become a result here, in sentences."""
+    target, runs = benchmark.target, benchmark.runs
+    sign = "at least" if target.direction == "higher" else "at most"
+    lines = [
+        f"The time to accuracy of a run counts on the {benchmark.clock.name} clock until "
+        f"{target.metric} is {sign} {target.value:g} {target.unit}."
+    ]
+    if runs.dropped:
+        ends = "the fastest and the slowest" if runs.dropped == 1 else f"{runs.dropped} at each end"
+        lines.append(
+            f"A submission has at least {runs.count} runs, each with a seed of its own; "
+            f"{ends} are dropped and the rest are averaged. A run that does not reach the target "
+            "counts as slowest."
+        )
+    if benchmark.replay is not None:
+        lines.append(
+            f"A verification trains the reference again {benchmark.replay.min_runs} to "
+            f"{benchmark.replay.max_runs} times with seeds the server draws and seals first. "
+            "It holds every evaluation against the band of calibrated runs and the claimed epochs "
+            f"against both; all tests together reject an honest claim at most "
+            f"{benchmark.replay.alpha:.0%} of the time."
+        )
+    return "\n\n".join(lines)

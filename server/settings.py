@@ -1,0 +1,36 @@
+"""The settings of a server process, read once from FINISHLINE_* variables."""
+
+from functools import lru_cache
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+MIB = 1024 * 1024
+CHECKOUT = Path(__file__).resolve().parent.parent
+
+
+class Settings(BaseSettings):
+    """Where things are and how much of them is allowed. The defaults run on one laptop."""
+
+    model_config = SettingsConfigDict(env_prefix="FINISHLINE_")
+
+    database_url: str = "sqlite:///var/finishline.db"
+    broker_url: str = "redis://127.0.0.1:6379/0"
+    artifacts_dir: Path = Path("var/artifacts")
+    benchmarks_dir: Path = CHECKOUT / "benchmarks"
+    public_url: str = "http://127.0.0.1:8000"
+
+    max_log_bytes: int = Field(default=64 * MIB, gt=0)
+    max_request_bytes: int = Field(default=512 * MIB, gt=0)
+    max_log_files: int = Field(default=100, gt=0)
+
+    dispatch_interval_seconds: float = Field(default=0.5, gt=0)
+    worker_alive_seconds: float = Field(default=20.0, gt=0)
+    lease_slack_seconds: float = Field(default=60.0, ge=0)
+
+
+@lru_cache
+def get_settings() -> Settings:
+    """The settings of this process."""
+    return Settings()

@@ -1,0 +1,185 @@
+"""Submissions: send, read, list, and their raw logs."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import FileResponse
+from starlette.datastructures import FormData
+from starlette.exceptions import HTTPException
+
+from server.dependencies import Caller, PartsDep, SubmitterDep
+from server.errors import TooLargeError, UnsupportedMediaError
+from server.submissions import queries, service
+from server.submissions.schemas import (
+    EXAMPLE_CLAIM,
+    CurveView,
+    RunList,
+    SubmissionList,
+    SubmissionView,
+    curve_view,
+    run_view,
+    submission_view,
+)
+from server.submissions.upload import staged_upload
+
+router = APIRouter(tags=["submissions"])
+
+MAX_TEXT_PART_BYTES = 256 * 1024
+LARGEST_INDEX = 10_000
+RunIndex = Annotated[int, Path(ge=0, le=LARGEST_INDEX)]
+
+MULTIPART: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["submission", "logs"],
+                    "properties": {
+                        "submission": {
+                            "type": "string",
+                            "format": "binary",
+                            "description": "The submission's JSON, or a DAWNBench entry.",
+                        },
+                        "logs": {
+                            "type": "array",
+                            "items": {"type": "string", "format": "binary"},
+                            "description": "One run log per run: MLLOG text, or a DAWNBench TSV.",
+                        },
+                        "benchmark": {
+                            "type": "string",
+                            "description": "The benchmark of a DAWNBench entry.",
+                        },
+                        "division": {
+                            "type": "string",
+                            "description": "The division of a DAWNBench entry; open if absent.",
+                        },
+                    },
+                },
+                "examples": {
+                    "digits": {
+                        "summary": "The JSON that goes into the part `submission`",
+                        "value": {"submission": EXAMPLE_CLAIM},
+                    }
+                },
+            }
+        },
+    }
+}
+
+
+@router.post("/submissions", status_code=201, openapi_extra=MULTIPART)
+async def create_submission(
+    request: Request,
+    response: Response,
+    parts: PartsDep,
+    caller: SubmitterDep,
+    idempotency_key: Annotated[str | None, Header()] = None,
+) -> SubmissionView:
+    """Send a submission: one JSON and its run logs. The answer holds the result and its steps.
+
+    With an `Idempotency-Key` a repeated request is answered with the submission it made the first
+    time. What is refused leaves nothing behind; the answer names file, line and field.
+    """
+    form = await _read_form(request, max_files=parts.settings.max_log_files + 1)
+    try:
+        accepted, view = await run_in_threadpool(_submit, parts, caller, form, idempotency_key)
+    finally:
+        await form.close()
+    response.headers["Location"] = f"/api/v1/submissions/{accepted.submission_id}"
+    if accepted.repeated:
+        response.headers["Idempotent-Replayed"] = "true"
+    return view
+
+
+async def _read_form(request: Request, *, max_files: int) -> FormData:
+    content_type = request.headers.get("content-type", "")
+    if not content_type.startswith("multipart/form-data"):
+        raise UnsupportedMediaError(
+            "A submission is sent as multipart/form-data: part 'submission' and parts 'logs'."
+        )
+    if request.headers.get("content-encoding", "identity") != "identity":
+        raise UnsupportedMediaError("Compressed requests are not read; send the files as they are.")
+    try:
+        return await request.form(
+            max_files=max_files, max_fields=10, max_part_size=MAX_TEXT_PART_BYTES
+        )
+    except HTTPException as error:
+        if "Too many" in str(error.detail) or "maximum size" in str(error.detail):
+            raise TooLargeError(
+                f"{error.detail} A submission has one JSON and at most {max_files - 1} logs."
+            ) from error
+        raise
+
+
+def _submit(
+    parts: PartsDep, caller: Caller, form: FormData, key: str | None
+) -> tuple[service.Accepted, SubmissionView]:
+    with staged_upload(form, parts.artifacts, parts.settings) as upload:
+        accepted = service.submit(parts, caller, upload, key=key)
+    return accepted, _view(parts, accepted.submission_id)
+
+
+def _view(parts: PartsDep, submission_id: str) -> SubmissionView:
+    with parts.database.read() as session:
+        submission = queries.find_submission(session, submission_id)
+        versions = queries.benchmark_versions(session, {submission.benchmark_sha256})
+        return submission_view(submission, benchmark_version=versions[submission.benchmark_sha256])
+
+
+@router.get("/submissions")
+def list_submissions(
+    parts: PartsDep,
+    benchmark: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    cursor: str | None = None,
+) -> SubmissionList:
+    """Submissions, newest first."""
+    with parts.database.read() as session:
+        page, next_cursor = queries.list_submissions(
+            session, benchmark_id=benchmark, limit=limit, cursor=cursor
+        )
+        versions = queries.benchmark_versions(session, {s.benchmark_sha256 for s in page})
+        views = [submission_view(s, benchmark_version=versions[s.benchmark_sha256]) for s in page]
+    return SubmissionList(submissions=views, next_cursor=next_cursor)
+
+
+@router.get("/submissions/{submission_id}")
+def get_submission(submission_id: str, parts: PartsDep) -> SubmissionView:
+    """A submission with its result explained step by step."""
+    return _view(parts, submission_id)
+
+
+@router.get("/submissions/{submission_id}/runs")
+def list_runs(submission_id: str, parts: PartsDep) -> RunList:
+    """The runs of a submission."""
+    with parts.database.read() as session:
+        submission = queries.find_submission(session, submission_id)
+        return RunList(runs=[run_view(run) for run in submission.runs])
+
+
+@router.get("/submissions/{submission_id}/runs/{index}/curve")
+def get_curve(submission_id: str, index: RunIndex, parts: PartsDep) -> CurveView:
+    """Every evaluation of a run."""
+    with parts.database.read() as session:
+        return curve_view(queries.find_run(session, submission_id, index))
+
+
+@router.get(
+    "/submissions/{submission_id}/runs/{index}/log",
+    response_class=FileResponse,
+    responses={200: {"content": {"text/plain": {}}, "description": "The log, byte for byte."}},
+)
+def get_log(submission_id: str, index: RunIndex, parts: PartsDep) -> FileResponse:
+    """The raw log of a run, byte for byte as it was sent."""
+    with parts.database.read() as session:
+        run = queries.find_run(session, submission_id, index)
+    return FileResponse(
+        parts.artifacts.path_of(run.log_sha256),
+        media_type="text/plain; charset=utf-8",
+        filename=run.file,
+        content_disposition_type="inline",
+        headers={"ETag": f'"{run.log_sha256}"', "X-Content-Type-Options": "nosniff"},
+    )

@@ -1,0 +1,85 @@
+"""Reading submissions."""
+
+import base64
+from datetime import datetime
+
+from sqlalchemy import or_, select
+from sqlalchemy.orm import Session
+
+from server.errors import ContentError, NotFoundError
+from server.models import BenchmarkDefinition, RunRow, Submission
+
+
+def find_submission(session: Session, submission_id: str) -> Submission:
+    """A submission by id. Raises NotFoundError."""
+    submission = session.get(Submission, submission_id)
+    if submission is None:
+        raise NotFoundError(f"There is no submission {submission_id!r}.")
+    return submission
+
+
+def find_run(session: Session, submission_id: str, index: int) -> RunRow:
+    """One run of a submission. Raises NotFoundError."""
+    find_submission(session, submission_id)
+    run = session.scalar(
+        select(RunRow).where(RunRow.submission_id == submission_id, RunRow.index == index)
+    )
+    if run is None:
+        raise NotFoundError(f"Submission {submission_id!r} has no run {index}.")
+    return run
+
+
+def find_by_idempotency_key(session: Session, user_id: int, key: str) -> Submission | None:
+    """The submission a user made under a key, if any."""
+    return session.scalar(
+        select(Submission).where(Submission.user_id == user_id, Submission.idempotency_key == key)
+    )
+
+
+def benchmark_versions(session: Session, sha256s: set[str]) -> dict[str, str]:
+    """The version of each definition."""
+    rows = session.execute(
+        select(BenchmarkDefinition.sha256, BenchmarkDefinition.version).where(
+            BenchmarkDefinition.sha256.in_(sha256s)
+        )
+    )
+    return dict(rows.all())
+
+
+def list_submissions(
+    session: Session, *, benchmark_id: str | None, limit: int, cursor: str | None
+) -> tuple[list[Submission], str | None]:
+    """A page of submissions, newest first, and the cursor of the next page."""
+    query = select(Submission).order_by(Submission.submitted_at.desc(), Submission.id.desc())
+    if benchmark_id is not None:
+        query = query.where(Submission.benchmark_id == benchmark_id)
+    if cursor is not None:
+        moment, last_id = _read_cursor(cursor)
+        query = query.where(
+            or_(
+                Submission.submitted_at < moment,
+                (Submission.submitted_at == moment) & (Submission.id < last_id),
+            )
+        )
+    found = list(session.scalars(query.limit(limit + 1)))
+    page = found[:limit]
+    more = len(found) > limit
+    return page, _write_cursor(page[-1]) if more else None
+
+
+def _write_cursor(submission: Submission) -> str:
+    text = f"{submission.submitted_at.isoformat()} {submission.id}"
+    return base64.urlsafe_b64encode(text.encode()).decode()
+
+
+def _read_cursor(cursor: str) -> tuple[datetime, str]:
+    try:
+        moment, last_id = base64.urlsafe_b64decode(cursor.encode()).decode().split(" ")
+        parsed = datetime.fromisoformat(moment)
+        if parsed.tzinfo is None:
+            raise ValueError("a moment without a timezone")
+    except ValueError as error:
+        raise ContentError(
+            "The cursor is not one: use the next_cursor of an earlier answer."
+        ) from error
+    return parsed, last_id

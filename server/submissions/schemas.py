@@ -1,0 +1,222 @@
+"""Submissions as the API and the pages show them."""
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from server.models import RunRow, Submission
+
+EXAMPLE_CLAIM = {
+    "benchmark": "digits",
+    "division": "closed",
+    "model": "digits reference",
+    "framework": "torch 2.13.0",
+    "system": {
+        "name": "my laptop",
+        "hardware_class": "cpu-amd-ryzen-7-7840u",
+        "processor": "AMD Ryzen 7 7840U",
+        "processor_count": 16,
+        "memory_gib": 32,
+    },
+    "hyperparameters": {"batch_size": 64},
+    "runs": ["run_0.log", "run_1.log", "run_2.log"],
+}
+
+
+class SystemView(BaseModel):
+    """The hardware a submission was made on, as its submitter states it."""
+
+    name: str
+    hardware_class: str
+    processor: str
+    processor_count: int | None
+    memory_gib: float | None
+    accelerator: str | None
+    accelerator_count: int
+    price_usd_per_hour: float | None
+    price_source: str | None
+
+
+class ViolationView(BaseModel):
+    """A rule the runs break."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    code: str
+    message: str
+    file: str | None
+
+
+class StepView(BaseModel):
+    """One step of the score."""
+
+    name: str
+    formula: str
+    numbers: dict[str, float | None]
+    value: float | None
+    unit: str
+
+
+class ResultView(BaseModel):
+    """What the runs come to, with every step. Times in seconds on the benchmark's clock."""
+
+    tta_seconds: float | None
+    tta_display: str | None
+    reached: int
+    started: int
+    cv_percent: float | None
+    tta_low_seconds: float | None
+    tta_high_seconds: float | None
+    epochs_to_target: float | None
+    cost_usd: float | None
+    best_quality: float
+    evaluation_interval_seconds: float | None
+    clock: str
+    eligible: bool
+    violations: list[ViolationView]
+    steps: list[StepView]
+
+
+class RunView(BaseModel):
+    """One run of a submission."""
+
+    index: int
+    file: str
+    seed: int | None
+    reached: bool
+    tta_seconds: float | None
+    epochs_to_target: float | None
+    best_quality: float
+    log_sha256: str
+    ledger: dict[str, float] | None
+
+
+class VerificationSummary(BaseModel):
+    """A verification of a submission in one line."""
+
+    id: str
+    state: str
+    outcome: str | None
+    created_at: datetime
+    ended_at: datetime | None
+
+
+class SubmissionView(BaseModel):
+    """A submission: the claim, the result, the runs and the verifications."""
+
+    id: str
+    benchmark: str
+    benchmark_version: str
+    benchmark_sha256: str
+    division: str
+    submitter: str
+    model: str
+    framework: str
+    system: SystemView
+    hyperparameters: dict[str, float]
+    code_url: str | None
+    notes: str | None
+    submitted_at: datetime
+    status: str
+    result: ResultView
+    runs: list[RunView]
+    verifications: list[VerificationSummary]
+
+
+class SubmissionList(BaseModel):
+    """A page of submissions, newest first; `next_cursor` asks for the next page."""
+
+    submissions: list[SubmissionView]
+    next_cursor: str | None
+
+
+class RunList(BaseModel):
+    """The runs of a submission in order."""
+
+    runs: list[RunView]
+
+
+class EvaluationView(BaseModel):
+    """One quality measurement; `seconds` on the clock of the log."""
+
+    epoch: float | None
+    seconds: float
+    quality: float
+    samples: int | None
+
+
+class CurveView(BaseModel):
+    """Every evaluation of a run."""
+
+    index: int
+    file: str
+    evaluations: list[EvaluationView]
+
+
+def run_view(run: RunRow) -> RunView:
+    """A stored run."""
+    return RunView(
+        index=run.index,
+        file=run.file,
+        seed=run.seed,
+        reached=run.reached,
+        tta_seconds=run.tta_seconds,
+        epochs_to_target=run.epochs_to_target,
+        best_quality=run.best_quality,
+        log_sha256=run.log_sha256,
+        ledger=run.ledger,
+    )
+
+
+def curve_view(run: RunRow) -> CurveView:
+    """A stored run's evaluations."""
+    return CurveView(
+        index=run.index,
+        file=run.file,
+        evaluations=[
+            EvaluationView(epoch=epoch, seconds=seconds, quality=quality, samples=samples)
+            for epoch, seconds, quality, samples in run.curve
+        ],
+    )
+
+
+def submission_view(submission: Submission, *, benchmark_version: str) -> SubmissionView:
+    """A stored submission with its runs and verifications."""
+    return SubmissionView(
+        id=submission.id,
+        benchmark=submission.benchmark_id,
+        benchmark_version=benchmark_version,
+        benchmark_sha256=submission.benchmark_sha256,
+        division=submission.division,
+        submitter=submission.user.name,
+        model=submission.model,
+        framework=submission.framework,
+        system=SystemView(**submission.system),
+        hyperparameters=submission.hyperparameters,
+        code_url=submission.code_url,
+        notes=submission.notes,
+        submitted_at=submission.submitted_at,
+        status=submission.status,
+        result=ResultView(**submission.result, eligible=submission.eligible),
+        runs=[run_view(run) for run in submission.runs],
+        verifications=[
+            VerificationSummary(
+                id=verification.id,
+                state=verification.state,
+                outcome=verification.outcome,
+                created_at=verification.created_at,
+                ended_at=verification.ended_at,
+            )
+            for verification in submission.verifications
+        ],
+    )
+
+
+def stored_result(result: Any) -> dict[str, Any]:
+    """A rules Result as the JSON that is stored: what is in columns of its own is left out."""
+    table = asdict(result)
+    for name in ("runs", "benchmark_sha256"):
+        table.pop(name)
+    return table

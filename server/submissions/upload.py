@@ -1,0 +1,139 @@
+"""A submission as it arrives: one JSON and run logs, streamed to the waiting room of the store."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from starlette.datastructures import FormData, UploadFile
+
+from rules.claim import CLAIM_LIMIT_BYTES
+from rules.logs import check_file_name
+from server.artifacts import ArtifactStore, Staged
+from server.errors import ContentError, TooLargeError
+from server.settings import MIB, Settings
+
+CLAIM_FILE = "submission.json"
+FORM_FIELDS = ("submission", "logs", "benchmark", "division")
+
+
+@dataclass(frozen=True)
+class Upload:
+    """What was sent: the claim's bytes, the staged logs by name, and what was said beside them."""
+
+    claim_json: bytes
+    claim_file: str
+    logs: Mapping[str, Staged]
+    benchmark_id: str | None
+    division: str | None
+
+    @property
+    def claim_sha256(self) -> str:
+        """The hash of the claim's JSON."""
+        return hashlib.sha256(self.claim_json).hexdigest()
+
+    @property
+    def sha256(self) -> str:
+        """One hash over everything that was sent: the same request has the same hash."""
+        digest = hashlib.sha256()
+        for part in (self.benchmark_id, self.division):
+            digest.update(repr(part).encode() + b"\0")
+        digest.update(self.claim_json + b"\0")
+        for name in sorted(self.logs):
+            digest.update(f"{name}\0{self.logs[name].sha256}\0".encode())
+        return digest.hexdigest()
+
+
+class StagedLogs(Mapping[str, bytes]):
+    """Run logs by name, each read from disk only when it is asked for."""
+
+    def __init__(self, logs: Mapping[str, Staged]) -> None:
+        self._logs = logs
+
+    def __getitem__(self, name: str) -> bytes:
+        return self._logs[name].read()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._logs)
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+
+@contextmanager
+def staged_upload(form: FormData, store: ArtifactStore, settings: Settings) -> Iterator[Upload]:
+    """Stage the files of a form; whatever was not kept by the end of the block is removed.
+
+    Raises ContentError or TooLargeError naming the part and what was expected.
+    """
+    staged: dict[str, Staged] = {}
+    try:
+        _check_parts(form)
+        claim_json, claim_file = _claim(form)
+        for part in form.getlist("logs"):
+            name, file = _log_part(part)
+            if name in staged:
+                raise _refuse(f"{name!r} was sent twice", "logs", "each log once", file=name)
+            if file.size is not None and file.size > settings.max_log_bytes:
+                raise TooLargeError(
+                    f"{name} has {file.size / MIB:.1f} MiB; a run log may have at most "
+                    f"{settings.max_log_bytes / MIB:.0f} MiB."
+                )
+            staged[name] = store.stage(file.file)
+        yield Upload(
+            claim_json=claim_json,
+            claim_file=claim_file,
+            logs=staged,
+            benchmark_id=_text(form, "benchmark"),
+            division=_text(form, "division"),
+        )
+    finally:
+        for log in staged.values():
+            store.discard(log)
+
+
+def _check_parts(form: FormData) -> None:
+    for name in form:
+        if name not in FORM_FIELDS:
+            raise _refuse("unknown part", name, "one of " + ", ".join(FORM_FIELDS))
+
+
+def _claim(form: FormData) -> tuple[bytes, str]:
+    parts = form.getlist("submission")
+    if len(parts) != 1:
+        raise _refuse(f"{len(parts)} parts of this name", "submission", "one JSON file")
+    part = parts[0]
+    if isinstance(part, str):
+        return part.encode(), CLAIM_FILE
+    content = part.file.read(CLAIM_LIMIT_BYTES + 1)
+    name = part.filename or CLAIM_FILE
+    check_file_name(name)
+    return content, name
+
+
+def _log_part(part: UploadFile | str) -> tuple[str, UploadFile]:
+    if isinstance(part, str):
+        raise _refuse("a text without a file name", "logs", "a file")
+    name = part.filename or ""
+    check_file_name(name)
+    return name, part
+
+
+def _text(form: FormData, name: str) -> str | None:
+    value = form.get(name)
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str):
+        raise _refuse("a file", name, "a text")
+    return value
+
+
+def _refuse(message: str, field: str, expected: str, *, file: str | None = None) -> ContentError:
+    problem = {
+        "file": file,
+        "line": None,
+        "field": field,
+        "message": message,
+        "expected": expected,
+    }
+    return ContentError(f"Part {field!r}: {message}; expected {expected}.", problems=[problem])

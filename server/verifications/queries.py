@@ -1,0 +1,146 @@
+"""Reading verifications, and why one is still waiting."""
+
+from datetime import datetime, timedelta
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from rules.benchmark import Benchmark
+from rules.claim import Claim, System
+from rules.scoring import RunScore
+from server.benchmarks.queries import definition
+from server.benchmarks.schemas import target_view
+from server.database import utc_now
+from server.errors import NotFoundError
+from server.models import Attempt, ReplayEventRow, Submission, Verification, WorkerRow
+from server.verifications.schemas import VerificationView, verification_view
+
+OPEN = ("queued", "running")
+
+
+def find_verification(session: Session, verification_id: str) -> Verification:
+    """A verification by id. Raises NotFoundError."""
+    verification = session.get(Verification, verification_id)
+    if verification is None:
+        raise NotFoundError(f"There is no verification {verification_id!r}.")
+    return verification
+
+
+def find_attempt(session: Session, attempt_id: str) -> Attempt:
+    """An attempt by id. Raises NotFoundError."""
+    attempt = session.get(Attempt, attempt_id)
+    if attempt is None:
+        raise NotFoundError(f"There is no attempt {attempt_id!r}.")
+    return attempt
+
+
+def list_verifications(session: Session, *, state: str | None, limit: int) -> list[Verification]:
+    """Verifications, newest first."""
+    query = select(Verification).order_by(Verification.created_at.desc()).limit(limit)
+    if state is not None:
+        query = query.where(Verification.state == state)
+    return list(session.scalars(query))
+
+
+def alive_workers(session: Session, *, alive_seconds: float) -> list[WorkerRow]:
+    """Workers that said hello lately and are not stopping."""
+    since = utc_now() - timedelta(seconds=alive_seconds)
+    return list(
+        session.scalars(
+            select(WorkerRow).where(WorkerRow.last_seen_at >= since, WorkerRow.state != "stopping")
+        )
+    )
+
+
+def view(
+    session: Session,
+    verification: Verification,
+    *,
+    alive_seconds: float,
+    with_report: bool = True,
+    benchmark: Benchmark | None = None,
+) -> VerificationView:
+    """A verification as it is shown, with the reason why nothing happens yet."""
+    if benchmark is None:
+        benchmark = definition(session, verification.submission.benchmark_sha256)
+    return verification_view(
+        verification,
+        target=target_view(benchmark),
+        waiting_for=waiting_for(session, verification, alive_seconds=alive_seconds),
+        with_report=with_report,
+    )
+
+
+def waiting_for(
+    session: Session, verification: Verification, *, alive_seconds: float
+) -> str | None:
+    """Why a verification is still queued and what to do about it; None unless it is."""
+    if verification.state != "queued":
+        return None
+    workers = alive_workers(session, alive_seconds=alive_seconds)
+    if not workers:
+        return (
+            "No worker is connected: start one with 'finishline up' on this machine or "
+            "'python -m worker' on another."
+        )
+    ahead = _queued_before(session, verification.created_at)
+    busy = sum(worker.state == "busy" for worker in workers)
+    if ahead == 0 and busy < len(workers):
+        return "A worker is about to take it."
+    queue = "next in line" if ahead == 0 else f"{ahead} ahead in line"
+    return f"{queue.capitalize()}; {busy} of {len(workers)} workers busy."
+
+
+def _queued_before(session: Session, moment: datetime) -> int:
+    count = session.scalar(
+        select(func.count())
+        .select_from(Verification)
+        .where(Verification.state == "queued", Verification.created_at < moment)
+    )
+    return count or 0
+
+
+def events_after(
+    session: Session, attempt: Attempt, sequence: int, *, limit: int = 1000
+) -> list[ReplayEventRow]:
+    """What a worker posted for an attempt after a sequence number, in order."""
+    return list(
+        session.scalars(
+            select(ReplayEventRow)
+            .where(ReplayEventRow.attempt_id == attempt.id, ReplayEventRow.sequence > sequence)
+            .order_by(ReplayEventRow.sequence)
+            .limit(limit)
+        )
+    )
+
+
+def claim_of(submission: Submission) -> Claim:
+    """The claim a stored submission was made with."""
+    return Claim(
+        benchmark_id=submission.benchmark_id,
+        division=submission.division,
+        model=submission.model,
+        framework=submission.framework,
+        system=System(**submission.system),
+        run_files=tuple(run.file for run in submission.runs),
+        hyperparameters=submission.hyperparameters,
+        code_url=submission.code_url,
+        notes=submission.notes,
+        dawnbench=submission.dawnbench,
+    )
+
+
+def claimed_runs(submission: Submission) -> list[RunScore]:
+    """The scores of a stored submission's runs."""
+    return [
+        RunScore(
+            file=run.file,
+            seed=run.seed,
+            reached=run.reached,
+            tta_seconds=run.tta_seconds,
+            epochs_to_target=run.epochs_to_target,
+            best_quality=run.best_quality,
+            evaluation_interval_seconds=None,
+        )
+        for run in submission.runs
+    ]

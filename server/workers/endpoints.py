@@ -1,0 +1,66 @@
+"""What workers call: hello, claim, events, report; and the list of workers for everybody."""
+
+from fastapi import APIRouter
+
+from rules.messages import (
+    BatchAnswer,
+    ClaimGrant,
+    ClaimRequest,
+    EvaluationBatch,
+    ReplayReport,
+    WorkerHello,
+)
+from server.dependencies import PartsDep, SecretDep, WorkerDep
+from server.verifications import attempts
+from server.workers import service
+from server.workers.schemas import ReportAnswer, WorkerList
+
+router = APIRouter(tags=["workers"])
+
+
+@router.get("/workers")
+def list_workers(parts: PartsDep) -> WorkerList:
+    """Every worker that said hello, and whether it is alive."""
+    with parts.database.read() as session:
+        return WorkerList(
+            workers=service.list_workers(session, alive_seconds=parts.settings.worker_alive_seconds)
+        )
+
+
+@router.post("/workers/hello", status_code=204)
+def hello(body: WorkerHello, parts: PartsDep, _caller: WorkerDep) -> None:
+    """A worker is alive."""
+    with parts.database.write() as session:
+        service.greet(session, body)
+
+
+@router.post("/attempts/{attempt_id}/claim")
+def claim_attempt(
+    attempt_id: str, body: ClaimRequest, parts: PartsDep, _caller: WorkerDep
+) -> ClaimGrant:
+    """Take a queued attempt. 409: it is taken or over; the message is to be dropped."""
+    with parts.database.write() as session:
+        return attempts.claim_attempt(session, attempt_id, body)
+
+
+@router.post("/attempts/{attempt_id}/evaluations")
+def post_events(
+    attempt_id: str, body: EvaluationBatch, parts: PartsDep, secret: SecretDep
+) -> BatchAnswer:
+    """Events of a replay, authorised by the claim's token; an empty batch is a heartbeat."""
+    with parts.database.write() as session:
+        return attempts.record_events(session, attempt_id, secret, body)
+
+
+@router.post("/attempts/{attempt_id}/report")
+def post_report(
+    attempt_id: str, body: ReplayReport, parts: PartsDep, secret: SecretDep
+) -> ReportAnswer:
+    """The end of a replay. Sending the same report again changes nothing."""
+    with parts.database.write() as session:
+        verification = attempts.finish_attempt(session, attempt_id, secret, body)
+        return ReportAnswer(
+            verification_id=verification.id,
+            state=verification.state,
+            outcome=verification.outcome,
+        )

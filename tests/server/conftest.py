@@ -1,0 +1,291 @@
+"""A server with a real, migrated database, and the people who use it."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from fastapi.testclient import TestClient
+
+from rules.benchmark import Benchmark
+from rules.logs.mllog_write import write_run_log
+from rules.messages import ReplayEvaluation, ReplayReport, ReplayRun, WorkerSystem
+from rules.run import Evaluation, Ledger, Run
+from server.accounts.service import create_token
+from server.app import create_app
+from server.database import Database
+from server.schema import migrate
+from server.settings import MIB, Settings
+
+REFERENCE = [14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1]
+SECONDS_PER_EPOCH = 0.11
+
+
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite file at the newest schema, to be copied."""
+    path = tmp_path_factory.mktemp("schema") / "empty.db"
+    database = Database(f"sqlite:///{path}")
+    migrate(database)
+    database.close()
+    return path
+
+
+@pytest.fixture
+def settings(tmp_path: Path, migrated_file: Path) -> Settings:
+    """Settings of a server of its own, with small limits."""
+    shutil.copy(migrated_file, tmp_path / "finishline.db")
+    return Settings(
+        database_url=f"sqlite:///{tmp_path / 'finishline.db'}",
+        artifacts_dir=tmp_path / "artifacts",
+        max_log_bytes=MIB,
+        max_request_bytes=4 * MIB,
+        max_log_files=5,
+    )
+
+
+@pytest.fixture
+def client(settings: Settings) -> Iterator[TestClient]:
+    """The application, without its dispatch loop."""
+    with TestClient(create_app(settings, dispatch=False)) as made:
+        yield made
+
+
+@pytest.fixture
+def database(client: TestClient) -> Database:
+    """The database of `client`."""
+    found: Database = client.app.state.parts.database  # type: ignore[attr-defined]
+    return found
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody with a token."""
+
+    name: str
+    secret: str
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What makes a request this person's."""
+        return {"Authorization": f"Bearer {self.secret}"}
+
+
+@pytest.fixture
+def make_person(database: Database) -> Callable[..., Person]:
+    """Makes people by name and role."""
+
+    def make(name: str, role: str) -> Person:
+        with database.write() as session:
+            made = create_token(session, user_name=name, role=role, expires_in=None)
+        return Person(name, made.secret)
+
+    return make
+
+
+@pytest.fixture
+def alice(make_person: Callable[..., Person]) -> Person:
+    """A submitter."""
+    return make_person("alice", "submitter")
+
+
+@pytest.fixture
+def bob(make_person: Callable[..., Person]) -> Person:
+    """Another submitter."""
+    return make_person("bob", "submitter")
+
+
+@pytest.fixture
+def olivia(make_person: Callable[..., Person]) -> Person:
+    """An organiser."""
+    return make_person("olivia", "organiser")
+
+
+@pytest.fixture
+def walter(make_person: Callable[..., Person]) -> Person:
+    """A worker."""
+    return make_person("walter", "worker")
+
+
+def build_log(
+    digits: Benchmark,
+    seed: int,
+    *,
+    name: str = "run_0.log",
+    epochs: int = 8,
+    qualities: list[float] | None = None,
+    division: str = "closed",
+    batch_size: int = 64,
+    seconds_per_epoch: float = SECONDS_PER_EPOCH,
+) -> bytes:
+    """An MLLOG of one digits run that reaches 98.1 % at epoch `epochs`."""
+    curve = qualities or REFERENCE[-epochs:] if epochs <= len(REFERENCE) else REFERENCE
+    evaluations = []
+    for j, quality in enumerate(curve, start=1):
+        ledger = Ledger(init=2.0, warmup=0.2, train=j * seconds_per_epoch, eval=j * 0.004)
+        evaluations.append(
+            Evaluation(
+                epoch=float(j),
+                seconds=ledger.train + ledger.eval,
+                quality=quality,
+                samples=1152 * j,
+                ledger=ledger,
+            )
+        )
+    run = Run(
+        name=name,
+        clock="mlperf",
+        evaluations=tuple(evaluations),
+        status="success",
+        stop_seconds=evaluations[-1].seconds,
+        seed=seed,
+        batch_size=batch_size,
+        benchmark="digits",
+        division=division,
+        hyperparameters={},
+        ledger=evaluations[-1].ledger,
+    )
+    return write_run_log(run, benchmark=digits, started_at_ms=1_790_000_000_000).encode()
+
+
+@dataclass
+class SubmissionParts:
+    """A submission that can be changed before it is sent."""
+
+    claim: dict[str, Any]
+    logs: dict[str, bytes]
+    form: dict[str, str] = field(default_factory=dict)
+
+    def files(self) -> list[tuple[str, tuple[str, bytes]]]:
+        """The multipart parts."""
+        parts = [("submission", ("submission.json", orjson.dumps(self.claim)))]
+        return parts + [("logs", (name, content)) for name, content in self.logs.items()]
+
+
+@pytest.fixture
+def digits_submission(digits: Benchmark) -> SubmissionParts:
+    """Three honest digits runs in the closed division."""
+    names = [f"run_{index}.log" for index in range(3)]
+    return SubmissionParts(
+        claim={
+            "benchmark": "digits",
+            "division": "closed",
+            "model": "digits reference",
+            "framework": "torch 2.13.0",
+            "system": {
+                "name": "two-core test machine",
+                "hardware_class": "cpu-test",
+                "processor": "test processor",
+                "processor_count": 2,
+                "memory_gib": 24,
+                "price_usd_per_hour": 0.1,
+            },
+            "hyperparameters": {"batch_size": 64},
+            "runs": names,
+        },
+        logs={
+            name: build_log(
+                digits, 100 + index, name=name, seconds_per_epoch=SECONDS_PER_EPOCH + index * 0.004
+            )
+            for index, name in enumerate(names)
+        },
+    )
+
+
+@pytest.fixture
+def submit(client: TestClient, alice: Person) -> Callable[..., Any]:
+    """Sends a submission as alice, or as somebody else, and returns the response."""
+
+    def send(
+        parts: SubmissionParts, *, by: Person | None = None, key: str | None = None
+    ) -> Any:
+        headers = (by or alice).headers | ({"Idempotency-Key": key} if key else {})
+        return client.post(
+            "/api/v1/submissions", files=parts.files(), data=parts.form, headers=headers
+        )
+
+    return send
+
+
+WORKER_SYSTEM = WorkerSystem(
+    worker="walter-1",
+    hardware_class="cpu-test",
+    processor="test processor",
+    processor_count=2,
+    memory_gib=24.0,
+    accelerator=None,
+    accelerator_count=0,
+    threads=1,
+    software={"torch": "2.13.0"},
+)
+
+
+def build_report(
+    seeds: list[int],
+    *,
+    qualities: list[float] | None = None,
+    seconds_per_epoch: float = SECONDS_PER_EPOCH,
+    system: WorkerSystem = WORKER_SYSTEM,
+) -> ReplayReport:
+    """The report of an honest replay of the reference."""
+    curve = qualities or REFERENCE
+    runs = []
+    for index, seed in enumerate(seeds):
+        pace = seconds_per_epoch * (1 + 0.01 * index)
+        evaluations = [
+            ReplayEvaluation(
+                epoch=float(j),
+                samples=1152 * j,
+                seconds=j * (pace + 0.004),
+                quality=quality,
+                ledger={"init": 2.0, "warmup": 0.2, "train": j * pace, "eval": j * 0.004},
+            )
+            for j, quality in enumerate(curve, start=1)
+        ]
+        last = evaluations[-1]
+        reached = last.quality >= 97.5
+        runs.append(
+            ReplayRun(
+                index=index,
+                seed=seed,
+                status="reached" if reached else "not_reached",
+                evaluations=evaluations,
+                ledger=last.ledger,
+                tta_seconds=last.seconds if reached else None,
+                parent_seconds=last.seconds,
+                child_seconds=last.seconds,
+                cpu_seconds=last.seconds,
+            )
+        )
+    return ReplayReport(runs=runs, system=system)
+
+
+def list_stored_files(settings: Settings) -> list[str]:
+    """Every file in the artifact store."""
+    return sorted(
+        str(path.relative_to(settings.artifacts_dir))
+        for path in settings.artifacts_dir.rglob("*")
+        if path.is_file()
+    )
+
+
+@pytest.fixture
+def make_log(digits: Benchmark) -> Callable[..., bytes]:
+    """Writes the log of a digits run: see build_log."""
+    return partial(build_log, digits)
+
+
+@pytest.fixture
+def make_report() -> Callable[..., ReplayReport]:
+    """Builds the report of a replay: see build_report."""
+    return build_report
+
+
+@pytest.fixture
+def stored_files(settings: Settings) -> Callable[[], list[str]]:
+    """Lists what is in the artifact store."""
+    return partial(list_stored_files, settings)
