@@ -1,0 +1,169 @@
+"""What the worker's stopwatch costs: epochs under parent and child against the bare generator.
+
+`python perf/harness_cost.py` trains the digits reference both ways in turn, each in a process of
+its own with one thread, and prints the median of the paired ratios of seconds per epoch. The
+worker's side has everything a replay has: event lines, reader thread, ledger, outbox, posts to a
+server. Exit code 1 above the allowed ratio of 1.01.
+"""
+
+import argparse
+import itertools
+import json
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from reference_models.calibrate import epochs_to, summary
+from rules.benchmark import Benchmark, load_benchmark
+from rules.messages import ClaimGrant, ReplayJob, TargetSpec
+from worker.announcer import Announcer
+from worker.child_process import Host, child_environment
+from worker.outbox import Outbox
+from worker.server_client import ServerClient
+from worker.training import train_run
+
+ALLOWED_RATIO = 1.01
+DIGITS = Path(__file__).parents[1] / "benchmarks" / "digits.toml"
+TOKEN = "perf"  # noqa: S105 - the server below takes anything
+UNREACHABLE = 101.0  # percent: every run trains all its epochs
+
+BARE = """
+import json, sys, time
+from pathlib import Path
+from reference_models import Measurement, load_reference
+reference = load_reference("digits")
+config = reference.configure({})
+stamps = []
+for item in reference.train(config, seed=int(sys.argv[1]), device="cpu", data_dir=Path()):
+    if isinstance(item, Measurement):
+        stamps.append(time.perf_counter())
+print(json.dumps(stamps))
+"""
+
+
+def bare_epoch_seconds(seed: int) -> float:
+    """Seconds per epoch of the generator alone."""
+    answer = subprocess.run(
+        [sys.executable, "-c", BARE, str(seed)],
+        env=child_environment(threads=1),
+        capture_output=True,
+        check=True,
+    )
+    return epoch_seconds(json.loads(answer.stdout))
+
+
+def worker_epoch_seconds(seed: int, benchmark: Benchmark, server: ServerClient) -> float:
+    """Seconds per epoch under the worker's stopwatch."""
+    grant = ClaimGrant(attempt_id="perf", fence=1, token=TOKEN, lease_seconds=8.0)
+    job = endless_job(seed, benchmark)
+    with Outbox(lambda batch: server.post_events(grant, batch), heartbeat_seconds=2.0) as outbox:
+        run = train_run(
+            job,
+            0,
+            host=Host(device="cpu", data_dir=Path()),
+            announcer=Announcer(outbox.put),
+            stop=lambda: outbox.stop_reason,
+        )
+    assert run.status == "not_reached", run
+    return epoch_seconds([item.seconds for item in run.evaluations])
+
+
+def endless_job(seed: int, benchmark: Benchmark) -> ReplayJob:
+    """The digits job with a target that nothing reaches."""
+    return ReplayJob(
+        attempt_id="perf",
+        verification_id="perf",
+        submission_id="perf",
+        benchmark_id=benchmark.benchmark_id,
+        benchmark_sha256=benchmark.sha256,
+        data_set_sha256=benchmark.data_set.sha256,
+        reference="digits",
+        hyperparameters=benchmark.defaults(),
+        seeds=[seed],
+        target=TargetSpec("top1Accuracy", UNREACHABLE, "higher"),
+        clock="mlperf",
+        division="closed",
+        control_points=[],
+        run_limit_seconds=600.0,
+    )
+
+
+def epoch_seconds(stamps: list[float]) -> float:
+    """The mean of the faster half of the gaps: epochs beside a busy neighbour do not count."""
+    gaps = sorted(later - earlier for earlier, later in itertools.pairwise(stamps))
+    return statistics.mean(gaps[: len(gaps) // 2])
+
+
+@contextmanager
+def accepting_server() -> Iterator[ServerClient]:
+    """A client of a server in this process that says "go on" to every post."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            body = b'{"proceed": true, "reason": null}'
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    http.daemon_threads = True
+    threading.Thread(target=http.serve_forever, daemon=True).start()
+    with ServerClient(f"http://127.0.0.1:{http.server_port}", token=TOKEN) as client:
+        yield client
+    http.shutdown()
+    http.server_close()
+
+
+def print_calibration(benchmark: Benchmark) -> None:
+    """Seeds that reached the target and epochs to it, from the benchmark's reference runs."""
+    for batch_size in sorted({run.batch_size for run in benchmark.reference_runs}):
+        curves = [list(run.quality) for run in benchmark.reference_runs_at(batch_size)]
+        latest = max(epochs_to(c, target=benchmark.target.value) or 0 for c in curves)
+        line = summary(curves, target=benchmark.target.value)
+        print(f"digits, batch size {batch_size}: {line}, latest {latest}")
+
+
+def main() -> int:
+    """Measure in turn, print every ratio and their median; returns the exit code."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--pairs", type=int, default=10)
+    pairs = parser.parse_args().pairs
+    benchmark = load_benchmark(DIGITS)
+    print_calibration(benchmark)
+    ratios = []
+    started = time.perf_counter()
+    with accepting_server() as server:
+        for pair in range(pairs):
+            bare_first = pair % 2 == 0
+            bare = bare_epoch_seconds(pair) if bare_first else 0.0
+            worker = worker_epoch_seconds(pair, benchmark, server)
+            bare = bare if bare_first else bare_epoch_seconds(pair)
+            ratios.append(worker / bare)
+            print(
+                f"pair {pair + 1}: bare {1000 * bare:.2f} ms, worker {1000 * worker:.2f} ms"
+                f" per epoch, ratio {ratios[-1]:.4f}"
+            )
+    median = statistics.median(ratios)
+    verdict = "at most" if median <= ALLOWED_RATIO else "ABOVE"
+    print(
+        f"harness cost: median ratio {median:.4f} of {pairs} pairs, {verdict} {ALLOWED_RATIO}"
+        f" ({time.perf_counter() - started:.0f} s)"
+    )
+    return 0 if median <= ALLOWED_RATIO else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""The worker's training process with trainers that need no torch, for tests only.
+
+It is started instead of `worker.child`; a job's message cannot ask for it.
+"""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import reference_models
+from reference_models import HyperparameterError, Measurement, TrainingDivergedError
+from rules.run import Phase
+from worker import child
+
+CURVE = [50.0, 80.0, 96.0, 98.0, 97.0, 99.0]
+
+
+def prepare():
+    yield Phase.WARMUP
+    yield Phase.DATA
+    yield Phase.TRAIN
+
+
+def measure(curve):
+    for epoch, quality in enumerate(curve, 1):
+        yield Phase.EVAL
+        yield Measurement(epoch=epoch, samples=epoch * 100, quality=quality)
+        yield Phase.TRAIN
+
+
+def climb(config, *, seed, device, data_dir):
+    """Reaches 97.5 at its fourth evaluation; the fifth is below it again."""
+    yield from prepare()
+    yield from measure(CURVE)
+
+
+def chatter(config, *, seed, device, data_dir):
+    """Prints as libraries do, with and without Python."""
+    print("hello from the trainer")
+    subprocess.run([sys.executable, "-c", "print('hello from a subprocess')"], check=True)
+    yield from climb(config, seed=seed, device=device, data_dir=data_dir)
+
+
+def hang(config, *, seed, device, data_dir):
+    """Stops answering after its first evaluation."""
+    yield from prepare()
+    yield from measure(CURVE[:1])
+    time.sleep(600)
+
+
+def hang_at_start(config, *, seed, device, data_dir):
+    """Never gets to its first phase."""
+    time.sleep(600)
+    yield Phase.DATA
+
+
+def killed(config, *, seed, device, data_dir):
+    """Is killed from outside after its first evaluation."""
+    yield from prepare()
+    yield from measure(CURVE[:1])
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def crash(config, *, seed, device, data_dir):
+    """Has a bug."""
+    yield from prepare()
+    raise KeyError("a bug in the trainer")
+
+
+def diverge(config, *, seed, device, data_dir):
+    """Its quality stops being a number; the even seeds train well."""
+    if seed % 2 == 0:
+        yield from climb(config, seed=seed, device=device, data_dir=data_dir)
+        return
+    yield from prepare()
+    yield from measure([50.0, math.nan])
+
+
+def diverge_by_loss(config, *, seed, device, data_dir):
+    """Notices itself that its loss is no number."""
+    yield from prepare()
+    raise TrainingDivergedError("the loss is nan at the end of epoch 1")
+
+
+def out_of_memory(config, *, seed, device, data_dir):
+    """Asks for more than there is."""
+    yield from prepare()
+    raise MemoryError
+
+
+def fast_clock(config, *, seed, device, data_dir):
+    """Runs on a clock that gains a second with each evaluation."""
+    real, gained = time.perf_counter, 0.0
+    time.perf_counter = lambda: real() + gained
+    yield from prepare()
+    for item in measure(CURVE):
+        gained += 1.0
+        yield item
+
+
+def with_helper(config, *, seed, device, data_dir):
+    """Starts a process of its own, tells its number on stderr, and hangs."""
+    helper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    print(f"pid={os.getpid()} helper={helper.pid}", file=sys.stderr, flush=True)
+    yield from hang(config, seed=seed, device=device, data_dir=data_dir)
+
+
+def show_environment(config, *, seed, device, data_dir):
+    """Tells on stderr which of its environment could be a secret, and its thread count."""
+    names = [name for name in os.environ if "FINISHLINE" in name]
+    print(f"names={names} threads={os.environ['OMP_NUM_THREADS']}", file=sys.stderr, flush=True)
+    yield from climb(config, seed=seed, device=device, data_dir=data_dir)
+
+
+def configure(hyperparameters):
+    """Refuses a negative batch size, as a stand-in for every check."""
+    if hyperparameters.get("batch_size", 1) < 0:
+        raise HyperparameterError(
+            "got -1", field="hyperparameters.batch_size", expected="a whole number from 1"
+        )
+    return hyperparameters
+
+
+for trainer in (
+    climb,
+    chatter,
+    hang,
+    hang_at_start,
+    killed,
+    crash,
+    diverge,
+    diverge_by_loss,
+    out_of_memory,
+    fast_clock,
+    with_helper,
+    show_environment,
+):
+    name = trainer.__name__
+    sys.modules[f"fake_{name}"] = SimpleNamespace(
+        DATA_SET_SHA256="fake-data-set", configure=configure, train=trainer
+    )
+    reference_models.REFERENCES[name] = f"fake_{name}"
+
+if __name__ == "__main__":
+    child.main()

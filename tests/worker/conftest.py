@@ -1,0 +1,161 @@
+"""Jobs, trainers without torch and a server that keeps what it is told."""
+
+import json
+import sys
+import threading
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from rules.messages import ControlPoint, ReplayEvent, ReplayJob, TargetSpec, WorkerSystem
+from worker.announcer import Announcer
+from worker.child_process import Host
+from worker.server_client import ServerClient
+
+CHILD_WITH_FAKES = Path(__file__).with_name("child_with_fakes.py")
+
+
+@pytest.fixture
+def make_job():
+    def make(
+        reference: str = "climb",
+        *,
+        seeds: tuple[int, ...] = (1,),
+        evaluations_in_a_row: int = 1,
+        control_points: tuple[ControlPoint, ...] = (),
+        hyperparameters: dict[str, float] | None = None,
+        data_set_sha256: str | None = "fake-data-set",
+        target: float = 97.5,
+        clock: str = "mlperf",
+        run_limit_seconds: float = 30.0,
+    ) -> ReplayJob:
+        return ReplayJob(
+            attempt_id="attempt-1",
+            verification_id="verification-1",
+            submission_id="submission-1",
+            benchmark_id="digits",
+            benchmark_sha256="0" * 64,
+            data_set_sha256=data_set_sha256,
+            reference=reference,
+            hyperparameters=hyperparameters or {"batch_size": 64},
+            seeds=list(seeds),
+            target=TargetSpec("top1Accuracy", target, "higher", evaluations_in_a_row),
+            clock=clock,
+            division="closed",
+            control_points=list(control_points),
+            run_limit_seconds=run_limit_seconds,
+        )
+
+    return make
+
+
+@pytest.fixture
+def host():
+    """A host whose training process knows the fake trainers."""
+    return Host(
+        device="cpu", data_dir=Path("unused"), command=(sys.executable, str(CHILD_WITH_FAKES))
+    )
+
+
+@pytest.fixture
+def system():
+    return WorkerSystem(
+        worker="grace",
+        hardware_class="cpu-test",
+        processor="test",
+        processor_count=2,
+        memory_gib=1.0,
+        accelerator=None,
+        accelerator_count=0,
+        threads=1,
+        software={},
+    )
+
+
+@pytest.fixture
+def events() -> list[ReplayEvent]:
+    """The events an announcer made."""
+    return []
+
+
+@pytest.fixture
+def announcer(events):
+    return Announcer(events.append)
+
+
+@dataclass
+class FakeServer:
+    """Answers every post and keeps it; `answers` overrides the answer to a kind of post."""
+
+    url: str = ""
+    posts: list[tuple[str, str, dict]] = field(default_factory=list)  # (kind, token, body)
+    answers: dict[str, list[tuple[int, dict]]] = field(default_factory=dict)
+    lease_seconds: float = 4.0
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def answer_to(self, kind: str) -> tuple[int, dict]:
+        if self.answers.get(kind):
+            scripted = self.answers[kind]
+            return scripted.pop(0) if len(scripted) > 1 else scripted[0]
+        grant = {
+            "attempt_id": "attempt-1",
+            "fence": 1,
+            "token": "attempt-token",
+            "lease_seconds": self.lease_seconds,
+        }
+        return 200, {"claim": grant, "evaluations": {"proceed": True, "reason": None}}.get(kind, {})
+
+    def bodies(self, kind: str) -> list[dict]:
+        return [body for posted, _, body in self.posts if posted == kind]
+
+    def tokens(self, kind: str) -> set[str]:
+        return {token for posted, token, _ in self.posts if posted == kind}
+
+    def events(self) -> list[dict]:
+        return [event for body in self.bodies("evaluations") for event in body["events"]]
+
+    def wait_for(self, condition, seconds: float = 30.0) -> None:
+        with self.changed:
+            assert self.changed.wait_for(condition, timeout=seconds), self.posts
+
+
+@pytest.fixture
+def fake_server():
+    fake = FakeServer()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self):
+            content = self.rfile.read(int(self.headers["content-length"]))
+            kind = self.path.rsplit("/", 1)[-1]
+            with fake.changed:
+                status, answer = fake.answer_to(kind)
+                fake.posts.append((kind, self.headers["authorization"], json.loads(content)))
+                fake.changed.notify_all()
+            body = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    fake.url = f"http://127.0.0.1:{server.server_port}"
+    yield fake
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def server_client(fake_server):
+    with ServerClient(fake_server.url, token="worker-token") as client:
+        yield client

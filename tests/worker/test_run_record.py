@@ -1,0 +1,101 @@
+import json
+
+import pytest
+
+from worker.run_record import RunRecord
+
+
+@pytest.fixture
+def record(make_job, announcer):
+    """A run whose process was started at 100 s."""
+    return RunRecord(make_job(), 0, at=100.0, announcer=announcer)
+
+
+def tell(record, event, at, *, clock=None, **fields):
+    line = {"event": event, "clock": at if clock is None else clock, "cpu": at, **fields}
+    record.read(json.dumps(line).encode() + b"\n", at)
+
+
+def start(record):
+    tell(record, "phase", 102.0, phase="warmup")
+    tell(record, "phase", 103.0, phase="data")
+    tell(record, "phase", 103.5, phase="train")
+
+
+def evaluate(record, at, quality, **clock):
+    tell(record, "phase", at - 0.25, phase="eval")
+    tell(record, "measurement", at, epoch=1, samples=64, quality=quality, **clock)
+
+
+def test_seconds_of_an_evaluation_count_on_the_benchmarks_clock(record):
+    start(record)
+    evaluate(record, 105.0, 50.0)
+    [evaluation] = record.evaluations
+    assert evaluation.seconds == 2.0
+    assert evaluation.ledger["train"] == 1.25
+    assert evaluation.ledger["eval"] == 0.25
+    assert evaluation.ledger["init"] == 2.0
+
+
+def test_time_to_accuracy_is_taken_at_the_reaching_evaluation(record):
+    start(record)
+    evaluate(record, 105.0, 98.0)
+    assert record.status == "reached"
+    run = record.close("")
+    assert run.tta_seconds == 2.0
+    assert run.parent_seconds == 2.0
+
+
+def test_no_event_has_seconds_before_the_clock_starts(record, events):
+    start(record)
+    seconds = {event.phase: event.seconds for event in events if event.kind == "phase"}
+    assert seconds == {"warmup": None, "data": 0.0, "train": 0.5}
+
+
+def test_events_of_a_run_are_numbered_without_gaps(record, events):
+    start(record)
+    evaluate(record, 105.0, 98.0)
+    record.close("")
+    assert [event.sequence for event in events] == list(range(7))
+    assert [event.kind for event in events] == [
+        "run_started",
+        "phase",
+        "phase",
+        "phase",
+        "phase",
+        "evaluation",
+        "run_finished",
+    ]
+    assert events[-1].status == "reached"
+
+
+def test_child_whose_clock_ran_slower_fails_its_run(record):
+    start(record)
+    evaluate(record, 105.0, 98.0, clock=104.9)
+    run = record.close("")
+    assert run.status == "failed"
+    assert run.failure.code == "clock_mismatch"
+    assert run.tta_seconds is None
+
+
+def test_clocks_that_differ_within_the_tolerance_pass(record):
+    start(record)
+    evaluate(record, 105.0, 98.0, clock=104.92)
+    assert record.close("").status == "reached"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"not json\n", b"[1, 2]\n", b'{"event": "applause"}\n', b'{"event": "phase"}\n', b"\xff\n"],
+)
+def test_a_line_that_is_no_event_fails_the_run(record, line):
+    record.read(line, 101.0)
+    assert record.failure.code == "child_died"
+
+
+def test_a_run_that_ends_short_of_the_target_did_not_reach(record):
+    start(record)
+    evaluate(record, 105.0, 50.0)
+    tell(record, "end", 105.1)
+    run = record.close("")
+    assert (run.status, run.tta_seconds) == ("not_reached", None)

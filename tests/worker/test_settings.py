@@ -1,0 +1,48 @@
+import pytest
+
+from worker.settings import load_settings
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    for name in ("WORKER_TOKEN", "WORKER_TOKEN_FILE", "SERVER_URL", "BROKER_URL"):
+        monkeypatch.delenv(f"FINISHLINE_{name}", raising=False)
+    monkeypatch.setenv("FINISHLINE_BROKER_URL", "redis://127.0.0.1:6379/0")
+    return monkeypatch
+
+
+def test_missing_broker_stops_the_start_and_is_named(environment):
+    environment.delenv("FINISHLINE_BROKER_URL")
+    with pytest.raises(SystemExit, match="FINISHLINE_BROKER_URL"):
+        load_settings()
+
+
+def test_missing_token_stops_the_start_and_says_what_to_set():
+    with pytest.raises(SystemExit, match="FINISHLINE_WORKER_TOKEN"):
+        load_settings().token()
+
+
+def test_token_is_read_from_a_file(environment, tmp_path):
+    path = tmp_path / "token"
+    path.write_text("fl_secret\n")
+    environment.setenv("FINISHLINE_WORKER_TOKEN_FILE", str(path))
+    assert load_settings().token() == "fl_secret"
+
+
+def test_token_file_that_cannot_be_read_is_named(environment, tmp_path):
+    environment.setenv("FINISHLINE_WORKER_TOKEN_FILE", str(tmp_path / "absent"))
+    with pytest.raises(SystemExit, match="absent"):
+        load_settings().token()
+
+
+def test_token_is_not_shown_when_settings_are_printed(environment):
+    environment.setenv("FINISHLINE_WORKER_TOKEN", "fl_secret")
+    settings = load_settings()
+    assert settings.token() == "fl_secret"
+    assert "fl_secret" not in repr(settings)
+
+
+def test_server_address_without_a_scheme_is_refused(environment):
+    environment.setenv("FINISHLINE_SERVER_URL", "localhost:8000")
+    with pytest.raises(SystemExit, match=r"FINISHLINE_SERVER_URL.*http"):
+        load_settings()

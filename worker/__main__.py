@@ -1,0 +1,49 @@
+"""`python -m worker`: a worker that trains one attempt at a time."""
+
+import logging
+import sys
+from pathlib import Path
+
+from rules.messages import ReplayJob
+from worker.app import make_app, run_worker
+from worker.child_process import Host
+from worker.hello import HelloThread
+from worker.probe import probe
+from worker.replay import replay
+from worker.server_client import ServerClient
+from worker.settings import load_settings
+from worker.state import WorkerState
+
+
+def main() -> int:
+    """Start the worker with the settings of its environment; returns its exit code."""
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    settings = load_settings()
+    token = settings.token()
+    system = probe(
+        worker=settings.worker_name,
+        hardware_class=settings.hardware_class,
+        threads=settings.threads,
+    )
+    device = settings.device or ("cuda" if system.accelerator_count else "cpu")
+    host = Host(device=device, data_dir=Path(settings.data_dir), threads=settings.threads)
+    state = WorkerState()
+    with (
+        ServerClient(settings.server_url, token=token) as server,
+        HelloThread(server, system, state),
+    ):
+
+        def make_attempt(job: ReplayJob) -> None:
+            replay(job, server=server, system=system, host=host, state=state)
+
+        app = make_app(settings.broker_url, make_attempt=make_attempt, state=state)
+        return run_worker(
+            app, name=system.worker, hardware_class=system.hardware_class, state=state
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

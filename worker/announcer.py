@@ -1,0 +1,61 @@
+"""What happened, in order: replay events numbered across a whole attempt."""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import asdict
+
+from rules.messages import EventKind, ReplayEvaluation, ReplayEvent, RunStatus
+from rules.run import Ledger
+
+EventSink = Callable[[ReplayEvent], None]
+
+
+class Announcer:
+    """Makes the events of an attempt; `sequence` counts from 0 and has no gaps."""
+
+    def __init__(self, sink: EventSink) -> None:
+        self._sink = sink
+        self._numbers = itertools.count()
+
+    def run_started(self, run: int) -> None:
+        """A training process was started."""
+        self._emit(run, "run_started")
+
+    def phase(self, run: int, phase: str, *, seconds: float | None, ledger: Ledger) -> None:
+        """From here on the time of the run belongs to another phase."""
+        self._emit(run, "phase", phase=phase, seconds=seconds, ledger=ledger)
+
+    def evaluation(self, run: int, evaluation: ReplayEvaluation) -> None:
+        """The run was evaluated."""
+        self._sink(
+            ReplayEvent(
+                sequence=next(self._numbers), run=run, kind="evaluation", **asdict(evaluation)
+            )
+        )
+
+    def run_finished(
+        self, run: int, status: RunStatus, *, seconds: float | None, ledger: Ledger
+    ) -> None:
+        """The run ended."""
+        self._emit(run, "run_finished", status=status, seconds=seconds, ledger=ledger)
+
+    def _emit(
+        self,
+        run: int,
+        kind: EventKind,
+        *,
+        seconds: float | None = None,
+        phase: str | None = None,
+        status: RunStatus | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        event = ReplayEvent(
+            sequence=next(self._numbers),
+            run=run,
+            kind=kind,
+            seconds=seconds,
+            phase=phase,
+            status=status,
+            ledger=asdict(ledger) if ledger is not None else None,
+        )
+        self._sink(event)

@@ -1,0 +1,83 @@
+"""The Celery application: one task, one at a time, and a database elsewhere that decides.
+
+A message is acknowledged before the training starts and may be lost or come twice: the server
+sends it again until somebody claims the attempt, and grants each claim once.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from celery import Celery
+from celery.signals import worker_shutting_down
+from pydantic import ValidationError
+
+from rules.messages import ANY_QUEUE, REPLAY_TASK, ReplayJob, queue_of
+from worker.state import WorkerState
+from worker.wire import read_job
+
+log = logging.getLogger(__name__)
+
+BROKER_RETRIES = 60
+
+
+def make_app(
+    broker_url: str, *, make_attempt: Callable[[ReplayJob], None], state: WorkerState
+) -> Celery:
+    """The application whose one task makes an attempt."""
+    app = Celery("finishline", broker=broker_url, set_as_current=False)
+    app.conf.update(
+        task_acks_late=False,
+        task_ignore_result=True,
+        worker_prefetch_multiplier=1,
+        worker_disable_prefetch=True,
+        worker_enable_remote_control=False,
+        worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=BROKER_RETRIES,
+        accept_content=["json"],
+        task_serializer="json",
+    )
+
+    def replay(payload: object) -> None:
+        try:
+            job = read_job(payload)
+        except ValidationError as error:
+            log.error("a message that is no replay job was dropped: %s", error)
+            return
+        state.busy = True
+        try:
+            make_attempt(job)
+        finally:
+            state.busy = False
+
+    app.task(name=REPLAY_TASK, shared=False)(replay)
+    return app
+
+
+def run_worker(app: Celery, *, name: str, hardware_class: str, state: WorkerState) -> int:
+    """Work until told to stop; returns the exit code.
+
+    SIGTERM and Ctrl-C end the running training at once and report the attempt as stopped.
+    """
+
+    def note_shutdown(**_: Any) -> None:
+        state.stopping = True
+
+    worker_shutting_down.connect(note_shutdown, weak=False)
+    try:
+        worker = app.Worker(
+            hostname=f"finishline@{name}",
+            pool="solo",
+            concurrency=1,
+            queues=[ANY_QUEUE, queue_of(hardware_class)],
+            loglevel="INFO",
+            without_gossip=True,
+            without_mingle=True,
+            without_heartbeat=True,
+        )
+        worker.start()
+    finally:
+        worker_shutting_down.disconnect(note_shutdown)
+    return int(worker.exitcode or 0)

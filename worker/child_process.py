@@ -1,0 +1,141 @@
+"""The parent's side of a training process: start it, stamp what it says, kill all of it."""
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from rules.messages import ReplayJob
+
+LOG_TAIL_BYTES = 4_000
+LINE_LIMIT_BYTES = 64_000
+CHILD_COMMAND = (sys.executable, "-m", "worker.child")
+
+
+@dataclass(frozen=True)
+class Host:
+    """Where a training runs. `command` starts the training process."""
+
+    device: str
+    data_dir: Path
+    threads: int = 1
+    command: Sequence[str] = CHILD_COMMAND
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the child, or its end (`text` None), stamped on arrival."""
+
+    at: float
+    text: bytes | None
+
+
+class ChildProcess:
+    """A training process in a session of its own, so that all it starts can be killed with it.
+
+    Start it from the thread that lives as long as the worker does: the kernel kills the child when
+    the thread that started it ends.
+    """
+
+    def __init__(self, job: ReplayJob, *, seed: int, host: Host) -> None:
+        self.started_at = time.perf_counter()
+        self._process = subprocess.Popen(
+            host.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=child_environment(host.threads),
+            start_new_session=False,
+        )
+        self._lines: queue.SimpleQueue[Line] = queue.SimpleQueue()
+        self._tail = b""
+        self._threads = [
+            threading.Thread(target=self._read_events, name="events", daemon=True),
+            threading.Thread(target=self._read_log, name="log", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+        self._tell(_orders(job, seed=seed, host=host))
+
+    def next_line(self, *, wait_seconds: float) -> Line | None:
+        """The next line, or None if none comes in time."""
+        try:
+            return self._lines.get(timeout=wait_seconds)
+        except queue.Empty:
+            return None
+
+    def exit_code(self, *, wait_seconds: float) -> int | None:
+        """How the process ended (negative: the signal), None if it still runs after waiting."""
+        try:
+            return self._process.wait(timeout=wait_seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def kill(self) -> None:
+        """End the process and everything it started, at once; harmless if it is gone."""
+        if self._process.returncode is None:  # Reaped: its number may belong to another process.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for thread in self._threads:
+            thread.join(timeout=5)
+
+    def log_tail(self) -> str:
+        """The end of what the process wrote to standard error."""
+        return self._tail.decode(errors="replace")
+
+    def _tell(self, orders: dict[str, Any]) -> None:
+        stdin = _stream(self._process.stdin)
+        with contextlib.suppress(BrokenPipeError):  # Its death shows at the end of the events.
+            stdin.write(json.dumps(orders).encode())
+        with contextlib.suppress(BrokenPipeError):
+            stdin.close()
+
+    def _read_events(self) -> None:
+        with _stream(self._process.stdout) as stream:
+            while text := stream.readline(LINE_LIMIT_BYTES):
+                self._lines.put(Line(at=time.perf_counter(), text=text))
+        self._lines.put(Line(at=time.perf_counter(), text=None))
+
+    def _read_log(self) -> None:
+        with _stream(self._process.stderr) as stream:
+            while chunk := os.read(stream.fileno(), LINE_LIMIT_BYTES):
+                self._tail = (self._tail + chunk)[-LOG_TAIL_BYTES:]
+
+
+def _stream(stream: IO[bytes] | None) -> IO[bytes]:
+    assert stream is not None  # noqa: S101 - every stream of the child is a pipe
+    return stream
+
+
+def _orders(job: ReplayJob, *, seed: int, host: Host) -> dict[str, Any]:
+    return {
+        "parent_pid": os.getpid(),
+        "reference": job.reference,
+        "hyperparameters": job.hyperparameters,
+        "seed": seed,
+        "device": host.device,
+        "data_dir": str(host.data_dir),
+        "data_set_sha256": job.data_set_sha256,
+        "target": asdict(job.target),
+    }
+
+
+def child_environment(threads: int) -> dict[str, str]:
+    """The worker's environment without its secrets, with the thread count set everywhere."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("FINISHLINE_")}
+    pools = ("OMP", "MKL", "OPENBLAS", "NUMEXPR")
+    return (
+        inherited
+        | {f"{pool}_NUM_THREADS": str(threads) for pool in pools}
+        | {"PYTHONUNBUFFERED": "1"}
+    )

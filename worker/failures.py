@@ -1,0 +1,86 @@
+"""Typed failures: every code with its kind and the next step."""
+
+import signal
+from pathlib import Path
+
+from rules.messages import Failure, FailureCode, FailureKind
+
+_TABLE: dict[FailureCode, tuple[FailureKind, str]] = {
+    "bad_hyperparameter": (
+        "submitter",
+        "Correct the hyperparameter and submit again; the benchmark page lists the limits.",
+    ),
+    "training_diverged": (
+        "submitter",
+        "Check the learning rate of the submission; these settings do not train.",
+    ),
+    "unknown_reference": (
+        "rules",
+        "Update the worker, or correct `reference` in the benchmark's file.",
+    ),
+    "data_set_differs": (
+        "rules",
+        "Install the data set the benchmark names on this worker.",
+    ),
+    "clock_mismatch": (
+        "infrastructure",
+        "Look for a busy or suspended host; the attempt is made again without cost.",
+    ),
+    "child_died": (
+        "infrastructure",
+        "Read the end of the log; the attempt is made again without cost.",
+    ),
+    "out_of_memory": (
+        "infrastructure",
+        "Use a worker with more memory, or fewer neighbours; the attempt is made again.",
+    ),
+    "worker_stopped": (
+        "infrastructure",
+        "Nothing to do: another worker makes the attempt again.",
+    ),
+    "worker_lost": ("infrastructure", "Nothing to do: another worker makes the attempt again."),
+    "not_claimed": ("infrastructure", "Start a worker of this hardware class."),
+    "run_time_limit": (
+        "time_limit",
+        "If the training is slow but honest, ask the organiser to raise the limit.",
+    ),
+}
+
+
+def failure(code: FailureCode, message: str) -> Failure:
+    """The failure of a code, with the kind and next step that belong to it."""
+    kind, next_step = _TABLE[code]
+    return Failure(kind=kind, code=code, message=message, next_step=next_step)
+
+
+def ends_attempt(reason: Failure) -> bool:
+    """Whether further runs of the attempt are pointless.
+
+    An infrastructure failure says nothing about the claim, a wrong job stays wrong; but a run
+    that diverged or ran out of time is a result, and the runs after it count as well.
+    """
+    return reason.code not in ("training_diverged", "run_time_limit")
+
+
+def death_of_child(exit_code: int | None, *, oom_kills: int) -> Failure:
+    """The failure for a child that ended without saying so.
+
+    `oom_kills` is how often the kernel ran out of memory during the run.
+    """
+    if exit_code == -signal.SIGKILL and oom_kills > 0:
+        return failure("out_of_memory", "the kernel killed the training: the host's memory is full")
+    if exit_code is None:
+        return failure("child_died", "the training closed its event stream and went on running")
+    if exit_code < 0:
+        name = signal.strsignal(-exit_code) or "unknown"
+        return failure("child_died", f"the training was ended by signal {-exit_code} ({name})")
+    return failure("child_died", f"the training ended early with exit code {exit_code}")
+
+
+def count_oom_kills() -> int:
+    """How many processes this host's kernel killed for memory since it started; 0 if unknown."""
+    try:
+        lines = Path("/proc/vmstat").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)

@@ -1,0 +1,257 @@
+"""Train a reference on this machine as a submitter would, with the worker's own clock.
+
+`python -m worker.local benchmarks/digits.toml --runs 3 --out DIR` writes DIR/submission.json and
+a run log per run, and tells what happens as one JSON event per line on standard output. Exit code
+0 when every run ended by itself, at its target or not; 2 with a sentence when one could not.
+"""
+
+import argparse
+import json
+import platform
+import secrets
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rules.benchmark import Benchmark, load_benchmark
+from rules.errors import RuleError
+from rules.logs.mllog import write_run_log
+from rules.messages import ReplayEvent, ReplayJob, ReplayRun, TargetSpec, WorkerSystem
+from rules.run import Evaluation, Ledger, Run
+from worker.announcer import Announcer
+from worker.child_process import Host
+from worker.probe import probe
+from worker.training import train_run
+from worker.wire import encode
+
+SEED_LIMIT = 2**31
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What the command line asks for."""
+
+    benchmark: Benchmark
+    runs: int
+    out: Path
+    settings: Mapping[str, float]
+    first_seed: int
+    division: str
+    host: Host
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train, write the files, return the exit code."""
+    try:
+        return run_locally(read_arguments(arguments))
+    except (RuleError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def run_locally(chosen: Chosen) -> int:
+    """Train every run and write its log at once; the submission last. Returns the exit code."""
+    system = probe(
+        worker=platform.node() or "local", hardware_class=None, threads=chosen.host.threads
+    )
+    job = local_job(chosen)
+    announcer = Announcer(print_event)
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    for index in range(chosen.runs):
+        started_at_ms = time.time_ns() // 1_000_000
+        run = train_run(job, index, host=chosen.host, announcer=announcer, stop=lambda: None)
+        if run.failure is not None:
+            print(run.log_tail, file=sys.stderr)
+            print(f"error: run {index}: {run.failure.message}", file=sys.stderr)
+            return 2
+        log = write_run_log(
+            as_run(run, job), benchmark=chosen.benchmark, started_at_ms=started_at_ms
+        )
+        (chosen.out / log_name(index)).write_text(log)
+    text = json.dumps(submission(chosen, system, job), indent=2) + "\n"
+    (chosen.out / "submission.json").write_text(text)
+    return 0
+
+
+def local_job(chosen: Chosen) -> ReplayJob:
+    """The job of a local training: no attempt, no control points, everything else as a replay."""
+    benchmark, replay = chosen.benchmark, chosen.benchmark.replay
+    if replay is None:
+        raise RuleError(
+            f"{benchmark.title} has no reference training",
+            field="replay",
+            expected="a benchmark with a [replay] table",
+        )
+    return ReplayJob(
+        attempt_id="local",
+        verification_id="local",
+        submission_id="local",
+        benchmark_id=benchmark.benchmark_id,
+        benchmark_sha256=benchmark.sha256,
+        data_set_sha256=benchmark.data_set.sha256,
+        reference=replay.reference,
+        hyperparameters=hyperparameters(benchmark, chosen.settings),
+        seeds=[(chosen.first_seed + index) % SEED_LIMIT for index in range(chosen.runs)],
+        target=TargetSpec(
+            metric=benchmark.target.metric,
+            value=benchmark.target.value,
+            direction=benchmark.target.direction,
+            evaluations_in_a_row=benchmark.reach.evaluations,
+        ),
+        clock=benchmark.clock.name,
+        division=chosen.division,
+        control_points=[],
+        run_limit_seconds=replay.run_limit_seconds,
+    )
+
+
+def hyperparameters(benchmark: Benchmark, settings: Mapping[str, float]) -> dict[str, float]:
+    """The reference's hyperparameters with the chosen settings; whole numbers as such."""
+    values = benchmark.defaults() | dict(settings)
+    return {
+        name: int(value) if benchmark.hyperparameters[name].integer else value
+        for name, value in values.items()
+    }
+
+
+def as_run(run: ReplayRun, job: ReplayJob) -> Run:
+    """A trained run as the log formats know one."""
+    evaluations = tuple(
+        Evaluation(
+            epoch=item.epoch,
+            seconds=item.seconds,
+            quality=item.quality,
+            samples=item.samples,
+            ledger=Ledger(**item.ledger),
+        )
+        for item in run.evaluations
+    )
+    return Run(
+        name=log_name(run.index),
+        clock=job.clock,
+        evaluations=evaluations,
+        status="success" if run.status == "reached" else "aborted",
+        stop_seconds=evaluations[-1].seconds if evaluations else None,
+        seed=run.seed,
+        batch_size=int(job.hyperparameters["batch_size"]),
+        benchmark=job.benchmark_id,
+        division=job.division,
+        hyperparameters=job.hyperparameters,
+        ledger=Ledger(**run.ledger),
+    )
+
+
+def submission(chosen: Chosen, system: WorkerSystem, job: ReplayJob) -> dict[str, Any]:
+    """The JSON that goes with the run logs."""
+    return {
+        "benchmark": chosen.benchmark.benchmark_id,
+        "division": chosen.division,
+        "model": f"{chosen.benchmark.title} reference",
+        "framework": f"torch {version('torch')}",
+        "system": {
+            "name": system.worker,
+            "hardware_class": system.hardware_class,
+            "processor": system.processor,
+            "processor_count": system.processor_count,
+            "memory_gib": system.memory_gib,
+            "accelerator": system.accelerator,
+            "accelerator_count": system.accelerator_count,
+            "price_usd_per_hour": None,
+            "price_source": None,
+        },
+        "hyperparameters": job.hyperparameters,
+        "runs": [log_name(index) for index in range(chosen.runs)],
+        "code_url": None,
+        "notes": None,
+    }
+
+
+def log_name(index: int) -> str:
+    """The file name of a run's log."""
+    return f"run_{index}.log"
+
+
+def print_event(event: ReplayEvent) -> None:
+    """One event as one line on standard output, at once."""
+    sys.stdout.write(encode(event).decode() + "\n")
+    sys.stdout.flush()
+
+
+def read_arguments(arguments: Sequence[str] | None = None) -> Chosen:
+    """The command line, checked. Raises RuleError naming the benchmark's file and field."""
+    parser = argparse.ArgumentParser(prog="python -m worker.local")
+    parser.add_argument("benchmark", type=Path, help="the benchmark's TOML file")
+    parser.add_argument("--runs", type=_positive, default=3)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--set", action="append", default=[], type=_setting, metavar="NAME=VALUE")
+    parser.add_argument("--seed", type=int, help="seed of the first run; drawn if absent")
+    parser.add_argument("--division", help="default: the benchmark's first")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--data-dir", type=Path, default=Path("var/data"))
+    given = parser.parse_args(arguments)
+    benchmark = load_benchmark(given.benchmark)
+    division = given.division or benchmark.divisions[0]
+    settings = dict(given.set)
+    _check(benchmark, division, settings)
+    seed = secrets.randbelow(SEED_LIMIT) if given.seed is None else given.seed
+    return Chosen(
+        benchmark=benchmark,
+        runs=given.runs,
+        out=given.out,
+        settings=settings,
+        first_seed=seed,
+        division=division,
+        host=Host(device=given.device, data_dir=given.data_dir),
+    )
+
+
+def _check(benchmark: Benchmark, division: str, settings: Mapping[str, float]) -> None:
+    file = f"{benchmark.benchmark_id}.toml"
+    if division not in benchmark.divisions:
+        raise RuleError(
+            f"no division {division!r}", file=file, expected=" or ".join(benchmark.divisions)
+        )
+    for name, value in settings.items():
+        known = benchmark.hyperparameters.get(name)
+        if known is None:
+            raise RuleError(
+                "unknown hyperparameter",
+                file=file,
+                field=f"hyperparameters.{name}",
+                expected="one of " + ", ".join(benchmark.hyperparameters),
+            )
+        if division == "closed" and not known.closed and value != known.default:
+            raise RuleError(
+                f"{value:g} in the closed division",
+                file=file,
+                field=f"hyperparameters.{name}",
+                expected=f"{known.default:g}, or the open division",
+            )
+        whole = "whole " if known.integer else ""
+        if not known.minimum <= value <= known.maximum or (whole and not value.is_integer()):
+            raise RuleError(
+                f"got {value:g}",
+                file=file,
+                field=f"hyperparameters.{name}",
+                expected=f"a {whole}number from {known.minimum:g} to {known.maximum:g}",
+            )
+
+
+def _setting(text: str) -> tuple[str, float]:
+    name, _, value = text.partition("=")
+    return name, float(value)
+
+
+def _positive(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise ValueError
+    return count
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""Events on their way to the server: posted in batches by a thread, so that nothing waits."""
+
+import logging
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from rules.messages import BatchAnswer, EvaluationBatch, ReplayEvent
+from worker.server_client import RefusedError, UnreachableError
+from worker.training import StopReason
+
+log = logging.getLogger(__name__)
+
+GATHER_SECONDS = 0.1
+BATCH_LIMIT = 500
+
+Post = Callable[[EvaluationBatch], BatchAnswer]
+
+
+class Outbox:
+    """Posts events in the order they were put, and a heartbeat when there are none.
+
+    `stop_reason` is None until the server wants the replay to stop or the lease is gone. Leaving
+    the `with` block posts what is left.
+    """
+
+    def __init__(self, post: Post, *, heartbeat_seconds: float) -> None:
+        self.stop_reason: StopReason | None = None
+        self._post = post
+        self._heartbeat_seconds = heartbeat_seconds
+        self._waiting: list[ReplayEvent] = []
+        self._changed = threading.Condition()
+        self._closing = False
+        self._thread = threading.Thread(target=self._work, name="outbox", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join()
+
+    def put(self, event: ReplayEvent) -> None:
+        """Queue an event; returns at once."""
+        with self._changed:
+            self._waiting.append(event)
+            self._changed.notify()
+
+    def _work(self) -> None:
+        while self.stop_reason != "fenced":
+            batch, last = self._next_batch()
+            if last and not batch.events:
+                return
+            self._send(batch)
+
+    def _next_batch(self) -> tuple[EvaluationBatch, bool]:
+        """Events to send, none for a heartbeat, and whether the outbox is closing."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._waiting or self._closing, timeout=self._heartbeat_seconds
+            )
+            if self._waiting:  # More usually follows at once: one post for all of it.
+                self._changed.wait_for(lambda: self._closing, timeout=GATHER_SECONDS)
+            events = self._waiting[:BATCH_LIMIT]
+            del self._waiting[:BATCH_LIMIT]
+            return EvaluationBatch(events=events), self._closing
+
+    def _send(self, batch: EvaluationBatch) -> None:
+        try:
+            answer = self._post(batch)
+        except (RefusedError, UnreachableError, ValueError) as error:
+            log.warning("the attempt is given up: %s", error)
+            self.stop_reason = "fenced"
+            return
+        if not answer.proceed and self.stop_reason is None:
+            self.stop_reason = "time_limit" if answer.reason == "time_limit" else "cancelled"

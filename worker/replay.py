@@ -1,0 +1,101 @@
+"""One attempt: claim it, train its runs, report them."""
+
+import logging
+
+from rules.messages import (
+    ClaimGrant,
+    ClaimRequest,
+    Failure,
+    ReplayJob,
+    ReplayReport,
+    ReplayRun,
+    WorkerSystem,
+)
+from worker.announcer import Announcer
+from worker.child_process import Host
+from worker.failures import ends_attempt, failure
+from worker.outbox import Outbox
+from worker.server_client import FencedOffError, RefusedError, ServerClient, UnreachableError
+from worker.state import WorkerState
+from worker.training import StopReason, train_run
+
+log = logging.getLogger(__name__)
+
+HEARTBEATS_PER_LEASE = 4
+
+
+def replay(
+    job: ReplayJob, *, server: ServerClient, system: WorkerSystem, host: Host, state: WorkerState
+) -> None:
+    """Make one attempt at a verification.
+
+    Quiet when the attempt belongs to another worker or is over: a message may come twice, and the
+    server, which knows better, is asked before and during the training.
+    """
+    request = ClaimRequest(worker=system.worker, hardware_class=system.hardware_class)
+    try:
+        grant = server.claim(job.attempt_id, request)
+    except FencedOffError as refusal:
+        log.info("attempt %s is not to be made: %s", job.attempt_id, refusal)
+        return
+    except (RefusedError, UnreachableError, ValueError) as error:
+        log.error("attempt %s was not claimed: %s", job.attempt_id, error)
+        return
+    log.info("attempt %s: %d runs of %s", job.attempt_id, len(job.seeds), job.reference)
+    report = _train(job, grant, server=server, system=system, host=host, state=state)
+    if report is not None:
+        _hand_in(report, grant, server=server)
+
+
+def _train(
+    job: ReplayJob,
+    grant: ClaimGrant,
+    *,
+    server: ServerClient,
+    system: WorkerSystem,
+    host: Host,
+    state: WorkerState,
+) -> ReplayReport | None:
+    """What the attempt came to; None if it was cancelled or taken away: nobody waits for it."""
+
+    def stop() -> StopReason | None:
+        return "worker_stopped" if state.stopping else outbox.stop_reason
+
+    heartbeat_seconds = grant.lease_seconds / HEARTBEATS_PER_LEASE
+    with Outbox(
+        lambda batch: server.post_events(grant, batch), heartbeat_seconds=heartbeat_seconds
+    ) as outbox:
+        announcer = Announcer(outbox.put)
+        runs: list[ReplayRun] = []
+        for index in range(len(job.seeds)):
+            runs.append(train_run(job, index, host=host, announcer=announcer, stop=stop))
+            if _is_over(runs[-1], stop()):
+                break
+    if outbox.stop_reason in ("fenced", "cancelled"):
+        log.info("attempt %s was given up: %s", job.attempt_id, outbox.stop_reason)
+        return None
+    return ReplayReport(runs=runs, system=system, failure=_attempt_failure(job, runs, stop()))
+
+
+def _is_over(run: ReplayRun, reason: StopReason | None) -> bool:
+    return reason is not None or (run.failure is not None and ends_attempt(run.failure))
+
+
+def _attempt_failure(
+    job: ReplayJob, runs: list[ReplayRun], reason: StopReason | None
+) -> Failure | None:
+    last = runs[-1].failure
+    if last is not None and ends_attempt(last):
+        return last
+    if len(runs) == len(job.seeds):
+        return None
+    if reason == "time_limit":
+        return failure("run_time_limit", "the attempt was stopped at the server's time limit")
+    return failure("worker_stopped", "the worker was told to stop between two runs")
+
+
+def _hand_in(report: ReplayReport, grant: ClaimGrant, *, server: ServerClient) -> None:
+    try:
+        server.report(grant, report)
+    except (RefusedError, UnreachableError) as error:
+        log.warning("the report of attempt %s was not accepted: %s", grant.attempt_id, error)

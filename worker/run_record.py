@@ -1,0 +1,143 @@
+"""What one run has done so far: the lines of its process turned into a ledger and evaluations."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from rules.clock import Clock
+from rules.messages import Failure, ReplayEvaluation, ReplayJob, ReplayRun, RunStatus
+from rules.run import Phase
+from worker.announcer import Announcer
+from worker.failures import failure
+from worker.stopwatch import Stopwatch, clocks_disagree
+from worker.target import is_below_band, is_reached
+
+
+class RunRecord:
+    """Keeps the ledger of one run from the stamps of its parent, and tells what to do next.
+
+    `status` is None while the run goes on; `failure` says why it failed.
+    """
+
+    def __init__(self, job: ReplayJob, index: int, *, at: float, announcer: Announcer) -> None:
+        self.job = job
+        self.index = index
+        self.evaluations: list[ReplayEvaluation] = []
+        self.status: RunStatus | None = None
+        self.failure: Failure | None = None
+        self._watch = Stopwatch(at)
+        self._announcer = announcer
+        self._clock = Clock(job.clock)
+        self._child_span: tuple[float, float] | None = None  # clock: (start, last)
+        self._cpu_span: tuple[float, float] | None = None
+        self._last_at = at
+        announcer.run_started(index)
+
+    def read(self, text: bytes, at: float) -> None:
+        """Take one line of the training process, stamped on arrival."""
+        try:
+            event = json.loads(text)
+            self._take(event, at)
+        except (ValueError, KeyError, TypeError) as error:
+            self.fail(failure("child_died", f"the training wrote a line that is no event: {error}"))
+
+    def fail(self, reason: Failure) -> None:
+        """End the run without a result."""
+        self.end("failed")
+        self.failure = reason
+
+    def end(self, status: RunStatus) -> None:
+        """End the run."""
+        if self.status is None:
+            self.status = status
+
+    def close(self, log_tail: str) -> ReplayRun:
+        """The run as it is reported; announces its end."""
+        parent_seconds, child_seconds = self._spans()
+        if self.status in ("reached", "not_reached") and parent_seconds and child_seconds:
+            self._compare_clocks(parent_seconds, child_seconds)
+        status = self.status or "failed"
+        seconds = self._seconds()
+        self._announcer.run_finished(self.index, status, seconds=seconds, ledger=self._watch.ledger)
+        return ReplayRun(
+            index=self.index,
+            seed=self.job.seeds[self.index],
+            status=status,
+            evaluations=self.evaluations,
+            ledger=asdict(self._watch.ledger),
+            tta_seconds=self.evaluations[-1].seconds if status == "reached" else None,
+            parent_seconds=parent_seconds,
+            child_seconds=child_seconds,
+            cpu_seconds=self._cpu_span[1] - self._cpu_span[0] if self._cpu_span else None,
+            failure=self.failure,
+            log_tail=log_tail,
+        )
+
+    def _take(self, event: dict[str, Any], at: float) -> None:
+        match event["event"]:
+            case "phase":
+                self._watch.enter(Phase(event["phase"]), at)
+                self._follow_clocks(event, at)
+                self._announcer.phase(
+                    self.index,
+                    event["phase"],
+                    seconds=self._seconds(),
+                    ledger=self._watch.ledger,
+                )
+            case "measurement":
+                self._watch.stamp(at)
+                self._follow_clocks(event, at)
+                self._measure(event)
+            case "failure":
+                self._watch.stamp(at)
+                self.fail(failure(event["code"], event["message"]))
+            case "end":
+                self._watch.stamp(at)
+                self._follow_clocks(event, at)
+                self.end("not_reached")
+            case unknown:
+                raise ValueError(f"unknown event {unknown!r}")
+
+    def _measure(self, event: dict[str, Any]) -> None:
+        evaluation = ReplayEvaluation(
+            epoch=float(event["epoch"]),
+            samples=int(event["samples"]),
+            seconds=self._watch.seconds(self._clock, division=self.job.division),
+            quality=float(event["quality"]),
+            ledger=asdict(self._watch.ledger),
+        )
+        self.evaluations.append(evaluation)
+        self._announcer.evaluation(self.index, evaluation)
+        qualities = [item.quality for item in self.evaluations]
+        if is_reached(qualities, self.job.target):
+            self.end("reached")
+        elif is_below_band(qualities, self.job.control_points, self.job.target):
+            self.end("below_band")
+
+    def _seconds(self) -> float | None:
+        if self._watch.started_at is None:
+            return None
+        return self._watch.seconds(self._clock, division=self.job.division)
+
+    def _follow_clocks(self, event: dict[str, Any], at: float) -> None:
+        if self._watch.started_at is None:
+            return
+        self._last_at = at
+        clock, cpu = float(event["clock"]), float(event["cpu"])
+        self._child_span = (self._child_span[0] if self._child_span else clock, clock)
+        self._cpu_span = (self._cpu_span[0] if self._cpu_span else cpu, cpu)
+
+    def _spans(self) -> tuple[float | None, float | None]:
+        if self._watch.started_at is None or self._child_span is None:
+            return None, None
+        return self._last_at - self._watch.started_at, self._child_span[1] - self._child_span[0]
+
+    def _compare_clocks(self, parent_seconds: float, child_seconds: float) -> None:
+        if not clocks_disagree(parent_seconds, child_seconds):
+            return
+        self.status = "failed"
+        self.failure = failure(
+            "clock_mismatch",
+            f"the worker measured {parent_seconds:.3f} s where the training measured"
+            f" {child_seconds:.3f} s",
+        )

@@ -1,0 +1,143 @@
+"""The worker's side of the server's HTTP API: what may be retried is, what may not is told."""
+
+import logging
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from rules.messages import (
+    BatchAnswer,
+    ClaimGrant,
+    ClaimRequest,
+    EvaluationBatch,
+    ReplayReport,
+    WorkerHello,
+)
+from worker.wire import decode, encode
+
+log = logging.getLogger(__name__)
+
+REQUEST_SECONDS = 5.0
+CLAIM_PATIENCE_SECONDS = 30.0
+REPORT_PATIENCE_LEASES = 10.0
+FIRST_WAIT_SECONDS = 0.1
+LONGEST_WAIT_SECONDS = 2.0
+
+
+class RefusedError(Exception):
+    """The server answered, and the answer is no: trying again would not change it."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        self.status = status
+        super().__init__(f"the server answered {status}: {detail}")
+
+
+class FencedOffError(RefusedError):
+    """The attempt is not this worker's any more, or never was (409)."""
+
+
+class UnreachableError(Exception):
+    """The server did not answer in time, however often it was asked."""
+
+
+class ServerClient:
+    """Posts of one worker. Connection errors, 429 and 5xx are tried again, other answers are not.
+
+    `wait` sleeps between tries.
+    """
+
+    def __init__(
+        self,
+        server_url: str,
+        *,
+        token: str,
+        transport: httpx.BaseTransport | None = None,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._token = token
+        self._wait = wait
+        self._http = httpx.Client(
+            base_url=f"{server_url}/api/v1/", timeout=REQUEST_SECONDS, transport=transport
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._http.close()
+
+    def hello(self, hello: WorkerHello) -> None:
+        """Say that this worker is alive: one try, the next hello is a few seconds away."""
+        self._post("workers/hello", encode(hello), token=self._token)
+
+    def claim(self, attempt_id: str, request: ClaimRequest) -> ClaimGrant:
+        """Take an attempt. Raises FencedOffError if it is taken, over or cancelled."""
+        content = self._retry(
+            f"attempts/{attempt_id}/claim",
+            encode(request),
+            token=self._token,
+            patience_seconds=CLAIM_PATIENCE_SECONDS,
+        )
+        return decode(content, ClaimGrant)
+
+    def post_events(self, grant: ClaimGrant, batch: EvaluationBatch) -> BatchAnswer:
+        """Send what happened and renew the lease; gives up when the lease has run out."""
+        content = self._retry(
+            f"attempts/{grant.attempt_id}/evaluations",
+            encode(batch),
+            token=grant.token,
+            patience_seconds=grant.lease_seconds,
+        )
+        return decode(content, BatchAnswer)
+
+    def report(self, grant: ClaimGrant, report: ReplayReport) -> None:
+        """Hand in the report; the server takes a second copy for the first one."""
+        self._retry(
+            f"attempts/{grant.attempt_id}/report",
+            encode(report),
+            token=grant.token,
+            patience_seconds=REPORT_PATIENCE_LEASES * grant.lease_seconds,
+        )
+
+    def _retry(self, path: str, content: bytes, *, token: str, patience_seconds: float) -> bytes:
+        give_up_at = time.monotonic() + patience_seconds
+        wait_seconds = FIRST_WAIT_SECONDS
+        while True:
+            try:
+                return self._post(path, content, token=token)
+            except UnreachableError as error:
+                if time.monotonic() + wait_seconds > give_up_at:
+                    raise
+                log.warning("%s; asking again in %.1f s", error, wait_seconds)
+            self._wait(wait_seconds)
+            wait_seconds = min(2 * wait_seconds, LONGEST_WAIT_SECONDS)
+
+    def _post(self, path: str, content: bytes, *, token: str) -> bytes:
+        headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
+        try:
+            answer = self._http.post(path, content=content, headers=headers)
+        except httpx.TransportError as error:
+            raise UnreachableError(f"{path}: the server cannot be reached ({error})") from error
+        if answer.is_success:
+            return answer.content
+        if answer.status_code == 429 or answer.status_code >= 500:
+            raise UnreachableError(f"{path}: the server answered {answer.status_code}")
+        refusal = FencedOffError if answer.status_code == 409 else RefusedError
+        raise refusal(answer.status_code, _detail(answer))
+
+
+def _detail(answer: httpx.Response) -> str:
+    try:
+        problem = answer.json()
+    except ValueError:
+        return answer.text[:200]
+    detail = problem.get("detail") if isinstance(problem, dict) else None
+    return str(detail or problem)[:1_000]

@@ -1,0 +1,62 @@
+"""What a worker is told by its environment: `FINISHLINE_*`, read once."""
+
+import socket
+import sys
+from pathlib import Path
+
+from pydantic import SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """The settings of one worker process.
+
+    `hardware_class` and `device` are probed where they are not set; `threads` is how many
+    processor threads a training may use (on a CPU one thread is the only steady choice).
+    """
+
+    model_config = SettingsConfigDict(env_prefix="FINISHLINE_", frozen=True)
+
+    broker_url: str
+    server_url: str = "http://127.0.0.1:8000"
+    worker_token: SecretStr | None = None
+    worker_token_file: Path | None = None
+    worker_name: str = socket.gethostname()
+    hardware_class: str | None = None
+    data_dir: Path = Path("var/data")
+    device: str | None = None
+    threads: int = 1
+
+    @field_validator("server_url")
+    @classmethod
+    def _without_slash(cls, url: str) -> str:
+        if not url.startswith(("http://", "https://")):
+            raise ValueError("must start with http:// or https://")
+        return url.rstrip("/")
+
+    def token(self) -> str:
+        """The worker's bearer token. Stops the program with a sentence if there is none."""
+        if self.worker_token is not None:
+            return self.worker_token.get_secret_value()
+        if self.worker_token_file is None:
+            sys.exit(
+                "no worker token: set FINISHLINE_WORKER_TOKEN, or FINISHLINE_WORKER_TOKEN_FILE to "
+                "a file that holds it; an organiser makes one with "
+                "`python -m server.admin token --user NAME --role worker`"
+            )
+        try:
+            return self.worker_token_file.read_text().strip()
+        except OSError as error:
+            sys.exit(f"FINISHLINE_WORKER_TOKEN_FILE cannot be read: {error}")
+
+
+def load_settings() -> Settings:
+    """The settings of this process. Stops it with a sentence that names a missing variable."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        problems = "; ".join(
+            f"FINISHLINE_{'_'.join(str(part) for part in problem['loc']).upper()}: {problem['msg']}"
+            for problem in error.errors()
+        )
+        sys.exit(f"the worker's settings are incomplete: {problems}")

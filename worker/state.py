@@ -1,0 +1,18 @@
+"""What a worker is doing, seen by its threads."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass
+class WorkerState:
+    """Two flags. Plain booleans, because a signal handler sets one and may not take a lock."""
+
+    busy: bool = False
+    stopping: bool = False
+
+    def word(self) -> Literal["idle", "busy", "stopping"]:
+        """The state as a hello tells it."""
+        if self.stopping:
+            return "stopping"
+        return "busy" if self.busy else "idle"
