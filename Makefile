@@ -1,0 +1,52 @@
+# What a newcomer needs: `make run` and `make test`. `make help` lists the rest.
+.DEFAULT_GOAL := help
+.PHONY: help install run test lint format bench clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# The first Python that is new enough; `make PYTHON=/path/to/python3.12 install` chooses another.
+PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& { echo $$name; break; }; done)
+
+help:  ## list what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(STAMP)  ## set up .venv with the command, a worker and the tests
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Finishline needs Python 3.11 or newer; install one, or name \
+	it with make PYTHON=/path/to/python install." >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is no \
+	Python 3.11 or newer; name one with make PYTHON=/path/to/python install." >&2; exit 1; }
+	@echo "Setting up $(VENV) (a few minutes the first time: torch is large)."
+	@"$(PYTHON)" -m venv $(VENV) || { echo "Python cannot make a virtual environment; on Debian \
+	and Ubuntu install python3-venv." >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		-c constraints.txt -e ".[worker,test]"
+	@touch $(STAMP)
+
+run: $(STAMP)  ## start everything, run the demo, serve (ONCE=1: stop after the verdict)
+	@$(BIN)/finishline up --demo $(if $(filter 1 true yes,$(ONCE)),--once)
+
+test: $(STAMP)  ## run the tests (ARGS="tests/cli -k sse" for some of them)
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(STAMP)  ## style, types, and who may import whom
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)  ## write the code as `make lint` wants it
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP)  ## measure what the server and the worker cost
+	@set -e; for program in perf/*.py; do echo "== $$program"; $(BIN)/python "$$program"; done
+
+clean:  ## remove .venv and caches; var/ with your submissions stays
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+		.import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

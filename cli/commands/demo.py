@@ -1,0 +1,113 @@
+"""`finishline demo`: the whole way of a submission, from training to the leaderboard."""
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from cli.client import ServerClient, View, segment
+from cli.commands.run import train_shown
+from cli.commands.submit import send_submission
+from cli.commands.verify import request_verification
+from cli.errors import CliError, ExitCode
+from cli.options import DEFAULT_BENCHMARKS, DEFAULT_URL, DEFAULT_VAR, BenchmarksDir, Json, Url, Var
+from cli.replay import ReplayProgress
+from cli.screen import Screen, open_screen
+from cli.submission_files import find_submission_files
+from cli.tables import leaderboard_table, submission_lines, verdict_lines
+from cli.training import Training, find_benchmark, require_training_packages, target_of
+from cli.up.paths import VarPaths
+from cli.up.tokens import read_token, token_path
+from cli.watching import verdict_code, watch_verification
+
+
+def demo(
+    benchmark: Annotated[str, typer.Option("--benchmark", help="What to train.")] = "digits",
+    runs: Annotated[
+        int | None, typer.Option("--runs", min=1, max=100, help="Default: as the rules ask.")
+    ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch/--no-watch", help="Wait for the verdict and show the replay.")
+    ] = True,
+    var: Var = DEFAULT_VAR,
+    benchmarks_dir: BenchmarksDir = DEFAULT_BENCHMARKS,
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+) -> int:
+    """Train, submit, ask for a verification, watch it, and show the leaderboard.
+
+    Uses the tokens that `finishline up` keeps in its var folder. The exit code is 0 when the
+    submission ends verified and 3 when it ends otherwise.
+    """
+    screen = open_screen(as_json=as_json)
+    require_training_packages()
+    tokens = {name: _kept_token(var, name) for name in ("demo", "organiser")}
+    with ServerClient(url) as server:
+        server.health()
+    folder = _train(benchmark, runs, var, benchmarks_dir, screen)
+    with ServerClient(url, tokens["demo"]) as server:
+        screen.say("", Text("2. Submit it", style="bold"))
+        submission = send_submission(server, find_submission_files(folder))
+        screen.say(*submission_lines(submission))
+    with ServerClient(url, tokens["organiser"]) as server:
+        return _verify(server, submission, screen, watch=watch)
+
+
+def _kept_token(var: Path, name: str) -> str:
+    path = token_path(VarPaths(var), name)
+    token = read_token(path)
+    if token is None:
+        raise CliError(
+            f"There is no token in {path}; start `finishline up` there, or point --var at the "
+            "folder of the server that runs.",
+            exit_code=ExitCode.NOT_ALLOWED,
+        )
+    return token
+
+
+def _train(name: str, runs: int | None, var: Path, folder: Path, screen: Screen) -> Path:
+    file, definition = find_benchmark(name, folder)
+    out = var / f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
+    training = Training(benchmark_file=file, out=out, runs=runs or definition.runs.count)
+    target = definition.target
+    screen.say(
+        "",
+        Text(f"1. Train {definition.title} {training.runs} times", style="bold"),
+        f"  to {target.metric} {target.value:g} {target.unit}; the files go to {out}",
+    )
+    train_shown(training, ReplayProgress(target=target_of(definition)), screen)
+    return out
+
+
+def _verify(server: ServerClient, submission: View, screen: Screen, *, watch: bool) -> int:
+    screen.say("", Text("3. Replay it: seeds of the server, training by the worker", style="bold"))
+    verification = request_verification(server, str(submission["id"]), reason="demo")
+    screen.say(f"  sealed: {verification.get('seal')}")
+    if watch:
+        verification = watch_verification(server, verification, screen)
+        screen.say(*verdict_lines(verification))
+    board = server.get(f"/leaderboards/{segment(str(submission['benchmark']))}", limit=10)
+    screen.say("", Text("4. The leaderboard", style="bold"))
+    urls = _pages(server.url, submission, verification)
+    document: dict[str, Any] = {
+        "submission": submission,
+        "verification": verification,
+        "leaderboard": board,
+        "urls": urls,
+    }
+    screen.answer(document, [leaderboard_table(board), "", *_page_lines(urls)])
+    return int(verdict_code(verification) if watch else ExitCode.OK)
+
+
+def _pages(url: str, submission: View, verification: View) -> dict[str, str]:
+    return {
+        "leaderboard": f"{url}/benchmarks/{submission['benchmark']}",
+        "submission": f"{url}/submissions/{submission['id']}",
+        "verification": f"{url}/verifications/{verification['id']}",
+    }
+
+
+def _page_lines(urls: dict[str, str]) -> list[str]:
+    return [f"{name:<12} {url}" for name, url in urls.items()]

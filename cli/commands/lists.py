@@ -1,0 +1,73 @@
+"""Commands that read: show, leaderboard, benchmarks, workers."""
+
+from typing import Annotated
+
+import typer
+
+from cli.client import ServerClient, segment
+from cli.errors import ExitCode
+from cli.options import DEFAULT_URL, Json, Limit, Url
+from cli.screen import open_screen
+from cli.tables import benchmark_table, leaderboard_table, submission_lines, worker_table
+
+Choice = str | None
+
+
+def show(
+    submission: Annotated[str, typer.Argument(help="Id of a submission.")],
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+) -> int:
+    """Show one submission with its runs and verifications."""
+    with ServerClient(url) as server:
+        view = server.get(f"/submissions/{segment(submission)}")
+    verifications = [
+        f"verification {item.get('id')}: {item.get('outcome') or item.get('state')}"
+        for item in view.get("verifications") or []
+    ]
+    open_screen(as_json=as_json).answer(view, [*submission_lines(view), *verifications])
+    return int(ExitCode.OK)
+
+
+def leaderboard(
+    benchmark: Annotated[str, typer.Argument(help="Id of a benchmark.")],
+    division: Annotated[Choice, typer.Option("--division", help="closed or open.")] = None,
+    metric: Annotated[Choice, typer.Option("--metric", help="tta, cost or latency.")] = None,
+    status: Annotated[Choice, typer.Option("--status", help="For example verified.")] = None,
+    search: Annotated[Choice, typer.Option("--q", help="Words to look for.")] = None,
+    sort: Annotated[Choice, typer.Option("--sort", help="Column to sort by.")] = None,
+    order: Annotated[Choice, typer.Option("--order", help="asc or desc.")] = None,
+    limit: Limit = 50,
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+) -> int:
+    """Show a benchmark's leaderboard."""
+    with ServerClient(url) as server:
+        board = server.get(
+            f"/leaderboards/{segment(benchmark)}",
+            division=division,
+            metric=metric,
+            status=status,
+            q=search,
+            sort=sort,
+            order=order,
+            limit=limit,
+        )
+    open_screen(as_json=as_json).answer(board, [leaderboard_table(board)])
+    return int(ExitCode.OK)
+
+
+def benchmarks(url: Url = DEFAULT_URL, as_json: Json = False) -> int:
+    """List the server's benchmarks."""
+    with ServerClient(url) as server:
+        view = server.get("/benchmarks")
+    open_screen(as_json=as_json).answer(view, [benchmark_table(view["benchmarks"])])
+    return int(ExitCode.OK)
+
+
+def workers(url: Url = DEFAULT_URL, as_json: Json = False) -> int:
+    """List the workers that have reported to the server."""
+    with ServerClient(url) as server:
+        view = server.get("/workers")
+    open_screen(as_json=as_json).answer(view, [worker_table(view["workers"])])
+    return int(ExitCode.OK)

@@ -1,0 +1,52 @@
+"""`finishline submit`: send a submission to the server."""
+
+from contextlib import ExitStack
+
+from cli.client import ServerClient, View
+from cli.commands.check import BenchmarkOption, DivisionOption, Path_
+from cli.errors import ExitCode
+from cli.options import DEFAULT_URL, Json, Token, Url
+from cli.screen import open_screen
+from cli.submission_files import (
+    SubmissionFiles,
+    find_submission_files,
+    idempotency_key,
+    open_parts,
+)
+from cli.tables import submission_lines
+
+
+def submit(
+    path: Path_,
+    benchmark: BenchmarkOption = None,
+    division: DivisionOption = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Send a submission to the server. The same files sent twice are one submission."""
+    files = find_submission_files(path)
+    with ServerClient(url, token) as server:
+        view = send_submission(server, files, benchmark=benchmark, division=division)
+    page = f"{server.url}/submissions/{view.get('id')}"
+    open_screen(as_json=as_json).answer(view, [*submission_lines(view), page])
+    return int(ExitCode.OK)
+
+
+def send_submission(
+    server: ServerClient,
+    files: SubmissionFiles,
+    *,
+    benchmark: str | None = None,
+    division: str | None = None,
+) -> View:
+    """The server's view of the submission made of these files. Raises CliError."""
+    fields = {"benchmark": benchmark, "division": division}
+    with ExitStack() as opened:
+        view: View = server.post_files(
+            "/submissions",
+            files=open_parts(files, opened),
+            fields={name: value for name, value in fields.items() if value is not None},
+            headers={"Idempotency-Key": idempotency_key(files, **fields)},
+        )
+    return view

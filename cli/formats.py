@@ -1,0 +1,32 @@
+"""Figures as people read them; a dash where there is none."""
+
+ABSENT = "–"
+UNIT_SIGNS = {"percent": " %", "fraction": "", "nats/byte": " nats/byte"}
+
+
+def quality_text(quality: float | None, unit: str) -> str:
+    """A quality in the unit of its benchmark: 97.50 %, 0.7500."""
+    if quality is None:
+        return ABSENT
+    digits = 2 if unit == "percent" else 4
+    return f"{quality:.{digits}f}{UNIT_SIGNS.get(unit, ' ' + unit)}"
+
+
+def seconds_text(seconds: float | None) -> str:
+    """Seconds with as many digits as tell something: 0.853 s, 12.40 s, 341.0 s."""
+    if seconds is None:
+        return ABSENT
+    digits = 3 if seconds < 10 else 2 if seconds < 100 else 1
+    return f"{seconds:.{digits}f} s"
+
+
+def number_text(value: float | None, *, digits: int = 1, unit: str = "") -> str:
+    """A number with a fixed count of digits, and its unit."""
+    return ABSENT if value is None else f"{value:.{digits}f}{unit}"
+
+
+def cost_text(cost_usd: float | None) -> str:
+    """US dollars; small amounts keep enough digits to differ."""
+    if cost_usd is None:
+        return ABSENT
+    return f"${cost_usd:.2f}" if cost_usd >= 1 else f"${cost_usd:.6f}"

@@ -1,0 +1,86 @@
+"""The `finishline` command."""
+
+import json
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+import typer
+from rich.text import Text
+
+from cli.commands import lists, token
+from cli.commands.check import check
+from cli.commands.demo import demo
+from cli.commands.run import run
+from cli.commands.submit import submit
+from cli.commands.up import up
+from cli.commands.verify import verify
+from cli.errors import CliError, ExitCode
+from cli.screen import open_console
+
+INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it.
+TERMINATED = 143  # 128 + SIGTERM.
+
+app = typer.Typer(
+    name="finishline",
+    help="Submit training runs, replay them, rank what was verified.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for command in (
+    up, demo, run, check, submit, verify, lists.show, lists.leaderboard, lists.benchmarks,
+    lists.workers,
+):  # fmt: skip
+    app.command()(command)
+app.add_typer(token.app, name="token")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code (see docs/cli.md)."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    previous = signal.signal(signal.SIGTERM, _on_terminate)
+    try:
+        code = app(given, prog_name="finishline", standalone_mode=False)
+        return int(code or 0)
+    except CliError as error:
+        _report(error, as_json="--json" in given)
+        return int(error.exit_code)
+    except typer.TyperException as error:
+        return _report_usage(error, as_json="--json" in given)
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Who read the output, for example `head`, has seen enough.
+        sys.stderr.close()
+        return int(ExitCode.OK)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _on_terminate(number: int, frame: FrameType | None) -> None:
+    """End as an exception does, so that every child is ended on the way out."""
+    raise SystemExit(TERMINATED)
+
+
+def _report(error: CliError, *, as_json: bool) -> None:
+    if as_json:
+        sys.stderr.write(json.dumps(error.document(), ensure_ascii=False) + "\n")
+        return
+    console = open_console(stderr=True)
+    console.print(Text.assemble(("error: ", "bold red"), error.message), soft_wrap=True)
+    for problem in error.problems:
+        console.print(Text(f"  {problem}"), soft_wrap=True)
+
+
+def _report_usage(error: typer.TyperException, *, as_json: bool) -> int:
+    # No command at all asks for help, and the help is the message.
+    message = error.format_message()
+    usage = CliError(f"{message} See `finishline --help`.".strip(), exit_code=ExitCode.USAGE)
+    _report(usage, as_json=as_json)
+    return int(ExitCode.USAGE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,45 @@
+"""What a command shows: rich text for people, one JSON document for programs."""
+
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console, RenderableType
+
+WIDTH_WITHOUT_TERMINAL = 120
+
+
+def open_console(*, stderr: bool = False) -> Console:
+    """A console that prints texts as they are, because names and notes may hold brackets."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else WIDTH_WITHOUT_TERMINAL
+    return Console(stderr=stderr, width=width, markup=False, highlight=False, emoji=False)
+
+
+@dataclass(frozen=True)
+class Screen:
+    """Where a command's output goes. With `as_json` people's lines are left out."""
+
+    as_json: bool
+    console: Console
+
+    def say(self, *lines: RenderableType) -> None:
+        """Lines for people."""
+        if not self.as_json:
+            for line in lines:
+                self.console.print(line)
+
+    def answer(self, document: Any, lines: Iterable[RenderableType]) -> None:
+        """The command's answer: the document for programs, the lines for people."""
+        if self.as_json:
+            sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+            sys.stdout.flush()
+        else:
+            self.say(*lines)
+
+
+def open_screen(*, as_json: bool) -> Screen:
+    """The screen of one command."""
+    return Screen(as_json=as_json, console=open_console())

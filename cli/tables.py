@@ -1,0 +1,188 @@
+"""Views of the server as tables and lines for people."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from cli.formats import ABSENT, cost_text, number_text, quality_text, seconds_text
+
+View = Mapping[str, Any]
+STATUS_STYLES = {
+    "verified": "bold green",
+    "rejected": "bold red",
+    "inconclusive": "yellow",
+    "failed": "bold red",
+}
+# Columns that give way when the terminal is narrow; figures and ids never do.
+WIDE = ("model", "system", "submitter", "processor")
+
+
+def status_text(status: object) -> Text:
+    """A status word in its colour."""
+    word = str(status or ABSENT)
+    return Text(word, style=STATUS_STYLES.get(word, ""))
+
+
+def _table(*columns: str, right: Sequence[str] = ()) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(
+            column,
+            justify="right" if column in right else "left",
+            overflow="ellipsis",
+            no_wrap=column not in WIDE,
+        )
+    return table
+
+
+def _or_dash(value: object) -> str:
+    return ABSENT if value is None or value == "" else str(value)
+
+
+def leaderboard_table(board: View) -> RenderableType:
+    """The entries of a leaderboard in the order the server ranked them."""
+    entries = board.get("entries") or []
+    if not entries:
+        return Text("No submissions here yet.", style="dim")
+    right = ("rank", "TTA", "seconds", "CV", "runs", "epochs", "cost")
+    table = _table(
+        "rank", "TTA", "seconds", "CV", "runs", "epochs", "cost", "status", "submitter", "model",
+        "system", "submission", right=right,
+    )  # fmt: skip
+    for entry in entries:
+        rank = _or_dash(entry.get("rank"))
+        table.add_row(
+            f"{rank}=" if entry.get("tied") else rank,
+            _or_dash(entry.get("tta_display")),
+            number_text(entry.get("tta_seconds"), digits=3),
+            number_text(entry.get("cv_percent"), unit=" %"),
+            f"{entry.get('runs_reached', 0)}/{entry.get('runs_started', 0)}",
+            number_text(entry.get("epochs_to_target")),
+            cost_text(entry.get("cost_usd")),
+            status_text(entry.get("status")),
+            _or_dash(entry.get("submitter")),
+            _or_dash(entry.get("model")),
+            _or_dash((entry.get("system") or {}).get("name")),
+            _or_dash(entry.get("submission_id")),
+        )
+    return table
+
+
+def submission_lines(view: View) -> list[RenderableType]:
+    """One submission: its result, its runs and its verifications."""
+    result = view.get("result") or {}
+    system = (view.get("system") or {}).get("name")
+    header = Text.assemble(
+        (f"{view.get('id')}  ", "bold"),
+        f"{view.get('benchmark')} {view.get('division')}  "
+        f"{_or_dash(view.get('model'))} on {_or_dash(system)}  ",
+        status_text(view.get("status")),
+    )
+    low, high = result.get("tta_low_seconds"), result.get("tta_high_seconds")
+    interval = "" if low is None else f" (95 % of means {low:.3f} to {high:.3f} s)"
+    line = Text(
+        f"TTA {_or_dash(result.get('tta_display'))}, {seconds_text(result.get('tta_seconds'))}"
+        f"{interval}, CV {number_text(result.get('cv_percent'), unit=' %')}, "
+        f"{result.get('reached', 0)} of {result.get('started', 0)} runs reached the target, "
+        f"cost {cost_text(result.get('cost_usd'))}"
+    )
+    runs = view.get("runs") or []
+    return [header, line, *([run_table(runs)] if runs else []), *violation_lines(result)]
+
+
+def run_table(runs: Sequence[View]) -> Table:
+    """The runs of a submission."""
+    table = _table("run log", "seed", "TTA", "epochs", "best", right=("TTA", "epochs", "best"))
+    for run in runs:
+        table.add_row(
+            _or_dash(run.get("file")),
+            _or_dash(run.get("seed")),
+            seconds_text(run.get("tta_seconds")),
+            number_text(run.get("epochs_to_target")),
+            number_text(run.get("best_quality"), digits=2),
+        )
+    return table
+
+
+def violation_lines(result: View) -> list[Text]:
+    """Why a result is not ranked, one line for each rule it breaks."""
+    violations = result.get("violations") or []
+    return [
+        Text(f"not ranked: {item.get('message')}", style="yellow")
+        for item in violations
+        if isinstance(item, Mapping)
+    ]
+
+
+def verdict_lines(view: View) -> list[RenderableType]:
+    """The end of a verification: the outcome and every reason for it."""
+    word = view.get("outcome") or view.get("state")
+    lines: list[RenderableType] = [Text.assemble("Verdict: ", status_text(word))]
+    for reason in view.get("reasons") or []:
+        lines.append(Text(f"  {reason.get('code')}: {reason.get('message')}"))
+    for attempt in view.get("attempts") or []:
+        failure = attempt.get("failure")
+        if failure:
+            lines.append(
+                Text(
+                    f"  attempt {attempt.get('number')} failed ({failure.get('code')}): "
+                    f"{failure.get('message')} {failure.get('next_step')}",
+                    style="yellow",
+                )
+            )
+    return lines
+
+
+def benchmark_table(benchmarks: Sequence[View]) -> Table:
+    """The benchmarks of a server."""
+    table = _table(
+        "benchmark", "version", "target", "clock", "runs", "divisions", "replay", "submissions"
+    )
+    for item in benchmarks:
+        target = item.get("target") or {}
+        sign = "≥" if target.get("direction") == "higher" else "≤"
+        quality = quality_text(target.get("value"), str(target.get("unit")))
+        table.add_row(
+            _or_dash(item.get("id")),
+            _or_dash(item.get("version")),
+            f"{target.get('metric')} {sign} {quality}",
+            _or_dash(item.get("clock")),
+            _or_dash((item.get("runs") or {}).get("count")),
+            ", ".join(item.get("divisions") or []),
+            "yes" if item.get("replayable") else "no",
+            _or_dash(item.get("submissions")),
+        )
+    return table
+
+
+def worker_table(workers: Sequence[View]) -> RenderableType:
+    """The workers a server has heard of."""
+    if not workers:
+        return Text("No worker has reported yet; start one with `python -m worker`.", style="dim")
+    table = _table("worker", "hardware class", "state", "alive", "last seen", "processor")
+    for item in workers:
+        table.add_row(
+            _or_dash(item.get("name")),
+            _or_dash(item.get("hardware_class")),
+            _or_dash(item.get("state")),
+            "yes" if item.get("alive") else "no",
+            _or_dash(item.get("last_seen_at")),
+            _or_dash((item.get("system") or {}).get("processor")),
+        )
+    return table
+
+
+def token_table(tokens: Sequence[View]) -> RenderableType:
+    """The tokens of a server, without their secrets."""
+    table = _table("id", "user", "role", "expires")
+    for item in tokens:
+        table.add_row(
+            _or_dash(item.get("id")),
+            _or_dash(item.get("user")),
+            _or_dash(item.get("role")),
+            _or_dash(item.get("expires_at")),
+        )
+    return table

@@ -1,0 +1,1 @@
+"""`finishline up`: one supervisor for a broker, a server and a worker on this machine."""

@@ -1,0 +1,138 @@
+"""The services of a laptop: their commands, their settings, and when they are ready."""
+
+import os
+import signal
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import httpx
+
+from cli.client import ServerClient
+from cli.errors import CliError
+from cli.processes import python_module
+from cli.up.paths import VarPaths
+from cli.up.redis import RedisAddress, redis_answers, redis_command
+from cli.up.supervisor import Service
+
+WORKER_NAME = "local"
+PROBE_TIMEOUT = httpx.Timeout(2.0)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where everything of one `finishline up` is."""
+
+    paths: VarPaths
+    host: str
+    port: int
+    broker: RedisAddress
+
+    @property
+    def url(self) -> str:
+        """The address people and the worker reach the server at."""
+        return url_of(self.host, self.port)
+
+    def environment(self) -> dict[str, str]:
+        """The settings of every child: all it keeps is under the var folder."""
+        return dict(os.environ) | {
+            "FINISHLINE_DATABASE_URL": f"sqlite:///{self.paths.database}",
+            "FINISHLINE_BROKER_URL": self.broker.url,
+            "FINISHLINE_ARTIFACTS_DIR": str(self.paths.artifacts),
+            "FINISHLINE_DATA_DIR": str(self.paths.data),
+            "FINISHLINE_PUBLIC_URL": self.url,
+            "FINISHLINE_SERVER_URL": self.url,
+            "FINISHLINE_URL": self.url,
+            "PYTHONUNBUFFERED": "1",
+        }
+
+
+def url_of(host: str, port: int) -> str:
+    """The address of a server; one that listens everywhere is reached over loopback."""
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104
+    bracketed = f"[{reachable}]" if ":" in reachable and "[" not in reachable else reachable
+    return f"http://{bracketed}:{port}"
+
+
+def redis_service(plan: Plan) -> Service:
+    """The broker: ready when it answers a PING."""
+    return Service(
+        name="redis",
+        command=redis_command(plan.broker, plan.paths.redis),
+        environment=dict(os.environ),
+        log=plan.paths.logs / "redis.log",
+        is_ready=lambda _: redis_answers(plan.broker),
+        stop_limit_seconds=5.0,
+    )
+
+
+def server_service(plan: Plan) -> Service:
+    """The server: ready when /healthz answers. Open event streams get 3 s when it stops."""
+    return Service(
+        name="server",
+        command=python_module(
+            "uvicorn",
+            "server.app:app",
+            "--host",
+            plan.host,
+            "--port",
+            str(plan.port),
+            "--timeout-graceful-shutdown",
+            "3",
+            # uvicorn puts this folder first on the module path: by default the current one, where
+            # a folder named server would hide ours.
+            "--app-dir",
+            str(plan.paths.root),
+        ),
+        environment=plan.environment(),
+        log=plan.paths.logs / "server.log",
+        is_ready=lambda _: server_answers(plan.url),
+    )
+
+
+def worker_service(plan: Plan, token_file: Path) -> Service:
+    """One CPU worker: ready when the server has heard from this very process."""
+    settings = {
+        "FINISHLINE_WORKER_TOKEN_FILE": str(token_file),
+        "FINISHLINE_WORKER_NAME": WORKER_NAME,
+    }
+    return Service(
+        name="worker",
+        command=python_module("worker"),
+        environment=plan.environment() | settings,
+        log=plan.paths.logs / "worker.log",
+        is_ready=lambda started: worker_answers(plan.url, WORKER_NAME, since=started),
+        # Nothing is lost when a worker is killed: the server gives its attempt to the next one.
+        death_signal=signal.SIGKILL,
+    )
+
+
+def server_answers(url: str) -> bool:
+    """Whether the server answers /healthz."""
+    try:
+        with ServerClient(url, timeout=PROBE_TIMEOUT) as server:
+            return bool(server.health().get("status") == "ok")
+    except CliError:
+        return False
+
+
+def worker_answers(url: str, name: str, *, since: float) -> bool:
+    """Whether the server has heard from a worker of that name at or after `since` (epoch s)."""
+    try:
+        with ServerClient(url, timeout=PROBE_TIMEOUT) as server:
+            workers = server.get("/workers").get("workers", [])
+    except CliError:
+        return False
+    return any(
+        worker.get("name") == name
+        and worker.get("alive")
+        and _epoch_seconds(worker.get("last_seen_at")) >= since
+        for worker in workers
+    )
+
+
+def _epoch_seconds(stamp: object) -> float:
+    try:
+        return datetime.fromisoformat(str(stamp)).timestamp()
+    except ValueError:
+        return 0.0

@@ -1,0 +1,166 @@
+"""Bring everything up in order, keep it, and take it down."""
+
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.errors import CliError, ExitCode
+from cli.processes import python_module
+from cli.screen import Screen
+from cli.training import require_training_packages
+from cli.up.paths import VarPaths, lock_var, prepare_var, require_free_port
+from cli.up.redis import choose_redis_address, redis_executable
+from cli.up.services import (
+    Plan,
+    redis_service,
+    server_service,
+    url_of,
+    worker_service,
+)
+from cli.up.supervisor import Service, StopAskedError, Supervisor, last_line
+from cli.up.tokens import ensure_tokens, token_in
+
+
+@dataclass(frozen=True)
+class UpOptions:
+    """What `finishline up` was asked for. `demo` is the demo's own command line, or None."""
+
+    host: str
+    port: int
+    var: Path
+    worker: bool
+    demo: list[str] | None
+    once: bool
+
+
+def run_up(options: UpOptions, screen: Screen) -> int:
+    """Run everything until someone asks to stop; the exit code. Raises CliError."""
+    if options.worker:
+        require_training_packages()
+    redis_executable()
+    paths = prepare_var(options.var)
+    with lock_var(paths, url=url_of(options.host, options.port)):
+        require_free_port(options.host, options.port)
+        with _plan(options, paths) as plan:
+            return _supervise(options, plan, screen)
+
+
+@contextmanager
+def _plan(options: UpOptions, paths: VarPaths) -> Iterator[Plan]:
+    broker = choose_redis_address(paths)
+    try:
+        yield Plan(paths, options.host, options.port, broker)
+    finally:
+        if broker.socket_path is not None and broker.socket_path.parent != paths.redis:
+            shutil.rmtree(broker.socket_path.parent, ignore_errors=True)
+
+
+def _supervise(options: UpOptions, plan: Plan, screen: Screen) -> int:
+    supervisor = Supervisor(say=screen.say)
+    supervisor.listen_to_signals()
+    try:
+        document = _bring_up(options, plan, supervisor)
+        screen.answer(document, _invitation(options, plan))
+        if options.demo is not None:
+            code = supervisor.run("demo", options.demo, plan.environment(), None)
+            if options.once:
+                return code
+            screen.say(f"The server goes on at {plan.url}; stop it with Ctrl-C.")
+        supervisor.keep()
+    except StopAskedError:
+        # Asked to exit after a verdict, a stop before it is not a verdict.
+        return int(ExitCode.NOT_VERIFIED) if options.once else int(ExitCode.OK)
+    finally:
+        screen.say("Stopping.")
+        supervisor.stop()
+    return int(ExitCode.OK)
+
+
+def _bring_up(options: UpOptions, plan: Plan, supervisor: Supervisor) -> dict[str, object]:
+    began = time.monotonic()
+    _migrate(plan, supervisor)
+    services = [redis_service(plan), server_service(plan)]
+    seconds = {service.name: supervisor.start(service) for service in services}
+    tokens = ensure_tokens(
+        plan.paths,
+        url=plan.url,
+        make_token=lambda user, role: _make_token(plan, supervisor, user, role),
+    )
+    if options.worker:
+        worker = worker_service(plan, tokens["worker"])
+        services.append(worker)
+        seconds[worker.name] = supervisor.start(worker)
+    return {
+        "url": plan.url,
+        "var": str(plan.paths.root),
+        "seconds": round(time.monotonic() - began, 3),
+        "services": _service_documents(services, seconds, supervisor.pids()),
+        "tokens": {name: str(path) for name, path in tokens.items()},
+    }
+
+
+def _service_documents(
+    services: list[Service], seconds: Mapping[str, float], pids: Mapping[str, int]
+) -> list[dict[str, object]]:
+    return [
+        {
+            "name": service.name,
+            "pid": pids[service.name],
+            "log": str(service.log),
+            "seconds_to_ready": round(seconds[service.name], 3),
+        }
+        for service in services
+    ]
+
+
+def _migrate(plan: Plan, supervisor: Supervisor) -> None:
+    began, log = time.monotonic(), plan.paths.logs / "migrate.log"
+    command = python_module("server.admin", "migrate")
+    code = supervisor.run("migrate", command, plan.environment(), log)
+    if code != 0:
+        raise CliError(
+            f"The database {plan.paths.database} could not be migrated: "
+            f"{last_line(log) or f'exit code {code}'}; see {log}.",
+            exit_code=ExitCode.SERVER,
+        )
+    supervisor.say(f"database is migrated ({time.monotonic() - began:.1f} s)")
+
+
+def _make_token(plan: Plan, supervisor: Supervisor, user: str, role: str) -> str:
+    command = python_module("server.admin", "token", "--user", user, "--role", role)
+    log = plan.paths.logs / "tokens.log"
+    with log.open("ab") as errors:
+        made = subprocess.run(
+            command,
+            env=plan.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            timeout=60,
+            check=False,
+            text=True,
+        )
+    if made.returncode != 0:
+        raise CliError(
+            f"No {role} token could be made: {last_line(log)}; see {log}.",
+            exit_code=ExitCode.SERVER,
+        )
+    supervisor.say(f"made a token for {user} ({role})")
+    return token_in(made.stdout)
+
+
+def _invitation(options: UpOptions, plan: Plan) -> list[str]:
+    logs = plan.paths.logs
+    lines = [
+        f"Finishline is up at {plan.url} (API at {plan.url}/docs, logs in {logs}).",
+        f"To submit: export FINISHLINE_TOKEN=$(cat {plan.paths.tokens / 'demo.token'})",
+    ]
+    if not options.worker:
+        lines.append("No worker runs here: verifications wait until one reports.")
+    if options.demo is None:
+        lines.append("Stop it with Ctrl-C.")
+    return lines

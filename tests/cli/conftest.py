@@ -1,0 +1,121 @@
+"""A stand-in for the server: canned answers on a real port, and what was asked of it."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from cli.main import main
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request as it came in."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass
+class StandIn:
+    """Canned answers by "METHOD path"; each is (status, document) or raw bytes to stream."""
+
+    url: str
+    answers: dict[str, list[tuple[int, Any]]] = field(default_factory=dict)
+    asked: list[Asked] = field(default_factory=list)
+
+    def answer(self, request: str, document: Any, *, status: int = 200) -> None:
+        """Answer this request; given several times, each answer is used once and the last kept."""
+        self.answers.setdefault(request, []).append((status, document))
+
+    def refuse(self, request: str, status: int, detail: str, problems: Any = ()) -> None:
+        """Answer this request with problem+json."""
+        body = {"type": "about:blank", "title": "no", "status": status, "detail": detail}
+        self.answer(request, body | {"problems": list(problems)}, status=status)
+
+    def take(self, request: str) -> tuple[int, Any]:
+        """The next answer for a request."""
+        given = self.answers.get(request)
+        if not given:
+            return 404, {"status": 404, "detail": f"nothing at {request}", "problems": []}
+        return given.pop(0) if len(given) > 1 else given[0]
+
+
+def _handler(standin: StandIn) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            asked = Asked(
+                self.command, self.path, dict(self.headers.items()), self.rfile.read(length)
+            )
+            standin.asked.append(asked)
+            status, document = standin.take(f"{self.command} {self.path.partition('?')[0]}")
+            body = document if isinstance(document, bytes) else json.dumps(document).encode()
+            self.send_response(status)
+            kind = "text/event-stream" if isinstance(document, bytes) else "application/json"
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST = do_DELETE = _answer  # noqa: N815  (the names http.server calls)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            """Write nothing: a test's output is its own."""
+
+    return Handler
+
+
+@pytest.fixture
+def standin() -> Iterator[StandIn]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+    standin = StandIn(url=f"http://127.0.0.1:{server.server_port}")
+    server.RequestHandlerClass = _handler(standin)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield standin
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command left: its exit code and both its outputs."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """The one document on stdout."""
+        return json.loads(self.out)
+
+    def error(self) -> Any:
+        """The error on stderr as JSON."""
+        return json.loads(self.err)["error"]
+
+
+Finishline = Callable[..., Ran]
+
+
+@pytest.fixture
+def finishline(
+    standin: StandIn, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Finishline:
+    """Run a command in this process, against the stand-in unless --url says otherwise."""
+    monkeypatch.setenv("FINISHLINE_URL", standin.url)
+    monkeypatch.delenv("FINISHLINE_TOKEN", raising=False)
+
+    def run(*arguments: str) -> Ran:
+        code = main(list(arguments))
+        captured = capsys.readouterr()
+        return Ran(code, captured.out, captured.err)
+
+    return run

@@ -1,0 +1,73 @@
+"""An ASGI application that answers what `up` and `demo` ask."""
+
+import json
+import os
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+OUTCOME = os.environ.get("STANDIN_OUTCOME", "verified")
+WORKERS: dict[str, dict[str, Any]] = {}
+SUBMISSION = {
+    "id": "s1", "benchmark": "digits", "division": "closed", "status": "claimed",
+    "result": {"tta_display": "0:00:01", "tta_seconds": 0.9, "reached": 1, "started": 1},
+}  # fmt: skip
+VERIFICATION = {
+    "id": "v1", "submission_id": "s1", "state": "queued", "seal": "ab12", "runs_planned": 1,
+    "target": {"metric": "top1Accuracy", "value": 97.5, "unit": "percent", "direction": "higher"},
+    "control_points": [{"index": 1, "lower": 90.0, "upper": 99.0}],
+}  # fmt: skip
+ENDED = VERIFICATION | {
+    "state": "done", "outcome": OUTCOME, "reasons": [{"code": "chosen", "message": "By the test."}],
+}  # fmt: skip
+REPLAY = {"attempt": 1, "run": 0, "kind": "evaluation", "epoch": 1.0, "quality": 98.0}
+BOARD = {"entries": [{"rank": 1, "submission_id": "s1", "status": OUTCOME, "submitter": "demo"}]}
+STREAM = "".join(
+    f"id: {number}\nevent: {name}\ndata: {json.dumps(document)}\n\n"
+    for number, (name, document) in enumerate(
+        [("state", VERIFICATION), ("replay", REPLAY), ("end", ENDED)]
+    )
+)
+
+
+def answer(method: str, path: str, headers: dict[bytes, bytes]) -> Any:
+    """The document for a request, text for a stream, None for nothing there."""
+    role = headers.get(b"authorization", b"").decode().removeprefix("Bearer fl_")
+    documents = {
+        "GET /healthz": {"status": "ok"},
+        "GET /api/v1/me": {"user": role, "role": role},
+        "GET /api/v1/workers": {"workers": list(WORKERS.values())},
+        "POST /api/v1/submissions": SUBMISSION if role == "submitter" else None,
+        "POST /api/v1/submissions/s1/verifications": VERIFICATION if role == "organiser" else None,
+        "GET /api/v1/verifications/v1/events": STREAM,
+        "GET /api/v1/leaderboards/digits": BOARD,
+    }
+    return documents.get(f"{method} {path}")
+
+
+async def app(
+    scope: dict[str, Any],
+    receive: Callable[[], Awaitable[dict[str, Any]]],
+    send: Callable[[dict[str, Any]], Awaitable[None]],
+) -> None:
+    """Answer one request."""
+    if scope["type"] == "lifespan":
+        for step in ("startup", "shutdown"):
+            await receive()
+            await send({"type": f"lifespan.{step}.complete"})
+        return
+    body = b""
+    more = True
+    while more:
+        message = await receive()
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    if scope["path"] == "/api/v1/workers/hello":
+        name = json.loads(body)["name"]
+        now = datetime.now(UTC).isoformat()
+        WORKERS[name] = {"name": name, "alive": True, "last_seen_at": now}
+    document = answer(scope["method"], scope["path"], dict(scope["headers"]))
+    text = document if isinstance(document, str) else json.dumps(document)
+    status = 404 if document is None else 200
+    await send({"type": "http.response.start", "status": status, "headers": []})
+    await send({"type": "http.response.body", "body": text.encode()})

@@ -1,0 +1,79 @@
+"""A supervisor over stand-in services, as a program: python supervised.py FOLDER SERVICE...
+
+A service is NAME or NAME:HOW. Each writes its process id to FOLDER/NAME.pid, then HOW: "stays"
+(the default), "deaf" (stays and ignores SIGTERM), "exits" (exit code 7 at once, after a line),
+"parent" (starts a child in a session of its own, which writes FOLDER/NAME-child.pid, and stays).
+A service is ready when its file names a process of this start.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from cli.errors import CliError
+from cli.up.lifecycle import RestartPolicy
+from cli.up.supervisor import Service, StopAskedError, Supervisor
+
+BODIES = {
+    "stays": "",
+    "deaf": "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)",
+    "exits": "print('cannot bind to the moon', flush=True); raise SystemExit(7)",
+    "parent": (
+        "import subprocess; subprocess.Popen([sys.executable, '-c', "
+        '"import os, pathlib, sys, time\\n'
+        "pathlib.Path(sys.argv[1]).write_text(str(os.getpid()))\\n"
+        'time.sleep(120)", sys.argv[1].replace(".pid", "-child.pid")], start_new_session=True)'
+    ),
+}
+STANDIN = """
+import os, pathlib, sys, time
+{body}
+path = pathlib.Path(sys.argv[1])
+fresh = path.with_suffix(".new")
+fresh.write_text(str(os.getpid()))
+fresh.rename(path)
+time.sleep(120)
+"""
+
+
+def _service(folder: Path, word: str) -> Service:
+    name, _, how = word.partition(":")
+    pid_file = folder / f"{name}.pid"
+
+    def is_ready(started: float) -> bool:
+        return pid_file.exists() and pid_file.stat().st_mtime >= started - 0.01
+
+    return Service(
+        name=name,
+        command=[sys.executable, "-c", STANDIN.format(body=BODIES[how or "stays"]), str(pid_file)],
+        environment=dict(os.environ),
+        log=folder / f"{name}.log",
+        is_ready=is_ready,
+        ready_limit_seconds=30.0,
+        stop_limit_seconds=1.0,
+    )
+
+
+def main() -> int:
+    folder = Path(sys.argv[1])
+    supervisor = Supervisor(
+        say=lambda line: print(line, flush=True), policy=RestartPolicy(first_wait_seconds=0.05)
+    )
+    supervisor.listen_to_signals()
+    try:
+        for word in sys.argv[2:]:
+            supervisor.start(_service(folder, word))
+        (folder / "all-ready").touch()
+        supervisor.keep()
+    except StopAskedError:
+        return 0
+    except CliError as error:
+        print(f"error: {error.message}", flush=True)
+        return int(error.exit_code)
+    finally:
+        supervisor.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

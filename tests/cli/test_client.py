@@ -1,0 +1,106 @@
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from cli.client import ServerClient, checked_url, segment
+from cli.errors import CliError, ExitCode, Problem
+
+if TYPE_CHECKING:
+    from conftest import StandIn
+
+
+def client_for(status: int, **answer: object) -> ServerClient:
+    def respond(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(status, **answer)  # type: ignore[arg-type]
+
+    return ServerClient("http://server.test", transport=httpx.MockTransport(respond))
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (400, ExitCode.REFUSED),
+        (409, ExitCode.REFUSED),
+        (413, ExitCode.REFUSED),
+        (422, ExitCode.REFUSED),
+        (401, ExitCode.NOT_ALLOWED),
+        (403, ExitCode.NOT_ALLOWED),
+        (404, ExitCode.NOT_FOUND),
+        (429, ExitCode.SERVER),
+        (500, ExitCode.SERVER),
+        (503, ExitCode.SERVER),
+        (302, ExitCode.SERVER),
+    ],
+)
+def test_each_status_has_its_exit_code(status: int, code: ExitCode) -> None:
+    with client_for(status) as server, pytest.raises(CliError) as caught:
+        server.get("/benchmarks")
+    assert caught.value.exit_code is code
+
+
+def test_problems_of_the_server_reach_the_user() -> None:
+    body = {
+        "detail": "The run log is refused.",
+        "problems": [
+            {"file": "run_1.log", "line": 17, "field": "value", "message": "hours fell",
+             "expected": "hours that do not decrease"},
+        ],
+    }  # fmt: skip
+    with client_for(422, json=body) as server, pytest.raises(CliError) as caught:
+        server.post("/submissions", {})
+    assert caught.value.message == "The run log is refused."
+    assert caught.value.problems == (
+        Problem("hours fell", "run_1.log", 17, "value", "hours that do not decrease"),
+    )
+    assert str(caught.value.problems[0]) == (
+        "run_1.log line 17, field value: hours fell; expected hours that do not decrease"
+    )
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[1]", b'{"problems": "none"}', b'{"problems": [3]}'])
+def test_an_error_page_that_is_no_problem_document_is_still_one_sentence(body: bytes) -> None:
+    with client_for(502, content=body) as server, pytest.raises(CliError, match="answered 502"):
+        server.get("/benchmarks")
+
+
+def test_an_answer_that_is_not_json_is_no_finishline_server() -> None:
+    with (
+        client_for(200, content=b"<html>hello") as server,
+        pytest.raises(CliError, match="not a Finishline server") as caught,
+    ):
+        server.get("/benchmarks")
+    assert caught.value.exit_code is ExitCode.SERVER
+
+
+def test_nobody_listening_is_one_sentence_with_what_to_do() -> None:
+    with (
+        ServerClient("http://127.0.0.1:1") as server,
+        pytest.raises(CliError, match="finishline up") as caught,
+    ):
+        server.health()
+    assert caught.value.exit_code is ExitCode.SERVER
+
+
+@pytest.mark.parametrize("url", ["", "127.0.0.1:8000", "ftp://server", "http://", "http://[::1"])
+def test_an_address_without_scheme_or_host_is_refused(url: str) -> None:
+    with pytest.raises(CliError) as caught:
+        checked_url(url)
+    assert caught.value.exit_code is ExitCode.USAGE
+
+
+def test_an_id_stays_one_segment_of_the_path() -> None:
+    assert segment("../tokens") == "..%2Ftokens"
+    assert segment("a b?c") == "a%20b%3Fc"
+
+
+def test_a_proxy_in_the_environment_does_not_hide_the_local_server(
+    standin: "StandIn", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    standin.answer("GET /healthz", {"status": "ok"})
+    with ServerClient(standin.url) as server:
+        assert server.health() == {"status": "ok"}

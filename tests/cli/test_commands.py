@@ -1,0 +1,253 @@
+"""The commands against a server that gives canned answers: outputs, exit codes, requests."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Finishline, StandIn
+
+SYSTEM = {"name": "laptop [2 cores]", "hardware_class": "cpu", "processor": "x"}
+RESULT = {
+    "tta_seconds": 0.8531, "tta_display": "0:00:01", "reached": 3, "started": 3,
+    "cv_percent": 4.2, "tta_low_seconds": 0.8, "tta_high_seconds": 0.9, "cost_usd": None,
+    "violations": [],
+}  # fmt: skip
+SUBMISSION = {
+    "id": "s1", "benchmark": "digits", "division": "closed", "model": "conv", "status": "claimed",
+    "system": SYSTEM, "result": RESULT, "verifications": [{"id": "v1", "state": "queued"}],
+    "runs": [{"file": "run_0.log", "seed": 7, "tta_seconds": 0.8531, "epochs_to_target": 7.0,
+              "best_quality": 97.66}],
+}  # fmt: skip
+VERIFICATION = {
+    "id": "v1", "submission_id": "s1", "state": "queued", "seal": "ab12", "runs_planned": 1,
+    "target": {"metric": "top1Accuracy", "value": 97.5, "unit": "percent", "direction": "higher"},
+    "control_points": [{"index": 1, "mean": 15.0, "lower": 10.0, "upper": 20.0}],
+    "waiting_for": "No worker is free; start one.",
+}  # fmt: skip
+ENDED = VERIFICATION | {
+    "state": "done", "outcome": "verified", "waiting_for": None,
+    "reasons": [{"code": "reached_target", "message": "3 of 3 runs reached 97.5.", "numbers": {}}],
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    claim = {"benchmark": "digits", "runs": ["run_0.log"]}
+    (tmp_path / "submission.json").write_text(json.dumps(claim))
+    (tmp_path / "run_0.log").write_bytes(b":::MLLOG {}\n")
+    return tmp_path
+
+
+def stream(*events: tuple[str, Any]) -> bytes:
+    lines = [
+        f"id: {number}\nevent: {name}\ndata: {json.dumps(document)}\n\n"
+        for number, (name, document) in enumerate(events, start=1)
+    ]
+    return ": hello\n\n".join(["", *lines]).encode()
+
+
+REPLAY = {
+    "attempt": 1, "sequence": 0, "run": 0, "kind": "evaluation", "epoch": 1.0, "seconds": 0.1,
+    "quality": 15.2,
+}  # fmt: skip
+
+
+def test_submit_sends_every_file_once_with_a_key_of_their_contents(
+    finishline: "Finishline", standin: "StandIn", folder: Path
+) -> None:
+    standin.answer("POST /api/v1/submissions", SUBMISSION, status=201)
+    ran = finishline("submit", str(folder), "--token", "fl_a", "--json")
+    finishline("submit", str(folder / "submission.json"), "--token", "fl_a", "--json")
+    assert ran.code == 0
+    assert ran.json()["id"] == "s1"
+    first, second = standin.asked
+    assert first.headers["Authorization"] == "Bearer fl_a"
+    assert first.body.count(b'name="submission"; filename="submission.json"') == 1
+    assert first.body.count(b'name="logs"; filename="run_0.log"') == 1
+    assert b":::MLLOG {}\n" in first.body
+    assert len(first.headers["Idempotency-Key"]) == 64
+    assert second.headers["Idempotency-Key"] == first.headers["Idempotency-Key"]
+
+
+def test_submit_tells_people_the_result_and_the_page(
+    finishline: "Finishline", standin: "StandIn", folder: Path
+) -> None:
+    standin.answer("POST /api/v1/submissions", SUBMISSION, status=201)
+    ran = finishline("submit", str(folder))
+    assert "laptop [2 cores]" in ran.out
+    assert "TTA 0:00:01, 0.853 s (95 % of means 0.800 to 0.900 s), CV 4.2 %" in ran.out
+    assert f"{standin.url}/submissions/s1" in ran.out
+    assert ran.err == ""
+
+
+def test_a_refused_submission_lists_file_line_field_and_expected(
+    finishline: "Finishline", standin: "StandIn", folder: Path
+) -> None:
+    problem = {"file": "run_0.log", "line": 1, "field": "key", "message": "no key",
+               "expected": "an MLLOG key"}  # fmt: skip
+    standin.refuse("POST /api/v1/submissions", 422, "The submission is refused.", [problem])
+    ran = finishline("submit", str(folder))
+    assert ran.code == 1
+    assert ran.out == ""
+    assert ran.err.splitlines() == [
+        "error: The submission is refused.",
+        "  run_0.log line 1, field key: no key; expected an MLLOG key",
+    ]
+    as_json = finishline("submit", str(folder), "--json")
+    assert as_json.out == ""
+    assert as_json.error()["problems"] == [problem]
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(401, 5), (403, 5), (404, 6), (409, 1), (500, 4), (503, 4)]
+)
+def test_exit_codes_follow_the_servers_answer(
+    finishline: "Finishline", standin: "StandIn", status: int, code: int
+) -> None:
+    standin.refuse("POST /api/v1/submissions/s1/verifications", status, "No.")
+    ran = finishline("verify", "s1", "--json")
+    assert ran.code == code
+    assert ran.error()["exit_code"] == code
+
+
+def test_no_server_is_exit_code_4_and_one_sentence(finishline: "Finishline") -> None:
+    ran = finishline("benchmarks", "--url", "http://127.0.0.1:1")
+    assert ran.code == 4
+    assert ran.err.startswith("error: No answer from http://127.0.0.1:1 ")
+    assert "finishline up" in ran.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["show"], ["frobnicate"], ["show", "a", "b"], ["leaderboard", "x", "--limit", "many"],
+     ["token", "create", "ann", "--role", "king"], ["up", "--port", "70000"],
+     ["up", "--once"], ["up", "--demo", "--no-worker"]],
+)  # fmt: skip
+def test_wrong_usage_is_exit_code_2_without_a_traceback(
+    finishline: "Finishline", arguments: list[str]
+) -> None:
+    ran = finishline(*arguments)
+    assert ran.code == 2
+    assert ran.out == ""
+    assert ran.err.startswith("error: ")
+    assert len(ran.err.splitlines()) == 1
+
+
+def test_wrong_usage_is_json_for_programs(finishline: "Finishline") -> None:
+    assert finishline("show", "--json").error()["kind"] == "usage"
+    assert finishline("up", "--demo", "--json").error()["exit_code"] == 2
+
+
+def test_verify_without_watching_answers_at_once(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    standin.answer("POST /api/v1/submissions/s1/verifications", VERIFICATION, status=201)
+    ran = finishline("verify", "s1", "--reason", "too good", "--token", "fl_o")
+    assert ran.code == 0
+    assert f"Verification v1 is queued: {standin.url}/verifications/v1" in ran.out
+    assert json.loads(standin.asked[0].body) == {"reason": "too good"}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"), [("verified", 0), ("rejected", 3), ("inconclusive", 3), (None, 3)]
+)
+def test_watching_ends_with_the_verdicts_exit_code(
+    finishline: "Finishline", standin: "StandIn", outcome: str | None, code: int
+) -> None:
+    standin.answer("POST /api/v1/submissions/s1/verifications", VERIFICATION, status=201)
+    events = stream(
+        ("state", VERIFICATION), ("replay", REPLAY), ("end", ENDED | {"outcome": outcome})
+    )
+    standin.answer("GET /api/v1/verifications/v1/events", events)
+    ran = finishline("verify", "s1", "--watch", "--json")
+    assert ran.code == code
+    assert ran.json()["outcome"] == outcome
+    assert ran.err == ""
+
+
+def test_watching_shows_why_nothing_happens_then_each_evaluation_then_the_verdict(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    standin.answer("POST /api/v1/submissions/s1/verifications", VERIFICATION, status=201)
+    standin.answer(
+        "GET /api/v1/verifications/v1/events",
+        stream(("state", VERIFICATION), ("state", VERIFICATION), ("replay", REPLAY)),
+    )
+    standin.answer("GET /api/v1/verifications/v1/events", stream(("x", {}), ("end", ENDED)))
+    ran = finishline("verify", "s1", "--watch")
+    assert ran.code == 0
+    assert ran.out.count("No worker is free; start one.") == 1
+    assert "run 1  epoch 1      15.20 %   0.100 s  inside 10.00..20.00" in ran.out
+    assert ran.out.splitlines()[-2:] == [
+        "Verdict: verified",
+        "  reached_target: 3 of 3 runs reached 97.5.",
+    ]
+    streams = [asked for asked in standin.asked if asked.path.endswith("/events")]
+    assert [asked.headers.get("Last-Event-ID") for asked in streams] == [None, "3"]
+
+
+def test_leaderboard_passes_its_filters_on_and_ranks_as_the_server_did(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    entry = {"rank": 1, "tied": True, "submission_id": "s1", "submitter": "ann", "model": "conv",
+             "status": "verified", "system": SYSTEM, "tta_display": "0:00:01",
+             "tta_seconds": 0.8531, "runs_reached": 3, "runs_started": 3}  # fmt: skip
+    board = {"benchmark": "digits", "entries": [entry, entry | {"rank": None, "tied": False}]}
+    standin.answer("GET /api/v1/leaderboards/digits", board)
+    ran = finishline("leaderboard", "digits", "--division", "closed", "--q", "a b")
+    assert ran.code == 0
+    assert standin.asked[0].path == "/api/v1/leaderboards/digits?division=closed&q=a+b&limit=50"
+    rows = [line.split()[:3] for line in ran.out.splitlines()[1:]]
+    assert rows == [["1=", "0:00:01", "0.853"], ["–", "0:00:01", "0.853"]]
+    assert finishline("leaderboard", "digits", "--json").json() == board
+
+
+def test_show_lists_verifications(finishline: "Finishline", standin: "StandIn") -> None:
+    standin.answer("GET /api/v1/submissions/s1", SUBMISSION)
+    assert "verification v1: queued" in finishline("show", "s1").out
+    assert finishline("show", "s1", "--json").json() == SUBMISSION
+    assert finishline("show", "gone").code == 6
+
+
+def test_benchmarks_and_workers_are_listed(finishline: "Finishline", standin: "StandIn") -> None:
+    benchmark = {"id": "digits", "version": "1", "target": VERIFICATION["target"],
+                 "clock": "mlperf", "runs": {"count": 3, "dropped": 0}, "divisions": ["closed"],
+                 "replayable": True, "submissions": 0}  # fmt: skip
+    standin.answer("GET /api/v1/benchmarks", {"benchmarks": [benchmark]})
+    worker = {"name": "local", "hardware_class": "cpu", "state": "idle", "alive": True,
+              "last_seen_at": "2026-01-01T00:00:00Z", "system": SYSTEM}  # fmt: skip
+    standin.answer("GET /api/v1/workers", {"workers": [worker]})
+    assert "top1Accuracy ≥ 97.50 %" in finishline("benchmarks").out
+    assert "local   cpu" in finishline("workers").out
+    assert finishline("workers", "--json").json() == {"workers": [worker]}
+
+
+def test_tokens_are_made_listed_and_revoked(finishline: "Finishline", standin: "StandIn") -> None:
+    made = {"id": "t1", "user": "ann", "role": "organiser", "token": "fl_x", "expires_at": None}
+    standin.answer("POST /api/v1/tokens", made, status=201)
+    standin.answer("GET /api/v1/tokens", {"tokens": [made | {"token": None}]})
+    standin.answer("DELETE /api/v1/tokens/t1", None, status=200)
+    ran = finishline("token", "create", "ann", "--role", "organiser", "--days", "7")
+    assert ran.out.splitlines()[0] == "fl_x"
+    assert json.loads(standin.asked[0].body) == {
+        "user": "ann", "role": "organiser", "expires_in_days": 7,
+    }  # fmt: skip
+    assert "fl_x" not in finishline("token", "list").out
+    assert finishline("token", "revoke", "t1", "--json").json() == {"id": "t1", "revoked": True}
+
+
+def test_demo_without_kept_tokens_says_what_to_start(
+    finishline: "Finishline", tmp_path: Path
+) -> None:
+    ran = finishline("demo", "--var", str(tmp_path))
+    assert ran.code == 5
+    assert "finishline up" in ran.err
+
+
+def test_help_exits_with_0(finishline: "Finishline") -> None:
+    ran = finishline("--help")
+    assert ran.code == 0
+    assert "leaderboard" in ran.out

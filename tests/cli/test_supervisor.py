@@ -1,0 +1,167 @@
+"""Real processes under a real supervisor; the services are stand-ins (supervised.py)."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytestmark = pytest.mark.processes
+PROGRAM = Path(__file__).with_name("supervised.py")
+LIMIT_SECONDS = 30.0
+
+
+def wait_for(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {LIMIT_SECONDS:g} s for {what}"
+        time.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@dataclass
+class Supervised:
+    process: "subprocess.Popen[str]"
+    folder: Path
+
+    def pid(self, name: str) -> int:
+        file = self.folder / f"{name}.pid"
+        wait_for(lambda: file.exists() and file.read_text(), f"the process id of {name}")
+        return int(file.read_text())
+
+    def wait_ready(self) -> None:
+        wait_for((self.folder / "all-ready").exists, "all services to be ready")
+
+    def end(self, number: signal.Signals) -> tuple[int, str]:
+        self.process.send_signal(number)
+        return self.outcome()
+
+    def outcome(self) -> tuple[int, str]:
+        output, _ = self.process.communicate(timeout=LIMIT_SECONDS)
+        return self.process.returncode, output
+
+
+Supervise = Callable[..., Supervised]
+
+
+@pytest.fixture
+def supervise(tmp_path: Path) -> Iterator[Supervise]:
+    started: list[Supervised] = []
+
+    def start(*services: str) -> Supervised:
+        process = subprocess.Popen(
+            [sys.executable, str(PROGRAM), str(tmp_path), *services],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(Supervised(process, tmp_path))
+        return started[-1]
+
+    yield start
+    for supervised in started:
+        if supervised.process.poll() is None:
+            supervised.end(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_stops_all_services_in_reverse_order(
+    supervise: Supervise, number: signal.Signals
+) -> None:
+    up = supervise("first", "second")
+    up.wait_ready()
+    pids = [up.pid("first"), up.pid("second")]
+    code, output = up.end(number)
+    assert code == 0
+    assert [line for line in output.splitlines() if "stopped" in line] == [
+        "second stopped",
+        "first stopped",
+    ]
+    assert not any(is_alive(pid) for pid in pids)
+
+
+def test_a_service_killed_with_sigkill_is_started_again(supervise: Supervise) -> None:
+    up = supervise("first", "second")
+    up.wait_ready()
+    before, other = up.pid("second"), up.pid("first")
+    os.kill(before, signal.SIGKILL)
+    wait_for(lambda: up.pid("second") != before, "a second process")
+    after = up.pid("second")
+    assert is_alive(after)
+    assert up.pid("first") == other
+    code, output = up.end(signal.SIGTERM)
+    assert code == 0
+    assert "second died (SIGKILL); starting it again in 0.1 s" in output
+    assert not is_alive(after)
+
+
+def test_a_service_that_keeps_dying_is_given_up_and_the_rest_is_stopped(
+    supervise: Supervise,
+) -> None:
+    up = supervise("first", "second")
+    up.wait_ready()
+    first = up.pid("first")
+    for _ in range(5):
+        pid = up.pid("second")
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: up.process.poll() is not None or up.pid("second") != pid, "a restart")  # noqa: B023
+    code, output = up.outcome()
+    assert code == 4
+    assert "error: second died 5 times in 30 s (SIGKILL)" in output
+    assert not is_alive(first)
+
+
+def test_a_service_that_cannot_start_says_why_and_is_not_tried_again(supervise: Supervise) -> None:
+    up = supervise("first", "second:exits")
+    code, output = up.outcome()
+    assert code == 4
+    assert "second could not start (exit code 7: cannot bind to the moon)" in output
+    assert "starting it again" not in output
+    assert not is_alive(up.pid("first"))
+
+
+def test_a_service_deaf_to_sigterm_is_killed_after_its_limit(supervise: Supervise) -> None:
+    up = supervise("first:deaf")
+    up.wait_ready()
+    pid = up.pid("first")
+    code, output = up.end(signal.SIGTERM)
+    assert code == 0
+    assert "first did not stop within 1 s and is killed" in output
+    assert not is_alive(pid)
+
+
+def test_a_killed_supervisor_leaves_no_service_behind(supervise: Supervise) -> None:
+    up = supervise("first", "second")
+    up.wait_ready()
+    pids = [up.pid("first"), up.pid("second")]
+    up.process.kill()
+    up.outcome()
+    wait_for(lambda: not any(is_alive(pid) for pid in pids), "the services to end")
+
+
+def test_what_a_killed_service_leaves_in_another_session_is_ended_too(
+    supervise: Supervise,
+) -> None:
+    up = supervise("first:parent")
+    up.wait_ready()
+    before, child = up.pid("first"), up.pid("first-child")
+    assert is_alive(child)
+    os.kill(before, signal.SIGKILL)
+    wait_for(lambda: not is_alive(child), "the orphan to end")
+    wait_for(lambda: up.pid("first-child") != child, "the restarted service's child")
+    second_child = up.pid("first-child")
+    assert up.end(signal.SIGTERM)[0] == 0
+    assert not is_alive(second_child)

@@ -1,0 +1,206 @@
+"""`finishline up` as a program: real broker and uvicorn, stand-ins for server and worker."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+pytestmark = pytest.mark.processes
+STANDINS = Path(__file__).with_name("standins")
+LIMIT_SECONDS = 60.0
+
+
+def wait_for(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {LIMIT_SECONDS:g} s for {what}"
+        time.sleep(0.05)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass
+class Up:
+    process: "subprocess.Popen[str]"
+    port: int
+    var: Path
+
+    def ready(self) -> dict[str, Any]:
+        """The document that --json writes once everything is ready."""
+        assert self.process.stdout is not None
+        lines = []
+        for line in self.process.stdout:
+            lines.append(line)
+            if line == "}\n":
+                return dict(json.loads("".join(lines)))
+        raise AssertionError(f"no document but {self.process.communicate()}")
+
+    def outcome(self) -> tuple[int, str, str]:
+        out, err = self.process.communicate(timeout=LIMIT_SECONDS)
+        return self.process.returncode, out, err
+
+    def descendants(self) -> list[int]:
+        return [child.pid for child in psutil.Process(self.process.pid).children(recursive=True)]
+
+
+StartUp = Callable[..., Up]
+
+
+@pytest.fixture
+def start_up(tmp_path: Path) -> Iterator[StartUp]:
+    started: list[Up] = []
+
+    def start(*options: str, var: Path = tmp_path / "v", port: int = 0, **settings: str) -> Up:
+        port = port or free_port()
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("FINISHLINE_")}
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-P", "-m", "cli.main", "up"),
+                *("--port", str(port), "--var", str(var), *options),
+            ],
+            env=kept | {"PYTHONPATH": str(STANDINS)} | settings,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(Up(process, port, var))
+        return started[-1]
+
+    yield start
+    for up in started:
+        if up.process.poll() is None:
+            up.process.terminate()
+            up.outcome()
+
+
+def test_up_is_ready_when_everything_answers_and_sigterm_leaves_nothing(start_up: StartUp) -> None:
+    up = start_up("--json")
+    document = up.ready()
+    assert [service["name"] for service in document["services"]] == ["redis", "server", "worker"]
+    assert httpx.get(f"{document['url']}/healthz").json() == {"status": "ok"}
+    assert {Path(path).read_text() for path in document["tokens"].values()} == {
+        "fl_organiser\n",
+        "fl_worker\n",
+        "fl_submitter\n",
+    }
+    assert {Path(path).stat().st_mode & 0o777 for path in document["tokens"].values()} == {0o600}
+    pids = up.descendants()
+    assert len(pids) >= 3
+    up.process.terminate()
+    code, out, err = up.outcome()
+    assert (code, out, err) == (0, "", "")
+    assert not any(is_alive(pid) for pid in pids)
+
+
+@pytest.mark.parametrize("name", ["redis", "server", "worker"])
+def test_a_killed_service_comes_back(start_up: StartUp, name: str) -> None:
+    up = start_up("--json")
+    pids = {service["name"]: service["pid"] for service in up.ready()["services"]}
+    os.kill(pids[name], signal.SIGKILL)
+    wait_for(lambda: not is_alive(pids[name]), "its death")
+    wait_for(lambda: len(up.descendants()) >= 3, "its return")
+    wait_for(lambda: _answers(f"http://127.0.0.1:{up.port}/healthz"), "the server")
+    up.process.terminate()
+    assert up.outcome()[0] == 0
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(url).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+@pytest.mark.parametrize(("outcome", "code"), [("verified", 0), ("rejected", 3)])
+def test_once_ends_with_the_demos_verdict(start_up: StartUp, outcome: str, code: int) -> None:
+    up = start_up("--demo", "--once", STANDIN_OUTCOME=outcome)
+    pids = up.descendants()
+    ended, out, err = up.outcome()
+    assert err == ""
+    assert ended == code
+    assert f"Verdict: {outcome}" in out
+    assert "run 1  epoch 1      98.00 %" in out
+    assert "inside 90.00..99.00" in out
+    assert f"http://127.0.0.1:{up.port}/verifications/v1" in out
+    assert out.splitlines()[-3:] == ["worker stopped", "server stopped", "redis stopped"]
+    assert not any(is_alive(pid) for pid in pids)
+
+
+def test_demo_leaves_the_server_running(start_up: StartUp) -> None:
+    up = start_up("--demo")
+    assert up.process.stdout is not None
+    said = next(line for line in up.process.stdout if "goes on" in line)
+    assert f"http://127.0.0.1:{up.port}" in said
+    assert _answers(f"http://127.0.0.1:{up.port}/healthz")
+
+
+def test_a_taken_port_is_one_sentence(start_up: StartUp) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        up = start_up(port=other.getsockname()[1])
+        code, _, err = up.outcome()
+    assert code == 4
+    assert err.startswith(f"error: Port {up.port} on 127.0.0.1 cannot be used")
+    assert len(err.splitlines()) == 1
+
+
+def test_a_second_up_in_the_same_var_is_told_of_the_first(start_up: StartUp) -> None:
+    first = start_up("--json", "--no-worker")
+    first.ready()
+    code, _, err = start_up("--json").outcome()
+    assert code == 4
+    message = json.loads(err)["error"]["message"]
+    assert f"process {first.process.pid}" in message
+    assert f"http://127.0.0.1:{first.port}" in message
+
+
+def test_a_database_that_cannot_be_migrated_stops_the_start(start_up: StartUp) -> None:
+    code, _, err = start_up(STANDIN_MIGRATE="fails").outcome()
+    assert code == 4
+    assert "could not be migrated: the database is from a newer version" in err
+
+
+def test_a_killed_supervisor_leaves_nothing_and_its_var_can_be_used_again(
+    start_up: StartUp,
+) -> None:
+    first = start_up("--json")
+    first.ready()
+    pids = first.descendants()
+    first.process.kill()
+    first.outcome()
+    wait_for(lambda: not any(is_alive(pid) for pid in pids), "the services to end")
+    second = start_up("--json", var=first.var, port=first.port)
+    assert second.ready()["url"] == f"http://127.0.0.1:{first.port}"
+
+
+def test_a_var_with_a_long_path_works_too(start_up: StartUp, tmp_path: Path) -> None:
+    up = start_up("--json", "--no-worker", var=tmp_path / ("long" * 30))
+    assert up.ready()["services"][0]["name"] == "redis"
+    up.process.terminate()
+    assert up.outcome()[0] == 0
