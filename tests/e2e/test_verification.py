@@ -1,0 +1,154 @@
+"""Submit, replay, rank, with real processes and real training on digits."""
+
+import json
+import re
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import psutil
+import pytest
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+
+
+def claim_fewer_epochs(folder: Path, *, share: float) -> None:
+    """Edit run logs as a cheater would: keep `share` of the time and of the epochs.
+
+    The evaluations in between are dropped and the rest renumbered, so that each log is well formed
+    and reaches the target.
+    """
+    for log in folder.glob("*.log"):
+        lines = log.read_text().splitlines()
+        start = _time_of(next(line for line in lines if '"run_start"' in line))
+        epochs = max(_epoch_of(line) for line in lines if _epoch_of(line))
+        skipped = epochs - round(epochs * share)
+        edited = []
+        for line in lines:
+            epoch = _epoch_of(line)
+            if epoch is not None and 1 < epoch <= skipped + 1:
+                continue
+            if epoch is not None and epoch > 1:
+                line = _renumber(line, epoch - skipped)
+            edited.append(_hurry(line, start, share))
+        log.write_text("\n".join(edited) + "\n")
+
+
+def _fields(line: str) -> dict[str, Any]:
+    parsed: dict[str, Any] = json.loads(line[line.index("{") :])
+    return parsed
+
+
+def _time_of(line: str) -> float:
+    return float(_fields(line)["time_ms"])
+
+
+def _epoch_of(line: str) -> int | None:
+    if '"eval_' not in line:
+        return None
+    return round(_fields(line)["metadata"]["epoch_num"])
+
+
+def _renumber(line: str, epoch: int) -> str:
+    samples = 1152 * epoch
+    line = re.sub(r'"epoch_num": ?[\d.]+', f'"epoch_num": {epoch}', line)
+    return re.sub(r'"samples_count": ?\d+', f'"samples_count": {samples}', line)
+
+
+def _hurry(line: str, start: float, share: float) -> str:
+    if ":::MLLOG" not in line or _time_of(line) <= start:
+        return line
+    hurried = start + (_time_of(line) - start) * share
+    return re.sub(r'"time_ms": ?[\d.]+', f'"time_ms": {hurried:.3f}', line)
+
+
+def test_an_honest_submission_is_verified_and_ranked(
+    stack: Any, trained: Path, submit: Callable[[Path], Any]
+) -> None:
+    submission = submit(trained)
+
+    verification = stack.wait_until_ended(stack.verify(submission["id"]))
+
+    assert verification["outcome"] == "verified", verification["reasons"]
+    assert {run["status"] for run in verification["report"]["runs"]} == {"reached"}
+    board = stack.get("/leaderboards/digits")
+    entry = next(e for e in board["entries"] if e["submission_id"] == submission["id"])
+    assert (entry["status"], entry["rank"] is not None) == ("verified", True)
+
+
+def test_logs_edited_to_forty_per_cent_fewer_epochs_are_rejected(
+    stack: Any, trained: Path, submit: Callable[[Path], Any], tmp_path: Path
+) -> None:
+    folder = tmp_path / "tampered"
+    shutil.copytree(trained, folder)
+    claim_fewer_epochs(folder, share=0.6)
+    honest = submit(trained)
+    submission = submit(folder)
+    assert submission["result"]["tta_seconds"] < 0.7 * honest["result"]["tta_seconds"]
+
+    verification = stack.wait_until_ended(stack.verify(submission["id"]))
+
+    assert verification["outcome"] == "rejected"
+    assert "converges_faster_than_replay" in {r["code"] for r in verification["reasons"]}
+    board = stack.get("/leaderboards/digits")
+    entry = next(e for e in board["entries"] if e["submission_id"] == submission["id"])
+    assert (entry["rank"], entry["unranked_reason"]) == (None, "rejected by its verification")
+
+
+def test_a_killed_worker_costs_an_attempt_and_no_result(
+    stack: Any, trained: Path, submit: Callable[[Path], Any], poll: Callable[..., Any]
+) -> None:
+    submission = submit(trained)
+    verification_id = stack.verify(submission["id"])
+    poll(lambda: stack.children("worker.child"), seconds=60, what="a training to start")
+    worker = next(p for p in stack.children("-m worker") if "worker.child" not in p.cmdline())
+    children = worker.children(recursive=True)
+
+    worker.send_signal(signal.SIGKILL)
+
+    _gone, alive = psutil.wait_procs(children, timeout=10)
+    assert alive == [], "the training outlived its worker"
+    verification = stack.wait_until_ended(verification_id)
+    assert verification["outcome"] == "verified", verification["reasons"]
+    assert [a["state"] for a in verification["attempts"]] == ["lost", "done"]
+    assert verification["attempts"][0]["failure"]["code"] == "worker_lost"
+    assert len(verification["report"]["runs"]) == verification["runs_planned"]
+
+
+def test_a_killed_training_costs_an_attempt_and_no_result(
+    stack: Any, trained: Path, submit: Callable[[Path], Any], poll: Callable[..., Any]
+) -> None:
+    submission = submit(trained)
+    verification_id = stack.verify(submission["id"])
+    children = poll(lambda: stack.children("worker.child"), seconds=60, what="a training to start")
+
+    children[0].send_signal(signal.SIGKILL)
+
+    verification = stack.wait_until_ended(verification_id)
+    assert verification["outcome"] == "verified", verification["reasons"]
+    assert [a["state"] for a in verification["attempts"]] == ["failed", "done"]
+    assert verification["attempts"][0]["failure"]["code"] == "child_died"
+
+
+def test_a_killed_server_and_broker_lose_nothing(
+    stack: Any, trained: Path, submit: Callable[[Path], Any], poll: Callable[..., Any]
+) -> None:
+    submission = submit(trained)
+    verification_id = stack.verify(submission["id"])
+    for words in (("uvicorn",), ("redis-server",)):
+        for process in stack.children(*words):
+            process.send_signal(signal.SIGKILL)
+
+    def answers() -> bool:
+        try:
+            return bool(stack.get("/benchmarks"))
+        except httpx2.HTTPError:
+            return False
+
+    poll(answers, seconds=60, what="the server to be back")
+    verification = stack.wait_until_ended(verification_id)
+    assert verification["outcome"] == "verified", verification["reasons"]
+    assert sum(a["state"] == "done" for a in verification["attempts"]) == 1
