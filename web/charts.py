@@ -29,16 +29,16 @@ def curves_figure(
 ) -> Figure:
     """Quality of each run of a submission over seconds, and over epochs with the band.
 
-    A run has its "file" and its "evaluations" (epoch, seconds, quality). The second view counts
-    evaluations where a log does not tell epochs.
+    A run has its "file" and its "curve", a list of evaluations (epoch, seconds, quality). The
+    second view counts evaluations where a log does not tell epochs.
     """
-    curves = [run["evaluations"] for run in runs]
+    curves = [run["curve"] for run in runs]
     unit, scale = time_unit(point["seconds"] for curve in curves for point in curve)
     by_epoch = all(point["epoch"] is not None for curve in curves for point in curve)
     progress = "epochs" if by_epoch else "evaluations"
     traces = []
     for order, run in enumerate(runs):
-        curve, name = run["evaluations"], label(run["file"])
+        curve, name = run["curve"], label(run["file"])
         seconds = [point["seconds"] / scale for point in curve]
         steps = [p["epoch"] if by_epoch else i for i, p in enumerate(curve, start=1)]
         traces.append(_run_trace(order, name, seconds, curve, view="seconds"))

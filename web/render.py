@@ -4,7 +4,7 @@ Contexts (views as dicts, as the API answers them; names after "optional" may be
 
 home.html          benchmarks (BenchmarkView + "record"), verifications
 benchmark.html     benchmark, board, filters (current query values); optional explanation (text)
-submission.html    submission; optional benchmark, curves (CurveView of every run)
+submission.html    submission; optional benchmark, curves (runs with "file" and "curve")
 verification.html  verification, submission
 workers.html       workers
 error.html         status, title, detail, problems

@@ -437,7 +437,7 @@ def control_points() -> list[View]:
 
 @pytest.fixture
 def curves() -> list[View]:
-    return [{**make_run(i), "evaluations": make_curve(shift=0.1 * i)} for i in range(3)]
+    return [{**make_run(i), "curve": make_curve(shift=0.1 * i)} for i in range(3)]
 
 
 @pytest.fixture

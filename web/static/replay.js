@@ -78,9 +78,8 @@
   };
 
   const take = (event) => {
-    const again = attempt === null || event.attempt > attempt || event.sequence === 0;
-    // Sent twice, after a lost connection, or of an attempt that was given up.
-    if (event.attempt < attempt || (!again && event.sequence <= sequence)) return;
+    const again = event.attempt !== attempt || event.sequence === 0;
+    if (!again && event.sequence <= sequence) return; // Sent twice, after a lost connection.
     if (again) runs.clear();
     ({ attempt, sequence } = event);
     if (!runs.has(event.run)) runs.set(event.run, { points: [], status: null, phase: null });

@@ -177,12 +177,13 @@ def sent(attempt: int, sequence: int, run: int = 0, **changes: Any) -> str:
     return sse("replay", nothing | place | ids | changes)
 
 
-def replay_events(make: Make) -> str:
-    """A first attempt that is lost, and a second one that trains run 0 to the target."""
-    running = make["queued_verification"](state="running", report=None)
-    second = [sent(2, i, quality=quality) for i, quality in enumerate([45.0, 90.0, 98.0], start=1)]
+def second_attempt() -> str:
+    """An attempt that trains run 0 to the target."""
+    evaluations = [
+        sent(2, i, quality=quality) for i, quality in enumerate([45.0, 90.0, 98.0], start=1)
+    ]
     finish = sent(2, 4, kind="run_finished", status="reached")
-    return "".join([sse("state", running), sent(1, 9, quality=99.9), *second, finish])
+    return "".join([*evaluations, finish])
 
 
 def test_a_replay_is_followed_live_to_its_verdict(
@@ -192,13 +193,14 @@ def test_a_replay_is_followed_live_to_its_verdict(
     path = "/verifications/ver-1"
     site.answers[path] = html("verification.html", verification=queued, submission=submission)
     site.answers[f"{path}/charts/replay.json"] = as_json(replay_figure(queued))
+    running = sse("state", make["queued_verification"](state="running"))
+    lost = sent(1, 9, quality=99.9)
     drawn, checked, ended = threading.Event(), threading.Event(), threading.Event()
-    more = replay_events(make) + sent(2, 5, run=1, quality=50.0)
-    # Every answer ends its connection; the browser connects again and is sent all of it again.
+    # Every answer ends its connection; the browser connects again and is sent the attempt again.
     answers = iter(
         [
-            (drawn, replay_events(make)),
-            (checked, more),
+            (drawn, running + lost + second_attempt()),
+            (checked, second_attempt() + sent(2, 5, run=1, quality=50.0)),
             (ended, sse("end", make["verification"]())),
         ]
     )
