@@ -155,6 +155,10 @@ def test_published_variation_of_mlperf_v05_comes_out(
     assert cv == pytest.approx(percent, abs=0.0006)
 
 
+def test_variation_is_over_the_whole_population() -> None:
+    assert coefficient_of_variation_percent([2.0, 4.0]) == pytest.approx(100 / 3)
+
+
 def test_variation_takes_two_runs_and_a_time() -> None:
     assert coefficient_of_variation_percent([]) is None
     assert coefficient_of_variation_percent([5.0]) is None

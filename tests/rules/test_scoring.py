@@ -85,7 +85,9 @@ def test_every_step_of_a_score_is_kept(make_benchmark: MakeBenchmark, five_runs:
         "run_4.log": 101.0,
     }
     assert "3 runs left after dropping the 1 fastest and 1 slowest" in tta.formula
-    assert (tta.value, cost.value, cost.unit) == (102.0, pytest.approx(0.102), "USD")
+    assert tta.value == 102.0
+    assert cost.value == pytest.approx(0.102)
+    assert cost.unit == "USD"
     assert cost.numbers == {"TTA (s)": 102.0, "price (USD/h)": 3.6}
 
 

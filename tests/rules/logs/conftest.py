@@ -9,7 +9,7 @@ from rules.benchmark import Benchmark
 from rules.logs import parse_run_log
 from rules.run import Run
 
-# The times are 1,000 ms apart from a round number on, so that what a test expects is plain to see.
+# Round times, so that the seconds a test expects can be worked out by eye.
 GOOD_LOG = """\
 :::MLLOG {"namespace": "", "time_ms": 1000, "event_type": "INTERVAL_START", "key": "init_start", "value": null, "metadata": {"file": "t.py", "lineno": 1}}
 0: :::MLLOG {"namespace": "", "time_ms": 1000, "event_type": "POINT_IN_TIME", "key": "submission_benchmark", "value": "resnet9", "metadata": {"file": "t.py", "lineno": 2}}

@@ -21,7 +21,7 @@ def test_what_is_no_json_is_refused_with_its_line(text: bytes) -> None:
 
 def test_a_whole_file_names_the_line_that_is_broken() -> None:
     with pytest.raises(LogFormatError, match="f line 3:"):
-        parse_json(b'{\n "a": 1,\n}', file="f")
+        parse_json(b'{\n "a": 1,\n "b": oops\n}', file="f")
 
 
 def test_bytes_that_are_not_utf8_are_replaced() -> None:

@@ -1,0 +1,253 @@
+"""MLPerf logs: what a run is read from, and what a log may not say."""
+
+from collections.abc import Callable
+
+import pytest
+
+from rules.errors import LogFormatError
+from rules.run import Evaluation, Ledger, Run
+
+Parse = Callable[..., Run]
+Tamper = Callable[[str, str], str]
+RUN_STOP = '"key": "run_stop", "value": null, "metadata": {"status": "success"}'
+
+
+def line(key: str, time_ms: object, value: object = "null", metadata: str = "{}") -> str:
+    return (
+        f':::MLLOG {{"time_ms": {time_ms}, "event_type": "POINT_IN_TIME", "key": "{key}",'
+        f' "value": {value}, "metadata": {metadata}}}\n'
+    )
+
+
+def refused(parse: Parse, content: str | bytes) -> LogFormatError:
+    with pytest.raises(LogFormatError) as caught:
+        parse(content)
+    assert caught.value.file == "run_0.log"
+    assert caught.value.expected
+    return caught.value
+
+
+def test_the_run_counts_its_seconds_from_run_start(parse: Parse, good_log: str) -> None:
+    run = parse(good_log)
+    assert run.evaluations == (
+        Evaluation(1.0, 12.0, 90.0, 50_000, Ledger(init=2.0, train=10.0, eval=2.0), line=13),
+        Evaluation(2.0, 24.5, 94.5, 100_000, Ledger(init=2.0, train=20.0, eval=4.5), line=17),
+    )
+    assert (run.status, run.stop_seconds, run.clock) == ("success", 25.0, "mlperf")
+    assert run.ledger == Ledger(init=2.0, train=20.5, eval=4.5)
+
+
+def test_the_run_says_what_it_was_made_with(parse: Parse, good_log: str) -> None:
+    run = parse(good_log)
+    assert (run.benchmark, run.division) == ("resnet9", "closed")
+    assert (run.organisation, run.platform) == ("Alice", "1xV100")
+    assert (run.seed, run.batch_size) == (7, 512)
+
+
+def test_numbers_logged_before_run_start_are_hyperparameters(parse: Parse, good_log: str) -> None:
+    assert parse(good_log).hyperparameters == {"opt_base_learning_rate": 0.4}
+
+
+def test_a_log_that_stops_in_the_middle_has_no_status(parse: Parse, good_log: str) -> None:
+    run = parse(good_log[: good_log.index("0: :::MLLOG", good_log.index("train_loss"))])
+    assert (run.status, run.stop_seconds) == (None, None)
+    assert [evaluation.quality for evaluation in run.evaluations] == [90.0]
+    assert run.ledger == Ledger(init=2.0, train=10.0, eval=2.0)
+
+
+def test_an_aborted_run_keeps_its_status(parse: Parse, tamper: Tamper) -> None:
+    assert parse(tamper('"success"', '"aborted"')).status == "aborted"
+
+
+def test_a_run_stop_without_a_status_has_none(parse: Parse, tamper: Tamper) -> None:
+    run = parse(tamper('{"status": "success"}', "{}"))
+    assert (run.status, run.stop_seconds) == (None, 25.0)
+
+
+def test_other_text_carriage_returns_and_bytes_are_fine(parse: Parse, good_log: str) -> None:
+    content = good_log.replace("\n", "\r\n").encode().replace(b"loading", b"\xff\xfe\x00load")
+    assert parse(content) == parse(good_log)
+    assert parse(good_log.encode().replace(b"t.py", b"caf\xe9.py")) == parse(good_log)
+
+
+def test_error_is_a_quality_too(parse: Parse, good_log: str) -> None:
+    run = parse(good_log.replace("eval_accuracy", "eval_error"))
+    assert [evaluation.quality for evaluation in run.evaluations] == [90.0, 94.5]
+
+
+def test_accuracy_and_error_may_not_be_mixed(parse: Parse, tamper: Tamper) -> None:
+    log = tamper('"eval_accuracy", "value": 94.5', '"eval_error", "value": 94.5')
+    error = refused(parse, log)
+    assert (error.message, error.line) == ("eval_error after eval_accuracy", 17)
+
+
+def test_samples_alone_place_an_evaluation(parse: Parse, tamper: Tamper) -> None:
+    run = parse(tamper('"epoch_num": 2, "samples_count": 100000', '"samples_count": 1e5'))
+    assert (run.evaluations[1].epoch, run.evaluations[1].samples) == (None, 100_000)
+
+
+def test_epochs_may_be_fractions(parse: Parse, tamper: Tamper) -> None:
+    run = parse(tamper('"epoch_num": 2, "samples_count": 100000', '"epoch_num": 1.75'))
+    assert (run.evaluations[1].epoch, run.evaluations[1].samples) == (1.75, None)
+
+
+def test_init_counts_from_the_first_of_all_ranks(parse: Parse, good_log: str) -> None:
+    log = good_log.replace("loading", line("init_start", 400) + line("init_start", 900) + "x")
+    ledger = parse(log).ledger
+    assert ledger is not None
+    assert ledger.init == pytest.approx(2.6)
+
+
+def test_lines_of_other_ranks_may_be_late(parse: Parse, good_log: str) -> None:
+    late = line("tracked_stats", 500, '{"throughput": 3.1}') + line("block_stop", 2)
+    assert parse(good_log + late) == parse(good_log)
+
+
+def test_without_eval_start_no_evaluation_has_a_ledger(parse: Parse, good_log: str) -> None:
+    run = parse(good_log.replace("eval_start", "note_a").replace("eval_stop", "note_b"))
+    assert [evaluation.ledger for evaluation in run.evaluations] == [None, None]
+    assert run.ledger is None
+
+
+def test_without_eval_stop_an_evaluation_ends_with_its_quality(parse: Parse, good_log: str) -> None:
+    run = parse(good_log.replace("eval_stop", "note"))
+    assert run.evaluations[1].ledger == Ledger(init=2.0, train=20.0, eval=4.5)
+
+
+def test_ranks_may_repeat_eval_start(parse: Parse, good_log: str) -> None:
+    first = good_log.index("0: :::MLLOG", good_log.index("eval_start"))
+    log = good_log[:first] + line("eval_start", 14_000) + good_log[first:]
+    assert parse(log).ledger == parse(good_log).ledger
+
+
+def test_ranks_may_repeat_a_setting_but_not_change_it(parse: Parse, good_log: str) -> None:
+    assert parse(good_log + line("seed", 1000, 7)).seed == 7
+    for key, value in (("seed", 8), ("global_batch_size", 128), ("submission_org", '"Bob"')):
+        assert refused(parse, good_log + line(key, 1000, value)).line == 20
+    first = good_log.index("loading")
+    log = good_log[:first] + line("opt_base_learning_rate", 1, 0.5) + good_log[first:]
+    assert refused(parse, log).message == "0.5 after 0.4"
+
+
+def test_a_log_of_another_benchmark_is_refused(parse: Parse, tamper: Tamper) -> None:
+    error = refused(parse, tamper('"resnet9"', '"resnet50"'))
+    assert error.message == "the log is of the benchmark 'resnet50'"
+    assert (error.line, error.field) == (2, "submission_benchmark")
+    assert error.expected == "resnet9 or cifar10"
+
+
+def test_a_log_that_names_no_benchmark_is_refused(parse: Parse, tamper: Tamper) -> None:
+    assert refused(parse, tamper('"submission_benchmark"', '"x"')).message == (
+        "no submission_benchmark"
+    )
+
+
+@pytest.mark.parametrize("division", ["open ", "Closed", "../../closed", "", "clo\\u0000sed"])
+def test_only_known_divisions_pass(parse: Parse, tamper: Tamper, division: str) -> None:
+    error = refused(parse, tamper('"closed"', f'"{division}"'))
+    assert (error.line, error.field) == (3, "submission_division")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "number", "field"),
+    [
+        # Times that are none, or that go back.
+        ('"time_ms": 28000', '"time_ms": NaN', 19, None),
+        ('"time_ms": 28000', '"time_ms": Infinity', 19, None),
+        ('"time_ms": 28000', '"time_ms": 1e999', 19, None),
+        ('"time_ms": 28000', '"time_ms": 1e300', 19, "time_ms"),
+        ('"time_ms": 28000', '"time_ms": -28000', 19, "time_ms"),
+        ('"time_ms": 28000', '"time_ms": null', 19, "time_ms"),
+        ('"time_ms": 28000', '"time_ms": true', 19, "time_ms"),
+        ('"time_ms": 28000', '"time_ms": "28000"', 19, "time_ms"),
+        ('"time_ms": 28000', '"time_ms": 27499', 19, "time_ms"),
+        ('"time_ms": 28000', '"time_ms": 0', 19, "time_ms"),
+        ('"time_ms": 25000', '"time_ms": 14000', 16, "time_ms"),
+        ('3000, "event_type": "INTERVAL_END"', '4000, "event_type": ""', 11, "time_ms"),
+        ('1000, "event_type": "INTERVAL_START"', '9000, "event_type": ""', 11, "time_ms"),
+        # Qualities and counts that are none.
+        ('"value": 94.5', '"value": "94.5"', 17, "value"),
+        ('"value": 94.5', '"value": NaN', 17, None),
+        ('"value": 94.5', '"value": true', 17, "value"),
+        ('"value": 94.5', '"value": null', 17, "value"),
+        ('"epoch_num": 2, "samples_count": 100000', '"epoch_num": -2', 17, "metadata.epoch_num"),
+        ('"epoch_num": 2, "samples_count": 100000', '"epoch_num": "2"', 17, "metadata.epoch_num"),
+        ('"epoch_num": 2, "samples_count": 100000', '"x": 2', 17, "metadata"),
+        ('"samples_count": 100000', '"samples_count": 1.5', 17, "metadata.samples_count"),
+        ('"samples_count": 100000', '"samples_count": 1e300', 17, "metadata.samples_count"),
+        ('{"epoch_num": 2, "samples_count": 100000}', "[2]", 17, "metadata"),
+        ('{"status": "success"}', '{"status": 1}', 19, "metadata.status"),
+        # Settings that are none.
+        ('"seed", "value": 7', '"seed", "value": 7.5', 6, "seed"),
+        ('"seed", "value": 7', '"seed", "value": -1', 6, "seed"),
+        ('"seed", "value": 7', '"seed", "value": 1e30', 6, "seed"),
+        ('"seed", "value": 7', '"seed", "value": "7"', 6, "seed"),
+        ('"value": 512', '"value": 0', 7, "global_batch_size"),
+        ('"value": 512', '"value": null', 7, "global_batch_size"),
+        ('"Alice"', '["Alice"]', 4, "submission_org"),
+        ('"resnet9"', "9", 2, "submission_benchmark"),
+        # Lines that are none.
+        ('"key": "train_loss", ', "", 15, "key"),
+        ('"key": "train_loss"', '"key": 5', 15, "key"),
+        ('"key": "train_loss"', '"key": ""', 15, "key"),
+        # Two readings of one line.
+        ('"value": 94.5', '"value": 94.5, "value": 10', 17, "value"),
+        ('"key": "train_loss"', '"key": "run_stop", "key": "train_loss"', 15, "key"),
+        ('"key": "train_loss"', '"\\u006bey": "run_stop", "key": "train_loss"', 15, "key"),
+        ('"status": "success"', '"status": "aborted", "status": "success"', 19, "status"),
+    ],
+)
+def test_a_tampered_line_is_refused_with_its_number(
+    parse: Parse, tamper: Tamper, old: str, new: str, number: int, field: str | None
+) -> None:
+    error = refused(parse, tamper(old, new))
+    assert (error.line, error.field) == (number, field)
+
+
+def test_a_second_run_stop_is_refused(parse: Parse, good_log: str) -> None:
+    error = refused(parse, good_log + line("run_stop", 29_000))
+    assert (error.message, error.line) == ("a second run_stop", 20)
+
+
+def test_a_second_run_start_is_refused(parse: Parse, tamper: Tamper) -> None:
+    error = refused(parse, tamper('"train_loss"', '"run_start"'))
+    assert (error.message, error.line) == ("a second run_start", 15)
+
+
+def test_a_run_that_stops_before_it_starts_is_refused(parse: Parse, tamper: Tamper) -> None:
+    error = refused(parse, tamper('"init_stop"', '"run_stop"'))
+    assert (error.message, error.line) == ("run_stop before run_start", 10)
+
+
+def test_a_run_that_initialises_after_it_starts_is_refused(parse: Parse, tamper: Tamper) -> None:
+    error = refused(parse, tamper('"train_loss"', '"init_start"'))
+    assert (error.message, error.line) == ("init_start after run_start", 15)
+
+
+def test_a_run_that_never_starts_is_refused(parse: Parse, tamper: Tamper) -> None:
+    assert refused(parse, "MLLOG {}\n").message == "no run_start"
+    assert refused(parse, tamper('"run_start"', '"x"')).message == "eval_accuracy before run_start"
+
+
+def test_an_evaluation_after_run_stop_is_refused(parse: Parse, good_log: str) -> None:
+    log = good_log + line("eval_accuracy", 28_000, 99.0, '{"epoch_num": 3}')
+    error = refused(parse, log)
+    assert (error.message, error.line) == ("eval_accuracy after run_stop", 20)
+
+
+def test_a_name_hidden_in_a_value_is_no_key(parse: Parse, tamper: Tamper, good_log: str) -> None:
+    hidden = '"value": 0.2, "metadata": {"x": "global_batch_size", "samples_count": 10000000}'
+    assert parse(tamper('"value": 0.2, "metadata": {}', hidden)) == parse(good_log)
+
+
+def test_more_hyperparameters_than_anyone_has_are_refused(parse: Parse, tamper: Tamper) -> None:
+    many = "".join(line(f"opt_{index}", 1000, index) for index in range(201))
+    assert refused(parse, tamper("loading the data, 50,000 images\n", many)).field == "opt_199"
+
+
+def test_a_long_line_is_refused_with_its_number(parse: Parse, good_log: str) -> None:
+    error = refused(parse, good_log + "x" * 2_000_000 + "\n")
+    assert (error.line, error.message) == (20, "a line of more than 1,048,576 bytes")
+    error = refused(parse, good_log + line("note", 1, '"' + "A" * 60_000 + '"'))
+    assert error.line == 20
+    assert error.expected == "at most 16,384 bytes"
