@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-import httpx
+import httpx2
 
 from cli.errors import CliError, ExitCode, Problem
 
@@ -15,7 +15,7 @@ API = "/api/v1"
 View = dict[str, Any]
 # A silent event stream is an open connection with comments in it, so this is long for a stream
 # and short for a person who waits.
-TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+TIMEOUT = httpx2.Timeout(30.0, connect=5.0)
 EXIT_CODES = {
     401: ExitCode.NOT_ALLOWED,
     403: ExitCode.NOT_ALLOWED,
@@ -36,20 +36,20 @@ class ServerClient:
         url: str,
         token: str | None = None,
         *,
-        timeout: httpx.Timeout = TIMEOUT,
-        transport: httpx.BaseTransport | None = None,
+        timeout: httpx2.Timeout = TIMEOUT,
+        transport: httpx2.BaseTransport | None = None,
     ) -> None:
         self.url = checked_url(url)
         headers = {"Accept": "application/json"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
-        self._http = httpx.Client(
+        self._http = httpx2.Client(
             base_url=self.url,
             headers=headers,
             timeout=timeout,
             transport=transport,
             # A proxy in the environment cannot reach this machine's own loopback address.
-            trust_env=not _is_loopback(httpx.URL(self.url).host),
+            trust_env=not _is_loopback(httpx2.URL(self.url).host),
         )
 
     def __enter__(self) -> Self:
@@ -128,7 +128,7 @@ def transport_errors(url: str) -> Iterator[None]:
     """Turn a failed connection into one sentence."""
     try:
         yield
-    except httpx.TransportError as error:
+    except httpx2.TransportError as error:
         reason = str(error) or type(error).__name__
         raise CliError(
             f"No answer from {url} ({reason}); start a server with `finishline up`, "
@@ -140,8 +140,8 @@ def transport_errors(url: str) -> Iterator[None]:
 def checked_url(url: str) -> str:
     """An http(s) address without its final slash. Raises CliError."""
     try:
-        parsed = httpx.URL(url)
-    except httpx.InvalidURL as error:
+        parsed = httpx2.URL(url)
+    except httpx2.InvalidURL as error:
         raise _bad_url(url) from error
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise _bad_url(url)
@@ -153,7 +153,7 @@ def segment(name: str) -> str:
     return quote(name, safe="") or "-"
 
 
-def error_of(answer: httpx.Response) -> CliError:
+def error_of(answer: httpx2.Response) -> CliError:
     """The error that an answer of the server stands for (problem+json where it is that)."""
     status = answer.status_code
     problem = _problem_document(answer)
@@ -169,7 +169,7 @@ def error_of(answer: httpx.Response) -> CliError:
     )
 
 
-def _problem_document(answer: httpx.Response) -> View:
+def _problem_document(answer: httpx2.Response) -> View:
     try:
         document = answer.json()
     except ValueError:

@@ -129,7 +129,7 @@ def verdict_lines(view: View) -> list[RenderableType]:
             lines.append(
                 Text(
                     f"  attempt {attempt.get('number')} failed ({failure.get('code')}): "
-                    f"{failure.get('message')} {failure.get('next_step')}",
+                    f"{failure.get('message')}; {failure.get('next_step')}",
                     style="yellow",
                 )
             )
@@ -177,12 +177,13 @@ def worker_table(workers: Sequence[View]) -> RenderableType:
 
 def token_table(tokens: Sequence[View]) -> RenderableType:
     """The tokens of a server, without their secrets."""
-    table = _table("id", "user", "role", "expires")
+    table = _table("id", "user", "role", "expires", "revoked")
     for item in tokens:
         table.add_row(
             _or_dash(item.get("id")),
             _or_dash(item.get("user")),
             _or_dash(item.get("role")),
             _or_dash(item.get("expires_at")),
+            _or_dash(item.get("revoked_at")),
         )
     return table

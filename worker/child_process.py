@@ -54,7 +54,7 @@ class ChildProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=child_environment(host.threads),
-            start_new_session=False,
+            start_new_session=True,
         )
         self._lines: queue.SimpleQueue[Line] = queue.SimpleQueue()
         self._tail = b""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-import httpx
+import httpx2
 
 from rules.messages import (
     BatchAnswer,
@@ -54,12 +54,12 @@ class ServerClient:
         server_url: str,
         *,
         token: str,
-        transport: httpx.BaseTransport | None = None,
+        transport: httpx2.BaseTransport | None = None,
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
         self._token = token
         self._wait = wait
-        self._http = httpx.Client(
+        self._http = httpx2.Client(
             base_url=f"{server_url}/api/v1/", timeout=REQUEST_SECONDS, transport=transport
         )
 
@@ -124,7 +124,7 @@ class ServerClient:
         headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
         try:
             answer = self._http.post(path, content=content, headers=headers)
-        except httpx.TransportError as error:
+        except httpx2.TransportError as error:
             raise UnreachableError(f"{path}: the server cannot be reached ({error})") from error
         if answer.is_success:
             return answer.content
@@ -134,7 +134,7 @@ class ServerClient:
         raise refusal(answer.status_code, _detail(answer))
 
 
-def _detail(answer: httpx.Response) -> str:
+def _detail(answer: httpx2.Response) -> str:
     try:
         problem = answer.json()
     except ValueError:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-import httpx
+import httpx2
 
 from cli.client import ServerClient
 from cli.errors import CliError
@@ -16,7 +16,7 @@ from cli.up.redis import RedisAddress, redis_answers, redis_command
 from cli.up.supervisor import Service
 
 WORKER_NAME = "local"
-PROBE_TIMEOUT = httpx.Timeout(2.0)
+PROBE_TIMEOUT = httpx2.Timeout(2.0)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 from typing import TYPE_CHECKING
 
-import httpx
+import httpx2
 import pytest
 
 from cli.client import ServerClient, checked_url, segment
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def client_for(status: int, **answer: object) -> ServerClient:
-    def respond(request: httpx.Request) -> httpx.Response:
-        return httpx.Response(status, **answer)  # type: ignore[arg-type]
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(status, **answer)  # type: ignore[arg-type]
 
-    return ServerClient("http://server.test", transport=httpx.MockTransport(respond))
+    return ServerClient("http://server.test", transport=httpx2.MockTransport(respond))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-import httpx
+import httpx2
 
 from worker.hello import HelloThread
 from worker.server_client import ServerClient
@@ -20,7 +20,7 @@ def test_worker_says_hello_at_once_repeatedly_and_when_it_stops(fake_server, ser
 
 def test_a_server_that_is_away_is_logged_once_and_again_when_it_is_back(system, caplog):
     caplog.set_level("INFO", logger="worker.hello")
-    answers = [httpx.ConnectError("refused"), httpx.ConnectError("refused"), httpx.Response(204)]
+    answers = [httpx2.ConnectError("refused"), httpx2.ConnectError("refused"), httpx2.Response(204)]
 
     def answer(request):
         chosen = answers.pop(0) if len(answers) > 1 else answers[0]
@@ -28,7 +28,7 @@ def test_a_server_that_is_away_is_logged_once_and_again_when_it_is_back(system, 
             raise chosen
         return chosen
 
-    with ServerClient("http://server", token="t", transport=httpx.MockTransport(answer)) as client:
+    with ServerClient("http://server", token="t", transport=httpx2.MockTransport(answer)) as client:
         hello = HelloThread(client, system, WorkerState())
         for _ in range(4):
             hello._say()

@@ -1,4 +1,4 @@
-import httpx
+import httpx2
 import pytest
 
 from rules.messages import BatchAnswer, ClaimGrant, ClaimRequest, EvaluationBatch, ReplayReport
@@ -32,7 +32,7 @@ def talk():
         client = ServerClient(
             "http://server",
             token="worker-token",
-            transport=httpx.MockTransport(answer),
+            transport=httpx2.MockTransport(answer),
             wait=(waits if waits is not None else []).append,
         )
         clients.append(client)
@@ -44,7 +44,7 @@ def talk():
 
 
 def granted():
-    return httpx.Response(
+    return httpx2.Response(
         200,
         json={"attempt_id": "attempt-1", "fence": 3, "token": "secret", "lease_seconds": 8},
     )
@@ -59,7 +59,7 @@ def test_claim_returns_the_grant_and_authorises_with_the_workers_token(talk):
 
 
 def test_posts_of_an_attempt_authorise_with_the_token_of_the_claim(talk):
-    client, requests = talk(httpx.Response(200, json={"proceed": True, "reason": None}))
+    client, requests = talk(httpx2.Response(200, json={"proceed": True, "reason": None}))
     assert client.post_events(GRANT, EvaluationBatch()) == BatchAnswer(proceed=True)
     assert requests[0].headers["authorization"] == "Bearer attempt-token"
     assert requests[0].content == b'{"events":[]}'
@@ -67,8 +67,8 @@ def test_posts_of_an_attempt_authorise_with_the_token_of_the_claim(talk):
 
 @pytest.mark.parametrize(
     "trouble",
-    [httpx.ConnectError("refused"), httpx.ReadTimeout("slow"), httpx.Response(503),
-     httpx.Response(429)],
+    [httpx2.ConnectError("refused"), httpx2.ReadTimeout("slow"), httpx2.Response(503),
+     httpx2.Response(429)],
     ids=["refused", "timeout", "503", "429"],
 )  # fmt: skip
 def test_a_server_in_trouble_is_asked_again_with_growing_waits(talk, trouble):
@@ -82,14 +82,14 @@ def test_a_server_in_trouble_is_asked_again_with_growing_waits(talk, trouble):
 
 @pytest.mark.parametrize("status", [401, 404, 422])
 def test_a_refusal_is_not_asked_again_and_carries_the_servers_sentence(talk, status):
-    client, requests = talk(httpx.Response(status, json={"detail": "no such attempt"}))
+    client, requests = talk(httpx2.Response(status, json={"detail": "no such attempt"}))
     with pytest.raises(RefusedError, match="no such attempt"):
         client.claim("attempt-1", CLAIM)
     assert len(requests) == 1
 
 
 def test_a_conflict_means_fenced_off(talk):
-    client, requests = talk(httpx.Response(409, json={"detail": "taken"}))
+    client, requests = talk(httpx2.Response(409, json={"detail": "taken"}))
     with pytest.raises(FencedOffError):
         client.post_events(GRANT, EvaluationBatch())
     assert len(requests) == 1
@@ -105,7 +105,7 @@ def test_events_are_given_up_when_the_lease_is_over(talk, monkeypatch):
             super().append(seconds)
 
     waits = Waits()
-    client, _ = talk(httpx.ConnectError("refused"), waits=waits)
+    client, _ = talk(httpx2.ConnectError("refused"), waits=waits)
     with pytest.raises(UnreachableError):
         client.post_events(GRANT, EvaluationBatch())
     assert 0 < sum(waits) <= GRANT.lease_seconds
