@@ -3,10 +3,8 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,25 +14,9 @@ import httpx2
 import psutil
 import pytest
 
+from tests.support.processes import free_port, wait_for
+
 READY_SECONDS = 90.0
-
-
-def free_port() -> int:
-    """A port nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def wait_for(condition: Callable[[], Any], *, seconds: float, what: str, pause: float = 0.1) -> Any:
-    """What `condition` returns once it is true; fails with `what` after a while."""
-    limit = time.monotonic() + seconds
-    while time.monotonic() < limit:
-        found = condition()
-        if found:
-            return found
-        time.sleep(pause)
-    raise AssertionError(f"waited {seconds:.0f} s for {what}")
 
 
 @dataclass
@@ -151,9 +133,3 @@ def submit(stack: Stack) -> Callable[[Path], Any]:
         return run_cli("submit", str(folder), "--url", stack.url, "--token", stack.token("demo"))
 
     return send
-
-
-@pytest.fixture
-def poll() -> Callable[..., Any]:
-    """Waits for a condition, with a limit."""
-    return wait_for

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import psutil
 import pytest
+
+from tests.support.processes import wait_for
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
@@ -99,11 +100,11 @@ def test_logs_edited_to_forty_per_cent_fewer_epochs_are_rejected(
 
 
 def test_a_killed_worker_costs_an_attempt_and_no_result(
-    stack: Any, trained: Path, submit: Callable[[Path], Any], poll: Callable[..., Any]
+    stack: Any, trained: Path, submit: Callable[[Path], Any]
 ) -> None:
     submission = submit(trained)
     verification_id = stack.verify(submission["id"])
-    poll(lambda: stack.children("worker.child"), seconds=60, what="a training to start")
+    wait_for(lambda: stack.children("worker.child"), seconds=60, what="a training to start")
     worker = next(p for p in stack.children("-m worker") if "worker.child" not in p.cmdline())
     children = worker.children(recursive=True)
 
@@ -119,11 +120,13 @@ def test_a_killed_worker_costs_an_attempt_and_no_result(
 
 
 def test_a_killed_training_costs_an_attempt_and_no_result(
-    stack: Any, trained: Path, submit: Callable[[Path], Any], poll: Callable[..., Any]
+    stack: Any, trained: Path, submit: Callable[[Path], Any]
 ) -> None:
     submission = submit(trained)
     verification_id = stack.verify(submission["id"])
-    children = poll(lambda: stack.children("worker.child"), seconds=60, what="a training to start")
+    children = wait_for(
+        lambda: stack.children("worker.child"), seconds=60, what="a training to start"
+    )
 
     children[0].send_signal(signal.SIGKILL)
 
@@ -134,7 +137,7 @@ def test_a_killed_training_costs_an_attempt_and_no_result(
 
 
 def test_a_killed_server_and_broker_lose_nothing(
-    stack: Any, trained: Path, submit: Callable[[Path], Any], poll: Callable[..., Any]
+    stack: Any, trained: Path, submit: Callable[[Path], Any]
 ) -> None:
     submission = submit(trained)
     verification_id = stack.verify(submission["id"])
@@ -142,13 +145,7 @@ def test_a_killed_server_and_broker_lose_nothing(
         for process in stack.children(*words):
             process.send_signal(signal.SIGKILL)
 
-    def answers() -> bool:
-        try:
-            return bool(stack.get("/benchmarks"))
-        except httpx2.HTTPError:
-            return False
-
-    poll(answers, seconds=60, what="the server to be back")
+    wait_for(lambda: stack.get("/benchmarks"), seconds=60, what="the server to be back")
     verification = stack.wait_until_ended(verification_id)
     assert verification["outcome"] == "verified", verification["reasons"]
     assert sum(a["state"] == "done" for a in verification["attempts"]) == 1
