@@ -1,5 +1,6 @@
 """The JSON that describes a submission: who ran what, on which system, with which settings."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from rules.fields import Fields
 
 CLAIM_LIMIT_BYTES = 256 * 1024
 MAX_RUNS = 100
+HARDWARE_CLASS = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True)
@@ -103,17 +105,28 @@ def find_benchmark(root: Fields, benchmarks: Mapping[str, Benchmark]) -> Benchma
 
 
 def _system(table: Fields) -> System:
+    price = table.optional_number("price_usd_per_hour", minimum=0.0001, maximum=1e9)
+    source = table.optional_text("price_source")
+    if price is not None and source is None:
+        raise table.fail("price_source", "missing", expected="where the price can be looked up")
+    hardware_class = table.text("hardware_class")
+    if not HARDWARE_CLASS.fullmatch(hardware_class):
+        raise table.fail(
+            "hardware_class",
+            f"got {hardware_class[:60]!r}",
+            expected="a short name of lower-case letters, digits, dots and hyphens",
+        )
     system = System(
         name=table.text("name"),
-        hardware_class=table.text("hardware_class"),
+        hardware_class=hardware_class,
         processor=table.text("processor"),
         processor_count=table.optional_integer("processor_count", minimum=1, maximum=10**7),
         memory_gib=table.optional_number("memory_gib", minimum=0.0, maximum=1e9),
         accelerator=table.optional_text("accelerator"),
         accelerator_count=table.optional_integer("accelerator_count", minimum=0, maximum=10**7)
         or 0,
-        price_usd_per_hour=table.optional_number("price_usd_per_hour", minimum=0.0, maximum=1e9),
-        price_source=table.optional_text("price_source"),
+        price_usd_per_hour=price,
+        price_source=source,
     )
     table.refuse_unknown()
     return system

@@ -37,7 +37,12 @@ def read(digits: Benchmark, cifar10: Benchmark) -> Callable[[object], Claim]:
 
 def test_a_claim_is_read_whole(read: Callable[[object], Claim]) -> None:
     table = good()
-    table["system"] |= {"accelerator_count": 0, "price_usd_per_hour": 1.5, "memory_gib": None}
+    table["system"] |= {
+        "accelerator_count": 0,
+        "price_usd_per_hour": 1.5,
+        "price_source": "a price list",
+        "memory_gib": None,
+    }
     table |= {"code_url": "https://example.org/code", "notes": " first try "}
 
     claim = read(table)
@@ -47,7 +52,9 @@ def test_a_claim_is_read_whole(read: Callable[[object], Claim]) -> None:
         division="closed",
         model="the reference",
         framework="torch 2.13.0",
-        system=System("laptop", "cpu-x86_64", "any", price_usd_per_hour=1.5),
+        system=System(
+            "laptop", "cpu-x86_64", "any", price_usd_per_hour=1.5, price_source="a price list"
+        ),
         run_files=("run_0.log", "run_1.log", "run_2.log"),
         hyperparameters={"batch_size": 64.0},
         code_url="https://example.org/code",
@@ -99,6 +106,8 @@ def put(field: str, value: Any) -> Change:
         ("system.memory_gib", "16 GiB"),
         ("system.accelerator_count", -1),
         ("system.price_usd_per_hour", -0.01),
+        ("system.price_usd_per_hour", 0),
+        ("system.hardware_class", "GPU, any"),
         ("system.price_usd_per_hour", "free"),
         ("system.colour", "red"),
         ("hyperparameters", [64]),

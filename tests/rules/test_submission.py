@@ -22,6 +22,7 @@ CLAIM: dict[str, Any] = {
         "hardware_class": "cpu-x86_64",
         "processor": "any",
         "price_usd_per_hour": 3.6,
+        "price_source": "a price list",
     },
     "runs": ["run_0.log", "run_1.log", "run_2.log"],
 }

@@ -9,7 +9,8 @@ from rules.claim import Claim, System
 from rules.errors import RuleError
 from rules.messages import Failure, ReplayEvaluation, ReplayReport, ReplayRun, WorkerSystem
 from rules.scoring import RunScore
-from rules.verification import Verdict, judge
+from rules.verdict import Verdict
+from rules.verification import judge
 
 LAPTOP = System("laptop", "cpu-x86_64", "any")
 HONEST_EPOCHS = [7, 8, 8]
@@ -73,9 +74,10 @@ def verdict(digits: Benchmark, curve: list[float]) -> Judge:
         benchmark: Benchmark = digits,
         hardware_class: str = "cpu-x86_64",
         hyperparameters: dict[str, float] | None = None,
+        division: str = "closed",
         **others: Any,
     ) -> Verdict:
-        claim = Claim("digits", "closed", "m", "f", LAPTOP, ("run_0.log",), hyperparameters or {})
+        claim = Claim("digits", division, "m", "f", LAPTOP, ("run_0.log",), hyperparameters or {})
         if replays is None:
             slow = (0.97, 1.0, 1.04)
             replays = [replay(i, curve[:8], slowness=slow[i]) for i in range(3)]
@@ -179,6 +181,24 @@ def test_on_a_noisy_host_time_is_not_held_against_the_claim(
     assert noisy.outcome == "verified"
     assert weight_of(noisy, "noisy_host") == "note"
     assert noisy.reasons[3].numbers["cpu_share"] == pytest.approx(0.3)
+
+
+def test_a_noisy_host_takes_nothing_from_a_replay_that_was_not_slow(
+    verdict: Judge, curve: list[float]
+) -> None:
+    replays = [
+        replay(i, curve[:8], slowness=s, cpu_seconds=0.3) for i, s in enumerate((1.1, 1.2, 1.3))
+    ]
+
+    assert weight_of(verdict(replays=replays), "time_agrees") == "supports"
+
+
+def test_in_the_open_division_a_faster_claim_is_left_open_not_rejected(verdict: Judge) -> None:
+    """The submitter's model may be another than the reference."""
+    found = verdict(claimed([0.6 * e for e in HONEST_EPOCHS]), division="open")
+
+    assert found.outcome == "inconclusive"
+    assert weight_of(found, "converges_faster_than_replay") == "leaves_open"
 
 
 def test_time_is_compared_on_the_same_hardware_class_only(verdict: Judge) -> None:
