@@ -164,11 +164,7 @@ def _steps(
         )
         for run in scores
     ]
-    formula = (
-        f"mean of the {kept} runs left after dropping the {dropped} fastest and {dropped} slowest"
-        if dropped
-        else "mean of all runs"
-    )
+    formula = _mean_in_words(kept=kept, dropped=dropped)
     if len(scores) > count:
         formula = f"of {count} runs in a row, where that is the median: {formula}"
     steps.append(Step("TTA", formula, times, tta, "s"))
@@ -191,3 +187,11 @@ def _steps(
         )
     )
     return tuple(steps)
+
+
+def _mean_in_words(*, kept: int, dropped: int) -> str:
+    if dropped == 0:
+        return "mean of all runs"
+    left = "the run" if kept == 1 else f"the mean of the {kept} runs"
+    ends = "the fastest and the slowest" if dropped == 1 else f"the {dropped} fastest and slowest"
+    return f"{left} left after dropping {ends}"

@@ -70,7 +70,7 @@ def _cost_figure(entries: Sequence[View]) -> Figure:
     return {
         "data": [step, *dots],
         "layout": layout(
-            xaxis=axis("Cost to accuracy (USD)", costs),
+            xaxis=axis("Cost to accuracy (USD)", costs, tickprefix="$"),
             yaxis=axis(f"Time to accuracy ({unit})", times),
             height=420,
         ),

@@ -34,8 +34,14 @@ def axis(title: str, values: Iterable[float] = (), **more: Any) -> dict[str, Any
     """An axis; logarithmic where its values are positive and differ widely."""
     known = list(values)
     wide = bool(known) and min(known) > 0 and max(known) / min(known) >= _WIDE_RANGE
-    kind = {"type": "log", "exponentformat": "none"} if wide else {}
-    return {"title": {"text": title}, "automargin": True, **kind, **more}
+    kind = {"type": "log"} if wide else {}
+    return {
+        "title": {"text": title},
+        "automargin": True,
+        "exponentformat": "none",
+        **kind,
+        **more,
+    }
 
 
 def layout(**more: Any) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def test_every_step_of_a_score_is_kept(make_benchmark: MakeBenchmark, five_runs:
         "run_3.log": 500.0,
         "run_4.log": 101.0,
     }
-    assert "3 runs left after dropping the 1 fastest and 1 slowest" in tta.formula
+    assert "the mean of the 3 runs left after dropping the fastest and the slowest" in tta.formula
     assert tta.value == 102.0
     assert cost.value == pytest.approx(0.102)
     assert cost.unit == "USD"
