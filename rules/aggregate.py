@@ -4,9 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy.special import stdtrit
-
 from rules.errors import RuleError
+from rules.student import t_quantile
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def interval_of_mean(values: Sequence[float], *, confidence: float = 0.95) -> In
     n = len(values)
     if n < 3:
         return None
-    quantile = float(stdtrit(n - 1, (1 + confidence) / 2))
+    quantile = t_quantile((1 + confidence) / 2, n - 1)
     half = quantile * standard_deviation(values, ddof=1) / math.sqrt(n)
     centre = mean(values)
     return Interval(low=max(0.0, centre - half), high=centre + half)

@@ -4,10 +4,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy.special import stdtrit
-
 from rules.aggregate import mean, standard_deviation
 from rules.messages import ControlPoint
+from rules.student import t_quantile
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ def control_points(
     if n < 2 * runs or n < 2:
         return []
     m = min(len(curve) for curve in reference_curves)
-    quantile = float(stdtrit(n - 1, 1 - alpha / (2 * m * runs)))
+    quantile = t_quantile(1 - alpha / (2 * m * runs), n - 1)
     points = []
     for j in range(m):
         column = [curve[j] for curve in reference_curves]

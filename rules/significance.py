@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from scipy.special import stdtr, stdtrit
-
 from rules.aggregate import mean, standard_deviation
+from rules.student import t_probability, t_quantile
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ def lowest_mean(
     "Reference Convergence Points", for the closed form.
     """
     spread = max(reference.stdev, quantum / math.sqrt(12))
-    quantile = float(stdtrit(reference.count - 1, 1 - alpha))
+    quantile = t_quantile(1 - alpha, reference.count - 1)
     margin = quantile * spread * math.sqrt(1 / reference.count + 1 / weight)
     return LowestMean(
         reference=reference,
@@ -75,7 +74,7 @@ def p_value_of_mean_beyond(
     error = standard_deviation(values, ddof=1) / math.sqrt(len(values))
     if error == 0.0:
         return 0.0 if distance > 0 else 1.0
-    return float(stdtr(len(values) - 1, -distance / error))
+    return t_probability(-distance / error, len(values) - 1)
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ def welch_slower(
     freedom = total**2 / sum(
         v**2 / (len(logs) - 1) for v, logs in zip(variances, (first, second), strict=True)
     )
-    return WelchTest(ratio, float(stdtr(freedom, -difference / math.sqrt(total))), freedom)
+    return WelchTest(ratio, t_probability(-difference / math.sqrt(total), freedom), freedom)
 
 
 SHORTEST_SECONDS = 0.001  # Logs are stamped in milliseconds: nothing shorter was measured.
@@ -160,4 +159,4 @@ def slower_than_claimed(
     error = math.sqrt(variance * (1 / len(logs) + 1 / weight))
     if error == 0.0:
         return SlowerTest(math.exp(difference), 0.0 if excess > 0 else 1.0, freedom)
-    return SlowerTest(math.exp(difference), float(stdtr(freedom, -excess / error)), freedom)
+    return SlowerTest(math.exp(difference), t_probability(-excess / error, freedom), freedom)
