@@ -14,11 +14,12 @@ from server.benchmarks import endpoints as benchmarks
 from server.database import Database
 from server.dependencies import Parts
 from server.dispatch import Dispatcher, make_broker
-from server.errors import add_error_handlers
+from server.errors import ERROR_ANSWERS, add_error_handlers
 from server.health import endpoints as health
 from server.leaderboard import endpoints as leaderboard
 from server.leaderboard.encoding import BoardCache
 from server.middleware import BodyLimit, SecurityHeaders
+from server.pages import api_reference
 from server.pages import endpoints as pages
 from server.schema import require_current_schema
 from server.settings import Settings, get_settings
@@ -45,7 +46,11 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
         artifacts=ArtifactStore(settings.artifacts_dir),
         benchmarks=load_benchmarks(settings.benchmarks_dir),
     )
-    require_current_schema(parts.database)
+    try:
+        require_current_schema(parts.database)
+    except RuntimeError:
+        parts.database.close()
+        raise
     parts.artifacts.sweep(older_than_seconds=STALE_UPLOAD_SECONDS)
     dispatcher = Dispatcher(parts.database, make_broker(settings.broker_url), settings)
 
@@ -63,6 +68,9 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
         version=version("finishline"),
         description=DESCRIPTION,
         lifespan=lifespan,
+        responses=ERROR_ANSWERS,
+        docs_url=None,
+        redoc_url=None,
     )
     app.state.parts = parts
     app.state.dispatcher = dispatcher
@@ -71,8 +79,14 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
         app.include_router(feature.router, prefix=API)
     app.include_router(health.router)
     app.include_router(pages.router)
+    app.include_router(api_reference.router)
+    app.mount(api_reference.ASSETS, api_reference.reference_assets())
     add_error_handlers(app)
-    app.add_middleware(BodyLimit, max_bytes=settings.max_request_bytes)
+    app.add_middleware(
+        BodyLimit,
+        max_bytes=settings.max_json_bytes,
+        max_bytes_at={f"{API}/submissions": settings.max_request_bytes},
+    )
     app.add_middleware(SecurityHeaders)
     return app
 

@@ -18,7 +18,10 @@ from sqlalchemy import (
     event,
     make_url,
 )
-from sqlalchemy.orm import Session
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import DeclarativeBase, Session
+
+CONNECT_SECONDS = 5
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -67,6 +70,8 @@ class Database:
         if self.is_sqlite:
             options["connect_args"] = {"check_same_thread": False, "timeout": 10.0}
             options["pool_size"] = 20
+        else:
+            options["connect_args"] = {"connect_timeout": CONNECT_SECONDS}
         engine = create_engine(self.url, **options)
         if self.is_sqlite:
             event.listen(engine, "connect", _prepare_sqlite)
@@ -90,6 +95,12 @@ class Database:
     def close(self) -> None:
         """Close every pooled connection."""
         self.engine.dispose()
+
+
+def insert_missing(session: Session, table: type[DeclarativeBase], **values: Any) -> None:
+    """Insert a row unless one with its key is there, also when two transactions try at once."""
+    insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
+    session.execute(insert(table).values(**values).on_conflict_do_nothing())
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

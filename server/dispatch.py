@@ -22,7 +22,7 @@ from server.benchmarks.queries import definition
 from server.database import Database, utc_now
 from server.models import Attempt, WorkerRow
 from server.settings import Settings
-from server.verifications.attempts import end_overdue, expire_leases
+from server.verifications.overdue import end_overdue, expire_leases
 from server.verifications.queries import alive_workers, claim_of
 
 log = logging.getLogger(__name__)

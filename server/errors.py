@@ -1,12 +1,15 @@
 """What goes wrong, as HTTP: the only module that knows both our errors and status codes."""
 
 import logging
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
+from sqlalchemy.exc import DataError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from rules.errors import RuleError
 from web.render import render
@@ -75,6 +78,44 @@ class ContentError(ServerError):
     title = "Refused"
 
 
+def _optional(kind: str) -> dict[str, Any]:
+    return {"anyOf": [{"type": kind}, {"type": "null"}]}
+
+
+ERROR_SCHEMA: dict[str, Any] = {
+    "title": "Refusal",
+    "description": "RFC 9457. `detail` is one sentence to act on; `problems` lists every fault.",
+    "type": "object",
+    "required": ["type", "title", "status", "detail", "problems"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "problems": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["file", "line", "field", "message", "expected"],
+                "properties": {
+                    "file": _optional("string"),
+                    "line": _optional("integer"),
+                    "field": _optional("string"),
+                    "message": {"type": "string"},
+                    "expected": _optional("string"),
+                },
+            },
+        },
+    },
+}
+ERROR_ANSWERS: dict[int | str, dict[str, Any]] = {
+    "4XX": {
+        "description": "Refused: the sentence in `detail` says why and what to do.",
+        "content": {"application/problem+json": {"schema": ERROR_SCHEMA}},
+    }
+}
+
+
 def problem_of(error: RuleError) -> dict[str, Any]:
     """One rule error as an entry of `problems`."""
     return {
@@ -116,7 +157,18 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     def _http_error(request: Request, error: HTTPException) -> Response:
         headers = dict(error.headers) if error.headers else None
-        return answer(request, error.status_code, str(error.detail), str(error.detail), [], headers)
+        title = HTTPStatus(error.status_code).phrase
+        return answer(request, error.status_code, title, str(error.detail), [], headers)
+
+    @app.exception_handler(DataError)
+    def _unstorable(request: Request, error: DataError) -> Response:
+        log.warning("a value of %s cannot be stored: %s", request.url.path, error.orig)
+        detail = "A value is too long, too large, or holds a character that cannot be stored."
+        return answer(request, 422, "Refused", detail, [])
+
+    @app.exception_handler(ClientDisconnect)
+    def _gone(request: Request, _error: ClientDisconnect) -> Response:
+        return answer(request, 400, "Bad Request", "The request ended before its body did.", [])
 
     @app.exception_handler(Exception)
     def _unforeseen(request: Request, error: Exception) -> Response:

@@ -1,6 +1,7 @@
 """Around every request: how large it may be, and what a browser may do with the answer."""
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -11,23 +12,33 @@ CONTENT_SECURITY_POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 )
-DOCS = ("/docs", "/redoc")  # FastAPI's own pages load their script from elsewhere.
+# FastAPI writes the start of Swagger UI into the page itself.
+API_REFERENCE = "/docs"
+API_REFERENCE_POLICY = CONTENT_SECURITY_POLICY.replace(
+    "script-src 'self'", "script-src 'self' 'unsafe-inline'"
+)
 
 
 class BodyLimit:
-    """Refuse a body that is larger than allowed: by its stated length, or while it streams in."""
+    """Refuse a body that is larger than allowed: by its stated length, or while it streams in.
 
-    def __init__(self, app: ASGIApp, *, max_bytes: int) -> None:
+    `max_bytes_at` holds the limits of the paths that take files; a JSON body is read into memory
+    before anybody is asked for a token, so every other path has the small limit.
+    """
+
+    def __init__(self, app: ASGIApp, *, max_bytes: int, max_bytes_at: dict[str, int]) -> None:
         self._app = app
         self._max_bytes = max_bytes
+        self._max_bytes_at = max_bytes_at
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        limit = self._max_bytes_at.get(scope["path"], self._max_bytes)
         stated = Headers(scope=scope).get("content-length", "0")
-        if stated.isascii() and stated.isdigit() and int(stated) > self._max_bytes:
-            await self._refuse(scope, receive, send)
+        if stated.isascii() and stated.isdigit() and int(stated) > limit:
+            await _refuse(limit, scope, receive, send)
             return
         received = 0
 
@@ -35,29 +46,32 @@ class BodyLimit:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
-            if received > self._max_bytes:
-                raise TooLargeError(self._sentence())
+            if received > limit:
+                # FastAPI lets this one exception of a middleware through while it reads a body.
+                raise HTTPException(TooLargeError.status, _sentence(limit))
             return message
 
         await self._app(scope, counted, send)
 
-    def _sentence(self) -> str:
-        return f"A request may have at most {self._max_bytes / MIB:.0f} MiB."
 
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = JSONResponse(
-            {
-                "type": "about:blank",
-                "title": TooLargeError.title,
-                "status": 413,
-                "detail": self._sentence(),
-                "problems": [],
-            },
-            status_code=413,
-            media_type="application/problem+json",
-            headers={"Connection": "close"},
-        )
-        await answer(scope, receive, send)
+def _sentence(limit: int) -> str:
+    return f"A request to this address may have at most {limit / MIB:g} MiB."
+
+
+async def _refuse(limit: int, scope: Scope, receive: Receive, send: Send) -> None:
+    answer = JSONResponse(
+        {
+            "type": "about:blank",
+            "title": TooLargeError.title,
+            "status": TooLargeError.status,
+            "detail": _sentence(limit),
+            "problems": [],
+        },
+        status_code=TooLargeError.status,
+        media_type="application/problem+json",
+        headers={"Connection": "close"},
+    )
+    await answer(scope, receive, send)
 
 
 class SecurityHeaders:
@@ -72,8 +86,9 @@ class SecurityHeaders:
                 headers = MutableHeaders(scope=message)
                 headers.setdefault("X-Content-Type-Options", "nosniff")
                 headers.setdefault("Referrer-Policy", "same-origin")
-                if not scope["path"].startswith(DOCS):
-                    headers.setdefault("Content-Security-Policy", CONTENT_SECURITY_POLICY)
+                is_reference = scope["path"] == API_REFERENCE
+                policy = API_REFERENCE_POLICY if is_reference else CONTENT_SECURITY_POLICY
+                headers.setdefault("Content-Security-Policy", policy)
             await send(message)
 
         await self._app(scope, receive, with_headers if scope["type"] == "http" else send)

@@ -1,4 +1,7 @@
-"""The schema on one page. Curves, results and reports are JSON: they are read whole."""
+"""The schema on one page. Curves, results and reports are JSON: they are read whole.
+
+Curves and reports are large, so they are read only where they are asked for (`deferred`).
+"""
 
 from datetime import datetime
 from typing import Any
@@ -142,7 +145,7 @@ class RunRow(Base):
     epochs_to_target: Mapped[float | None]
     best_quality: Mapped[float]
     ledger: Mapped[dict[str, Any] | None]
-    curve: Mapped[list[Any]]
+    curve: Mapped[list[Any]] = mapped_column(deferred=True)
 
 
 class Verification(Base):
@@ -165,7 +168,7 @@ class Verification(Base):
     limit_seconds: Mapped[float]
     outcome: Mapped[str | None] = mapped_column(String(20))
     reasons: Mapped[list[Any]]
-    report: Mapped[dict[str, Any] | None]
+    report: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
     created_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
 

@@ -23,6 +23,7 @@ class Settings(BaseSettings):
 
     max_log_bytes: int = Field(default=64 * MIB, gt=0)
     max_request_bytes: int = Field(default=512 * MIB, gt=0)
+    max_json_bytes: int = Field(default=16 * MIB, gt=0)
     max_log_files: int = Field(default=100, gt=0)
 
     dispatch_interval_seconds: float = Field(default=0.5, gt=0)

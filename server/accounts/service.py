@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from server.database import utc_now
+from server.database import insert_missing, utc_now
 from server.errors import NotFoundError, NotSignedInError
 from server.models import Token, User
 
@@ -34,11 +34,8 @@ def create_token(
 ) -> NewToken:
     """A token for a user, who is made if not there yet."""
     now = utc_now()
-    user = session.scalar(select(User).where(User.name == user_name))
-    if user is None:
-        user = User(name=user_name, created_at=now)
-        session.add(user)
-        session.flush()
+    insert_missing(session, User, name=user_name, created_at=now)
+    user = session.scalars(select(User).where(User.name == user_name)).one()
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     token = Token(
         user=user,

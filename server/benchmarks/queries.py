@@ -6,9 +6,11 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark, parse_benchmark
-from server.database import utc_now
+from server.database import insert_missing, utc_now
 from server.errors import NotFoundError
 from server.models import BenchmarkDefinition, Submission
+
+_definitions: dict[str, Benchmark] = {}
 
 
 def find_benchmark(benchmarks: dict[str, Benchmark], benchmark_id: str) -> Benchmark:
@@ -32,21 +34,26 @@ def keep_definition(session: Session, benchmark: Benchmark, folder: Path) -> Non
     if session.get(BenchmarkDefinition, benchmark.sha256) is not None:
         return
     content = (folder / f"{benchmark.benchmark_id}.toml").read_bytes()
-    session.add(
-        BenchmarkDefinition(
-            sha256=benchmark.sha256,
-            benchmark_id=benchmark.benchmark_id,
-            version=benchmark.version,
-            content=content.decode(),
-            created_at=utc_now(),
-        )
+    insert_missing(
+        session,
+        BenchmarkDefinition,
+        sha256=benchmark.sha256,
+        benchmark_id=benchmark.benchmark_id,
+        version=benchmark.version,
+        content=content.decode(),
+        created_at=utc_now(),
     )
-    session.flush()
 
 
 def definition(session: Session, sha256: str) -> Benchmark:
-    """The benchmark a result was scored under, from its stored text."""
-    row = session.get(BenchmarkDefinition, sha256)
-    if row is None:
-        raise NotFoundError(f"There is no benchmark definition {sha256}.")
-    return parse_benchmark(row.content.encode(), file=f"{row.benchmark_id}.toml")
+    """The benchmark a result was scored under, from its stored text.
+
+    Read once a process: what a hash names never changes, and a live page asks four times a second.
+    """
+    if sha256 not in _definitions:
+        row = session.get(BenchmarkDefinition, sha256)
+        if row is None:
+            raise NotFoundError(f"There is no benchmark definition {sha256}.")
+        content = row.content.encode()
+        _definitions[sha256] = parse_benchmark(content, file=f"{row.benchmark_id}.toml")
+    return _definitions[sha256]

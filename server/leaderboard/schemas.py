@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Literal
 
 from fastapi import Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from server.submissions.schemas import SystemView
 
@@ -36,6 +36,12 @@ class BoardQuery(BaseModel):
     order: Literal["asc", "desc"] = "asc"
     limit: int = Field(default=100, ge=1, le=1000)
     cursor: str | None = Field(default=None, max_length=200)
+
+    @field_validator("division", "status", "q", "cursor", mode="before")
+    @classmethod
+    def _none_if_empty(cls, value: object) -> object:
+        """What a form sends for a field left empty is no filter."""
+        return None if value == "" else value
 
 
 BoardQueryDep = Annotated[BoardQuery, Query()]

@@ -3,20 +3,19 @@
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from server.database import insert_missing
 from server.models import Board
 
 
 def raise_board_version(session: Session, benchmark_id: str) -> None:
     """Mark a benchmark's boards as changed, in the transaction that changes them."""
-    changed = session.execute(
+    insert_missing(session, Board, benchmark_id=benchmark_id, version=0)
+    session.execute(
         update(Board)
         .where(Board.benchmark_id == benchmark_id)
         .values(version=Board.version + 1)
-        .returning(Board.version)
-    ).first()
-    if changed is None:
-        session.add(Board(benchmark_id=benchmark_id, version=1))
-        session.flush()
+        .execution_options(synchronize_session=False)
+    )
 
 
 def board_version(session: Session, benchmark_id: str) -> int:

@@ -12,7 +12,11 @@ from server.benchmarks.schemas import benchmark_view
 from server.dependencies import Parts
 from server.leaderboard.queries import read_board
 from server.leaderboard.schemas import BoardQuery
-from server.submissions.queries import benchmark_versions, find_submission
+from server.submissions.queries import (
+    benchmark_versions,
+    find_submission,
+    runs_with_curves,
+)
 from server.submissions.schemas import curve_view, submission_view
 from server.verifications.queries import claim_of, find_verification, view
 
@@ -48,14 +52,13 @@ def submission_context(session: Session, parts: Parts, submission_id: str) -> Co
 
 def submission_with_curves(session: Session, submission_id: str) -> list[Context]:
     """The runs of a submission with every evaluation."""
-    submission = find_submission(session, submission_id)
     return [
         {
             "index": run.index,
             "file": run.file,
             "curve": curve_view(run).model_dump(mode="json")["evaluations"],
         }
-        for run in submission.runs
+        for run in runs_with_curves(session, submission_id)
     ]
 
 

@@ -1,10 +1,11 @@
 """Reading submissions."""
 
 import base64
-from datetime import datetime
+from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from sqlalchemy import or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, undefer
 
 from server.errors import ContentError, NotFoundError
 from server.models import BenchmarkDefinition, RunRow, Submission
@@ -27,6 +28,18 @@ def find_run(session: Session, submission_id: str, index: int) -> RunRow:
     if run is None:
         raise NotFoundError(f"Submission {submission_id!r} has no run {index}.")
     return run
+
+
+def runs_with_curves(session: Session, submission_id: str) -> Sequence[RunRow]:
+    """The runs of a submission in order, curves and all. Raises NotFoundError."""
+    find_submission(session, submission_id)
+    return session.scalars(
+        select(RunRow)
+        .where(RunRow.submission_id == submission_id)
+        .order_by(RunRow.index)
+        .options(undefer(RunRow.curve))
+        .execution_options(populate_existing=True)
+    ).all()
 
 
 def find_by_idempotency_key(session: Session, user_id: int, key: str) -> Submission | None:
@@ -78,7 +91,8 @@ def _read_cursor(cursor: str) -> tuple[datetime, str]:
         parsed = datetime.fromisoformat(moment)
         if parsed.tzinfo is None:
             raise ValueError("a moment without a timezone")
-    except ValueError as error:
+        parsed = parsed.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise ContentError(
             "The cursor is not one: use the next_cursor of an earlier answer."
         ) from error

@@ -69,7 +69,7 @@ def submit(parts: Parts, caller: Caller, upload: Upload, *, key: str | None) -> 
 
 def check_idempotency_key(key: str | None) -> None:
     """Raise ContentError unless the key is absent or 1 to 200 printable characters."""
-    if key is not None and not (0 < len(key) <= MAX_KEY_LENGTH and key.isprintable()):
+    if key is not None and not (key.strip() and len(key) <= MAX_KEY_LENGTH and key.isprintable()):
         raise ContentError(
             f"Header Idempotency-Key: expected 1 to {MAX_KEY_LENGTH} printable characters."
         )

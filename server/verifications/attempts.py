@@ -1,5 +1,6 @@
 """An attempt's life: claimed once, kept alive by posts, ended by exactly one of report or lease."""
 
+import json
 import secrets
 from dataclasses import asdict
 from datetime import timedelta
@@ -15,16 +16,23 @@ from rules.messages import (
     Failure,
     ReplayReport,
 )
-from rules.verification import Reason, judge
+from rules.verdict import Reason
+from rules.verification import judge
 from server.accounts.service import hash_token
 from server.benchmarks.queries import definition
-from server.database import utc_now
+from server.database import to_json, utc_now
 from server.errors import ConflictError, ContentError
 from server.models import Attempt, ReplayEventRow, Verification, WorkerRow
-from server.verifications.queries import claim_of, claimed_runs, find_attempt
+from server.verifications.queries import (
+    claim_of,
+    claimed_runs,
+    find_attempt,
+    lock_attempt,
+)
 from server.verifications.service import end_with_verdict, end_without_verdict, queue_attempt
 
 TOKEN_PREFIX = "fla_"  # noqa: S105  a prefix, so that leaked tokens can be searched for
+LARGEST_SEQUENCE = 2**31 - 1
 
 
 def claim_attempt(session: Session, attempt_id: str, request: ClaimRequest) -> ClaimGrant:
@@ -32,7 +40,7 @@ def claim_attempt(session: Session, attempt_id: str, request: ClaimRequest) -> C
 
     One UPDATE decides: a message delivered twice, or late, finds the attempt taken.
     """
-    attempt = find_attempt(session, attempt_id)
+    attempt = lock_attempt(session, attempt_id)
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     now = utc_now()
     lease = attempt.verification.lease_seconds
@@ -79,14 +87,15 @@ def record_events(
         select(func.max(ReplayEventRow.sequence)).where(ReplayEventRow.attempt_id == attempt_id)
     )
     known = -1 if last is None else last
+    _refuse_unstorable(batch)
+    if any(not 0 <= item.sequence <= LARGEST_SEQUENCE for item in batch.events):
+        raise ContentError(f"Events count from 0; expected a sequence of 0 to {LARGEST_SEQUENCE}.")
+    fresh = {item.sequence: item for item in batch.events if item.sequence > known}
     session.add_all(
-        ReplayEventRow(
-            attempt_id=attempt_id, sequence=item.sequence, event=asdict(item), created_at=now
-        )
-        for item in batch.events
-        if item.sequence > known
+        ReplayEventRow(attempt_id=attempt_id, sequence=sequence, event=asdict(item), created_at=now)
+        for sequence, item in fresh.items()
     )
-    if _is_over_limit(attempt):
+    if is_over_limit(attempt):
         return BatchAnswer(proceed=False, reason="time_limit")
     return BatchAnswer(proceed=True)
 
@@ -99,6 +108,8 @@ def finish_attempt(
     The same report again is answered the same. Raises ConflictError if the attempt is not this
     worker's any more, ContentError if the report is not one of this plan.
     """
+    _refuse_unstorable(report)
+    lock_attempt(session, attempt_id)
     attempt = _owned(session, attempt_id, secret)
     verification = attempt.verification
     if attempt.state in ("done", "failed"):
@@ -125,58 +136,16 @@ def finish_attempt(
         return verification
     benchmark = definition(session, verification.submission.benchmark_sha256)
     claim = claim_of(verification.submission)
-    verdict = judge(benchmark, claim, claimed_runs(verification.submission), report)
+    verdict = judge(
+        benchmark,
+        claim,
+        claimed_runs(verification.submission),
+        report,
+        runs_planned=len(verification.seeds),
+    )
     verification.report = asdict(report)
     end_with_verdict(session, verification, verdict)
     return verification
-
-
-def expire_leases(session: Session) -> int:
-    """Declare lost every attempt whose worker went silent, and queue another try for each."""
-    now = utc_now()
-    lost = session.scalars(
-        update(Attempt)
-        .where(Attempt.state == "running", Attempt.lease_expires_at < now)
-        .values(state="lost", ended_at=now)
-        .returning(Attempt.id)
-    ).all()
-    for attempt_id in lost:
-        attempt = find_attempt(session, attempt_id)
-        session.refresh(attempt)
-        failure = Failure(
-            kind="infrastructure",
-            code="worker_lost",
-            message=f"worker {attempt.worker} went silent and its lease ran out",
-            next_step="nothing to do: another attempt is queued while any are left",
-        )
-        attempt.failure = asdict(failure)
-        retry_or_give_up(session, attempt, failure)
-    return len(lost)
-
-
-def end_overdue(session: Session) -> int:
-    """End every running attempt that is past its verification's time limit."""
-    overdue = [
-        attempt
-        for attempt in session.scalars(select(Attempt).where(Attempt.state == "running")).unique()
-        if _is_over_limit(attempt)
-    ]
-    for attempt in overdue:
-        failure = Failure(
-            kind="time_limit",
-            code="run_time_limit",
-            message=f"the replay took longer than {attempt.verification.limit_seconds:.0f} s",
-            next_step="ask for a verification on faster hardware",
-        )
-        ended = session.execute(
-            update(Attempt)
-            .where(Attempt.id == attempt.id, Attempt.state == "running")
-            .values(state="failed", ended_at=utc_now(), failure=asdict(failure))
-            .returning(Attempt.id)
-        ).first()
-        if ended is not None:
-            retry_or_give_up(session, attempt, failure)
-    return len(overdue)
 
 
 def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> None:
@@ -215,7 +184,8 @@ def _fenced(attempt: Attempt) -> ConflictError:
     )
 
 
-def _is_over_limit(attempt: Attempt) -> bool:
+def is_over_limit(attempt: Attempt) -> bool:
+    """Whether an attempt has run longer than its verification may take."""
     if attempt.started_at is None:
         return False
     return utc_now() > attempt.started_at + timedelta(seconds=attempt.verification.limit_seconds)
@@ -227,6 +197,21 @@ def _infrastructure_failure(report: ReplayReport) -> Failure | None:
         if run.failure is not None and run.failure.kind == "infrastructure":
             return run.failure
     return None
+
+
+def _refuse_unstorable(message: EvaluationBatch | ReplayReport) -> None:
+    """Raise ContentError on NaN, infinity or an integer JSON readers cannot hold.
+
+    One such number in a stored report would make every later answer that shows it fail.
+    """
+    table = asdict(message)
+    try:
+        json.dumps(table, allow_nan=False)
+        to_json(table)
+    except (ValueError, TypeError) as error:
+        raise ContentError(
+            f"A number cannot be stored ({error}); expected finite numbers of at most 64 bits."
+        ) from error
 
 
 def _check_report(verification: Verification, report: ReplayReport) -> None:

@@ -71,6 +71,7 @@ def cancel_verification(
 ) -> VerificationView:
     """End a verification without a verdict."""
     with parts.database.write() as session:
+        queries.lock_verification(session, verification_id)
         verification = queries.find_verification(session, verification_id)
         service.cancel_verification(session, verification)
         return queries.view(

@@ -19,6 +19,8 @@ from server.verifications.schemas import ENDED
 
 router = APIRouter(tags=["verifications"])
 POLL_SECONDS = 0.25
+EVENTS_AT_ONCE = 1000
+LARGEST_NUMBER = 2**31 - 1  # What the database can hold.
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,11 @@ def parse_position(last_event_id: str | None) -> Position:
     """Where a Last-Event-ID says the reader stopped; the beginning if it is absent or strange."""
     attempt, _, sequence = (last_event_id or "").partition(".")
     try:
-        return Position(int(attempt), int(sequence))
+        position = Position(int(attempt), int(sequence))
     except ValueError:
         return Position()
+    in_range = max(abs(position.attempt), abs(position.sequence)) <= LARGEST_NUMBER
+    return position if in_range else Position()
 
 
 @dataclass(frozen=True)
@@ -84,16 +88,20 @@ def _read_news(parts: Parts, verification_id: str, position: Position) -> News:
     alive = parts.settings.worker_alive_seconds
     with parts.database.read() as session:
         verification = queries.find_verification(session, verification_id)
-        view = queries.view(session, verification, alive_seconds=alive)
+        ended = verification.state in ENDED
+        view = queries.view(session, verification, alive_seconds=alive, with_report=ended)
         replay = []
         for attempt in verification.attempts:
             if attempt.number < position.attempt:
                 continue
             after = position.sequence if attempt.number == position.attempt else -1
+            rows = queries.events_after(session, attempt, after, limit=EVENTS_AT_ONCE)
             replay += [
                 (Position(attempt.number, row.sequence), {"attempt": attempt.number, **row.event})
-                for row in queries.events_after(session, attempt, after)
+                for row in rows
             ]
+            if len(rows) == EVENTS_AT_ONCE:
+                break  # The rest of this attempt comes before the next one.
     full = view.model_dump(mode="json")
     state = {name: value for name, value in full.items() if name != "report"}
-    return News(state=state, full=full if verification.state in ENDED else None, replay=replay)
+    return News(state=state, full=full if ended else None, replay=replay)

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from sqlalchemy import func, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, selectinload
 
 from rules.benchmark import Benchmark
 from rules.claim import Claim, System
@@ -26,6 +26,23 @@ def find_verification(session: Session, verification_id: str) -> Verification:
     return verification
 
 
+def lock_verification(
+    session: Session, verification_id: str, *, skip_locked: bool = False
+) -> Verification | None:
+    """A verification that nobody else changes until this transaction ends, as it is now.
+
+    Whatever ends or moves a verification locks it first and its attempts after it, so that a
+    cancellation, a report and a lease that runs out take turns. None if there is no such
+    verification, or with `skip_locked` if another transaction has it.
+    """
+    return session.scalar(
+        select(Verification)
+        .where(Verification.id == verification_id)
+        .with_for_update(skip_locked=skip_locked)
+        .execution_options(populate_existing=True)
+    )
+
+
 def find_attempt(session: Session, attempt_id: str) -> Attempt:
     """An attempt by id. Raises NotFoundError."""
     attempt = session.get(Attempt, attempt_id)
@@ -34,9 +51,22 @@ def find_attempt(session: Session, attempt_id: str) -> Attempt:
     return attempt
 
 
+def lock_attempt(session: Session, attempt_id: str) -> Attempt:
+    """An attempt with its verification locked: see lock_verification. Raises NotFoundError."""
+    attempt = find_attempt(session, attempt_id)
+    lock_verification(session, attempt.verification_id)
+    session.refresh(attempt)
+    return attempt
+
+
 def list_verifications(session: Session, *, state: str | None, limit: int) -> list[Verification]:
     """Verifications, newest first."""
-    query = select(Verification).order_by(Verification.created_at.desc()).limit(limit)
+    query = (
+        select(Verification)
+        .order_by(Verification.created_at.desc())
+        .limit(limit)
+        .options(selectinload(Verification.submission))
+    )
     if state is not None:
         query = query.where(Verification.state == state)
     return list(session.scalars(query))
@@ -101,7 +131,7 @@ def _queued_before(session: Session, moment: datetime) -> int:
 
 
 def events_after(
-    session: Session, attempt: Attempt, sequence: int, *, limit: int = 1000
+    session: Session, attempt: Attempt, sequence: int, *, limit: int
 ) -> list[ReplayEventRow]:
     """What a worker posted for an attempt after a sequence number, in order."""
     return list(

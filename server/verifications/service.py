@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from rules.benchmark import Benchmark
 from rules.claim import Claim
 from rules.replay_plan import band_for, plan, seal, why_not_replayable
-from rules.verification import Reason, Verdict
+from rules.verdict import Reason, Verdict
 from server.benchmarks.queries import definition
 from server.database import utc_now
 from server.errors import ConflictError, ContentError
@@ -33,6 +33,7 @@ def request_verification(
     Raises ContentError if the reference cannot replay the claim, ConflictError if a verification
     of this submission is under way.
     """
+    session.execute(select(Submission.id).where(Submission.id == submission.id).with_for_update())
     under_way = session.scalar(
         select(Verification.id).where(
             Verification.submission_id == submission.id, Verification.state.in_(OPEN)

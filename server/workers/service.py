@@ -3,11 +3,11 @@
 from dataclasses import asdict
 from datetime import timedelta
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from rules.messages import WorkerHello
-from server.database import utc_now
+from server.database import insert_missing, utc_now
 from server.models import WorkerRow
 from server.workers.schemas import WorkerView
 
@@ -15,14 +15,14 @@ from server.workers.schemas import WorkerView
 def greet(session: Session, hello: WorkerHello) -> None:
     """Store that a worker is alive, and its system."""
     now = utc_now()
-    row = session.get(WorkerRow, hello.system.worker)
-    if row is None:
-        row = WorkerRow(name=hello.system.worker, first_seen_at=now)
-        session.add(row)
-    row.hardware_class = hello.system.hardware_class
-    row.state = hello.state
-    row.system = asdict(hello.system)
-    row.last_seen_at = now
+    seen = {
+        "hardware_class": hello.system.hardware_class,
+        "state": hello.state,
+        "system": asdict(hello.system),
+        "last_seen_at": now,
+    }
+    insert_missing(session, WorkerRow, name=hello.system.worker, first_seen_at=now, **seen)
+    session.execute(update(WorkerRow).where(WorkerRow.name == hello.system.worker).values(**seen))
 
 
 def list_workers(session: Session, *, alive_seconds: float) -> list[WorkerView]:

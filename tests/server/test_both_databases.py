@@ -1,0 +1,275 @@
+"""The way of a submission to its verdict on SQLite and PostgreSQL, and steps taken at once.
+
+On PostgreSQL several transactions write at the same time, so these are the tests of its locks.
+"""
+
+import threading
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from server.database import Database, utc_now
+from server.verifications.overdue import end_overdue, expire_leases
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """Every test here runs on both databases."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+def at_once(*calls: Callable[[], Any]) -> list[Any]:
+    """What calls that start together return or raise, in the order of the calls."""
+    barrier = threading.Barrier(len(calls))
+    results: list[Any] = [None] * len(calls)
+
+    def run(index: int, call: Callable[[], Any]) -> None:
+        barrier.wait(timeout=10)
+        try:
+            results[index] = call()
+        except BaseException as error:  # noqa: BLE001  It is a result like any other here.
+            results[index] = error
+
+    threads = [threading.Thread(target=run, args=(index, call)) for index, call in enumerate(calls)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+        assert not thread.is_alive(), "a call hangs"
+    return results
+
+
+def codes(answers: list[Any]) -> list[int]:
+    """The statuses of answers, sorted; an exception is raised."""
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return sorted(answer.status_code for answer in answers)
+
+
+def test_a_submission_is_replayed_and_ranked(
+    replay: Any, client: TestClient, make_report: Callable[..., Any]
+) -> None:
+    grant = replay.claim().json()
+    assert replay.post(grant, [{"sequence": 0, "run": 0, "kind": "phase"}]).status_code == 200
+    assert replay.report(grant, make_report(replay.seeds())).json()["outcome"] == "verified"
+
+    assert replay.status() == "verified"
+    (entry,) = client.get("/api/v1/leaderboards/digits").json()["entries"]
+    assert (entry["rank"], entry["status"]) == (1, "verified")
+    assert entry["tta_seconds"] == pytest.approx(0.944)
+    curve = client.get(f"/api/v1/submissions/{replay.submission_id}/runs/0/curve").json()
+    assert len(curve["evaluations"]) == 8
+    for page in ("/", "/benchmarks/digits", f"/submissions/{replay.submission_id}"):
+        assert client.get(page).status_code == 200
+    events = client.get(f"/api/v1/verifications/{replay.verification_id}/events").text
+    assert events.count("event: replay") == 1
+    assert client.get("/api/v1/submissions?limit=1").json()["next_cursor"] is None
+
+
+def test_a_lost_worker_is_replaced(
+    replay: Any, database: Database, make_report: Callable[..., Any]
+) -> None:
+    old = replay.claim().json()
+    replay.change(old["attempt_id"], lease_expires_at=utc_now() - timedelta(hours=1))
+    with database.write() as session:
+        assert expire_leases(session) == 1
+        assert end_overdue(session) == 0
+
+    assert replay.report(old, make_report(replay.seeds())).status_code == 409
+    new = replay.claim().json()
+    assert replay.report(new, make_report(replay.seeds())).json()["outcome"] == "verified"
+
+
+def test_the_first_submissions_of_all_come_at_once(
+    digits_submission: Any, submit: Callable[..., Any], client: TestClient
+) -> None:
+    """Each would write the benchmark's definition and the board's first version."""
+    answers = at_once(*[lambda: submit(deepcopy(digits_submission))] * 5)
+
+    assert codes(answers) == [201] * 5
+    board = client.get("/api/v1/leaderboards/digits").json()
+    assert (board["total"], board["version"]) == (5, 5)
+
+
+def test_one_key_at_once_is_one_submission(
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    client: TestClient,
+    stored_files: Callable[[], list[str]],
+) -> None:
+    answers = at_once(*[lambda: submit(digits_submission, key="key-1")] * 5)
+
+    assert codes(answers) == [201] * 5
+    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert len(client.get("/api/v1/submissions").json()["submissions"]) == 1
+    assert not [path for path in stored_files() if path.startswith("incoming/")]
+
+
+def test_other_submissions_under_one_key_at_once_leave_no_file(
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    make_log: Callable[..., bytes],
+    stored_files: Callable[[], list[str]],
+) -> None:
+    other = deepcopy(digits_submission)
+    other.logs["run_0.log"] = make_log(999)
+    answers = at_once(*[lambda p=p: submit(p, key="key-1") for p in (digits_submission, other)])
+
+    assert codes(answers) == [201, 409]
+    assert len(stored_files()) == 4  # One JSON and three logs.
+
+
+def test_verifications_of_one_submission_asked_for_at_once_are_one(
+    digits_submission: Any, submit: Callable[..., Any], client: TestClient, olivia: Any
+) -> None:
+    submission_id = submit(digits_submission).json()["id"]
+    address = f"/api/v1/submissions/{submission_id}/verifications"
+    answers = at_once(*[lambda: client.post(address, headers=olivia.headers)] * 4)
+
+    assert codes(answers) == [201, 409, 409, 409]
+    assert len(client.get("/api/v1/verifications").json()["verifications"]) == 1
+
+
+def test_claims_at_once_have_one_winner(replay: Any) -> None:
+    attempt_id = replay.attempt_id
+    answers = at_once(*[lambda n=n: replay.claim(attempt_id, worker=f"w-{n}") for n in range(4)])
+
+    assert codes(answers) == [200, 409, 409, 409]
+    winner = next(n for n in range(4) if answers[n].status_code == 200)
+    assert replay.view()["attempts"][0]["worker"] == f"w-{winner}"
+
+
+def test_one_report_sent_twice_at_once_is_one_verdict(
+    replay: Any, client: TestClient, make_report: Callable[..., Any]
+) -> None:
+    grant = replay.claim().json()
+    version = client.get("/api/v1/leaderboards/digits").json()["version"]
+    report = make_report(replay.seeds())
+    answers = at_once(*[lambda: replay.report(grant, report)] * 3)
+
+    assert codes(answers) == [200] * 3
+    assert {answer.json()["outcome"] for answer in answers} == {"verified"}
+    assert client.get("/api/v1/leaderboards/digits").json()["version"] == version + 1
+
+
+def test_the_same_events_posted_at_once_are_stored_once(
+    replay: Any, row_counts: Callable[[], Any]
+) -> None:
+    grant = replay.claim().json()
+    events = [{"sequence": n, "run": 0, "kind": "phase"} for n in range(50)]
+    answers = at_once(*[lambda: replay.post(grant, events)] * 4)
+
+    assert codes(answers) == [200] * 4
+    assert row_counts()["replay_events"] == 50
+
+
+@pytest.mark.parametrize("repetition", range(3))
+def test_a_report_a_cancellation_and_the_reaper_at_once_agree_on_one_end(
+    repetition: int,
+    replay: Any,
+    client: TestClient,
+    database: Database,
+    olivia: Any,
+    make_report: Callable[..., Any],
+) -> None:
+    grant = replay.claim().json()
+    report = make_report(replay.seeds())
+    replay.change(grant["attempt_id"], lease_expires_at=utc_now() - timedelta(seconds=1))
+
+    def reap() -> int:
+        with database.write() as session:
+            return expire_leases(session)
+
+    cancel = f"/api/v1/verifications/{replay.verification_id}/cancel"
+    reported, cancelled, reaped, _ = at_once(
+        lambda: replay.report(grant, report),
+        lambda: client.post(cancel, headers=olivia.headers),
+        reap,
+        reap,
+    )
+
+    view = replay.view()
+    first = view["attempts"][0]["state"]
+    ending = {"verified": "done", "claimed": "cancelled", "verifying": "queued"}
+    assert view["state"] == ending[replay.status()]
+    assert reported.status_code == (200 if first == "done" else 409)
+    assert (view["state"] == "done") == (reported.status_code == 200)
+    assert (view["state"] == "cancelled") == (cancelled.status_code == 200)
+    assert isinstance(reaped, int)
+    states = [attempt["state"] for attempt in view["attempts"]]
+    assert states in (["done"], ["cancelled"], ["lost", "cancelled"], ["lost", "queued"])
+
+
+def test_hellos_and_tokens_at_once_make_one_worker_and_one_user(
+    client: TestClient,
+    olivia: Any,
+    walter: Any,
+    make_report: Callable[..., Any],
+    row_counts: Callable[[], Any],
+) -> None:
+    users = row_counts()["users"]
+    hello = {"system": vars(make_report([]).system), "state": "idle"}
+    token = {"user": "carol", "role": "submitter"}
+    hellos = [lambda: client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)] * 3
+    tokens = [lambda: client.post("/api/v1/tokens", json=token, headers=olivia.headers)] * 3
+    answers = at_once(*hellos, *tokens)
+
+    assert codes(answers) == [201] * 3 + [204] * 3
+    assert row_counts()["users"] == users + 1
+    assert row_counts()["workers"] == 1
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/submissions/%00",
+        "/api/v1/submissions?benchmark=%00",
+        "/api/v1/verifications/%00",
+        "/api/v1/verifications/%00/events",
+        "/submissions/%00",
+        "/api/v1/submissions/%ff%fe",
+    ],
+)
+def test_a_character_no_database_stores_is_refused(path: str, client: TestClient) -> None:
+    response = client.get(path)
+
+    assert response.status_code in (200, 404, 422)
+    if response.status_code != 200:
+        assert response.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("reason", ["a\0b", "\ud800", "\U0001f600 é"])
+def test_any_text_is_stored_or_refused(
+    reason: str, digits_submission: Any, submit: Callable[..., Any], client: TestClient, olivia: Any
+) -> None:
+    submission_id = submit(digits_submission).json()["id"]
+    response = client.post(
+        f"/api/v1/submissions/{submission_id}/verifications",
+        content=b'{"reason": "%s"}'
+        % reason.encode("unicode_escape")
+        .replace(b"\\x00", b"\\u0000")
+        .replace(b"\\xe9", b"\\u00e9")
+        .replace(b"\\U0001f600", b"\\ud83d\\ude00"),
+        headers=olivia.headers | {"Content-Type": "application/json"},
+    )
+
+    assert response.status_code in (201, 422), response.text
+    if response.status_code == 201:
+        assert response.json()["reason"] == reason
+
+
+def test_a_worker_with_an_endless_name_is_refused_or_stored(
+    client: TestClient, walter: Any, make_report: Callable[..., Any]
+) -> None:
+    system = replace(make_report([]).system, worker="w" * 300)
+    hello = {"system": vars(system), "state": "idle"}
+    response = client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
+
+    assert response.status_code in (204, 422)

@@ -1,0 +1,227 @@
+"""The loop that sends what is due, with a broker that only notes what it was given."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from server.database import Database, utc_now
+from server.dispatch import Dispatcher
+from server.models import WorkerRow
+from server.settings import Settings
+
+LATE = timedelta(hours=1)
+
+
+@dataclass
+class NotingBroker:
+    """Notes every message; raises instead while `error` is set."""
+
+    sent: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)
+    error: Exception | None = None
+
+    def send_task(self, name: str, *, args: list[Any], queue: str, expires: float) -> None:
+        if self.error is not None:
+            raise self.error
+        self.sent.append((name, args[0], queue))
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+@pytest.fixture
+def broker() -> NotingBroker:
+    return NotingBroker()
+
+
+@pytest.fixture
+def dispatcher(database: Database, settings: Settings, broker: NotingBroker) -> Dispatcher:
+    """The loop of `client`'s server, a round at a time."""
+    return Dispatcher(database, broker, settings)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def hello(client: TestClient, walter: Any, make_report: Callable[..., Any]) -> Callable[..., None]:
+    """Lets a worker say hello."""
+
+    def say(*, hardware_class: str = "cpu-test", state: str = "idle", worker: str = "w-1") -> None:
+        system = replace(make_report([]).system, hardware_class=hardware_class, worker=worker)
+        answer = client.post(
+            "/api/v1/workers/hello",
+            json={"system": vars(system), "state": state},
+            headers=walter.headers,
+        )
+        assert answer.status_code == 204
+
+    return say
+
+
+def test_a_living_worker_is_sent_the_whole_job(
+    replay: Any, dispatcher: Dispatcher, broker: NotingBroker, hello: Callable[..., None]
+) -> None:
+    hello()
+    dispatcher.run_once()
+
+    ((name, job, queue),) = broker.sent
+    assert (name, queue) == ("finishline.replay", "replay.cpu-test")
+    assert job["attempt_id"] == replay.attempt_id
+    assert job["verification_id"] == replay.verification_id
+    assert job["submission_id"] == replay.submission_id
+    assert job["seeds"] == replay.seeds()
+    assert (job["benchmark_id"], job["reference"]) == ("digits", "digits")
+    assert job["hyperparameters"]["batch_size"] == 64
+    assert job["target"]["value"] == 97.5
+    assert job["control_points"]
+    assert dispatcher.broker_state == "ok"
+
+
+def test_a_worker_of_another_class_gets_it_from_the_queue_of_all(
+    replay: Any, dispatcher: Dispatcher, broker: NotingBroker, hello: Callable[..., None]
+) -> None:
+    hello(hardware_class="cpu-other")
+    dispatcher.run_once()
+
+    assert [queue for _, _, queue in broker.sent] == ["replay.any"]
+
+
+def test_one_worker_of_the_class_is_enough_for_its_queue(
+    replay: Any, dispatcher: Dispatcher, broker: NotingBroker, hello: Callable[..., None]
+) -> None:
+    hello(hardware_class="cpu-other", worker="w-1")
+    hello(hardware_class="cpu-test", worker="w-2")
+    dispatcher.run_once()
+
+    assert [queue for _, _, queue in broker.sent] == ["replay.cpu-test"]
+
+
+def test_nothing_is_sent_without_a_living_worker(
+    replay: Any,
+    dispatcher: Dispatcher,
+    broker: NotingBroker,
+    hello: Callable[..., None],
+    database: Database,
+) -> None:
+    dispatcher.run_once()
+    hello(state="stopping")
+    dispatcher.run_once()
+    hello()
+    with database.write() as session:
+        session.get_one(WorkerRow, "w-1").last_seen_at = utc_now() - LATE
+    dispatcher.run_once()
+    assert broker.sent == []
+    assert dispatcher.broker_state == "not tried yet"
+
+    hello()
+    dispatcher.run_once()
+    assert len(broker.sent) == 1
+
+
+def test_what_nobody_claimed_is_sent_again_after_a_pause(
+    replay: Any, dispatcher: Dispatcher, broker: NotingBroker, hello: Callable[..., None]
+) -> None:
+    hello()
+    dispatcher.run_once()
+    dispatcher.run_once()
+    assert len(broker.sent) == 1
+
+    replay.change(replay.attempt_id, send_after=utc_now() - timedelta(seconds=1))
+    dispatcher.run_once()
+    dispatcher.run_once()
+    assert [job["attempt_id"] for _, job, _ in broker.sent] == [replay.attempt_id] * 2
+
+
+def test_a_claimed_attempt_is_not_sent_again(
+    replay: Any, dispatcher: Dispatcher, broker: NotingBroker, hello: Callable[..., None]
+) -> None:
+    hello()
+    dispatcher.run_once()
+    replay.claim()
+    replay.change(replay.attempt_id, send_after=utc_now() - LATE)
+    dispatcher.run_once()
+
+    assert len(broker.sent) == 1
+
+
+def test_a_broker_out_of_reach_loses_nothing(
+    replay: Any, dispatcher: Dispatcher, broker: NotingBroker, hello: Callable[..., None]
+) -> None:
+    hello()
+    broker.error = ConnectionError("refused")
+    dispatcher.run_once()
+    assert dispatcher.broker_state == "unreachable"
+    assert replay.view()["attempts"][0]["state"] == "queued"
+
+    broker.error = None
+    replay.change(replay.attempt_id, send_after=utc_now())
+    dispatcher.run_once()
+    assert len(broker.sent) == 1
+    assert dispatcher.broker_state == "ok"
+
+
+def test_two_dispatchers_send_an_attempt_once(
+    replay: Any,
+    dispatcher: Dispatcher,
+    broker: NotingBroker,
+    hello: Callable[..., None],
+    database: Database,
+    settings: Settings,
+) -> None:
+    other = Dispatcher(database, broker, settings)  # type: ignore[arg-type]
+    hello()
+    dispatcher.run_once()
+    other.run_once()
+
+    assert len(broker.sent) == 1
+
+
+def test_a_lost_attempt_is_replaced_and_sent_in_the_same_round(
+    replay: Any, dispatcher: Dispatcher, broker: NotingBroker, hello: Callable[..., None]
+) -> None:
+    hello()
+    first = replay.claim().json()["attempt_id"]
+    replay.change(first, lease_expires_at=utc_now() - LATE)
+    dispatcher.run_once()
+
+    ((_, job, _),) = broker.sent
+    assert job["attempt_id"] == replay.attempt_id != first
+    assert [a["state"] for a in replay.view()["attempts"]] == ["lost", "queued"]
+
+
+def test_an_idle_server_takes_no_write_lock(
+    database: Database, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise AssertionError("a write transaction")
+
+    monkeypatch.setattr(database, "write", refuse)
+    dispatcher.run_once()
+
+
+def test_the_loop_survives_a_round_that_fails(
+    replay: Any,
+    dispatcher: Dispatcher,
+    broker: NotingBroker,
+    hello: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    hello()
+    rounds = iter([RuntimeError("the database is away"), None])
+    run_once = dispatcher.run_once
+
+    def sometimes() -> None:
+        if (error := next(rounds)) is not None:
+            raise error
+        run_once()
+        dispatcher._stop.set()
+
+    monkeypatch.setattr(dispatcher, "run_once", sometimes)
+    dispatcher.start()
+    dispatcher._thread.join(timeout=20)
+    dispatcher.stop()
+
+    assert len(broker.sent) == 1
+    assert "trying again" in caplog.text

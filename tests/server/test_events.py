@@ -1,0 +1,155 @@
+"""GET /api/v1/verifications/{id}/events: a verification as it happens."""
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from server.database import Database, utc_now
+from server.verifications import events
+from server.verifications.overdue import expire_leases
+
+
+def evaluation(sequence: int) -> dict[str, Any]:
+    return {"sequence": sequence, "run": 0, "kind": "evaluation", "quality": float(sequence)}
+
+
+@pytest.fixture
+def watch(client: TestClient) -> Callable[..., list[dict[str, Any]]]:
+    """Reads the events of an ended verification: id, event and data of each."""
+
+    def read(verification_id: str, *, last: str | None = None) -> list[dict[str, Any]]:
+        address = f"/api/v1/verifications/{verification_id}/events"
+        response = client.get(address, headers={"Last-Event-ID": last} if last else {})
+        assert response.status_code == 200, response.text
+        assert response.headers["content-type"].startswith("text/event-stream")
+        found = []
+        for block in response.text.split("\n\n"):
+            lines = [line for line in block.splitlines() if line and not line.startswith(":")]
+            if lines:
+                event = dict(line.split(": ", 1) for line in lines)
+                found.append(event | {"data": json.loads(event["data"])})
+        return found
+
+    return read
+
+
+@pytest.fixture
+def ended(replay: Any, make_report: Callable[..., Any]) -> Any:
+    """A verification with five events and a verdict."""
+    grant = replay.claim().json()
+    replay.post(grant, [evaluation(sequence) for sequence in range(5)])
+    replay.report(grant, make_report(replay.seeds()))
+    return replay
+
+
+def test_a_reader_gets_state_then_replay_then_end(ended: Any, watch: Callable[..., Any]) -> None:
+    seen = watch(ended.verification_id)
+
+    assert [event["event"] for event in seen] == ["state", *["replay"] * 5, "end"]
+    assert seen[0]["data"]["state"] == "done"
+    assert "report" not in seen[0]["data"]
+    assert [event["data"]["sequence"] for event in seen[1:-1]] == [0, 1, 2, 3, 4]
+    assert {event["data"]["attempt"] for event in seen[1:-1]} == {1}
+    assert seen[1]["data"]["kind"] == "evaluation"
+    assert seen[-1]["data"] == ended.view()
+
+
+@pytest.mark.parametrize("stop_after", [0, 1, 3, 6])
+def test_a_reader_that_comes_back_goes_on_where_it_stopped(
+    stop_after: int, ended: Any, watch: Callable[..., Any]
+) -> None:
+    everything = watch(ended.verification_id)
+    first = everything[:stop_after]
+    then = watch(ended.verification_id, last=first[-1]["id"] if first else None)
+
+    replayed = [e["data"]["sequence"] for e in first + then if e["event"] == "replay"]
+    assert replayed == [0, 1, 2, 3, 4]
+    assert then[-1]["event"] == "end"
+
+
+@pytest.mark.parametrize("last", ["x", "1", "1.x", ".", "1." + "9" * 30, "9" * 5000 + ".1"])
+def test_a_strange_last_event_id_starts_at_the_beginning(
+    last: str, ended: Any, watch: Callable[..., Any]
+) -> None:
+    assert watch(ended.verification_id, last=last) == watch(ended.verification_id)
+
+
+def test_the_events_of_every_attempt_come_in_order_and_none_is_left_out(
+    replay: Any,
+    database: Database,
+    watch: Callable[..., Any],
+    make_report: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # More events in the first attempt than are read at once.
+    monkeypatch.setattr(events, "EVENTS_AT_ONCE", 3)
+    grant = replay.claim().json()
+    replay.post(grant, [evaluation(sequence) for sequence in range(7)])
+    replay.change(grant["attempt_id"], lease_expires_at=utc_now() - timedelta(hours=1))
+    with database.write() as session:
+        expire_leases(session)
+    grant = replay.claim().json()
+    replay.post(grant, [evaluation(sequence) for sequence in range(2)])
+    replay.report(grant, make_report(replay.seeds()))
+
+    seen = [e["data"] for e in watch(replay.verification_id) if e["event"] == "replay"]
+    assert [(e["attempt"], e["sequence"]) for e in seen] == [
+        *[(1, sequence) for sequence in range(7)],
+        *[(2, sequence) for sequence in range(2)],
+    ]
+
+
+def test_a_verification_that_is_not_there_is_404_before_any_event(client: TestClient) -> None:
+    response = client.get("/api/v1/verifications/nothing/events")
+
+    assert response.status_code == 404
+    assert response.headers["content-type"] == "application/problem+json"
+
+
+def test_a_cancelled_verification_ends_its_stream(
+    replay: Any, client: TestClient, olivia: Any, watch: Callable[..., Any]
+) -> None:
+    client.post(f"/api/v1/verifications/{replay.verification_id}/cancel", headers=olivia.headers)
+    seen = watch(replay.verification_id)
+
+    assert [event["event"] for event in seen] == ["state", "end"]
+    assert seen[-1]["data"]["state"] == "cancelled"
+
+
+def test_while_it_runs_a_change_of_state_is_told_before_the_end(
+    replay: Any,
+    watch: Callable[..., Any],
+    make_report: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The worker's steps happen each time the stream has read everything there was."""
+    grant: dict[str, Any] = {}
+    steps: list[Callable[[], Any]] = [
+        lambda: grant.update(replay.claim().json()),
+        lambda: replay.post(grant, [evaluation(0)]),
+        lambda: replay.report(grant, make_report(replay.seeds())),
+    ]
+    read_news = events._read_news
+
+    def read_then_step(*arguments: Any) -> Any:
+        news = read_news(*arguments)
+        if steps and not news.replay:
+            steps.pop(0)()
+        return news
+
+    monkeypatch.setattr(events, "_read_news", read_then_step)
+    seen = watch(replay.verification_id)
+
+    told = [(e["event"], e["data"].get("state")) for e in seen]
+    assert told == [
+        ("state", "queued"),
+        ("state", "running"),
+        ("replay", None),
+        ("state", "done"),
+        ("end", "done"),
+    ]
+    assert [e["id"] for e in seen] == ["0.-1", "0.-1", "1.0", "1.0", "1.0"]

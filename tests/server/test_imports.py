@@ -1,0 +1,75 @@
+"""A server is small and starts fast: what it must not load, and that it answers."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from server.settings import Settings
+
+LIMIT_SECONDS = 10.0  # Generous: one second is usual, and the machine may be busy.
+FOREIGN = ("torch", "sklearn", "worker", "reference_models", "cli", "torchvision", "pandas")
+
+
+def test_importing_the_server_loads_neither_torch_nor_a_worker() -> None:
+    script = (
+        "import json, sys, time; start = time.perf_counter(); import server.app; "
+        "seconds = time.perf_counter() - start; "
+        "print(json.dumps([seconds, sorted({name.split('.')[0] for name in sys.modules})]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    seconds, loaded = json.loads(done.stdout)
+
+    assert set(FOREIGN).isdisjoint(loaded)
+    assert "fastapi" in loaded
+    assert seconds < LIMIT_SECONDS
+
+
+@pytest.mark.processes
+def test_a_server_process_answers_soon_and_stops_when_told(settings: Settings) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = os.environ | {
+        "FINISHLINE_DATABASE_URL": settings.database_url,
+        "FINISHLINE_ARTIFACTS_DIR": str(settings.artifacts_dir),
+        "FINISHLINE_BROKER_URL": "redis://127.0.0.1:1/0",  # Nobody is there, and nobody waits.
+    }
+    started = time.monotonic()
+    server = subprocess.Popen(
+        [sys.executable, "-m", "uvicorn", "server.app:app", "--port", str(port)],
+        env=environment,
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        answer = _first_answer(server, f"http://127.0.0.1:{port}/healthz", started + LIMIT_SECONDS)
+        seconds = time.monotonic() - started
+        print(f"import and start: {seconds:.2f} s")
+        assert answer.json()["status"] == "ok"
+        assert seconds < LIMIT_SECONDS
+    finally:
+        server.terminate()
+        code = server.wait(timeout=15)
+    assert code in (0, -15)
+
+
+def _first_answer(
+    server: "subprocess.Popen[bytes]", address: str, deadline: float
+) -> httpx.Response:
+    while time.monotonic() < deadline:
+        assert server.poll() is None, "the server has ended"
+        try:
+            return httpx.get(address, timeout=2.0)
+        except httpx.TransportError:
+            time.sleep(0.05)
+    raise AssertionError("no answer in time")

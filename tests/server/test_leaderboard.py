@@ -1,0 +1,283 @@
+"""GET /api/v1/leaderboards/{benchmark}, as JSON and as CSV."""
+
+import csv
+import io
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+BOARD = "/api/v1/leaderboards/digits"
+
+
+@pytest.fixture
+def enter(
+    digits_submission: Any, submit: Callable[..., Any], make_log: Callable[..., bytes]
+) -> Callable[..., str]:
+    """Submits digits runs of a pace; the id of the submission. 8 epochs a run."""
+
+    def send(
+        *,
+        seconds_per_epoch: float = 0.116,
+        reached: bool = True,
+        by: Any = None,
+        division: str = "closed",
+        price: float | None = 0.1,
+        spread: float = 0.0,
+        **claim: Any,
+    ) -> str:
+        parts = deepcopy(digits_submission)
+        parts.claim |= claim | {"division": division}
+        parts.claim["system"]["price_usd_per_hour"] = price
+        for index, name in enumerate(parts.logs):
+            log = make_log(
+                index,
+                name=name,
+                division=division,
+                seconds_per_epoch=seconds_per_epoch + index * spread,
+                qualities=None if reached else [50.0] * 8,
+            )
+            if not reached:
+                log = log.replace(b'"status":"success"', b'"status":"aborted"')
+            parts.logs[name] = log
+        response = submit(parts, by=by)
+        assert response.status_code == 201, response.text
+        return str(response.json()["id"])
+
+    return send
+
+
+def read(client: TestClient, **query: Any) -> Any:
+    response = client.get(BOARD, params=query)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def places(board: Any) -> list[tuple[Any, ...]]:
+    return [(e["submission_id"], e["rank"], e["tied"]) for e in board["entries"]]
+
+
+def test_an_empty_board_is_empty(client: TestClient) -> None:
+    board = read(client)
+
+    assert (board["version"], board["total"], board["entries"]) == (0, 0, [])
+    assert board["next_cursor"] is None
+
+
+def test_the_fastest_is_first_equals_share_a_rank_and_none_is_last(
+    enter: Callable[..., str], client: TestClient
+) -> None:
+    never = enter(reached=False)
+    slow = enter(seconds_per_epoch=0.2)
+    tied_1 = enter()
+    fast = enter(seconds_per_epoch=0.1)
+    tied_2 = enter()
+    board = read(client)
+
+    assert places(board) == [
+        (fast, 1, False),
+        (tied_1, 2, True),
+        (tied_2, 2, True),
+        (slow, 4, False),
+        (never, None, False),
+    ]
+    last = board["entries"][-1]
+    assert (last["tta_seconds"], last["unranked_reason"]) == (None, "did not reach the target")
+    assert (last["runs_reached"], last["runs_started"]) == (0, 3)
+    # 8 evaluations of 0.004 s and 8 epochs of 0.1 s.
+    assert board["entries"][0]["tta_seconds"] == pytest.approx(0.832)
+    assert board["total"] == 5
+
+
+def test_a_board_by_cost_leaves_out_who_states_no_price(
+    enter: Callable[..., str], client: TestClient
+) -> None:
+    fast_and_dear = enter(seconds_per_epoch=0.1, price=10.0)
+    slow_and_cheap = enter(seconds_per_epoch=0.2, price=0.1)
+    unpriced = enter(seconds_per_epoch=0.05, price=None)
+    board = read(client, metric="cost")
+
+    assert places(board) == [
+        (slow_and_cheap, 1, False),
+        (fast_and_dear, 2, False),
+        (unpriced, None, False),
+    ]
+    assert board["entries"][-1]["unranked_reason"] == "states no price"
+    assert {e["rank"] for e in read(client, metric="latency")["entries"]} == {None}
+
+
+def test_filters_keep_the_rank_among_all(
+    enter: Callable[..., str], client: TestClient, bob: Any
+) -> None:
+    first = enter(seconds_per_epoch=0.1, model="Alpha net")
+    second = enter(seconds_per_epoch=0.2, model="Beta net", by=bob)
+    open_one = enter(seconds_per_epoch=0.05, division="open")
+
+    assert places(read(client, q="BETA", division="closed")) == [(second, 2, False)]
+    assert places(read(client, q="bob", division="closed")) == [(second, 2, False)]
+    assert places(read(client, division="open")) == [(open_one, 1, False)]
+    assert places(read(client, division="closed")) == [(first, 1, False), (second, 2, False)]
+    assert read(client, status="verified")["entries"] == []
+    assert read(client, status="claimed")["total"] == 3
+    assert read(client, q="", division="", status="")["total"] == 3
+
+
+@pytest.mark.parametrize("sort", ["tta", "cv", "epochs", "cost", "model", "submitter", "date"])
+def test_sorting_goes_both_ways_with_absent_figures_last(
+    sort: str, enter: Callable[..., str], client: TestClient, bob: Any
+) -> None:
+    low = enter(seconds_per_epoch=0.1, spread=0.001, price=0.1, model="Alpha")
+    high = enter(seconds_per_epoch=0.2, spread=0.05, price=0.2, model="beta", by=bob)
+    if sort in ("tta", "cv", "epochs", "cost"):
+        absent = [enter(reached=False, price=None, model="Gamma")]
+    else:
+        absent = []
+
+    def order(way: str) -> list[str]:
+        entries = read(client, sort=sort, order=way)["entries"]
+        return [entry["submission_id"] for entry in entries]
+
+    if sort == "epochs":  # Both take eight.
+        assert set(order("asc")[:2]) == {low, high}
+    else:
+        assert order("asc") == [low, high, *absent]
+        assert order("desc") == [high, low, *absent]
+    assert order("asc")[2:] == order("desc")[2:] == absent
+
+
+def test_pages_hold_every_entry_once(enter: Callable[..., str], client: TestClient) -> None:
+    made = [enter(seconds_per_epoch=0.1 + 0.01 * index) for index in range(5)]
+
+    seen, cursor = [], {}
+    while True:
+        page = read(client, limit=2, **cursor)
+        assert page["total"] == 5
+        seen += [entry["submission_id"] for entry in page["entries"]]
+        if page["next_cursor"] is None:
+            break
+        cursor = {"cursor": page["next_cursor"]}
+    assert seen == made
+
+
+def test_a_cursor_of_a_board_that_changed_is_refused(
+    enter: Callable[..., str], client: TestClient
+) -> None:
+    enter()
+    enter()
+    cursor = read(client, limit=1)["next_cursor"]
+    enter()
+    response = client.get(BOARD, params={"limit": 1, "cursor": cursor})
+
+    assert response.status_code == 422
+    assert "has changed" in response.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ({"metric": "speed"}, "query.metric"),
+        ({"division": "sideways"}, "query.division"),
+        ({"status": "good"}, "query.status"),
+        ({"sort": "luck"}, "query.sort"),
+        ({"order": "up"}, "query.order"),
+        ({"limit": 0}, "query.limit"),
+        ({"limit": 1001}, "query.limit"),
+        ({"q": "x" * 201}, "query.q"),
+        ({"colour": "red"}, "query.colour"),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["", ".csv"])
+def test_a_query_that_makes_no_sense_is_422(
+    query: dict[str, Any], field: str, suffix: str, client: TestClient
+) -> None:
+    response = client.get(BOARD + suffix, params=query)
+
+    assert response.status_code == 422
+    assert response.json()["problems"][0]["field"] == field
+
+
+@pytest.mark.parametrize("cursor", ["x", "1", "1.x", "-1.0", "٣.٣", "1." + "9" * 190])
+def test_a_cursor_that_is_none_is_422(cursor: str, client: TestClient) -> None:
+    response = client.get(BOARD, params={"cursor": cursor})
+
+    assert response.status_code == 422
+    assert response.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("suffix", ["", ".csv"])
+def test_an_unknown_benchmark_is_404_and_tells_the_known_ones(
+    suffix: str, client: TestClient
+) -> None:
+    response = client.get(f"/api/v1/leaderboards/mnist{suffix}")
+
+    assert response.status_code == 404
+    assert "cifar10, digits, imagenet, squad" in response.json()["detail"]
+
+
+@pytest.mark.parametrize("suffix", ["", ".csv"])
+def test_a_board_that_did_not_change_is_304(
+    suffix: str, enter: Callable[..., str], client: TestClient
+) -> None:
+    enter()
+    first = client.get(BOARD + suffix)
+    known = {"If-None-Match": first.headers["etag"]}
+    again = client.get(BOARD + suffix, headers=known)
+    enter()
+    changed = client.get(BOARD + suffix, headers=known)
+
+    assert (first.status_code, again.status_code, again.content) == (200, 304, b"")
+    assert again.headers["etag"] == first.headers["etag"]
+    assert first.headers["cache-control"] == "no-cache"
+    assert (changed.status_code, changed.headers["etag"] != first.headers["etag"]) == (200, True)
+
+
+def test_the_version_rises_with_each_write_that_can_change_the_board(
+    replay: Any, client: TestClient, olivia: Any, make_report: Callable[..., Any]
+) -> None:
+    asked = read(client)["version"]
+    assert asked >= 2  # The submission, and its status after the request.
+    grant = replay.claim().json()
+    replay.post(grant, [])
+    assert read(client)["version"] == asked
+    replay.report(grant, make_report(replay.seeds()))
+    judged = read(client)
+    assert judged["version"] > asked
+    assert judged["entries"][0]["status"] == "verified"
+    address = f"/api/v1/submissions/{replay.submission_id}/verifications"
+    second = client.post(address, headers=olivia.headers).json()["id"]
+    assert read(client)["version"] > judged["version"]
+    client.post(f"/api/v1/verifications/{second}/cancel", headers=olivia.headers)
+    assert read(client)["version"] > judged["version"] + 1
+    assert client.get("/api/v1/leaderboards/cifar10").json()["version"] == 0
+
+
+def test_csv_says_the_same_as_json(enter: Callable[..., str], client: TestClient) -> None:
+    enter(seconds_per_epoch=0.1)
+    enter(seconds_per_epoch=0.2, spread=0.01, model='Net, "big"\nand wide')
+    enter(reached=False, price=None)
+    response = client.get(BOARD + ".csv")
+    assert response.headers["content-type"] == "text/csv; charset=utf-8"
+    rows = list(csv.DictReader(io.StringIO(response.content.decode(), newline="")))
+
+    entries = read(client)["entries"]
+    assert len(rows) == len(entries) == 3
+    for row, entry in zip(rows, entries, strict=True):
+        system = entry["system"]
+        entry |= {name: system[name] for name in ("hardware_class", "accelerator")}
+        entry |= {"accelerator_count": system["accelerator_count"], "system": system["name"]}
+        for name, text in row.items():
+            value = entry[name]
+            assert text == ("" if value is None else str(value)), name
+    sorted_rows = client.get(BOARD + ".csv", params={"sort": "tta", "order": "desc", "limit": 1})
+    assert len(sorted_rows.text.splitlines()) == 3  # The header, and a model of two lines.
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@"])
+def test_csv_text_is_no_formula(start: str, enter: Callable[..., str], client: TestClient) -> None:
+    enter(model=f'{start}HYPERLINK("http://example.org")')
+    rows = list(csv.DictReader(io.StringIO(client.get(BOARD + ".csv").text)))
+
+    assert rows[0]["model"] == f'\'{start}HYPERLINK("http://example.org")'
+    assert read(client)["entries"][0]["model"].startswith(start)

@@ -1,0 +1,115 @@
+"""The description of the API at /openapi.json."""
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+METHODS = ("get", "post", "put", "patch", "delete")
+
+
+@pytest.fixture
+def schema(client: TestClient) -> dict[str, Any]:
+    found: dict[str, Any] = client.get("/openapi.json").json()
+    return found
+
+
+def operations(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {
+        f"{method.upper()} {path}": operation
+        for path, item in schema["paths"].items()
+        for method, operation in item.items()
+        if method in METHODS
+    }
+
+
+def test_every_operation_says_what_it_does(schema: dict[str, Any]) -> None:
+    found = operations(schema)
+
+    assert len(found) >= 20
+    for name, operation in found.items():
+        assert operation["summary"], name
+        assert operation["description"].rstrip().endswith("."), name
+        assert operation["tags"], name
+    ids = [operation["operationId"] for operation in found.values()]
+    assert len(set(ids)) == len(ids)
+
+
+def test_every_operation_documents_its_refusals_as_they_are(schema: dict[str, Any]) -> None:
+    for name, operation in operations(schema).items():
+        refusal = operation["responses"]["4XX"]
+        assert refusal["description"], name
+        problem = refusal["content"]["application/problem+json"]["schema"]
+        assert set(problem["required"]) == {"type", "title", "status", "detail", "problems"}
+        # FastAPI's own error body is never sent.
+        assert "422" not in operation["responses"], name
+    assert "HTTPValidationError" not in schema["components"]["schemas"]
+
+
+def test_a_refusal_has_the_documented_fields(schema: dict[str, Any], client: TestClient) -> None:
+    documented = operations(schema)["GET /api/v1/leaderboards/{benchmark_id}"]["responses"]["4XX"]
+    table = documented["content"]["application/problem+json"]["schema"]["properties"]
+    body = client.get("/api/v1/leaderboards/digits", params={"limit": 0}).json()
+
+    assert set(body) == set(table)
+    assert set(body["problems"][0]) == set(table["problems"]["items"]["properties"])
+
+
+def test_references_lead_somewhere(schema: dict[str, Any]) -> None:
+    def references(value: Any) -> list[str]:
+        if isinstance(value, dict):
+            own = [value["$ref"]] if isinstance(value.get("$ref"), str) else []
+            return own + [r for item in value.values() for r in references(item)]
+        if isinstance(value, list):
+            return [r for item in value for r in references(item)]
+        return []
+
+    found = references(schema)
+    assert found
+    for reference in found:
+        place: Any = schema
+        for step in reference.removeprefix("#/").split("/"):
+            place = place[step]
+
+
+def test_a_submission_is_documented_as_multipart_with_an_example(schema: dict[str, Any]) -> None:
+    body = operations(schema)["POST /api/v1/submissions"]["requestBody"]
+    form = body["content"]["multipart/form-data"]
+
+    assert body["required"] is True
+    assert form["schema"]["required"] == ["submission", "logs"]
+    assert set(form["schema"]["properties"]) == {"submission", "logs", "benchmark", "division"}
+    assert form["examples"]["digits"]["value"]["submission"]["benchmark"] == "digits"
+
+
+def test_the_example_of_a_submission_is_one(
+    schema: dict[str, Any], digits_submission: Any, submit: Any
+) -> None:
+    form = operations(schema)["POST /api/v1/submissions"]["requestBody"]["content"]
+    digits_submission.claim = form["multipart/form-data"]["examples"]["digits"]["value"][
+        "submission"
+    ]
+
+    assert submit(digits_submission).status_code == 201
+
+
+def test_what_takes_a_token_says_so(schema: dict[str, Any]) -> None:
+    protected = {name for name, operation in operations(schema).items() if "security" in operation}
+
+    assert protected == {
+        "GET /api/v1/me",
+        "POST /api/v1/tokens",
+        "GET /api/v1/tokens",
+        "DELETE /api/v1/tokens/{token_id}",
+        "POST /api/v1/submissions",
+        "POST /api/v1/submissions/{submission_id}/verifications",
+        "POST /api/v1/verifications/{verification_id}/cancel",
+        "POST /api/v1/workers/hello",
+        "POST /api/v1/attempts/{attempt_id}/claim",
+        "POST /api/v1/attempts/{attempt_id}/evaluations",
+        "POST /api/v1/attempts/{attempt_id}/report",
+    }
+
+
+def test_pages_are_no_part_of_the_api(schema: dict[str, Any]) -> None:
+    assert all(path.startswith("/api/v1/") or path == "/healthz" for path in schema["paths"])

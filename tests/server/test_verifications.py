@@ -1,0 +1,305 @@
+"""Asking for a verification, its seal, its verdict, and calling it off."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from server.database import utc_now
+
+CIFAR10_CURVE = b"epoch\thours\ttop1Accuracy\n1\t0.05\t94.5\n"
+CIFAR10_ENTRY = {
+    "version": "v1.0",
+    "author": "Ada",
+    "authorEmail": "ada@example.org",
+    "framework": "PyTorch",
+    "model": "ResNet-18",
+    "hardware": "1 V100",
+    "timestamp": "2018-04-20",
+}
+
+
+def ask(client: TestClient, submission_id: str, person: Any, body: Any = None) -> Any:
+    return client.post(
+        f"/api/v1/submissions/{submission_id}/verifications", json=body, headers=person.headers
+    )
+
+
+def test_an_organiser_asks_for_a_verification(
+    digits_submission: Any, submit: Callable[..., Any], client: TestClient, olivia: Any
+) -> None:
+    submission_id = submit(digits_submission).json()["id"]
+    response = ask(client, submission_id, olivia, {"reason": "record claim"})
+
+    assert response.status_code == 201, response.text
+    view = response.json()
+    assert view["submission_id"] == submission_id
+    assert (view["state"], view["outcome"], view["reason"]) == ("queued", None, "record claim")
+    assert [(a["number"], a["state"], a["worker"]) for a in view["attempts"]] == [
+        (1, "queued", None)
+    ]
+    assert view["target"] == {
+        "metric": "top1Accuracy",
+        "value": 97.5,
+        "unit": "percent",
+        "direction": "higher",
+    }
+    # digits.toml: from 3 to 4 runs.
+    assert view["runs_planned"] in (3, 4)
+    assert "No worker is connected" in view["waiting_for"]
+    assert client.get(f"/api/v1/verifications/{view['id']}").json() == view
+    submission = client.get(f"/api/v1/submissions/{submission_id}").json()
+    assert submission["status"] == "verifying"
+    assert [v["id"] for v in submission["verifications"]] == [view["id"]]
+
+
+def test_a_verification_needs_no_body(
+    digits_submission: Any, submit: Callable[..., Any], client: TestClient, olivia: Any
+) -> None:
+    submission_id = submit(digits_submission).json()["id"]
+    response = client.post(
+        f"/api/v1/submissions/{submission_id}/verifications", headers=olivia.headers
+    )
+
+    assert response.status_code == 201
+    assert response.json()["reason"] is None
+
+
+def test_nobody_but_an_organiser_can_ask_or_cancel(
+    replay: Any, client: TestClient, alice: Any, bob: Any, walter: Any
+) -> None:
+    cancel = f"/api/v1/verifications/{replay.verification_id}/cancel"
+    for person in (alice, bob, walter):
+        assert ask(client, replay.submission_id, person).status_code == 403
+        assert client.post(cancel, headers=person.headers).status_code == 403
+    assert client.post(cancel).status_code == 401
+    no_token = client.post(f"/api/v1/submissions/{replay.submission_id}/verifications")
+    assert no_token.status_code == 401
+    assert replay.view()["state"] == "queued"
+
+
+def test_what_is_not_there_cannot_be_verified_read_or_cancelled(
+    client: TestClient, olivia: Any
+) -> None:
+    assert ask(client, "nothing", olivia).status_code == 404
+    assert client.get("/api/v1/verifications/nothing").status_code == 404
+    cancel = client.post("/api/v1/verifications/nothing/cancel", headers=olivia.headers)
+    assert cancel.status_code == 404
+
+
+@pytest.mark.parametrize("body", [{"reason": 1}, {"reason": "x" * 2001}, {"why": "x"}, [1]])
+def test_a_bad_body_is_422_and_queues_nothing(
+    body: Any,
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    client: TestClient,
+    olivia: Any,
+    row_counts: Callable[[], Any],
+) -> None:
+    submission_id = submit(digits_submission).json()["id"]
+    before = row_counts()
+    response = ask(client, submission_id, olivia, body)
+
+    assert response.status_code == 422
+    assert response.json()["problems"][0]["field"].startswith("body")
+    assert row_counts() == before
+
+
+def test_a_second_verification_while_one_is_under_way_is_409(
+    replay: Any, client: TestClient, olivia: Any
+) -> None:
+    response = ask(client, replay.submission_id, olivia)
+
+    assert response.status_code == 409
+    assert replay.verification_id in response.json()["detail"]
+
+
+def test_what_has_no_reference_model_cannot_be_verified(
+    client: TestClient, alice: Any, olivia: Any, row_counts: Callable[[], Any]
+) -> None:
+    made = client.post(
+        "/api/v1/submissions",
+        files=[
+            ("submission", ("entry.json", json.dumps(CIFAR10_ENTRY))),
+            ("logs", ("entry.tsv", CIFAR10_CURVE)),
+        ],
+        data={"benchmark": "cifar10"},
+        headers=alice.headers,
+    ).json()
+    before = row_counts()
+    response = ask(client, made["id"], olivia)
+
+    assert response.status_code == 422
+    assert "cifar10 has no reference model to replay yet" in response.json()["detail"]
+    assert row_counts() == before
+
+
+def test_a_setting_the_reference_does_not_know_cannot_be_verified(
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    client: TestClient,
+    olivia: Any,
+    make_log: Callable[..., bytes],
+) -> None:
+    digits_submission.claim |= {"division": "open", "hyperparameters": {"dropout": 0.1}}
+    for index, name in enumerate(digits_submission.logs):
+        digits_submission.logs[name] = make_log(index, name=name, division="open")
+    submission_id = submit(digits_submission).json()["id"]
+    response = ask(client, submission_id, olivia)
+
+    assert response.status_code == 422
+    assert "no hyperparameter 'dropout'" in response.json()["detail"]
+    status = client.get(f"/api/v1/submissions/{submission_id}").json()["status"]
+    assert status == "claimed"
+
+
+def test_the_seal_is_public_at_once_and_opened_at_the_end(
+    replay: Any, client: TestClient, make_report: Callable[..., Any]
+) -> None:
+    before = replay.view()
+    assert (before["seeds"], before["nonce"], before["report"]) == (None, None, None)
+    grant = replay.claim().json()
+    running = replay.view()
+    assert (running["seeds"], running["nonce"]) == (None, None)
+    assert replay.report(grant, make_report(replay.seeds())).status_code == 200
+
+    after = replay.view()
+    assert after["seal"] == before["seal"]
+    submission = client.get(f"/api/v1/submissions/{replay.submission_id}").json()
+    opened = {
+        "benchmark_sha256": submission["benchmark_sha256"],
+        "nonce": after["nonce"],
+        "runs": before["runs_planned"],
+        "seeds": after["seeds"],
+        "submission": replay.submission_id,
+    }
+    text = json.dumps(opened, sort_keys=True, separators=(",", ":"))
+    assert hashlib.sha256(text.encode()).hexdigest() == before["seal"]
+    assert len(set(after["seeds"])) == before["runs_planned"]
+
+
+def test_an_honest_claim_is_verified_and_stays_ranked(
+    replay: Any, client: TestClient, make_report: Callable[..., Any]
+) -> None:
+    grant = replay.claim().json()
+    answer = replay.report(grant, make_report(replay.seeds())).json()
+
+    assert (answer["state"], answer["outcome"]) == ("done", "verified")
+    view = replay.view()
+    assert (view["state"], view["outcome"]) == ("done", "verified")
+    assert view["ended_at"] is not None
+    assert view["reasons"]
+    assert [run["seed"] for run in view["report"]["runs"]] == view["seeds"]
+    assert replay.status() == "verified"
+    (entry,) = client.get("/api/v1/leaderboards/digits").json()["entries"]
+    assert (entry["status"], entry["rank"]) == ("verified", 1)
+
+
+def test_a_claim_that_converges_in_half_the_epochs_is_rejected_and_not_ranked(
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    client: TestClient,
+    olivia: Any,
+    make_log: Callable[..., bytes],
+    request: pytest.FixtureRequest,
+    make_report: Callable[..., Any],
+) -> None:
+    for index, name in enumerate(list(digits_submission.logs)):
+        digits_submission.logs[name] = make_log(
+            index, name=name, qualities=[60.0, 90.0, 96.0, 98.1]
+        )
+    replay = request.getfixturevalue("replay")
+    grant = replay.claim().json()
+    replay.report(grant, make_report(replay.seeds()))
+
+    view = replay.view()
+    assert view["outcome"] == "rejected"
+    rejecting = [reason for reason in view["reasons"] if reason["weight"] == "rejects"]
+    assert "converges_faster_than_replay" in {reason["code"] for reason in rejecting}
+    assert replay.status() == "rejected"
+    (entry,) = client.get("/api/v1/leaderboards/digits").json()["entries"]
+    assert (entry["rank"], entry["unranked_reason"]) == (None, "rejected by its verification")
+
+
+def test_cancelling_ends_without_a_verdict_and_the_status_falls_back(
+    replay: Any, client: TestClient, olivia: Any
+) -> None:
+    cancel = f"/api/v1/verifications/{replay.verification_id}/cancel"
+    response = client.post(cancel, headers=olivia.headers)
+
+    assert response.status_code == 200
+    view = response.json()
+    assert (view["state"], view["outcome"]) == ("cancelled", None)
+    assert [a["state"] for a in view["attempts"]] == ["cancelled"]
+    assert view["seeds"] == replay.seeds()
+    assert replay.status() == "claimed"
+    assert client.post(cancel, headers=olivia.headers).status_code == 409
+    assert ask(client, replay.submission_id, olivia).status_code == 201
+
+
+def test_cancelling_a_second_verification_falls_back_to_the_verdict_of_the_first(
+    replay: Any, client: TestClient, olivia: Any, make_report: Callable[..., Any]
+) -> None:
+    replay.report(replay.claim().json(), make_report(replay.seeds()))
+    second = ask(client, replay.submission_id, olivia).json()
+    assert replay.status() == "verifying"
+    client.post(f"/api/v1/verifications/{second['id']}/cancel", headers=olivia.headers)
+
+    assert replay.status() == "verified"
+
+
+def test_the_list_is_newest_first_by_state_and_without_reports(
+    replay: Any, client: TestClient, olivia: Any, make_report: Callable[..., Any]
+) -> None:
+    replay.report(replay.claim().json(), make_report(replay.seeds()))
+    second = ask(client, replay.submission_id, olivia).json()
+
+    listed = client.get("/api/v1/verifications").json()["verifications"]
+    assert [v["id"] for v in listed] == [second["id"], replay.verification_id]
+    assert [v["report"] for v in listed] == [None, None]
+    done = client.get("/api/v1/verifications", params={"state": "done"}).json()["verifications"]
+    assert [v["id"] for v in done] == [replay.verification_id]
+    one = client.get("/api/v1/verifications", params={"limit": 1}).json()["verifications"]
+    assert [v["id"] for v in one] == [second["id"]]
+    for query in ({"state": "strange"}, {"limit": 0}, {"limit": 101}):
+        assert client.get("/api/v1/verifications", params=query).status_code == 422
+
+
+def test_a_queued_verification_tells_what_it_waits_for(
+    replay: Any, client: TestClient, walter: Any, make_report: Callable[..., Any]
+) -> None:
+    system = make_report([]).system
+    for state, sentence in (
+        ("idle", "A worker is about to take it."),
+        ("busy", "Next in line; 1 of 1 workers busy."),
+        ("stopping", "No worker is connected"),
+    ):
+        hello = {"system": vars(system), "state": state}
+        client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
+        assert sentence in replay.view()["waiting_for"]
+    replay.claim()
+    assert replay.view()["waiting_for"] is None
+
+
+def test_a_replay_on_other_hardware_is_judged_by_its_convergence(
+    replay: Any, make_report: Callable[..., Any]
+) -> None:
+    system = replace(make_report([]).system, hardware_class="cpu-other")
+    report = make_report(replay.seeds(), system=system, seconds_per_epoch=5.0)
+    replay.report(replay.claim().json(), report)
+
+    view = replay.view()
+    assert view["outcome"] == "verified"
+    assert "hardware_differs" in {reason["code"] for reason in view["reasons"]}
+
+
+def test_moments_are_in_utc(replay: Any) -> None:
+    created = replay.view()["created_at"]
+
+    assert created.endswith("Z")
+    assert created > (utc_now() - timedelta(minutes=5)).isoformat()

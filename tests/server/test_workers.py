@@ -1,0 +1,114 @@
+"""Workers say hello; everybody sees who is there."""
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from server.database import Database, utc_now
+from server.models import WorkerRow
+
+WORKERS = "/api/v1/workers"
+
+
+@pytest.fixture
+def hello(client: TestClient, make_report: Callable[..., Any]) -> Callable[..., Any]:
+    """Says hello as a person."""
+
+    def say(person: Any, *, state: str = "idle", **changes: Any) -> Any:
+        system = replace(make_report([]).system, **changes)
+        headers = person.headers if person is not None else {}
+        body = {"system": asdict(system), "state": state}
+        return client.post(f"{WORKERS}/hello", json=body, headers=headers)
+
+    return say
+
+
+def test_a_worker_is_listed_with_its_system(
+    hello: Callable[..., Any], client: TestClient, walter: Any
+) -> None:
+    assert hello(walter).status_code == 204
+
+    (worker,) = client.get(WORKERS).json()["workers"]
+    assert (worker["name"], worker["hardware_class"]) == ("walter-1", "cpu-test")
+    assert (worker["state"], worker["alive"]) == ("idle", True)
+    assert worker["system"]["software"] == {"torch": "2.13.0"}
+
+
+def test_another_hello_changes_the_same_worker(
+    hello: Callable[..., Any], client: TestClient, walter: Any
+) -> None:
+    hello(walter)
+    hello(walter, state="busy", hardware_class="cpu-new")
+
+    (worker,) = client.get(WORKERS).json()["workers"]
+    assert (worker["state"], worker["hardware_class"]) == ("busy", "cpu-new")
+
+
+def test_a_worker_that_went_silent_or_is_stopping_is_not_alive(
+    hello: Callable[..., Any], client: TestClient, walter: Any, database: Database
+) -> None:
+    hello(walter, worker="silent")
+    hello(walter, worker="stopping", state="stopping")
+    hello(walter, worker="well")
+    with database.write() as session:
+        session.get_one(WorkerRow, "silent").last_seen_at = utc_now() - timedelta(hours=1)
+
+    workers = client.get(WORKERS).json()["workers"]
+    assert {worker["name"]: worker["alive"] for worker in workers} == {
+        "well": True,
+        "stopping": False,
+        "silent": False,
+    }
+    assert workers[-1]["name"] == "silent"
+
+
+def test_only_a_workers_token_says_hello(
+    hello: Callable[..., Any], client: TestClient, alice: Any, olivia: Any
+) -> None:
+    assert hello(None).status_code == 401
+    assert hello(alice).status_code == 403
+    assert hello(olivia).status_code == 403
+    assert client.get(WORKERS).json() == {"workers": []}
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "body.system"),
+        ({"system": {}, "state": "idle"}, "body.system.worker"),
+        ({"system": None, "state": "idle"}, "body.system"),
+    ],
+)
+def test_a_bad_hello_is_422(body: Any, field: str, client: TestClient, walter: Any) -> None:
+    response = client.post(f"{WORKERS}/hello", json=body, headers=walter.headers)
+
+    assert response.status_code == 422
+    assert response.json()["problems"][0]["field"] == field
+
+
+def test_a_hello_in_an_unknown_state_is_422(hello: Callable[..., Any], walter: Any) -> None:
+    response = hello(walter, state="asleep")
+
+    assert response.status_code == 422
+    assert response.json()["problems"][0]["field"] == "body.state"
+
+
+def test_a_worker_is_busy_from_claim_to_report(
+    replay: Any,
+    hello: Callable[..., Any],
+    client: TestClient,
+    walter: Any,
+    make_report: Callable[..., Any],
+) -> None:
+    def state() -> str:
+        return str(client.get(WORKERS).json()["workers"][0]["state"])
+
+    hello(walter)
+    grant = replay.claim().json()
+    assert state() == "busy"
+    replay.report(grant, make_report(replay.seeds()))
+    assert state() == "idle"
