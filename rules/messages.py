@@ -23,7 +23,6 @@ FailureCode = Literal[
     "out_of_memory",  # infrastructure
     "worker_stopped",  # infrastructure
     "worker_lost",  # infrastructure: the lease ran out
-    "not_claimed",  # infrastructure: no worker took the attempt
     "run_time_limit",  # time_limit
 ]
 

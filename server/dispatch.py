@@ -28,7 +28,7 @@ from server.verifications.queries import alive_workers, claim_of
 log = logging.getLogger(__name__)
 
 RESEND_SECONDS = (5.0, 10.0, 20.0)
-MESSAGE_LIFE_SECONDS = 600.0
+MESSAGE_LIFE_SECONDS = 60.0
 SENT_PER_WORKER = 2
 
 

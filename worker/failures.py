@@ -39,7 +39,6 @@ _TABLE: dict[FailureCode, tuple[FailureKind, str]] = {
         "Nothing to do: another worker makes the attempt again.",
     ),
     "worker_lost": ("infrastructure", "Nothing to do: another worker makes the attempt again."),
-    "not_claimed": ("infrastructure", "Start a worker of this hardware class."),
     "run_time_limit": (
         "time_limit",
         "If the training is slow but honest, ask the organiser to raise the limit.",

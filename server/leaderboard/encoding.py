@@ -45,6 +45,8 @@ class Encoded:
 
     content: bytes
     etag: str
+    total: int
+    next_cursor: str | None
 
 
 def encode_json(board: BoardView) -> bytes:
@@ -73,6 +75,13 @@ def _cell(value: object) -> object:
     return "" if value is None else value
 
 
+def encode(board: BoardView, write: Callable[[BoardView], bytes]) -> Encoded:
+    """The board written one way, with what its headers say."""
+    content = write(board)
+    etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    return Encoded(content, etag, total=board.total, next_cursor=board.next_cursor)
+
+
 class BoardCache:
     """The latest answers by query, each valid for one version of its board."""
 
@@ -81,15 +90,14 @@ class BoardCache:
         self._answers: OrderedDict[str, tuple[int, Encoded]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: str, version: int, encode: Callable[[], bytes]) -> Encoded:
+    def get(self, key: str, version: int, make: Callable[[], Encoded]) -> Encoded:
         """The kept answer if it is of this version, else a fresh one."""
         with self._lock:
             kept = self._answers.get(key)
             if kept is not None and kept[0] == version:
                 self._answers.move_to_end(key)
                 return kept[1]
-        content = encode()
-        answer = Encoded(content, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+        answer = make()
         with self._lock:
             self._answers[key] = (version, answer)
             self._answers.move_to_end(key)

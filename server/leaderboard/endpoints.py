@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 
 from server.benchmarks.queries import find_benchmark
 from server.dependencies import PartsDep
-from server.leaderboard.encoding import BoardCache, encode_csv, encode_json
+from server.leaderboard.encoding import BoardCache, encode, encode_csv, encode_json
 from server.leaderboard.queries import read_board
 from server.leaderboard.schemas import BoardQuery, BoardQueryDep, BoardView
 from server.leaderboard.service import board_version
@@ -39,7 +39,7 @@ def _answer(
     request: Request,
     benchmark_id: str,
     query: BoardQuery,
-    encode: Callable[[BoardView], bytes],
+    write: Callable[[BoardView], bytes],
     media_type: str,
 ) -> Response:
     find_benchmark(parts.benchmarks, benchmark_id)
@@ -48,9 +48,16 @@ def _answer(
         answer = cache.get(
             f"{benchmark_id} {media_type} {query.model_dump_json()}",
             board_version(session, benchmark_id),
-            lambda: encode(read_board(session, benchmark_id, query)),
+            lambda: encode(read_board(session, benchmark_id, query), write),
         )
-    headers = {"ETag": answer.etag, "Cache-Control": "no-cache"}
+    headers = {
+        "ETag": answer.etag,
+        "Cache-Control": "no-cache",
+        "X-Total-Count": str(answer.total),
+    }
+    if answer.next_cursor is not None:
+        following = request.url.include_query_params(cursor=answer.next_cursor)
+        headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'
     if request.headers.get("if-none-match") == answer.etag:
         return Response(status_code=304, headers=headers)
     return Response(answer.content, media_type=media_type, headers=headers)

@@ -7,7 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from rules.ranking import Ranked, Standing, rank
-from server.errors import ContentError
+from server.errors import ConflictError, ContentError
 from server.leaderboard.schemas import BoardEntry, BoardQuery, BoardView
 from server.leaderboard.service import board_version
 from server.models import Submission, User
@@ -144,5 +144,5 @@ def _read_cursor(cursor: str | None, version: int) -> int:
     if not (of_version.isascii() and of_version.isdigit() and start.isascii() and start.isdigit()):
         raise ContentError("The cursor is not one: use the next_cursor of an earlier answer.")
     if int(of_version) != version:
-        raise ContentError("The board has changed since that page; start again without a cursor.")
+        raise ConflictError("The board has changed since that page; start again without a cursor.")
     return int(start)

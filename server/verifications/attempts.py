@@ -16,6 +16,7 @@ from rules.messages import (
     Failure,
     ReplayReport,
 )
+from rules.report_check import check_report
 from rules.verdict import Reason
 from rules.verification import judge
 from server.accounts.service import hash_token
@@ -106,7 +107,7 @@ def finish_attempt(
     """End an attempt with its report: verdict, result and terminal state in this transaction.
 
     The same report again is answered the same. Raises ConflictError if the attempt is not this
-    worker's any more, ContentError if the report is not one of this plan.
+    worker's any more, RuleError if the report is not one of this plan or impossible.
     """
     _refuse_unstorable(report)
     lock_attempt(session, attempt_id)
@@ -116,7 +117,7 @@ def finish_attempt(
         return verification
     failure = report.failure or _infrastructure_failure(report)
     if failure is None:
-        _check_report(verification, report)
+        check_report(report, seeds=verification.seeds)
     ended = session.execute(
         update(Attempt)
         .where(Attempt.id == attempt_id, Attempt.state == "running")
@@ -212,14 +213,6 @@ def _refuse_unstorable(message: EvaluationBatch | ReplayReport) -> None:
         raise ContentError(
             f"A number cannot be stored ({error}); expected finite numbers of at most 64 bits."
         ) from error
-
-
-def _check_report(verification: Verification, report: ReplayReport) -> None:
-    seeds = [run.seed for run in report.runs]
-    if seeds != list(verification.seeds):
-        raise ContentError(
-            f"The report has the seeds {seeds}; the plan has {len(verification.seeds)} others."
-        )
 
 
 def _mark_worker(session: Session, name: str, state: str) -> None:

@@ -71,7 +71,9 @@ def request_verification(
     session.add(verification)
     session.flush()
     queue_attempt(session, verification, number=1)
-    set_status(session, submission, "verifying")
+    if submission.status not in ("verified", "rejected"):
+        # An earlier verdict stands, on the board too, until there is another.
+        set_status(session, submission, "verifying")
     return verification
 
 

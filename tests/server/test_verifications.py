@@ -247,10 +247,22 @@ def test_cancelling_a_second_verification_falls_back_to_the_verdict_of_the_first
 ) -> None:
     replay.report(replay.claim().json(), make_report(replay.seeds()))
     second = ask(client, replay.submission_id, olivia).json()
-    assert replay.status() == "verifying"
+    assert replay.status() == "verified"  # The first verdict stands until there is another.
     client.post(f"/api/v1/verifications/{second['id']}/cancel", headers=olivia.headers)
 
     assert replay.status() == "verified"
+
+
+def test_a_rejected_submission_is_not_ranked_while_it_is_replayed_again(
+    replay: Any, client: TestClient, olivia: Any, make_report: Callable[..., Any]
+) -> None:
+    far_below = [10.0] * 8
+    replay.report(replay.claim().json(), make_report(replay.seeds(), qualities=far_below))
+    assert replay.status() == "rejected"
+    ask(client, replay.submission_id, olivia)
+
+    entry = client.get("/api/v1/leaderboards/digits").json()["entries"][0]
+    assert (entry["rank"], entry["status"]) == (None, "rejected")
 
 
 def test_the_list_is_newest_first_by_state_and_without_reports(

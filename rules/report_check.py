@@ -1,0 +1,58 @@
+"""Is a replay report possible at all? A verdict is only as good as the numbers it stands on."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from rules.errors import RuleError
+from rules.messages import ReplayReport, ReplayRun
+
+
+def check_report(report: ReplayReport, *, seeds: Sequence[int]) -> None:
+    """Raise RuleError, naming the run, unless the report is one of this plan and consistent.
+
+    The runs are those that were planned, in order and each with its seed; a run's times are not
+    negative and do not decrease; a run that reached the target has a time that its evaluations
+    and both clocks bear out.
+    """
+    found = [run.seed for run in report.runs]
+    if found != list(seeds):
+        # What was drawn stays sealed: the message tells what was sent, not what is right.
+        raise RuleError(
+            f"the report has the seeds {found}",
+            field="runs.seed",
+            expected=f"the {len(seeds)} seeds of the plan, in order",
+        )
+    for position, run in enumerate(report.runs):
+        if run.index != position:
+            raise _impossible(position, "index", f"run {run.index}", f"{position}, as planned")
+        _check_times(position, run)
+
+
+def _check_times(position: int, run: ReplayRun) -> None:
+    times = [0.0, *(evaluation.seconds for evaluation in run.evaluations)]
+    if any(later < earlier for earlier, later in pairwise(times)):
+        raise _impossible(
+            position, "evaluations.seconds", "time runs backwards", "times that do not decrease"
+        )
+    if run.status != "reached":
+        return
+    if run.tta_seconds is None or not run.evaluations:
+        raise _impossible(position, "tta_seconds", "missing", "a time for a run that reached")
+    if abs(run.tta_seconds - times[-1]) > 1e-6:
+        raise _impossible(
+            position, "tta_seconds", f"{run.tta_seconds:g}", f"{times[-1]:g}, the last evaluation's"
+        )
+    for name, span in (
+        ("parent_seconds", run.parent_seconds),
+        ("child_seconds", run.child_seconds),
+    ):
+        if span is None or span <= 0:
+            raise _impossible(position, name, f"{span}", "a positive span on either clock")
+
+
+def _impossible(position: int, field: str, found: str, expected: str) -> RuleError:
+    return RuleError(
+        f"run {position} of the report: {found}",
+        field=f"runs[{position}].{field}",
+        expected=expected,
+    )
