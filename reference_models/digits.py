@@ -18,12 +18,12 @@ import math
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, fields
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 from reference_models import (
@@ -190,11 +190,23 @@ def warm_up(model: nn.Module, config: DigitsConfig, device: str) -> None:
     accuracy_percent(averaged, x, y)
 
 
+def data_set_file() -> Path:
+    """Where scikit-learn keeps the digits. It is found, not imported: that would take a second."""
+    package = find_spec("sklearn")
+    if package is None or package.origin is None:
+        raise DataSetError(
+            "scikit-learn is not installed, and the digits come with it",
+            field="data_set.name",
+            expected="pip install scikit-learn",
+        )
+    return Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
+
+
 def read_data_set() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Images (1797, 8, 8) with values 0 to 16 and labels (1797,), checked by their hash."""
-    bunch = load_digits()
-    images = np.ascontiguousarray(bunch.images.astype(np.uint8))
-    labels = np.ascontiguousarray(bunch.target.astype(np.uint8))
+    table = np.loadtxt(data_set_file(), delimiter=",", dtype=np.uint8)  # (1797, 65)
+    images = np.ascontiguousarray(table[:, :-1]).reshape(-1, 8, 8)
+    labels = np.ascontiguousarray(table[:, -1])
     sha256 = hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest()
     if sha256 != DATA_SET_SHA256:
         raise DataSetError(

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_digits
 
 from reference_models import (
     DataSetError,
@@ -110,10 +111,24 @@ def test_evaluation_time_lies_between_two_edges():
     assert kinds == ["warmup", "data", "train", "eval", "measured", "train", "eval", "measured"]
 
 
-def test_other_images_are_refused_by_their_hash(monkeypatch):
-    bunch = digits.load_digits()
-    bunch.images[0, 0, 0] = 16 - bunch.images[0, 0, 0]
-    monkeypatch.setattr(digits, "load_digits", lambda: bunch)
+def test_the_images_are_those_that_scikit_learn_loads():
+    images, labels = digits.read_data_set()
+    bunch = load_digits()
+    assert np.array_equal(images, bunch.images)
+    assert np.array_equal(labels, bunch.target)
+
+
+def test_without_scikit_learn_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(digits, "find_spec", lambda name: None)
+    with pytest.raises(DataSetError, match="pip install scikit-learn"):
+        digits.read_data_set()
+
+
+def test_other_images_are_refused_by_their_hash(monkeypatch, tmp_path):
+    table = np.loadtxt(digits.data_set_file(), delimiter=",")
+    table[0, 0] = 16 - table[0, 0]
+    np.savetxt(tmp_path / "digits.csv", table, fmt="%d", delimiter=",")
+    monkeypatch.setattr(digits, "data_set_file", lambda: tmp_path / "digits.csv")
     with pytest.raises(DataSetError, match=r"SHA-256.*87ff0c9e40dc"):
         digits.read_data_set()
 
@@ -124,7 +139,7 @@ def test_split_is_every_third_image_and_standardised_by_the_training_images():
     assert test_x.shape == (599, 1, 8, 8)
     assert train_x.mean().item() == pytest.approx(0, abs=1e-5)
     assert train_x.std().item() == pytest.approx(1, abs=1e-5)
-    labels = digits.load_digits().target
+    labels = load_digits().target
     assert test_y.tolist() == labels[::3].tolist()
     assert train_y[:4].tolist() == labels[[1, 2, 4, 5]].tolist()
 
