@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from server.settings import Settings
@@ -65,11 +65,11 @@ def test_a_server_process_answers_soon_and_stops_when_told(settings: Settings) -
 
 def _first_answer(
     server: "subprocess.Popen[bytes]", address: str, deadline: float
-) -> httpx.Response:
+) -> httpx2.Response:
     while time.monotonic() < deadline:
         assert server.poll() is None, "the server has ended"
         try:
-            return httpx.get(address, timeout=2.0)
-        except httpx.TransportError:
+            return httpx2.get(address, timeout=2.0)
+        except httpx2.TransportError:
             time.sleep(0.05)
     raise AssertionError("no answer in time")
