@@ -8,12 +8,22 @@ from pathlib import Path
 from typing import Literal
 
 from rules.clock import CLOCK_NAMES, Clock
+from rules.convergence import ConvergenceUnit, ReferencePoint, SpreadOf
 from rules.errors import BenchmarkError
 from rules.fields import Fields
 
 Direction = Literal["higher", "lower"]
 DIVISIONS = ("closed", "open")
 REACH_RULES = ("first_crossing", "sustained", "fixed_stop")
+# Only of a share of test items is it known how far apart two qualities can be.
+UNITS = {
+    "percent": 100.0,
+    "fraction": 1.0,
+    "nats/byte": None,
+    "nats/token": None,
+    "loss": None,
+    "BLEU": None,
+}
 
 
 @dataclass(frozen=True)
@@ -48,21 +58,47 @@ class ReachRule:
 
 @dataclass(frozen=True)
 class DataSet:
-    """What is trained and evaluated on; `sha256` is over the raw items where one is defined."""
+    """What is trained and evaluated on; `sha256` is over the raw items where one is defined.
+
+    The counts are None where no fixed set of items is trained or evaluated on.
+    """
 
     name: str
     source: str
-    train_items: int
-    test_items: int
+    train_items: int | None
+    test_items: int | None
     sha256: str | None
 
 
 @dataclass(frozen=True)
 class RunsRule:
-    """Runs a result is made of, and how many are dropped at each end before the mean."""
+    """Runs a result is made of, and how many are dropped at each end before the mean.
+
+    `started` is for benchmarks whose runs often fail: so many are started, and the first `count`
+    that reach the target make the result.
+    """
 
     count: int
     dropped: int
+    started: int | None = None
+
+    @property
+    def wanted(self) -> int:
+        """How many runs a submission must have."""
+        return self.started or self.count
+
+
+@dataclass(frozen=True)
+class RcpRule:
+    """How a closed set's convergence is held against the reference's.
+
+    `stdev_of` says which reading of the standard deviation holds, `allowance` how far below the
+    limit a mean may still be (rules.convergence).
+    """
+
+    stdev_of: SpreadOf
+    allowance: float
+    points: tuple[ReferencePoint, ...]
 
 
 @dataclass(frozen=True)
@@ -116,6 +152,8 @@ class Benchmark:
     """Task + data set + quality target + rules version, read from one file.
 
     `sha256` is the hash of that file: a result names the definition it was scored under.
+    `convergence_unit` is what convergence is counted in; `rcp` is None where no reference
+    convergence points are known.
     """
 
     benchmark_id: str
@@ -134,6 +172,8 @@ class Benchmark:
     replay: ReplayPolicy | None
     reference_runs: tuple[ReferenceRun, ...]
     sha256: str
+    convergence_unit: ConvergenceUnit = "epoch_num"
+    rcp: RcpRule | None = None
 
     def defaults(self) -> dict[str, float]:
         """The reference hyperparameters."""
@@ -163,6 +203,7 @@ def parse_benchmark(content: bytes, *, file: str) -> Benchmark:
             "id", f"{benchmark_id!r} in a file named {file}", expected="the file's name"
         )
     data_set = _data_set(root.table("data_set"))
+    runs = _runs(root.table("runs"))
     divisions = root.texts("divisions")
     if not set(divisions) <= set(DIVISIONS):
         raise root.fail("divisions", f"{list(divisions)}", expected="closed, open or both")
@@ -176,13 +217,15 @@ def parse_benchmark(content: bytes, *, file: str) -> Benchmark:
         target=_target(root.table("target"), data_set),
         reach=_reach(root.table("target")),
         clock=Clock(root.choice("clock", CLOCK_NAMES)),
-        runs=_runs(root.table("runs")),
+        runs=runs,
         divisions=divisions,
         log_names=root.texts("log_names") if root.has("log_names") else (benchmark_id,),
         hyperparameters=_hyperparameters(root.optional_table("hyperparameters")),
         replay=_replay(root.optional_table("replay")),
         reference_runs=tuple(_reference_run(item) for item in root.tables("reference_runs")),
         sha256=hashlib.sha256(content).hexdigest(),
+        convergence_unit=_convergence_unit(root.optional_table("convergence")),
+        rcp=_rcp(root.optional_table("rcp"), runs),
     )
     if benchmark.replay is not None and benchmark.reach.name == "fixed_stop":
         raise root.fail("replay", "a replay stops at the target", expected="no replay: fixed_stop")
@@ -204,8 +247,8 @@ def _data_set(table: Fields) -> DataSet:
     data_set = DataSet(
         name=table.text("name"),
         source=table.text("source"),
-        train_items=table.integer("train_items", minimum=1),
-        test_items=table.integer("test_items", minimum=1),
+        train_items=table.optional_integer("train_items", minimum=1),
+        test_items=table.optional_integer("test_items", minimum=1),
         sha256=table.optional_text("sha256"),
     )
     table.refuse_unknown()
@@ -213,8 +256,8 @@ def _data_set(table: Fields) -> DataSet:
 
 
 def _target(table: Fields, data_set: DataSet) -> QualityTarget:
-    unit = table.choice("unit", ("percent", "fraction", "nats/byte"))
-    scale = {"percent": 100.0, "fraction": 1.0}.get(unit)
+    unit = table.choice("unit", tuple(UNITS))
+    scale = UNITS[unit]
     table.has("reach")
     table.has("evaluations")
     target = QualityTarget(
@@ -224,7 +267,7 @@ def _target(table: Fields, data_set: DataSet) -> QualityTarget:
         direction="higher"
         if table.choice("direction", ("higher", "lower")) == "higher"
         else "lower",
-        resolution=scale / data_set.test_items if scale is not None else None,
+        resolution=scale / data_set.test_items if scale and data_set.test_items else None,
     )
     table.refuse_unknown()
     return target
@@ -242,8 +285,11 @@ def _reach(table: Fields) -> ReachRule:
 
 
 def _runs(table: Fields) -> RunsRule:
+    count = table.integer("count", minimum=1)
     rule = RunsRule(
-        count=table.integer("count", minimum=1), dropped=table.integer("dropped", minimum=0)
+        count=count,
+        dropped=table.integer("dropped", minimum=0),
+        started=table.optional_integer("started", minimum=count),
     )
     if rule.count <= 2 * rule.dropped:
         raise table.fail(
@@ -253,6 +299,46 @@ def _runs(table: Fields) -> RunsRule:
         )
     table.refuse_unknown()
     return rule
+
+
+def _convergence_unit(table: Fields | None) -> ConvergenceUnit:
+    if table is None:
+        return "epoch_num"
+    name = table.choice("unit", ("epoch_num", "samples_count"))
+    table.refuse_unknown()
+    return "samples_count" if name == "samples_count" else "epoch_num"
+
+
+def _rcp(table: Fields | None, runs: RunsRule) -> RcpRule | None:
+    if table is None:
+        return None
+    if runs.count < 3:
+        raise table.fail("points", f"with runs.count = {runs.count}", expected="at least 3 runs")
+    points = tuple(_reference_point(item, runs) for item in table.tables("points"))
+    sizes = [point.batch_size for point in points]
+    if not points or len(set(sizes)) != len(sizes):
+        raise table.fail("points", f"batch sizes {sizes}", expected="a point for each batch size")
+    rule = RcpRule(
+        stdev_of="all" if table.choice("stdev_of", ("trimmed", "all")) == "all" else "trimmed",
+        allowance=table.optional_number("allowance", minimum=0.0) or 0.0,
+        points=points,
+    )
+    table.refuse_unknown()
+    return rule
+
+
+def _reference_point(table: Fields, runs: RunsRule) -> ReferencePoint:
+    point = ReferencePoint(
+        batch_size=table.integer("batch_size", minimum=1), epochs=table.numbers("epochs")
+    )
+    if min(point.epochs) <= 0 or len(point.epochs) < 2 * runs.count:
+        raise table.fail(
+            "epochs",
+            f"{len(point.epochs)} figures from {min(point.epochs):g} on",
+            expected=f"at least {2 * runs.count} figures above 0",
+        )
+    table.refuse_unknown()
+    return point
 
 
 def _hyperparameters(table: Fields | None) -> dict[str, Hyperparameter]:

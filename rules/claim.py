@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
 import orjson
@@ -13,6 +14,8 @@ from rules.fields import Fields
 
 CLAIM_LIMIT_BYTES = 256 * 1024
 MAX_RUNS = 100
+MAX_ORGANISATION_LENGTH = 200
+ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 HARDWARE_CLASS = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 
 
@@ -41,6 +44,8 @@ class Claim:
 
     `run_files` names the run logs in order. `hyperparameters` holds what differs from or repeats
     the reference's settings. `dawnbench` keeps the original entry where the claim came as one.
+    `organisation` and `submitted_on` are whose result it is and of when, where somebody else hands
+    in what was published elsewhere.
     """
 
     benchmark_id: str
@@ -53,6 +58,8 @@ class Claim:
     code_url: str | None = None
     notes: str | None = None
     dawnbench: Mapping[str, Any] | None = None
+    organisation: str | None = None
+    submitted_on: date | None = None
 
 
 def read_json_object(content: bytes, *, file: str) -> dict[str, Any]:
@@ -72,10 +79,13 @@ def read_json_object(content: bytes, *, file: str) -> dict[str, Any]:
     return value
 
 
-def read_claim(content: bytes, *, file: str, benchmarks: Mapping[str, Benchmark]) -> Claim:
+def read_claim(
+    content: bytes, *, file: str, benchmarks: Mapping[str, Benchmark], archive: bool = False
+) -> Claim:
     """The claim in a submission's JSON. Raises ClaimError naming file, field and what was expected.
 
-    Checks the benchmark, its divisions and the hyperparameters a division may set.
+    Checks the benchmark, its divisions and the hyperparameters a division may set. Only a claim
+    from an `archive` may say whose result it is and of when.
     """
     root = Fields(read_json_object(content, file=file), file=file, error=ClaimError)
     benchmark = find_benchmark(root, benchmarks)
@@ -90,9 +100,39 @@ def read_claim(content: bytes, *, file: str, benchmarks: Mapping[str, Benchmark]
         hyperparameters=_hyperparameters(root, benchmark, division),
         code_url=_url(root, "code_url"),
         notes=root.optional_text("notes"),
+        organisation=_organisation(root) if archive else None,
+        submitted_on=_submitted_on(root) if archive else None,
     )
     root.refuse_unknown()
     return claim
+
+
+def read_date(text: str) -> date | None:
+    """The day an ISO date names, None if the text is none."""
+    if not ISO_DATE.fullmatch(text):
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _organisation(root: Fields) -> str | None:
+    name = root.optional_text("organisation")
+    if name is not None and len(name) > MAX_ORGANISATION_LENGTH:
+        expected = f"at most {MAX_ORGANISATION_LENGTH} characters"
+        raise root.fail("organisation", f"{len(name)} characters", expected=expected)
+    return name
+
+
+def _submitted_on(root: Fields) -> date | None:
+    text = root.optional_text("submitted_on")
+    if text is None:
+        return None
+    day = read_date(text)
+    if day is None:
+        raise root.fail("submitted_on", f"{text[:60]!r}", expected="a date such as 2018-04-20")
+    return day
 
 
 def find_benchmark(root: Fields, benchmarks: Mapping[str, Benchmark]) -> Benchmark:

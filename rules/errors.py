@@ -6,6 +6,7 @@ class RuleError(ValueError):
 
     Carries the place (`file`, 1-based `line`, dotted `field`) and what was `expected`, each None
     where it does not apply, so that a terminal, a page and an API answer can all show the same.
+    `code` is a word for programs, for example "bad_json"; None where nobody has asked for one.
     """
 
     def __init__(
@@ -16,8 +17,10 @@ class RuleError(ValueError):
         line: int | None = None,
         field: str | None = None,
         expected: str | None = None,
+        code: str | None = None,
     ) -> None:
         self.message = message
+        self.code = code
         self.file = file
         self.line = line
         self.field = field

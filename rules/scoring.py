@@ -10,9 +10,12 @@ from rules.aggregate import (
     median_window,
     olympic_mean,
 )
-from rules.benchmark import Benchmark
+from rules.benchmark import Benchmark, RunsRule
 from rules.clock import Clock
+from rules.convergence import RcpVerdict, convergence_of_run
 from rules.cost import training_cost_usd
+from rules.errors import RuleError
+from rules.normalisation import check_set
 from rules.run import Run
 from rules.tta import (
     display_seconds,
@@ -36,20 +39,31 @@ class Step:
 
 @dataclass(frozen=True)
 class RunScore:
-    """What one run comes to. Times in seconds on the benchmark's clock."""
+    """What one run comes to. Times in seconds on the benchmark's clock.
+
+    `convergence` is what RCPs count: epochs or samples of the last evaluation of a run that
+    succeeded and reached the target, None for any other. `best_quality` is None for a run that
+    ended before its first evaluation.
+    """
 
     file: str
     seed: int | None
     reached: bool
     tta_seconds: float | None
     epochs_to_target: float | None
-    best_quality: float
+    best_quality: float | None
     evaluation_interval_seconds: float | None
+    convergence: float | None = None
 
 
 @dataclass(frozen=True)
 class Result:
-    """What `score` derives. `tta_seconds` is None if the set did not reach the target."""
+    """What `score` derives. `tta_seconds` is None if the set did not reach the target.
+
+    `raw_tta_seconds` is the olympic mean as measured. Where `rcp` says that the set converged
+    faster than the reference's mean, `tta_seconds` and its interval are that times the factor;
+    otherwise the two are equal. `rcp` is None where no convergence is checked.
+    """
 
     benchmark_sha256: str
     clock: str
@@ -67,6 +81,8 @@ class Result:
     evaluation_interval_seconds: float | None
     violations: tuple[Violation, ...]
     steps: tuple[Step, ...] = field(default=())
+    raw_tta_seconds: float | None = None
+    rcp: RcpVerdict | None = None
 
     @property
     def eligible(self) -> bool:
@@ -81,20 +97,35 @@ def score(
     division: str,
     price_usd_per_hour: float | None,
     clock: Clock | None = None,
+    pruned: bool = True,
 ) -> Result:
     """The result of a set of at least one run under a benchmark's rules.
 
-    Raises RuleError if a run has no evaluations.
+    `pruned` holds convergence against the pruned reference points, as MLPerf does, or else against
+    all of them. A run that ended before its first evaluation did not converge. Raises RuleError
+    if no run has an evaluation.
     """
     clock = clock or benchmark.clock
+    evaluations = [evaluation for run in runs for evaluation in run.evaluations]
+    if not evaluations:
+        raise RuleError("runs without evaluations", expected="at least one evaluation")
     scores = tuple(score_run(run, benchmark, division=division, clock=clock) for run in runs)
     times = [run.tta_seconds for run in scores]
     converged = [seconds for seconds in times if seconds is not None]
-    violations = tuple(find_violations(runs, benchmark, division=division))
-    count, dropped = benchmark.runs.count, benchmark.runs.dropped
-    scored = times[median_window(times, count=count, dropped=dropped)]
-    tta = olympic_mean(scored, dropped=dropped) if len(scored) > 2 * dropped else None
-    interval = interval_of_mean(converged)
+    places = scored_places(times, benchmark.runs)
+    dropped = benchmark.runs.dropped
+    scored = [times[place] for place in places]
+    raw = olympic_mean(scored, dropped=dropped) if len(scored) > 2 * dropped else None
+    rcp, rcp_violations = check_set(
+        [runs[place] for place in places],
+        [scores[place].convergence for place in places],
+        benchmark,
+        division=division,
+        pruned=pruned,
+    )
+    factor = 1.0 if rcp is None else rcp.applied_factor
+    tta = None if raw is None else raw * factor
+    interval = interval_of_mean([seconds * factor for seconds in converged])
     epochs = [run.epochs_to_target for run in scores if run.epochs_to_target is not None]
     intervals = [
         run.evaluation_interval_seconds
@@ -116,15 +147,38 @@ def score(
         cv_percent=cv,
         epochs_to_target=mean(epochs) if epochs else None,
         cost_usd=cost,
-        best_quality=best_quality([e for run in runs for e in run.evaluations], benchmark),
+        best_quality=best_quality(evaluations, benchmark),
         evaluation_interval_seconds=max(intervals) if intervals else None,
-        violations=violations,
-        steps=_steps(scores, benchmark, clock, tta, cv, price_usd_per_hour, cost),
+        violations=(*find_violations(runs, benchmark, division=division), *rcp_violations),
+        steps=(
+            *_run_steps(scores, benchmark, clock),
+            *_tta_steps(scores, benchmark, raw, rcp, tta),
+            *_other_steps(scores, cv, tta, price_usd_per_hour, cost),
+        ),
+        raw_tta_seconds=raw,
+        rcp=rcp,
     )
+
+
+def scored_places(times: Sequence[float | None], rule: RunsRule) -> list[int]:
+    """Which runs make the result: their places in `times`, None for a run that did not converge.
+
+    Of more runs than the rule counts, the median window; where a rule has more runs started than
+    counted, the first that converged, and none if they are too few.
+    Source: MLPerf training_rules.adoc, "Benchmark results"; of v0.5, "Run 100, use first 50 that
+    converge".
+    """
+    places = list(range(len(times)))
+    if rule.started is None:
+        return places[median_window(times, count=rule.count, dropped=rule.dropped)]
+    converged = [place for place in places if times[place] is not None]
+    return converged[: rule.count] if len(converged) >= rule.count else []
 
 
 def score_run(run: Run, benchmark: Benchmark, *, division: str, clock: Clock) -> RunScore:
     """One run's time and epochs to the target."""
+    if not run.evaluations:
+        return RunScore(run.name, run.seed, False, None, None, None, None)
     target, reach = benchmark.target, benchmark.reach
     reached = first_evaluation_at_target(run.evaluations, target, reach)
     tta = time_to_accuracy(run, target, reach, clock=clock, division=division)
@@ -136,24 +190,16 @@ def score_run(run: Run, benchmark: Benchmark, *, division: str, clock: Clock) ->
         epochs_to_target=reached.epoch if reached and tta is not None else None,
         best_quality=best_quality(run.evaluations, benchmark),
         evaluation_interval_seconds=evaluation_interval_seconds(run),
+        convergence=convergence_of_run(run, unit=benchmark.convergence_unit)
+        if tta is not None
+        else None,
     )
 
 
-def _steps(
-    scores: Sequence[RunScore],
-    benchmark: Benchmark,
-    clock: Clock,
-    tta: float | None,
-    cv: float | None,
-    price: float | None,
-    cost: float | None,
-) -> tuple[Step, ...]:
-    target, dropped = benchmark.target, benchmark.runs.dropped
+def _run_steps(scores: Sequence[RunScore], benchmark: Benchmark, clock: Clock) -> list[Step]:
+    target = benchmark.target
     sign = ">=" if target.direction == "higher" else "<="
-    times = {run.file: run.tta_seconds for run in scores}
-    count = min(len(scores), benchmark.runs.count)
-    kept = count - 2 * dropped
-    steps = [
+    return [
         Step(
             name=f"TTA of {run.file}",
             formula=f"seconds on the {clock.name} clock to the first evaluation with "
@@ -164,29 +210,49 @@ def _steps(
         )
         for run in scores
     ]
-    formula = _mean_in_words(kept=kept, dropped=dropped)
-    if len(scores) > count:
-        formula = f"of {count} runs in a row, where that is the median: {formula}"
-    steps.append(Step("TTA", formula, times, tta, "s"))
-    steps.append(
+
+
+def _tta_steps(
+    scores: Sequence[RunScore],
+    benchmark: Benchmark,
+    raw: float | None,
+    rcp: RcpVerdict | None,
+    tta: float | None,
+) -> list[Step]:
+    times = {run.file: run.tta_seconds for run in scores}
+    formula = _mean_formula(len(scores), benchmark.runs)
+    if rcp is None:
+        return [Step("TTA", formula, times, tta, "s")]
+    convergence = {run.file: run.convergence for run in scores}
+    reference = {"submission mean": rcp.submission_mean, "reference mean": rcp.mean}
+    return [
+        Step("raw TTA", formula, times, raw, "s"),
         Step(
-            "coefficient of variation",
-            "population standard deviation / mean x 100 over all runs that reached the target",
-            times,
-            cv,
-            "%",
-        )
-    )
-    steps.append(
+            "convergence",
+            f"{_mean_formula(len(scores), benchmark.runs)}, in {benchmark.convergence_unit}",
+            convergence,
+            rcp.submission_mean,
+            benchmark.convergence_unit,
+        ),
         Step(
-            "cost to accuracy",
-            "TTA / 3600 x price per hour",
-            {"TTA (s)": tta, "price (USD/h)": price},
-            cost,
-            "USD",
-        )
-    )
-    return tuple(steps)
+            "normalisation",
+            f"reference mean / submission mean, at least 1, within the limit only: {rcp.message}",
+            reference | {"least mean": rcp.lowest, "batch size": rcp.batch_size},
+            rcp.applied_factor,
+            "",
+        ),
+        Step("TTA", "raw TTA x normalisation", {"raw TTA (s)": raw}, tta, "s"),
+    ]
+
+
+def _mean_formula(runs: int, rule: RunsRule) -> str:
+    count = min(runs, rule.count)
+    formula = _mean_in_words(kept=count - 2 * rule.dropped, dropped=rule.dropped)
+    if rule.started is not None:
+        return f"of the first {rule.count} runs that reached the target: {formula}"
+    if runs > count:
+        return f"of {count} runs in a row, where that is the median: {formula}"
+    return formula
 
 
 def _mean_in_words(*, kept: int, dropped: int) -> str:
@@ -195,3 +261,28 @@ def _mean_in_words(*, kept: int, dropped: int) -> str:
     left = "the run" if kept == 1 else f"the mean of the {kept} runs"
     ends = "the fastest and the slowest" if dropped == 1 else f"the {dropped} fastest and slowest"
     return f"{left} left after dropping {ends}"
+
+
+def _other_steps(
+    scores: Sequence[RunScore],
+    cv: float | None,
+    tta: float | None,
+    price: float | None,
+    cost: float | None,
+) -> list[Step]:
+    return [
+        Step(
+            "coefficient of variation",
+            "population standard deviation / mean x 100 over all runs that reached the target",
+            {run.file: run.tta_seconds for run in scores},
+            cv,
+            "%",
+        ),
+        Step(
+            "cost to accuracy",
+            "TTA / 3600 x price per hour",
+            {"TTA (s)": tta, "price (USD/h)": price},
+            cost,
+            "USD",
+        ),
+    ]

@@ -2,16 +2,25 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from rules.benchmark import Benchmark
-from rules.claim import Claim, System, read_claim, read_json_object
+from rules.claim import (
+    MAX_ORGANISATION_LENGTH,
+    Claim,
+    System,
+    read_claim,
+    read_date,
+    read_json_object,
+)
 from rules.errors import ClaimError, LogFormatError, RuleError, SubmissionError
 from rules.logs import check_file_name, parse_run_log
 from rules.logs.dawnbench import parse_entry
 from rules.run import Run
 from rules.scoring import Result, score
 from rules.violations import Violation
+
+CONTRADICTIONS = ("division_contradicts_claim", "batch_size_contradicts_claim")
 
 
 @dataclass(frozen=True)
@@ -31,33 +40,44 @@ def score_submission(
     file: str = "submission.json",
     benchmark_id: str | None = None,
     division: str | None = None,
+    archive: bool = False,
 ) -> ScoredSubmission:
     """Read, check and score a submission. Raises a RuleError that lists every problem.
 
     `claim_json` is Finishline's own JSON or a DAWNBench entry, which names no benchmark: then
     `benchmark_id` must. `logs` holds the run logs by file name, and nothing else.
+
+    What was published in an `archive` is not refused for the rules it breaks: they are violations
+    of its result, which is then not ranked. A run may end before its first evaluation there: it
+    did not reach the target. What cannot be read is refused all the same.
     """
     if is_dawnbench(claim_json, file=file):
         claim = _dawnbench_claim(
-            claim_json, logs, benchmarks, file=file, benchmark_id=benchmark_id, division=division
+            claim_json,
+            logs,
+            benchmarks,
+            file=file,
+            benchmark_id=benchmark_id,
+            division=division,
+            archive=archive,
         )
     else:
-        claim = read_claim(claim_json, file=file, benchmarks=benchmarks)
+        claim = read_claim(claim_json, file=file, benchmarks=benchmarks, archive=archive)
         _refuse_contradiction(claim, file=file, benchmark_id=benchmark_id, division=division)
     benchmark = benchmarks[claim.benchmark_id]
     _check_files(claim, logs, file=file)
-    runs = _parse_runs(claim, logs, benchmark)
+    runs = _parse_runs(claim, logs, benchmark, archive=archive)
     result = score(
         runs,
         benchmark,
         division=claim.division,
         price_usd_per_hour=claim.system.price_usd_per_hour,
     )
-    problems = [_as_error(violation, file) for violation in result.violations]
-    problems += _contradictions(claim, runs, benchmark)
-    if problems:
+    violations = (*result.violations, *_contradictions(claim, runs, benchmark))
+    if violations and not archive:
+        problems = [_as_error(violation, file) for violation in violations]
         raise SubmissionError(problems) if len(problems) > 1 else problems[0]
-    return ScoredSubmission(claim=claim, runs=runs, result=result)
+    return ScoredSubmission(claim=claim, runs=runs, result=replace(result, violations=violations))
 
 
 def is_dawnbench(claim_json: bytes, *, file: str) -> bool:
@@ -74,6 +94,7 @@ def _dawnbench_claim(
     file: str,
     benchmark_id: str | None,
     division: str | None,
+    archive: bool,
 ) -> Claim:
     if benchmark_id is None or benchmark_id not in benchmarks:
         raise ClaimError(
@@ -110,6 +131,8 @@ def _dawnbench_claim(
         code_url=entry.code_url,
         notes=f"DAWNBench entry by {entry.author}, {entry.timestamp}",
         dawnbench=asdict(entry),
+        organisation=entry.author[:MAX_ORGANISATION_LENGTH] or None if archive else None,
+        submitted_on=read_date(entry.timestamp) if archive else None,
     )
 
 
@@ -154,12 +177,14 @@ def _check_files(claim: Claim, logs: Mapping[str, bytes], *, file: str) -> None:
             )
 
 
-def _parse_runs(claim: Claim, logs: Mapping[str, bytes], benchmark: Benchmark) -> tuple[Run, ...]:
+def _parse_runs(
+    claim: Claim, logs: Mapping[str, bytes], benchmark: Benchmark, *, archive: bool
+) -> tuple[Run, ...]:
     runs, problems = [], []
     for name in claim.run_files:
         try:
             run = parse_run_log(logs[name], name=name, benchmark=benchmark)
-            if not run.evaluations:
+            if not run.evaluations and not archive:
                 raise LogFormatError(
                     "no evaluation in the log", file=name, expected="at least one evaluation"
                 )
@@ -172,7 +197,8 @@ def _parse_runs(claim: Claim, logs: Mapping[str, bytes], benchmark: Benchmark) -
 
 
 def _as_error(violation: Violation, file: str) -> RuleError:
-    return ClaimError(
+    kind = LogFormatError if violation.code in CONTRADICTIONS else ClaimError
+    return kind(
         violation.message,
         file=violation.file or file,
         field=violation.field,
@@ -180,14 +206,15 @@ def _as_error(violation: Violation, file: str) -> RuleError:
     )
 
 
-def _contradictions(claim: Claim, runs: Sequence[Run], benchmark: Benchmark) -> list[RuleError]:
+def _contradictions(claim: Claim, runs: Sequence[Run], benchmark: Benchmark) -> list[Violation]:
     """Where the logs say something else than the claim."""
-    problems: list[RuleError] = []
+    found: list[Violation] = []
     batch_size = (benchmark.defaults() | dict(claim.hyperparameters)).get("batch_size")
     for run in runs:
         if run.division is not None and run.division != claim.division:
-            problems.append(
-                LogFormatError(
+            found.append(
+                Violation(
+                    "division_contradicts_claim",
                     f"the log is of the {run.division!r} division",
                     file=run.name,
                     field="submission_division",
@@ -195,15 +222,16 @@ def _contradictions(claim: Claim, runs: Sequence[Run], benchmark: Benchmark) -> 
                 )
             )
         if batch_size is not None and run.batch_size not in (None, batch_size):
-            problems.append(
-                LogFormatError(
+            found.append(
+                Violation(
+                    "batch_size_contradicts_claim",
                     f"the log has batch size {run.batch_size}",
                     file=run.name,
                     field="global_batch_size",
                     expected=f"{batch_size:g} as in the claim",
                 )
             )
-    return problems
+    return found
 
 
 def _slug(text: str) -> str:

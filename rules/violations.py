@@ -29,7 +29,7 @@ def find_violations(runs: Sequence[Run], benchmark: Benchmark, *, division: str)
     Source: MLPerf training_rules.adoc, "Run Results" and "Random numbers".
     """
     violations = []
-    wanted = benchmark.runs.count
+    wanted = benchmark.runs.wanted
     if len(runs) < wanted:
         violations.append(
             Violation(
@@ -41,13 +41,11 @@ def find_violations(runs: Sequence[Run], benchmark: Benchmark, *, division: str)
         )
     violations += _seed_violations(runs, benchmark, division=division)
     for run in runs:
-        reached = first_evaluation_at_target(run.evaluations, benchmark.target, benchmark.reach)
-        if run.status == "success" and reached is None:
+        if run.status == "success" and not _reaches_target(run, benchmark):
             violations.append(
                 Violation(
                     "success_without_target",
-                    f"run_stop says success, but the best quality is "
-                    f"{best_quality(run.evaluations, benchmark):g}",
+                    f"run_stop says success, but {_best_in_words(run, benchmark)}",
                     file=run.name,
                     field="run_stop",
                     expected=f"{benchmark.target.metric} of {benchmark.target.value:g} reached",
@@ -79,13 +77,29 @@ def _seed_violations(
     return violations
 
 
+def _reaches_target(run: Run, benchmark: Benchmark) -> bool:
+    if not run.evaluations:
+        return False
+    target, reach = benchmark.target, benchmark.reach
+    return first_evaluation_at_target(run.evaluations, target, reach) is not None
+
+
+def _best_in_words(run: Run, benchmark: Benchmark) -> str:
+    if not run.evaluations:
+        return "nothing was evaluated"
+    return f"the best quality is {best_quality(run.evaluations, benchmark):g}"
+
+
 def _fixed_stop_violations(runs: Sequence[Run], benchmark: Benchmark) -> list[Violation]:
     """All runs stop at the same step, where their mean quality must beat the target.
 
     Source: modded-nanogpt, rules of the speedrun (one-sided t-test, p < 0.01).
     """
     target = benchmark.target
-    last = [run.evaluations[-1] for run in runs]
+    last = [run.evaluations[-1] for run in runs if run.evaluations]
+    if len(last) < len(runs):
+        expected = "an evaluation of every run at the step where all stop"
+        return [Violation("target_not_proven", "a run without evaluations", expected=expected)]
     violations = [
         Violation(
             "different_stop",

@@ -7,6 +7,7 @@ from rules.errors import LogFormatError
 from rules.logs.dawnbench import parse_curve
 from rules.logs.lines import MAX_FILE_BYTES
 from rules.logs.mllog import parse_mllog
+from rules.logs.mlp05 import MLP_MARK, read_mlp05_chunks
 from rules.run import Run
 
 MAX_NAME_LENGTH = 200
@@ -26,8 +27,8 @@ Parser = Callable[[bytes, str, Benchmark], Run]
 def parse_run_log(content: bytes, *, name: str, benchmark: Benchmark) -> Run:
     """The run in a log of any format.
 
-    A name that ends in .tsv is a DAWNBench curve, everything else MLPerf's MLLOG. Raises
-    LogFormatError with file, line, field and what was expected.
+    A name that ends in .tsv is a DAWNBench curve, everything else MLPerf's MLLOG or, by its lines,
+    the format of MLPerf v0.5. Raises LogFormatError with file, line, field and what was expected.
     """
     check_file_name(name)
     if not content or content.isspace():
@@ -82,7 +83,17 @@ def _dawnbench(content: bytes, name: str, benchmark: Benchmark) -> Run:
 
 
 def _mllog(content: bytes, name: str, benchmark: Benchmark) -> Run:
+    if MLP_MARK in content and b":::MLLOG" not in content:
+        return _mlp05(content, name, benchmark)
     return parse_mllog(content, name=name, benchmark=benchmark)
+
+
+def _mlp05(content: bytes, name: str, benchmark: Benchmark) -> Run:
+    def refuse(error: LogFormatError) -> None:
+        raise error
+
+    allowed = {"submission_benchmark": benchmark.log_names}
+    return read_mlp05_chunks([content], name=name, allowed=allowed, report=refuse).run
 
 
 FORMATS: dict[str, Parser] = {".tsv": _dawnbench}  # Any other name is an MLLOG.

@@ -5,16 +5,24 @@ Source: dawn-bench-entries README and the entries it published.
 
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import Literal
 
 from rules.errors import LogFormatError
-from rules.logs.dawnbench_entry import UTF8_MARK, DawnbenchEntry, parse_entry
-from rules.logs.lines import MAX_MLLOG_LINE_BYTES, refuse_long_lines
+from rules.logs.blocks import MAX_MLLOG_LINE_BYTES
+from rules.logs.dawnbench_entry import UTF8_MARK, DawnbenchEntry, parse_entry, read_entry
+from rules.logs.lines import refuse_long_lines
 from rules.run import Evaluation, Run
 
-__all__ = ["DawnbenchEntry", "parse_curve", "parse_entry", "refuse_missing_partner"]
+__all__ = [
+    "DawnbenchEntry",
+    "parse_curve",
+    "parse_entry",
+    "read_curve",
+    "read_entry",
+    "refuse_missing_partner",
+]
 
 COLUMNS = {
     "top1Accuracy": {"epoch", "hours", "top1Accuracy"},
@@ -34,17 +42,45 @@ def parse_curve(content: bytes, *, name: str, metric: str, unit: str) -> Run:
     Columns are read by name and may stand in any order; seconds = hours * 3600, in file order.
     Raises LogFormatError naming file, line, field and what was expected.
     """
-    lines = _lines(content, name)
-    header = _header(lines, name, metric)
-    if len(lines) == 1:
-        raise LogFormatError("no rows below the header", file=name, line=1, expected="evaluations")
-    evaluations = tuple(
-        _evaluation(line, number, header, name, metric)
-        for number, line in enumerate(lines[1:], start=2)
-    )
-    _refuse_decreasing_hours(evaluations, name)
-    _refuse_other_unit(evaluations, name, metric, unit)
-    return Run(name=name, clock="dawnbench", evaluations=evaluations)
+    problems: list[LogFormatError] = []
+    run = read_curve(content, name=name, metric=metric, unit=unit, report=problems.append)
+    if run is None:
+        raise problems[0]
+    return run
+
+
+def read_curve(
+    content: bytes,
+    *,
+    name: str,
+    metric: str,
+    unit: str,
+    report: Callable[[LogFormatError], None],
+) -> Run | None:
+    """As `parse_curve`, but every problem is reported, and the answer is None if there is one."""
+    problems: list[LogFormatError] = []
+    evaluations: list[Evaluation] = []
+    try:
+        lines = _lines(content, name)
+        header = _header(lines, name, metric)
+        if len(lines) == 1:
+            raise LogFormatError(
+                "no rows below the header", file=name, line=1, expected="evaluations"
+            )
+        for number, line in enumerate(lines[1:], start=2):
+            try:
+                evaluations.append(_evaluation(line, number, header, name, metric))
+            except LogFormatError as error:
+                problems.append(error)
+        _refuse_decreasing_hours(evaluations, name)
+        if evaluations:
+            _refuse_other_unit(evaluations, name, metric, unit)
+    except LogFormatError as error:
+        problems.append(error)
+    for problem in problems:
+        problem.code = problem.code or "bad_tsv"
+        report(problem)
+    return None if problems else Run(name, clock="dawnbench", evaluations=tuple(evaluations))
 
 
 def refuse_missing_partner(
@@ -144,7 +180,7 @@ def _number(cell: str, *, file: str, line: int, field: str) -> float:
     return number
 
 
-def _refuse_decreasing_hours(evaluations: tuple[Evaluation, ...], name: str) -> None:
+def _refuse_decreasing_hours(evaluations: Sequence[Evaluation], name: str) -> None:
     for earlier, later in itertools.pairwise(evaluations):
         if later.seconds < earlier.seconds:
             raise LogFormatError(
@@ -153,11 +189,12 @@ def _refuse_decreasing_hours(evaluations: tuple[Evaluation, ...], name: str) -> 
                 line=later.line,
                 field="hours",
                 expected="hours that do not decrease",
+                code="hours_decrease",
             )
 
 
 def _refuse_other_unit(
-    evaluations: tuple[Evaluation, ...], name: str, metric: str, unit: str
+    evaluations: Sequence[Evaluation], name: str, metric: str, unit: str
 ) -> None:
     """Fractions where percent is the rule show when no value is above 1; percent at the first."""
     best = max(evaluations, key=lambda evaluation: evaluation.quality)
@@ -169,6 +206,7 @@ def _refuse_other_unit(
             line=first.line,
             field=metric,
             expected=f"a {unit} from 0 to {LARGEST[unit]:g}",
+            code="wrong_unit",
         )
     if unit == "percent" and best.quality <= 1:
         raise LogFormatError(
@@ -177,4 +215,5 @@ def _refuse_other_unit(
             line=best.line,
             field=metric,
             expected="percent, from 0 to 100",
+            code="wrong_unit",
         )

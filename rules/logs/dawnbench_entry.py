@@ -1,6 +1,7 @@
 """The JSON of a DAWNBench entry: who trained what on which hardware, at which price."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -69,12 +70,44 @@ def parse_entry(
     must have, any of the three if None. Raises LogFormatError naming file, line, field and what
     was expected.
     """
+    problems: list[LogFormatError] = []
+    entry = read_entry(content, name=name, kind=kind, metric=metric, report=problems.append)
+    if entry is None:
+        raise problems[0]
+    return entry
+
+
+def read_entry(
+    content: bytes,
+    *,
+    name: str,
+    kind: Literal["train", "inference"] | None = None,
+    metric: str | None = None,
+    report: Callable[[LogFormatError], None],
+) -> DawnbenchEntry | None:
+    """As `parse_entry`, but every problem is reported, and the answer is None if there is one."""
     text = content.removeprefix(UTF8_MARK)
     try:
-        return _read_entry(_read_fields(text, name), content, kind, metric)
+        table = _read_fields(text, name)
     except LogFormatError as error:
-        _add_line(error, text)
-        raise
+        report(error)
+        return None
+    inference = kind == "inference" or (kind is None and table.has("latency"))
+    values: dict[str, Any] = {}
+    readers: dict[str, Callable[[Fields], Any]] = _READERS
+    if inference:
+        measured = {"latency_ms": _latency_ms, "quality": lambda table: _quality(table, metric)}
+        readers = measured | _READERS
+    for field, read in readers.items():
+        try:
+            values[field] = read(table)
+        except LogFormatError as error:
+            _add_line(error, text)
+            error.code = _code(error)
+            report(error)
+    if len(values) < len(readers):
+        return None
+    return _entry(values, table, content, inference=inference)
 
 
 def _read_fields(text: bytes, name: str) -> Fields:
@@ -86,44 +119,28 @@ def _read_fields(text: bytes, name: str) -> Fields:
         text.decode("utf-8")
     except UnicodeDecodeError as error:
         line = text.count(b"\n", 0, error.start) + 1
-        raise LogFormatError("not UTF-8", file=name, line=line, expected="UTF-8 text") from error
+        raise LogFormatError(
+            "not UTF-8", file=name, line=line, expected="UTF-8 text", code="not_utf8"
+        ) from error
     table = parse_json(text, file=name)
     refuse_repeated_keys(text, file=name)
     return Fields(table, file=name, error=LogFormatError)
 
 
-def _read_entry(
-    table: Fields,
-    content: bytes,
-    kind: Literal["train", "inference"] | None,
-    metric: str | None,
+def _entry(
+    values: dict[str, Any], table: Fields, content: bytes, *, inference: bool
 ) -> DawnbenchEntry:
-    inference = kind == "inference" or (kind is None and table.has("latency"))
-    latency_ms, measured, quality, flags = None, None, None, _flags(content)
-    if inference:
-        latency_ms = _latency_ms(table)
-        measured, quality = _quality(table, metric)
-        if quality > METRICS[measured]:
-            quality, flags = quality / 100, (*flags, "f1_score_in_percent")
+    flags = _flags(content)
+    measured, quality = values.pop("quality", (None, None))
+    if measured is not None and quality > METRICS[measured]:
+        quality, flags = quality / 100, (*flags, "f1_score_in_percent")
     extra = _extra(table, inference=inference)
     if extra:
         flags = (*flags, f"extra_fields:{','.join(sorted(extra))}")
     return DawnbenchEntry(
-        version=table.choice("version", ("v1.0",)),
-        author=table.text("author"),
-        author_email=table.text("authorEmail"),
-        framework=table.text("framework"),
-        model=table.text("model"),
-        hardware=table.text("hardware"),
-        timestamp=_iso_date(table),
-        code_url=_text_or_none(table, "codeURL"),
-        cost_usd_per_hour=table.optional_number("costPerHour", minimum=0.0),
-        cost_usd_per_item=table.optional_number("cost", minimum=0.0),
-        latency_ms=latency_ms,
+        **({"latency_ms": None} | values),
         metric=measured,
         quality=quality,
-        log_file_name=_text_or_none(table, "logFilename"),
-        misc=_misc(table),
         extra=extra,
         flags=(*flags, *_cost_flags(table, "cost" if inference else "costPerHour")),
     )
@@ -199,3 +216,29 @@ def _add_line(error: LogFormatError, text: bytes) -> None:
         found = re.search(rb'"' + re.escape(error.field.encode()) + rb'"\s*:', text)
         if found is not None:
             error.line = text.count(b"\n", 0, found.start()) + 1
+
+
+def _code(error: LogFormatError) -> str:
+    if error.message == "missing":
+        return "missing_field"
+    if error.field == "version":
+        return "bad_version"
+    if error.message.startswith("text ") and (error.expected or "").startswith("a number"):
+        return "number_as_string"
+    return f"bad_{error.field}" if error.field in ("timestamp", "misc") else "bad_value"
+
+
+_READERS: dict[str, Callable[[Fields], Any]] = {
+    "version": lambda table: table.choice("version", ("v1.0",)),
+    "author": lambda table: table.text("author"),
+    "author_email": lambda table: table.text("authorEmail"),
+    "framework": lambda table: table.text("framework"),
+    "model": lambda table: table.text("model"),
+    "hardware": lambda table: table.text("hardware"),
+    "timestamp": _iso_date,
+    "code_url": lambda table: _text_or_none(table, "codeURL"),
+    "cost_usd_per_hour": lambda table: table.optional_number("costPerHour", minimum=0.0),
+    "cost_usd_per_item": lambda table: table.optional_number("cost", minimum=0.0),
+    "log_file_name": lambda table: _text_or_none(table, "logFilename"),
+    "misc": _misc,
+}

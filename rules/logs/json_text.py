@@ -30,6 +30,7 @@ def parse_json(text: bytes, *, file: str, line: int | None = None) -> Any:
             file=file,
             line=line or error.lineno,
             expected="JSON, in which NaN and Infinity are no numbers",
+            code="bad_json",
         ) from error
     if text.count(b"[") + text.count(b"{") > MAX_DEPTH:
         _refuse_deep(value, file=file, line=line)
@@ -60,6 +61,7 @@ def refuse_repeated_keys(text: bytes, *, file: str, line: int | None = None) -> 
                     line=line,
                     field=name[:100],
                     expected="each key once",
+                    code="repeated_key",
                 )
 
     json.loads(
@@ -78,6 +80,7 @@ def _refuse_deep(value: Any, *, file: str, line: int | None) -> None:
         file=file,
         line=line,
         expected=f"at most {MAX_DEPTH} levels",
+        code="deep_json",
     )
 
 

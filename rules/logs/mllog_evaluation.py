@@ -50,6 +50,13 @@ def read_measurement(record: MllogRecord, *, file: str) -> tuple[float | None, i
 
     One of epoch_num and samples_count must be there. Raises LogFormatError.
     """
+    value = record.value
+    if type(value) is float:
+        metadata = record.metadata
+        epoch, samples = metadata.get("epoch_num"), metadata.get("samples_count")
+        # Most lines have an integer for the one or the other.
+        if type(samples) is int and epoch is None and 0 <= samples <= MAX_COUNT:
+            return None, samples, value
     epoch = _count(record, "epoch_num", file=file)
     samples = _count(record, "samples_count", file=file)
     if epoch is None and samples is None:
@@ -86,5 +93,5 @@ def _fail(
     record: MllogRecord, field: str, message: str, expected: str, *, file: str
 ) -> LogFormatError:
     return LogFormatError(
-        f"{record.key}: {message}", file=file, line=record.line, field=field, expected=expected
+        f"{record.key}: {message}", file=file, line=record.line(), field=field, expected=expected
     )

@@ -1,39 +1,101 @@
 """The lines of an MLPerf log as typed records."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeGuard
 
-from rules.errors import LogFormatError
-from rules.logs.json_text import parse_json, refuse_repeated_keys
-from rules.logs.lines import mllog_lines
+import orjson
 
+from rules.errors import LogFormatError
+from rules.logs.blocks import MAX_MLLOG_LINE_BYTES, Block, whole_line_blocks
+from rules.logs.json_text import parse_json, refuse_repeated_keys
+
+MLLOG_MARK = b":::MLLOG"
 MAX_TIME_MS = 1e14  # The year 5138.
 MAX_KEY_LENGTH = 100
+MAX_MLLOG_LINES = 200_000
+# The published checker finds these anywhere in a line.
+MISLEADING_KEYS = (b'"global_batch_size"', b'"eval_accuracy"', b'"eval_error"', b'"run_stop"')
+
+Report = Callable[[LogFormatError], None]
+SetAside = Callable[[re.Match[bytes], Block], bool]
 
 
 class MllogRecord(NamedTuple):
     """One MLLOG line; `time_ms` is a finite count of milliseconds since 1970."""
 
-    line: int
+    block: Block
+    offset: int
     key: str
     time_ms: float
     value: Any
     metadata: dict[str, Any]
     point_in_time: bool
 
+    def line(self) -> int:
+        """The number of the line, which takes some counting."""
+        return self.block.line_at(self.offset)
 
-def read_mllog(content: bytes, *, file: str, counted_keys: frozenset[str]) -> Iterator[MllogRecord]:
-    """Every MLLOG line of a log, in order.
+
+def every_line() -> re.Pattern[bytes]:
+    """What finds every MLLOG line; its group is the text after the mark."""
+    return re.compile(MLLOG_MARK + rb"([^\r\n]*+)")
+
+
+def lines_that_count(keys: Iterable[str]) -> re.Pattern[bytes]:
+    """What finds the MLLOG lines that have one of some keys, and any of unusual spelling.
+
+    Most lines of a log are of no use to whoever wants one figure. A line in the spelling of
+    MLPerf's own logger whose key is another is passed over without being parsed. Its groups are
+    the text of an eval_accuracy in that spelling, or else the text of any other line.
+    """
+    counted = b"|".join(re.escape(key.encode()) for key in sorted(keys))
+    # Up to the event type every line of this spelling is equally long: the time has 13 digits.
+    head = rb' \{.{57}"(?:POINT_IN_TIME|INTERVAL_(?:START|END))", "key": "'
+    other = head + rb"(?!(?:" + counted + rb')")[A-Za-z0-9_]++"'
+    evaluation = rb'( \{.{57}"POINT_IN_TIME", "key": "eval_accuracy", "[^\r\n]*+)'
+    return re.compile(MLLOG_MARK + rb"(?!" + other + rb")(?:" + evaluation + rb"|([^\r\n]*+))")
+
+
+def read_mllog(
+    chunks: Iterable[bytes],
+    *,
+    file: str,
+    lines: re.Pattern[bytes],
+    counted_keys: frozenset[str],
+    report: Report,
+    notice: Report | None = None,
+    set_aside: SetAside | None = None,
+) -> Iterator[MllogRecord]:
+    """The MLLOG lines that `lines` finds, in order.
 
     Lines whose key is in `counted_keys` may not hold a key twice; nor may a line that tries to
-    have two readings as to which key it has. Raises LogFormatError with file, line and field.
+    have two readings as to which key it has. A line that is none is reported, with file, line and
+    field, and left out; `report` may raise. A line that is sound but names a key that counts where
+    a careless reader would take it for one goes to `notice`. `set_aside` is shown each line that is
+    in the first of two groups of `lines`, and says whether to leave it out.
     """
-    for line, text in mllog_lines(content, file=file):
-        table = parse_json(text, file=file, line=line)
-        record = _record(table, file=file, line=line)
-        if record.key in counted_keys or text.count(b'"key"') != 1 or b"\\" in text:
-            refuse_repeated_keys(text, file=file, line=line)
-        yield record
+    found = 0
+    for block in whole_line_blocks(chunks, mark=MLLOG_MARK):
+        for match in lines.finditer(block.content):
+            group = match.lastindex or 1
+            if group == 1 and set_aside is not None and set_aside(match, block):
+                continue
+            found += 1
+            text, offset = match[group], match.start()
+            try:
+                record = read_record(text, block, offset, counted_keys=counted_keys)
+            except LogFormatError as error:
+                error.file, error.line = file, block.line_at(offset)
+                report(error)
+                continue
+            if found > MAX_MLLOG_LINES:
+                expected = f"at most {MAX_MLLOG_LINES:,} MLLOG lines"
+                report(_problem("too many lines", None, expected, "too_many_lines", file, record))
+                return
+            if notice is not None and record.key not in counted_keys:
+                _notice_hidden(text, record, file, notice)
+            yield record
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -41,25 +103,93 @@ def is_number(value: object) -> TypeGuard[float]:
     return type(value) is float or type(value) is int
 
 
-def _record(table: Any, *, file: str, line: int) -> MllogRecord:
+def read_record(
+    text: bytes, block: Block, offset: int, *, counted_keys: frozenset[str]
+) -> MllogRecord:
+    """The record of one line. Raises LogFormatError, without file and line."""
+    record = _sound_record(text, block, offset)
+    if record is None:
+        return _read_odd_line(text, block, offset, counted_keys=counted_keys)
+    return record
+
+
+def _sound_record(text: bytes, block: Block, offset: int) -> MllogRecord | None:
+    """The record of a line that a quick look finds in order; None for one to look at closely.
+
+    Each key is followed by a colon, so a line with no more colons than keys repeats none.
+    """
+    if len(text) > MAX_MLLOG_LINE_BYTES or b"[" in text:
+        return None
+    try:
+        table = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
     if type(table) is not dict:
-        raise _problem("an MLLOG line without an object", None, "a JSON object", file, line)
+        return None
+    get = table.get
+    key, time_ms, metadata = get("key"), get("time_ms"), get("metadata")
+    if (
+        type(key) is not str
+        or not 0 < len(key) <= MAX_KEY_LENGTH
+        or type(time_ms) is not int
+        or not 0 <= time_ms <= MAX_TIME_MS
+        or type(metadata) is not dict
+        or text.count(b":") != len(table) + len(metadata)
+    ):
+        return None
+    point_in_time = get("event_type") == "POINT_IN_TIME"
+    return MllogRecord(block, offset, key, time_ms, get("value"), metadata, point_in_time)
+
+
+def _read_odd_line(
+    text: bytes, block: Block, offset: int, *, counted_keys: frozenset[str]
+) -> MllogRecord:
+    if len(text) > MAX_MLLOG_LINE_BYTES:
+        expected = f"at most {MAX_MLLOG_LINE_BYTES:,} bytes"
+        message = f"an MLLOG line of more than {MAX_MLLOG_LINE_BYTES:,} bytes"
+        raise _problem(message, None, expected, "long_line")
+    record = _record(parse_json(text, file=""), block, offset)
+    if record.key in counted_keys or text.count(b'"key"') != 1 or b"\\" in text:
+        refuse_repeated_keys(text, file="")
+    return record
+
+
+def _notice_hidden(text: bytes, record: MllogRecord, file: str, notice: Report) -> None:
+    for key in MISLEADING_KEYS:
+        if key in text:
+            name = key.decode().strip('"')
+            message = f"a line of {record.key!r} with {name} in it"
+            expected = f"{name} as a key, or not at all"
+            code = "misleading_line"
+            notice(_problem(message, record.key, expected, code, file, record))
+            return
+
+
+def _record(table: Any, block: Block, offset: int) -> MllogRecord:
+    if type(table) is not dict:
+        raise _problem("an MLLOG line without an object", None, "a JSON object")
     key, time_ms, metadata = table.get("key"), table.get("time_ms"), table.get("metadata")
     if type(key) is not str or not 0 < len(key) <= MAX_KEY_LENGTH:
         expected = f"a text of 1 to {MAX_KEY_LENGTH} characters"
-        raise _problem("no key", "key", expected, file, line)
+        raise _problem("no key", "key", expected)
     if not is_number(time_ms) or not 0 <= time_ms <= MAX_TIME_MS:
         expected = "milliseconds since 1970, a number of at least 0"
-        raise _problem(f"got {repr(time_ms)[:60]}", "time_ms", expected, file, line)
+        raise _problem(f"got {repr(time_ms)[:60]}", "time_ms", expected)
     if metadata is None:
         metadata = {}
     if type(metadata) is not dict:
-        raise _problem(f"got {repr(metadata)[:60]}", "metadata", "a JSON object", file, line)
+        raise _problem(f"got {repr(metadata)[:60]}", "metadata", "a JSON object")
     point_in_time = table.get("event_type") == "POINT_IN_TIME"
-    return MllogRecord(line, key, time_ms, table.get("value"), metadata, point_in_time)
+    return MllogRecord(block, offset, key, time_ms, table.get("value"), metadata, point_in_time)
 
 
 def _problem(
-    message: str, field: str | None, expected: str, file: str, line: int
+    message: str,
+    field: str | None,
+    expected: str,
+    code: str = "bad_line",
+    file: str | None = None,
+    record: MllogRecord | None = None,
 ) -> LogFormatError:
-    return LogFormatError(message, file=file, line=line, field=field, expected=expected)
+    line = record.line() if record else None
+    return LogFormatError(message, file=file, line=line, field=field, expected=expected, code=code)

@@ -1,8 +1,9 @@
-"""What an MLPerf log says about its run: benchmark, division, seed, hyperparameters."""
+"""What an MLPerf log says about its run: benchmark, division, seeds, hyperparameters."""
 
-from rules.benchmark import Benchmark
+from collections.abc import Mapping, Sequence
+
 from rules.errors import LogFormatError
-from rules.logs.mllog_lines import MllogRecord, is_number
+from rules.logs.mllog_lines import MllogRecord, Report, is_number
 
 SETTING_KEYS = frozenset(
     {
@@ -15,45 +16,64 @@ SETTING_KEYS = frozenset(
     }
 )
 MAX_HYPERPARAMETERS = 200
+MAX_SEEDS = 100
 MAX_LABEL_LENGTH = 200
 MAX_INTEGER = 2**63 - 1
 
 
 class LogSettings:
-    """The settings of one log; ranks may repeat a line, but not with another value."""
+    """The settings of one log; ranks may repeat a line, but not with another value.
 
-    def __init__(self, benchmark: Benchmark, *, file: str) -> None:
-        self._benchmark = benchmark
+    `allowed` has, for some keys, the only texts they may have. What is wrong is reported; then the
+    first good value of a setting stays. `seeds` has every seed the log names, in order.
+    """
+
+    def __init__(self, allowed: Mapping[str, Sequence[str]], *, file: str, report: Report) -> None:
+        self._allowed = allowed
         self._file = file
+        self._report = report
         self.texts: dict[str, str] = {}
         self.integers: dict[str, int] = {}
+        self.seeds: list[int] = []
         self.hyperparameters: dict[str, float] = {}
 
     def read(self, record: MllogRecord) -> None:
-        """Take in a line whose key is in SETTING_KEYS. Raises LogFormatError."""
+        """Take in a line whose key is in SETTING_KEYS."""
         key = record.key
-        if key in ("seed", "global_batch_size"):
-            integer = self._integer(record, minimum=0 if key == "seed" else 1)
-            self._refuse_change(record, integer, self.integers.setdefault(key, integer))
-        else:
-            text = self._text(record)
-            self._refuse_change(record, text, self.texts.setdefault(key, text))
+        try:
+            if key in ("seed", "global_batch_size"):
+                integer = self._integer(record, minimum=0 if key == "seed" else 1)
+                if key == "seed" and integer not in self.seeds and len(self.seeds) < MAX_SEEDS:
+                    self.seeds.append(integer)
+                self._refuse_change(record, integer, self.integers.setdefault(key, integer))
+            else:
+                text = self._text(record)
+                self._refuse_change(record, text, self.texts.setdefault(key, text))
+        except LogFormatError as error:
+            self._report(error)
 
     def read_hyperparameter(self, record: MllogRecord) -> None:
-        """Take in a line with any other number. Raises LogFormatError."""
+        """Take in a line with any other number."""
         value = float(record.value)
-        self._refuse_change(record, value, self.hyperparameters.setdefault(record.key, value))
-        if len(self.hyperparameters) > MAX_HYPERPARAMETERS:
-            raise self._fail(record, "too many settings", f"at most {MAX_HYPERPARAMETERS}")
+        said = self.hyperparameters.get(record.key)
+        if said is None and len(self.hyperparameters) == MAX_HYPERPARAMETERS:
+            self._report(self._fail(record, "too many settings", f"at most {MAX_HYPERPARAMETERS}"))
+        elif said is None:
+            self.hyperparameters[record.key] = value
+        elif value != said:
+            self._report(self._change(record, value, said))
 
-    def refuse_nameless(self) -> None:
-        """Raise LogFormatError unless the log named its benchmark."""
+    def report_nameless(self) -> None:
+        """Report a log that never named its benchmark."""
         if "submission_benchmark" not in self.texts:
-            raise LogFormatError(
-                "no submission_benchmark",
-                file=self._file,
-                field="submission_benchmark",
-                expected=" or ".join(self._benchmark.log_names),
+            self._report(
+                LogFormatError(
+                    "no submission_benchmark",
+                    file=self._file,
+                    field="submission_benchmark",
+                    expected=" or ".join(self._allowed.get("submission_benchmark", ("a text",))),
+                    code="no_benchmark",
+                )
             )
 
     def _text(self, record: MllogRecord) -> str:
@@ -61,15 +81,11 @@ class LogSettings:
         if type(value) is not str or len(value) > MAX_LABEL_LENGTH or not value.isprintable():
             expected = f"a text of at most {MAX_LABEL_LENGTH} printable characters"
             raise self._fail(record, _shown(value), expected)
-        allowed = {
-            "submission_benchmark": self._benchmark.log_names,
-            "submission_division": self._benchmark.divisions,
-        }.get(record.key)
+        allowed = self._allowed.get(record.key)
         if allowed is not None and value not in allowed:
             what = record.key.removeprefix("submission_")
-            raise self._fail(
-                record, f"the log is of the {what} {_shown(value)}", " or ".join(allowed)
-            )
+            message = f"the log is of the {what} {_shown(value)}"
+            raise self._fail(record, message, " or ".join(allowed), code=f"wrong_{what}")
         return value
 
     def _integer(self, record: MllogRecord, *, minimum: int) -> int:
@@ -80,11 +96,22 @@ class LogSettings:
 
     def _refuse_change(self, record: MllogRecord, value: object, said: object) -> None:
         if value != said:
-            raise self._fail(record, f"{_shown(value)} after {_shown(said)}", "one value in a log")
+            raise self._change(record, value, said)
 
-    def _fail(self, record: MllogRecord, message: str, expected: str) -> LogFormatError:
+    def _change(self, record: MllogRecord, value: object, said: object) -> LogFormatError:
+        message = f"{_shown(value)} after {_shown(said)}"
+        return self._fail(record, message, "one value in a log", code="setting_changes")
+
+    def _fail(
+        self, record: MllogRecord, message: str, expected: str, *, code: str = "bad_setting"
+    ) -> LogFormatError:
         return LogFormatError(
-            message, file=self._file, line=record.line, field=record.key, expected=expected
+            message,
+            file=self._file,
+            line=record.line(),
+            field=record.key,
+            expected=expected,
+            code=code,
         )
 
 

@@ -7,7 +7,7 @@ import orjson
 
 from rules.benchmark import Benchmark
 from rules.errors import RuleError
-from rules.logs.lines import MLLOG_MARK
+from rules.logs.mllog_lines import MLLOG_MARK
 from rules.run import Evaluation, Ledger, Run
 
 _TEXT_KEYS = {

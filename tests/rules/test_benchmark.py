@@ -148,6 +148,78 @@ def test_the_resolution_is_one_test_item_where_items_are_counted(
     assert benchmark.target.resolution == resolution
 
 
+RCP = """
+[convergence]
+unit = "samples_count"
+
+[rcp]
+stdev_of = "trimmed"
+allowance = 12
+
+[[rcp.points]]
+batch_size = 8
+epochs = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
+"""
+
+
+def test_reference_convergence_points_are_read() -> None:
+    benchmark = parse(GOOD + RCP)
+
+    assert benchmark.convergence_unit == "samples_count"
+    assert benchmark.rcp is not None
+    assert (benchmark.rcp.stdev_of, benchmark.rcp.allowance) == ("trimmed", 12.0)
+    assert [(p.batch_size, len(p.epochs)) for p in benchmark.rcp.points] == [(8, 10)]
+    assert (parse(GOOD).convergence_unit, parse(GOOD).rcp) == ("epoch_num", None)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        ('unit = "samples_count"', 'unit = "steps"', "convergence.unit"),
+        ('unit = "samples_count"', 'unit = "samples_count"\nof = 1', "convergence.of"),
+        ('stdev_of = "trimmed"', 'stdev_of = "some"', "rcp.stdev_of"),
+        ("allowance = 12", "allowance = -1", "rcp.allowance"),
+        ("allowance = 12", "pruned = true", "rcp.pruned"),
+        ("[[rcp.points]]\nbatch_size = 8", "[[rcp.points]]", "rcp.points[0].batch_size"),
+        ("epochs = [1, ", "epochs = [0, ", "rcp.points[0].epochs"),
+        ("epochs = [1, ", "epochs = [", "rcp.points[0].epochs"),
+        ("count = 5\ndropped = 1", "count = 2\ndropped = 0", "rcp.points"),
+        (
+            "[[rcp.points]]",
+            f"[[rcp.points]]\nbatch_size = 8\nepochs = {[1] * 10}\n[[rcp.points]]",
+            "rcp.points",
+        ),
+    ],
+)
+def test_wrong_reference_points_name_the_field(old: str, new: str, field: str) -> None:
+    assert (GOOD + RCP).count(old) == 1
+    with pytest.raises(BenchmarkError) as caught:
+        parse((GOOD + RCP).replace(old, new, 1))
+
+    assert caught.value.field == field
+
+
+def test_a_rule_without_points_is_refused() -> None:
+    with pytest.raises(BenchmarkError, match="a point for each batch size"):
+        parse(GOOD + '[rcp]\nstdev_of = "all"\n')
+
+
+def test_more_runs_may_be_started_than_are_counted() -> None:
+    runs = parse(GOOD.replace("count = 5", "count = 5\nstarted = 9")).runs
+
+    assert (runs.count, runs.started, runs.wanted) == (5, 9, 9)
+    assert parse(GOOD).runs.wanted == 5
+    with pytest.raises(BenchmarkError, match=r"runs\.started"):
+        parse(GOOD.replace("count = 5", "count = 5\nstarted = 4"))
+
+
+def test_a_data_set_may_have_no_fixed_number_of_items() -> None:
+    benchmark = parse(GOOD.replace("train_items = 100\n", "").replace("test_items = 50\n", ""))
+
+    assert (benchmark.data_set.train_items, benchmark.data_set.test_items) == (None, None)
+    assert benchmark.target.resolution is None
+
+
 def test_any_change_of_the_file_changes_its_hash() -> None:
     assert parse(GOOD).sha256 == parse(GOOD).sha256
     assert parse(GOOD).sha256 != parse(GOOD + "# a comment").sha256

@@ -1,27 +1,89 @@
-"""Long lines and many lines: refused early, read in linear time."""
+"""Long lines: refused early, or read in linear time and little memory."""
 
 import time
-from collections.abc import Callable
+import tracemalloc
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from rules.errors import LogFormatError
-from rules.logs import lines
-from rules.logs.lines import MAX_LINE_BYTES, mllog_lines, refuse_long_lines
+from rules.logs import mllog_lines
+from rules.logs.blocks import whole_line_blocks
+from rules.logs.lines import MAX_LINE_BYTES, refuse_long_lines
+from rules.logs.mllog_lines import MLLOG_MARK, MllogRecord, every_line, lines_that_count, read_mllog
+
+MEBIBYTE = 1024 * 1024
+
+
+def record_line(key: str = "seed", value: str = "1") -> bytes:
+    return (
+        b':::MLLOG {"namespace": "", "time_ms": 1700000000000, "event_type": "POINT_IN_TIME", '
+        b'"key": "%b", "value": %b, "metadata": {"lineno": 1}}' % (key.encode(), value.encode())
+    )
+
+
+def read(*chunks: bytes, counted: bool = False) -> tuple[list[MllogRecord], list[LogFormatError]]:
+    """The records in some chunks, and what was reported."""
+    problems: list[LogFormatError] = []
+    keys = frozenset({"seed", "run_stop"})
+    lines = lines_that_count(keys) if counted else every_line()
+    records = read_mllog(chunks, file="f", lines=lines, counted_keys=keys, report=problems.append)
+    return list(records), problems
 
 
 def test_a_mark_is_found_anywhere_in_a_line_and_numbered_from_one() -> None:
-    content = b'\n0: :::MLLOG {"a": 1}\r\nnoise\n \xff:::MLLOG [2]\n:::MLLOG 3'
-    assert list(mllog_lines(content, file="f")) == [
-        (2, b' {"a": 1}\r'),
-        (4, b" [2]"),
-        (5, b" 3"),
-    ]
+    content = b"\n0: %b\r\nnoise\n \xff%b\n%b" % (record_line(), record_line(), record_line())
+    records, problems = read(content)
+    assert ([record.line() for record in records], problems) == ([2, 4, 5], [])
+
+
+def test_a_carriage_return_ends_a_line() -> None:
+    """Progress bars write over themselves; the published checker reads their parts as lines."""
+    records, problems = read(b"10 %%\r%b\r20 %%\n" % record_line())
+    assert (len(records), problems) == (1, [])
 
 
 def test_a_second_mark_in_a_line_belongs_to_the_first() -> None:
-    content = b':::MLLOG {"a": ":::MLLOG {}"}\n:::MLLOG {}\n'
-    assert [number for number, _ in mllog_lines(content, file="f")] == [1, 2]
+    records, problems = read(record_line("note", '":::MLLOG {}"') + b"\n" + record_line())
+    assert ([record.line() for record in records], problems) == ([1, 2], [])
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 1000])
+def test_lines_are_the_same_however_the_file_is_cut(size: int) -> None:
+    content = b"x\n%b\r\n\n%b\n%b" % (record_line(), b"y" * 300, record_line("run_stop"))
+    chunks = [content[i : i + size] for i in range(0, len(content), size)]
+    records, problems = read(*chunks)
+    assert [(record.key, record.line()) for record in records] == [("seed", 2), ("run_stop", 5)]
+    assert problems == []
+
+
+def test_lines_of_no_use_are_passed_over_unread() -> None:
+    content = record_line("tracked_stats", '{"loss": NaN}') + b"\n" + record_line()
+    records, problems = read(content, counted=True)
+    assert ([record.key for record in records], problems) == (["seed"], [])
+    assert [problem.line for problem in read(content)[1]] == [1]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b':::MLLOG {"key":"run_stop","time_ms":1,"value":null,"metadata":{}}',
+        b':::MLLOG {"time_ms": 1, "key": "run_stop"}',
+        record_line("run_stop").replace(b'"event_type"', b'"rank": 1, "event_type"'),
+        record_line("run_stop").replace(b"1700000000000", b"17"),
+        record_line("run_stop").replace(b"run_", b"run\\u005f"),
+    ],
+)
+def test_a_line_that_counts_cannot_hide_in_another_spelling(line: bytes) -> None:
+    records, problems = read(line, counted=True)
+    assert ([record.key for record in records], problems) == (["run_stop"], [])
+
+
+@pytest.mark.parametrize("line", [b":::MLLOG [1]", b":::MLLOG {oops", b':::MLLOG {"time_ms": 1}'])
+def test_a_broken_line_is_reported_even_among_lines_of_no_use(line: bytes) -> None:
+    records, [problem] = read(b"\n" + line + b"\n" + record_line(), counted=True)
+    assert len(records) == 1
+    assert (problem.file, problem.line) == ("f", 2)
 
 
 @pytest.mark.parametrize("length", [9, 10])
@@ -36,29 +98,36 @@ def test_a_line_one_byte_over_the_limit_is_refused_with_its_number(tail: bytes) 
     assert caught.value.line == 4
 
 
-def test_a_line_beyond_a_mebibyte_is_refused_wherever_it_stands() -> None:
-    content = b":::MLLOG {}\n" * 10 + b"x" * (MAX_LINE_BYTES + 1) + b"\n:::MLLOG {}\n"
-    with pytest.raises(LogFormatError, match=r"f line 11: a line of more than 1,048,576 bytes"):
-        list(mllog_lines(content, file="f"))
-
-
-def test_an_ordinary_line_may_be_longer_than_an_mllog_line() -> None:
-    content = b"x" * 500_000 + b"\n:::MLLOG {}\n"
-    assert list(mllog_lines(content, file="f")) == [(2, b" {}")]
-
-
-def test_the_prefix_counts_in_the_length_of_an_mllog_line() -> None:
-    content = b"x" * 16_384 + b":::MLLOG {}\n"
-    with pytest.raises(LogFormatError, match="an MLLOG line of 16,395 bytes"):
-        list(mllog_lines(content, file="f"))
+def test_a_long_mllog_line_is_reported_and_the_rest_is_read() -> None:
+    long = record_line("note", '"' + "A" * 60_000 + '"')
+    records, [problem] = read(b"%b\n%b\n%b\n" % (record_line(), long, record_line()))
+    assert len(records) == 2
+    assert (problem.line, problem.code) == (2, "long_line")
 
 
 def test_the_number_of_mllog_lines_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "MAX_MLLOG_LINES", 3)
-    assert len(list(mllog_lines(b":::MLLOG 1\n" * 3, file="f"))) == 3
-    with pytest.raises(LogFormatError) as caught:
-        list(mllog_lines(b":::MLLOG 1\n" * 4, file="f"))
-    assert caught.value.line == 4
+    monkeypatch.setattr(mllog_lines, "MAX_MLLOG_LINES", 3)
+    assert read((record_line() + b"\n") * 3)[1] == []
+    records, [problem] = read((record_line() + b"\n") * 5)
+    assert (len(records), problem.line) == (3, 4)
+
+
+def chunks_of(size: int, *, line: bytes) -> Iterator[bytes]:
+    chunk = line * (MEBIBYTE // len(line))
+    return (chunk for _ in range(size))
+
+
+@pytest.mark.parametrize(
+    "line", [b"x" * MEBIBYTE, b":::MLLO", MLLOG_MARK, b"x\r", record_line("tracked_stats") + b"\n"]
+)
+def test_memory_stays_small_whatever_the_size_of_a_log_or_of_a_line(line: bytes) -> None:
+    tracemalloc.start()
+    records = 0
+    for block in whole_line_blocks(chunks_of(64, line=line), mark=MLLOG_MARK):
+        records += len(block.content)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * MEBIBYTE
 
 
 def near_marks(size: int) -> bytes:
@@ -70,22 +139,32 @@ def short_lines(size: int) -> bytes:
     return b"\n:::MLLO" * (size // 8)
 
 
-def full_lines(size: int) -> bytes:
-    return (b"x" * MAX_LINE_BYTES + b"\n") * (size // MAX_LINE_BYTES)
+def one_line(size: int) -> bytes:
+    return b"x" * size
 
 
-@pytest.mark.parametrize("build", [near_marks, short_lines, full_lines])
+def marks(size: int) -> bytes:
+    return b":::MLLOG " * (size // 9)
+
+
+def one_marked_line(size: int) -> bytes:
+    return b':::MLLOG {"key": "' + b"A" * size
+
+
+@pytest.mark.parametrize("build", [near_marks, short_lines, one_line, marks, one_marked_line])
+@pytest.mark.parametrize("counted", [True, False])
 def test_reading_time_grows_with_the_size_not_with_its_square(
-    build: Callable[[int], bytes],
+    build: Callable[[int], bytes], counted: bool
 ) -> None:
     def cpu_seconds(size: int) -> float:
         content = build(size)
+        pieces = [content[i : i + MEBIBYTE] for i in range(0, len(content), MEBIBYTE)]
         best = float("inf")
         for _ in range(3):
             started = time.process_time()
-            list(mllog_lines(content, file="f"))
+            read(*pieces, counted=counted)
             best = min(best, time.process_time() - started)
         return best
 
-    small, large = cpu_seconds(4 * MAX_LINE_BYTES), cpu_seconds(32 * MAX_LINE_BYTES)
+    small, large = cpu_seconds(2 * MEBIBYTE), cpu_seconds(16 * MEBIBYTE)
     assert large < 24 * small + 0.01  # Eight times the size; its square would be 64 times.

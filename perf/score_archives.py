@@ -1,0 +1,159 @@
+"""What scoring published MLPerf packages costs, against merely reading their files.
+
+`python perf/score_archives.py [PACKAGES...]` reads every result file and counts its MLLOG lines
+(the limit: nothing can be scored for less), then scores the same packages, in turn, in one process;
+prints the least CPU seconds of each and their ratio. Where `mlperf-logging` is installed, its
+compliance checker, RCP checker and result summarizer are run on the same files, in a process of
+their own. Exit code 1 above the allowed ratios.
+
+The packages are those of FINISHLINE_ARCHIVES (mlperf/v5.1), or the folder beside the checkout.
+"""
+
+import argparse
+import contextlib
+import importlib.util
+import io
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+
+from cli.records import find_in, score_found
+from rules.benchmark import load_benchmarks
+
+ALLOWED_RATIO = 4.0
+ALLOWED_SHARE = 1 / 100  # of what the three published tools take together
+CHECKOUT = Path(__file__).resolve().parents[1]
+BENCHMARKS = load_benchmarks(CHECKOUT / "benchmarks")
+
+# In the tools' own process, so that their imports are left out as ours are.
+TOOLS = """
+import contextlib, glob, io, json, logging, os, sys, time
+from mlperf_logging.compliance_checker import mlp_compliance
+from mlperf_logging.rcp_checker import rcp_checker
+from mlperf_logging.result_summarizer import result_summarizer
+root, ruleset = sys.argv[1], "5.1.0"
+sets = sorted({os.path.dirname(f) for f in glob.glob(root + "/*/results/*/*/result_*.txt")})
+logging.disable(logging.CRITICAL)
+seconds = {}
+def timed(name, call):
+    started = time.process_time()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        call()
+    seconds[name] = seconds.get(name, 0.0) + time.process_time() - started
+def comply():
+    for folder in sets:
+        for file in sorted(glob.glob(folder + "/result_*.txt")):
+            checker = mlp_compliance.make_checker("training", ruleset, True, False)
+            mlp_compliance.main(file, f"training_{ruleset}/common.yaml", checker)
+def rcp():
+    for folder in sets:
+        points = "pruned_rcps"
+        rcp_checker.check_directory(folder, "training", ruleset, False, False, rcp_pass=points)
+def summarize():
+    for folder in sorted(glob.glob(root + "/*/")):
+        result_summarizer.summarize_results(folder.rstrip("/"), "training", ruleset)
+for name, call in (("compliance", comply), ("rcp", rcp), ("summarizer", summarize)):
+    timed(name, call)
+print(json.dumps(seconds))
+"""
+
+
+def main() -> int:
+    """Measure, print, and judge; returns the exit code."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("packages", nargs="*", type=Path)
+    parser.add_argument("--repeats", type=int, default=7)
+    given = parser.parse_args()
+    packages = given.packages or [_default_packages()]
+    if not all(package.is_dir() for package in packages):
+        print(f"score archives: no packages at {packages[0]}, nothing measured")
+        return 0
+    files = [str(path) for package in packages for path in package.rglob("result_*.txt")]
+    limit, ours = _in_turn(lambda: _count(files), lambda: _score(packages), given.repeats)
+    size = sum(Path(file).stat().st_size for file in files)
+    ratio = ours / limit
+    print(
+        f"score archives: {len(files)} logs, {size / 1e6:.1f} MB:"
+        f" read and count {1e3 * limit:.1f} ms, score {1e3 * ours:.1f} ms of CPU,"
+        f" ratio {ratio:.2f} ({_within(ratio, ALLOWED_RATIO)})"
+    )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"score archives: peak memory {peak:.0f} MB")
+    tools = _tools(packages)
+    if tools is None:
+        print("score archives: mlperf-logging is not installed, so it is not measured beside")
+        return int(ratio > ALLOWED_RATIO)
+    total = sum(tools.values())
+    parts = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in tools.items())
+    print(f"score archives: {parts}: {total / ours:.0f} times ours")
+    return int(ratio > ALLOWED_RATIO or ours > total * ALLOWED_SHARE)
+
+
+def _default_packages() -> Path:
+    archives = os.environ.get("FINISHLINE_ARCHIVES", CHECKOUT.parent / "shared" / "archives")
+    return Path(archives) / "mlperf" / "v5.1"
+
+
+def _in_turn(
+    first: Callable[[], object], second: Callable[[], object], repeats: int
+) -> tuple[float, float]:
+    """The least CPU seconds of two things that are done in turn."""
+    seconds: tuple[list[float], list[float]] = ([], [])
+    for _ in range(repeats):
+        for work, taken in zip((first, second), seconds, strict=True):
+            started = time.process_time()
+            work()
+            taken.append(time.process_time() - started)
+    return min(seconds[0]), min(seconds[1])
+
+
+def _count(files: list[str]) -> int:
+    marks = 0
+    for name in files:
+        with open(name, "rb") as file:  # noqa: PTH123 - the least there is to do
+            marks += file.read().count(b":::MLLOG")
+    return marks
+
+
+def _score(packages: list[Path]) -> int:
+    written = 0
+    for package in packages:
+        found = find_in(package)
+        for record in score_found(found, BENCHMARKS, pruned=True, every_line=False):
+            written += len(orjson.dumps(record))
+    return written
+
+
+def _tools(packages: list[Path]) -> dict[str, float] | None:
+    """CPU seconds of the published tools, None where they are not installed."""
+    python = os.environ.get("FINISHLINE_MLPERF_PYTHON", sys.executable)
+    if python == sys.executable and importlib.util.find_spec("mlperf_logging") is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "packages"  # A copy: the RCP checker writes beside the logs.
+        for package in packages:
+            shutil.copytree(package, root, dirs_exist_ok=True)
+        ran = subprocess.run(
+            [python, "-c", TOOLS, str(root)], capture_output=True, text=True, check=False
+        )
+    with contextlib.suppress(ValueError, IndexError):
+        return dict(json.load(io.StringIO(ran.stdout.splitlines()[-1])))
+    print(f"score archives: mlperf-logging failed: {ran.stderr.strip()[-300:]}")
+    return None
+
+
+def _within(ratio: float, allowed: float) -> str:
+    return f"{'at most' if ratio <= allowed else 'ABOVE'} {allowed:g}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""Whether the path of a result set, its logs and what is beside them tell the same story."""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from rules.archive.files import Archive, ArchiveFile, shown
+from rules.archive.problems import Problems
+from rules.archive.submissions import ResultSet
+from rules.errors import LogFormatError, RuleError
+from rules.logs.json_text import parse_json
+from rules.run import Run
+from rules.system_description import SystemDescription, read_system
+
+SAME_FACTOR = 1e-6
+
+
+def read_description(
+    found: ResultSet, archive: Archive, version: str | None, problems: Problems
+) -> SystemDescription | None:
+    """The system description of a set in a package: ORG/systems/SYSTEM.json, in v0.5 entry.json."""
+    system = found.place[-2]
+    if version == "0.5":
+        places = [(*found.place[:-1], "entry.json")]
+    else:
+        places = [(*found.place[:-3], "systems", f"{system}.json")]
+    file = next((file for place in places if (file := archive.find(place))), None)
+    if file is None:
+        problems.add(
+            "missing_system",
+            f"no system description of {shown(system)}",
+            file=found.path,
+            expected=shown("/".join(places[0][-3:])),
+        )
+        return None
+    try:
+        description = read_system(archive.small(file), file=file.path)
+    except RuleError as error:
+        problems.report(error)
+        return None
+    if version != "0.5":
+        for problem in description.problems:
+            problems.reporter("warning")(problem)
+    return description
+
+
+def check_agreement(
+    record: dict[str, Any],
+    runs: Sequence[Run],
+    description: SystemDescription | None,
+    problems: Problems,
+) -> None:
+    """Note where logs differ from each other, from the path or from the system description."""
+    for name, code in (("division", "wrong_division"), ("batch_size", "batch_size_differs")):
+        first = next((run for run in runs if getattr(run, name) is not None), None)
+        for run in runs:
+            value, said = getattr(run, name), getattr(first, name, None)
+            if first is not None and value not in (None, said):
+                message = f"{name.replace('_', ' ')} {value!r}, but {said!r} in {first.name}"
+                problems.add(code, message, file=run.name, expected="one in a set")
+    _check_description(record, description, problems)
+    logged = next((run for run in runs if run.organisation), None)
+    if logged is not None and _plain(logged.organisation) != _plain(record["organisation"]):
+        problems.add(
+            "organisation_differs",
+            f"the log is of {logged.organisation!r}",
+            file=logged.name,
+            field="submission_org",
+            expected=f"{record['organisation']!r}, as in the path",
+            severity="warning",
+        )
+
+
+def read_scaling(
+    found: ResultSet, archive: Archive, record: dict[str, Any], problems: Problems
+) -> None:
+    """Put the submitter's own factor beside ours, and note it if it is another.
+
+    The file is written while results are reviewed and can be older than the logs.
+    """
+    file = archive.find((*found.place, "scaling.json"))
+    if file is not None:
+        record["scaling_json"] = _scaling_factor(file, archive, problems)
+    rcp = record["rcp"]
+    if rcp is None or (file is not None and record["scaling_json"] is None):
+        return
+    ours = rcp["factor"] if rcp["verdict"] == "pass" else 1.0
+    said = record["scaling_json"] if file is not None else 1.0
+    if not math.isclose(said, ours, rel_tol=SAME_FACTOR):
+        problems.add(
+            "scaling_differs",
+            f"scaling.json says {said:.9g}" if file else "no scaling.json",
+            file=file.path if file else found.path,
+            field="scaling_factor",
+            expected=f"{ours:.9g}, from the logs",
+            severity="warning",
+        )
+
+
+def _scaling_factor(file: ArchiveFile, archive: Archive, problems: Problems) -> float | None:
+    try:
+        table = parse_json(archive.small(file), file=file.path)
+    except LogFormatError as error:
+        problems.reporter("warning")(error)
+        return None
+    factor = table.get("scaling_factor") if isinstance(table, dict) else None
+    if isinstance(factor, int | float) and not isinstance(factor, bool) and 0 < factor < 1e6:
+        return float(factor)
+    problems.add(
+        "bad_scaling",
+        "no scaling_factor",
+        file=file.path,
+        field="scaling_factor",
+        expected="a number above 0",
+        severity="warning",
+    )
+    return None
+
+
+def _check_description(
+    record: dict[str, Any], description: SystemDescription | None, problems: Problems
+) -> None:
+    if description is None or not description.division or not record["division"]:
+        return
+    if description.division.lower() != record["division"]:
+        problems.add(
+            "wrong_division",
+            f"the logs are of the {record['division']!r} division",
+            file=record["path"],
+            field="submission_division",
+            expected=f"{description.division!r}, as in the system description",
+        )
+
+
+def _plain(text: str | None) -> str:
+    return re.sub(r"[^a-z0-9]", "", (text or "").lower())

@@ -1,0 +1,63 @@
+"""Which benchmark definition a published submission is scored by."""
+
+import re
+from collections.abc import Mapping
+
+from rules.benchmark import Benchmark, RunsRule
+
+# What a benchmark was called before it was called what it is.
+OTHER_NAMES = {"ssd": "retinanet", "gnn": "rgat"}
+_ID = re.compile(r"mlperf-v([0-9]+)\.([0-9]+)-([a-z0-9_]+)")
+_DAWNBENCH = {"CIFAR10": "cifar10", "ImageNet": "imagenet", "SQuAD": "squad"}
+
+
+class Definitions:
+    """Benchmark definitions by what published files call them."""
+
+    def __init__(self, benchmarks: Mapping[str, Benchmark]) -> None:
+        self._benchmarks = benchmarks
+        self._mlperf: dict[tuple[str, str], Benchmark] = {}
+        newest = sorted(benchmarks.values(), key=_version, reverse=True)
+        for benchmark in newest:
+            if match := _ID.fullmatch(benchmark.benchmark_id):
+                for name in benchmark.log_names:
+                    self._mlperf.setdefault((f"{match[1]}.{match[2]}", name), benchmark)
+                    self._mlperf.setdefault(("", name), benchmark)
+
+    def of_task(self, task: str) -> Benchmark | None:
+        """The definition of a DAWNBench task."""
+        return self._benchmarks.get(_DAWNBENCH[task])
+
+    def of_mlperf(self, name: str, version: str | None) -> Benchmark | None:
+        """The definition of an MLPerf benchmark; the newest there is if no version is named."""
+        return self._mlperf.get((version or "", name))
+
+    def mlperf_names(self) -> tuple[str, ...]:
+        """What MLPerf benchmarks may be called in logs."""
+        return tuple(sorted({name for _, name in self._mlperf}))
+
+
+def names_of(name: str, benchmark: Benchmark | None) -> tuple[str, ...]:
+    """What a benchmark, called `name` in its path, may be called in its logs."""
+    if benchmark is not None:
+        return benchmark.log_names
+    synonyms = {old for pair in OTHER_NAMES.items() if name in pair for old in pair}
+    return tuple(sorted({name} | synonyms))
+
+
+def general_runs(name: str) -> RunsRule:
+    """How many runs make a result where no definition says so.
+
+    Source: MLPerf training_rules.adoc, "Benchmark results"; result file counts of mlperf-logging.
+    """
+    if name == "unet3d":
+        return RunsRule(count=40, dropped=4)
+    if name in ("gpt3", "llama31_405b"):
+        return RunsRule(count=3, dropped=1)
+    few = ("dlrm", "maskrcnn", "resnet", "retinanet", "ssd")
+    return RunsRule(count=5 if name in few else 10, dropped=1)
+
+
+def _version(benchmark: Benchmark) -> tuple[int, int]:
+    match = _ID.fullmatch(benchmark.benchmark_id)
+    return (int(match[1]), int(match[2])) if match else (-1, -1)

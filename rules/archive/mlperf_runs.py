@@ -1,0 +1,185 @@
+"""The runs of an MLPerf result set, each read from its own log."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rules.archive.files import Archive, ArchiveFile
+from rules.archive.problems import MAX_PROBLEMS_OF_A_FILE, Problems, Severity
+from rules.benchmark import Benchmark
+from rules.convergence import convergence_of_run
+from rules.errors import RuleError
+from rules.logs.mllog import Detail, read_mllog_chunks
+from rules.logs.mllog_lines import MLLOG_MARK
+from rules.logs.mllog_run import Reading
+from rules.logs.mlp05 import MLP_MARK, read_mlp05_chunks
+from rules.run import Run
+from rules.tta import first_evaluation_at_target
+
+
+@dataclass(frozen=True)
+class PublishedRun:
+    """One run of a set. `run.status` is "success" exactly if it converged.
+
+    `said` is the status its log gives; `run.stop_seconds` is when it stopped, converged or not;
+    `tta_seconds` and `convergence` are None if it did not converge.
+    """
+
+    run: Run
+    said: str | None
+    seeds: tuple[int, ...]
+    version: str | None
+    tta_seconds: float | None
+    convergence: float | None
+    evaluations: int
+
+    @property
+    def converged(self) -> bool:
+        """Whether it reached the target, by its own word and by ours."""
+        return self.tta_seconds is not None
+
+    def record(self) -> dict[str, Any]:
+        """The run as it stands in the record of its set."""
+        last = self.run.evaluations[-1] if self.run.evaluations else None
+        return {
+            "file": self.run.name.rpartition("/")[2],
+            "tta_seconds": self.tta_seconds,
+            "converged": self.converged,
+            "convergence": self.convergence,
+            "seeds": list(self.seeds),
+            "status": self.said,
+            "stop_seconds": self.run.stop_seconds,
+            "final_quality": last.quality if last else None,
+            "evaluations": self.evaluations,
+        }
+
+
+def read_run(
+    file: ArchiveFile,
+    archive: Archive,
+    *,
+    benchmark: Benchmark | None,
+    allowed: Mapping[str, Sequence[str]],
+    every_line: bool,
+    problems: Problems,
+) -> tuple[Reading, str | None]:
+    """What one log says, and "0.5" if it is in the format of v0.5.
+
+    Nearly every run stops at the evaluation that reaches the target, so the others are read only
+    where the last one did not reach it.
+    """
+    details: tuple[Detail, ...] = ("all",) if every_line else ("last", "figures")
+    for detail in details:
+        found: list[tuple[RuleError, Severity]] = []
+        reading, version = _read(file, archive, allowed, detail, found)
+        if version or detail != "last" or has_reached(reading.run, benchmark):
+            break
+    for error, severity in found:
+        problems.reporter(severity)(error)
+    return reading, version
+
+
+def _read(
+    file: ArchiveFile,
+    archive: Archive,
+    allowed: Mapping[str, Sequence[str]],
+    detail: Detail,
+    found: list[tuple[RuleError, Severity]],
+) -> tuple[Reading, str | None]:
+    def report(error: RuleError) -> None:
+        if len(found) <= MAX_PROBLEMS_OF_A_FILE:
+            found.append((error, "error"))
+
+    def notice(error: RuleError) -> None:
+        if len(found) <= MAX_PROBLEMS_OF_A_FILE:
+            found.append((error, "warning"))
+
+    try:
+        first, chunks = _peek(archive.chunks(file))
+        if MLLOG_MARK not in first and MLP_MARK in first:
+            return read_mlp05_chunks(chunks, name=file.path, allowed=allowed, report=report), "0.5"
+        reading = read_mllog_chunks(
+            chunks, name=file.path, allowed=allowed, report=report, notice=notice, detail=detail
+        )
+    except RuleError as error:
+        report(error)
+        run = Run(file.path, clock="mlperf", evaluations=())
+        reading = Reading(run, seeds=(), trusted=False, evaluations=0)
+    return reading, None
+
+
+def has_reached(run: Run, benchmark: Benchmark | None) -> bool:
+    """Whether an evaluation reached the target; without a known target, whether one was made."""
+    if not run.evaluations:
+        return False
+    if benchmark is None:
+        return run.status == "success"
+    target, reach = benchmark.target, benchmark.reach
+    return first_evaluation_at_target(run.evaluations, target, reach) is not None
+
+
+def judge_run(
+    reading: Reading, version: str | None, benchmark: Benchmark | None, problems: Problems
+) -> PublishedRun:
+    """Whether a run converged, and when.
+
+    It did if it stopped with success (in v0.5, which need not tell, without failure) and an
+    evaluation before that had reached the target.
+    Source: MLPerf training_rules.adoc, "Benchmark results".
+    """
+    run = reading.run
+    reached = has_reached(run, benchmark)
+    willing = run.status == "success" or (run.status is None and version == "0.5" and reached)
+    converged = bool(reading.trusted and run.stop_seconds is not None and willing and reached)
+    _add_problems(run, reading, converged=converged, willing=willing, problems=problems)
+    status = "success" if converged else "not converged"
+    judged = run if run.status == status else replace(run, status=status)
+    return PublishedRun(
+        run=judged,
+        said=run.status,
+        seeds=reading.seeds,
+        version=version,
+        tta_seconds=run.stop_seconds if converged else None,
+        convergence=_convergence(judged, version, benchmark),
+        evaluations=reading.evaluations,
+    )
+
+
+def _peek(chunks: Iterator[bytes]) -> tuple[bytes, Iterable[bytes]]:
+    first = next(chunks, b"")
+    return first, itertools.chain((first,), chunks)
+
+
+def _convergence(run: Run, version: str | None, benchmark: Benchmark | None) -> float | None:
+    if run.status != "success":
+        return None
+    last = run.evaluations[-1]
+    if version == "0.5":
+        return last.epoch
+    if benchmark is None:
+        unit = "samples_count" if last.epoch is None else "epoch_num"
+        return convergence_of_run(run, unit="samples_count" if unit[0] == "s" else "epoch_num")
+    return convergence_of_run(run, unit=benchmark.convergence_unit)
+
+
+def _add_problems(
+    run: Run, reading: Reading, *, converged: bool, willing: bool, problems: Problems
+) -> None:
+    if converged:
+        return
+    if willing and reading.trusted:
+        problems.add(
+            "success_without_target",
+            "run_stop says success, but no evaluation before it reached the target",
+            file=run.name,
+            field="run_stop",
+            expected="an evaluation at the target",
+        )
+    elif run.stop_seconds is None and reading.trusted:
+        message = "no run_stop: the run did not finish, and counts as slower than all others"
+        problems.add("not_converged", message, file=run.name, field="run_stop", severity="warning")
+    elif reading.trusted:
+        said = "says nothing of success" if run.status is None else f"says {run.status}"
+        message = f"run_stop {said}: the run did not converge, and counts as slower than all others"
+        problems.add("not_converged", message, file=run.name, field="run_stop", severity="warning")

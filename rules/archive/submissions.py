@@ -1,0 +1,143 @@
+"""Which submissions a listing holds: DAWNBench entries, MLPerf result sets, single logs."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from rules.archive.files import Archive, ArchiveFile, Place
+
+TASKS = {task.lower(): task for task in ("CIFAR10", "ImageNet", "SQuAD")}
+KINDS = ("train", "inference")
+RESULT_NAME = re.compile(r"result_([0-9]{1,9})\.txt")
+LOG_SUFFIXES = (".txt", ".log", ".out")
+
+
+@dataclass
+class EntryFiles:
+    """The files of a DAWNBench entry; `task` and `kind` are None where its path does not tell."""
+
+    task: str | None
+    kind: str | None
+    json: ArchiveFile | None = None
+    tsv: ArchiveFile | None = None
+
+    @property
+    def path(self) -> str:
+        """The path that is the entry's identity: that of its JSON, if it has one."""
+        file = self.json or self.tsv
+        return file.path if file else ""
+
+
+@dataclass
+class ResultSet:
+    """The result files of one MLPerf submission: all of one folder, in order of their numbers."""
+
+    path: str
+    place: Place
+    runs: list[ArchiveFile] = field(default_factory=list)
+
+    @property
+    def in_package(self) -> bool:
+        """Whether the folder stands in a package: ORG/results/SYSTEM/BENCHMARK."""
+        return len(self.place) > 3 and self.place[-3] == "results"
+
+
+@dataclass
+class SingleLog:
+    """A log outside any package."""
+
+    file: ArchiveFile
+
+    @property
+    def path(self) -> str:
+        """The path of the file."""
+        return self.file.path
+
+
+Submission = EntryFiles | ResultSet | SingleLog
+
+
+def find_submissions(archive: Archive, *, asked_for_file: bool = False) -> list[Submission]:
+    """The submissions of an archive, in order of their paths.
+
+    `asked_for_file` is whether the listing is one file that somebody named: then it is read as what
+    its name says, wherever it lies. In a tree, files that belong to nothing are left alone.
+    """
+    files = list(archive.files.values())
+    if asked_for_file:
+        return [_named(file, archive) for file in files]
+    entries = _entries(files)
+    sets = _result_sets(files)
+    logs = _single_logs(files, sets)
+    found: list[Submission] = [*entries, *sets, *logs]
+    return sorted(found, key=lambda submission: submission.path)
+
+
+def _named(file: ArchiveFile, archive: Archive) -> Submission:
+    suffix = PurePosixPath(file.name).suffix.lower()
+    if suffix not in (".json", ".tsv"):
+        return SingleLog(file)
+    task, kind = task_and_kind(file.place)
+    entry = EntryFiles(task, kind)
+    for name in (".json", ".tsv"):
+        partner = (*file.place[:-1], PurePosixPath(file.name).stem + name)
+        setattr(entry, name[1:], file if name == suffix else archive.find(partner))
+    return entry
+
+
+def _entries(files: Iterable[ArchiveFile]) -> Iterator[EntryFiles]:
+    """Every JSON and TSV below TASK/KIND; elsewhere every TSV, and the JSON beside it."""
+    entries: dict[Place, EntryFiles] = {}
+    loose: dict[Place, ArchiveFile] = {}
+    for file in files:
+        if not file.name.endswith((".json", ".tsv")) or file.name.startswith("."):
+            continue
+        stem, _, suffix = file.name.rpartition(".")
+        base = (*file.place[:-1], stem)
+        task, kind = task_and_kind(file.place)
+        if kind is None and suffix == "json":
+            loose[base] = file
+            continue
+        entry = entries.setdefault(base, EntryFiles(task, kind))
+        setattr(entry, suffix, file)
+    for base, entry in entries.items():
+        entry.json = entry.json or loose.get(base)
+        yield entry
+
+
+def task_and_kind(place: Place) -> tuple[str | None, str | None]:
+    """The DAWNBench task and kind that a path names, or None and None."""
+    for i in range(len(place) - 2, 0, -1):
+        if place[i] in KINDS and place[i - 1].lower() in TASKS:
+            return TASKS[place[i - 1].lower()], place[i]
+    return None, None
+
+
+def _result_sets(files: Iterable[ArchiveFile]) -> list[ResultSet]:
+    sets: dict[Place, ResultSet] = {}
+    for file in files:
+        if RESULT_NAME.fullmatch(file.name):
+            place = file.place[:-1]
+            path = file.path.rpartition("/")[0] or "."
+            sets.setdefault(place, ResultSet(path, place)).runs.append(file)
+    for found in sets.values():
+        found.runs.sort(key=_number)
+    return list(sets.values())
+
+
+def _number(file: ArchiveFile) -> tuple[int, str]:
+    match = RESULT_NAME.fullmatch(file.name)
+    return int(match[1]) if match else 0, file.name
+
+
+def _single_logs(files: Iterable[ArchiveFile], sets: Iterable[ResultSet]) -> Iterator[SingleLog]:
+    """Logs outside packages. A package also holds code, whose texts are nobody's runs."""
+    packages = {found.place[:-3] for found in sets if found.in_package}
+    packages |= {found.place for found in sets}
+    for file in files:
+        if RESULT_NAME.fullmatch(file.name) or not file.name.lower().endswith(LOG_SUFFIXES):
+            continue
+        folders = (file.place[:i] for i in range(len(file.place)))
+        if not packages.intersection(folders):
+            yield SingleLog(file)

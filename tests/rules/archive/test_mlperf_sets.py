@@ -1,0 +1,226 @@
+"""What a set of MLPerf logs comes to, and what is said against it."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rules.archive.files import version_of
+
+Record = dict[str, Any]
+Score = Callable[..., list[Record]]
+Package = Callable[..., dict[str, bytes | str]]
+Log = Callable[..., str]
+SET = "ACME/results/big/retinanet"
+
+
+def codes(record: Record, severity: str | None = None) -> set[str]:
+    return {p["code"] for p in record["problems"] if severity in (None, p["severity"])}
+
+
+def test_the_mean_leaves_out_the_fastest_and_the_slowest(
+    score_tree: Score, make_package: Package
+) -> None:
+    [record] = score_tree(make_package())
+    assert record["olympic_mean_seconds"] == 12 * 60
+    assert (record["path"], record["organisation"], record["system"]) == (SET, "ACME", "big")
+    assert (record["benchmark"], record["division"], record["n_runs"]) == ("retinanet", "closed", 5)
+    assert record["rcp"]["verdict"] == "pass"
+    assert (record["problems"], record["eligible"]) == ([], True)
+
+
+def test_one_run_that_failed_is_the_slowest_and_two_make_no_result(
+    score_tree: Score, make_package: Package, make_log: Log
+) -> None:
+    logs = [make_log(10.0 + i, seed=i) for i in range(5)]
+    logs[0] = make_log(1.0, seed=0, status="aborted")
+    [record] = score_tree(make_package(logs))
+    assert record["olympic_mean_seconds"] == 13 * 60
+    assert (record["reached_fraction"], record["runs"][0]["tta_seconds"]) == (0.8, None)
+    assert codes(record) == {"not_converged"}
+    logs[1] = logs[1].rpartition(":::MLLOG")[0]
+    [record] = score_tree(make_package(logs))
+    assert record["olympic_mean_seconds"] is None
+    assert codes(record, "error") == {"too_few_converged"}
+
+
+@pytest.mark.parametrize("status", [None, "aborted", "Success"])
+def test_a_run_without_the_word_success_did_not_converge(
+    score_tree: Score, make_package: Package, make_log: Log, status: str | None
+) -> None:
+    logs = [make_log(10.0 + i, seed=i) for i in range(4)]
+    [record] = score_tree(make_package([*logs, make_log(9.0, seed=9, status=status)]))
+    run = record["runs"][4]
+    assert (run["converged"], run["tta_seconds"], run["stop_seconds"]) == (False, None, 540.0)
+
+
+def test_success_without_the_target_is_an_error(
+    score_tree: Score, make_package: Package, make_log: Log
+) -> None:
+    logs = [make_log(10.0 + i, seed=i) for i in range(4)]
+    [record] = score_tree(make_package([*logs, make_log(9.0, seed=9, quality=0.2)]))
+    assert codes(record, "error") == {"success_without_target"}
+    assert not record["runs"][4]["converged"]
+
+
+def test_the_target_may_be_reached_before_the_last_evaluation(
+    score_tree: Score, make_package: Package, make_log: Log
+) -> None:
+    logs = [make_log(10.0 + i, seed=i, quality=0.5) for i in range(5)]
+    logs = [log.replace('"value": 0.1', '"value": 0.4').replace("0.5", "0.2") for log in logs]
+    [record] = score_tree(make_package(logs))
+    assert record["reached_fraction"] == 1.0
+    assert {run["evaluations"] for run in record["runs"]} == {2}
+
+
+def test_of_more_runs_than_it_takes_the_median_window_counts(
+    score_tree: Score, make_package: Package, make_log: Log
+) -> None:
+    logs = [make_log(float(minutes), seed=minutes) for minutes in (10, 10, 11, 12, 13, 20, 30)]
+    logs[1] = make_log(10.0, seed=99)
+    [record] = score_tree(make_package(logs))
+    assert record["scored_runs"] == [f"result_{i}.txt" for i in range(1, 6)]
+    assert record["olympic_mean_seconds"] == 12 * 60
+
+
+def test_runs_stand_in_the_order_of_their_numbers(
+    score_tree: Score, make_package: Package, make_log: Log
+) -> None:
+    logs = [make_log(10.0 + i, seed=i) for i in range(11)]
+    [record] = score_tree(make_package(logs))
+    assert [run["file"] for run in record["runs"]] == [f"result_{i}.txt" for i in range(11)]
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "severity"),
+    [
+        ({"division": "open"}, "wrong_division", "error"),
+        ({"benchmark": "rgat"}, "wrong_benchmark", "error"),
+        ({"batch_size": 512}, "batch_size_differs", "error"),
+        ({"seed": 1}, "same_seed", "error"),
+    ],
+)
+def test_logs_that_disagree_are_told_on(
+    score_tree: Score,
+    make_package: Package,
+    make_log: Log,
+    change: dict[str, Any],
+    code: str,
+    severity: str,
+) -> None:
+    logs = [make_log(10.0 + i, seed=i) for i in range(4)]
+    [record] = score_tree(make_package([*logs, make_log(14.0, **({"seed": 4} | change))]))
+    assert code in codes(record, severity)
+    assert record["olympic_mean_seconds"] == 12 * 60
+
+
+def test_the_system_description_must_agree_and_be_there(
+    score_tree: Score, make_package: Package
+) -> None:
+    [record] = score_tree(make_package(division="Open"))
+    assert "wrong_division" in codes(record, "error")
+    files = make_package()
+    del files["ACME/systems/big.json"]
+    [record] = score_tree(files)
+    assert "missing_system" in codes(record, "error")
+    [record] = score_tree(files | {"ACME/systems/big.json": "[" * 9999})
+    assert codes(record, "error")
+
+
+def test_the_factor_is_ours_and_the_submitters_stands_beside_it(
+    score_tree: Score, make_package: Package, make_log: Log
+) -> None:
+    """At batch size 288 the reference needs 4.0556 epochs: 4 are faster, and within the limit."""
+    logs = [make_log(10.0 + i, seed=i, batch_size=288) for i in range(5)]
+    files = make_package(logs)
+    [record] = score_tree(files)
+    assert record["rcp"]["factor"] == pytest.approx(1.0138888888888888)
+    assert record["normalised_seconds"] == pytest.approx(720 * 1.0138888888888888)
+    assert codes(record) == {"scaling_differs"}
+    stale = files | {f"{SET}/scaling.json": '{"scaling_factor": 1.5}'}
+    [record] = score_tree(stale)
+    assert (record["scaling_json"], codes(record)) == (1.5, {"scaling_differs"})
+    said = files | {f"{SET}/scaling.json": '{"scaling_factor": 1.0138888888888888}'}
+    assert codes(score_tree(said)[0]) == set()
+    broken = files | {f"{SET}/scaling.json": '{"scaling_factor": "many"}'}
+    assert codes(score_tree(broken)[0]) == {"bad_scaling"}
+
+
+def test_copies_of_a_log_are_flagged_wherever_they_are(
+    score_tree: Score, make_package: Package
+) -> None:
+    files = make_package()
+    other = {path.replace("big", "small"): content for path, content in files.items()}
+    first, second = score_tree(files | other)
+    assert codes(first) == codes(second) == {"identical_log"}
+    assert "small/retinanet/result_0.txt" in first["problems"][0]["message"]
+
+
+def test_a_benchmark_without_a_definition_is_scored_by_the_general_rule(
+    score_tree: Score, make_log: Log
+) -> None:
+    files: dict[str, bytes | str] = {
+        f"v3.0/ACME/results/big/rnnt/result_{i}.txt": make_log(10.0 + i, seed=i, benchmark="rnnt")
+        for i in range(10)
+    }
+    [record] = score_tree(files | {"v3.0/ACME/systems/big.json": '{"division": "closed"}'})
+    assert record["olympic_mean_seconds"] == 14.5 * 60
+    assert (record["rcp"], record["reached_fraction"]) == (None, 1.0)
+    assert codes(record) >= {"unknown_benchmark"}
+
+
+def test_one_bad_file_never_hides_the_other_runs(
+    score_tree: Score, make_package: Package, make_log: Log
+) -> None:
+    logs = [make_log(10.0 + i, seed=i) for i in range(4)]
+    for bad in ("", "\x00" * 100, "garbage\n", ":::MLLOG\n" * 3, '{"a": 1}', ":::MLPv0.5.0 x"):
+        [record] = score_tree(make_package([*logs, bad]))
+        assert record["olympic_mean_seconds"] == 12 * 60
+        assert record["n_runs"] == 5
+        assert codes(record, "error")
+
+
+def test_a_log_by_itself_is_read_line_by_line(score_tree: Score, make_log: Log) -> None:
+    [record] = score_tree({"run.txt": make_log(10.0, seed=3)})
+    named = (record["path"], record["benchmark"], record["system"])
+    assert named == ("run.txt", "retinanet", "big")
+    assert record["runs"][0]["tta_seconds"] == 600.0
+    assert codes(record, "error") == set()
+    [record] = score_tree({"run.txt": make_log().replace('"step": 1', '"step": NaN')})
+    assert codes(record, "error") == {"bad_json"}
+
+
+def test_logs_among_the_code_of_a_package_are_nobodys_runs(
+    score_tree: Score, make_package: Package, make_log: Log
+) -> None:
+    others = {"ACME/benchmarks/requirements.txt": "torch", "notes/x.txt": make_log()}
+    files = make_package() | others
+    assert [record["path"] for record in score_tree(files)] == [SET, "notes/x.txt"]
+
+
+def test_every_record_has_the_same_keys_and_can_be_written_as_json(
+    score_tree: Score, make_package: Package, make_log: Log
+) -> None:
+    trees = make_package(), {"x.txt": ""}, {"y.log": make_log()}
+    records = [record for tree in trees for record in score_tree(tree)]
+    assert len({tuple(sorted(record)) for record in records}) == 1
+    assert json.loads(json.dumps(records)) == records
+
+
+@pytest.mark.parametrize(
+    ("folder", "version"),
+    [("training_results_v4.1", "4.1"), ("v5.1", "5.1"), ("v0.5.0", "0.5"), ("cloud_v2.8", None)],
+)
+def test_the_version_of_the_rules_is_that_of_the_folder(folder: str, version: str | None) -> None:
+    assert version_of(("/", "x", folder, "ACME")) == version
+
+
+def test_a_set_is_scored_by_the_definition_of_its_version(
+    score_tree: Score, make_package: Package
+) -> None:
+    definitions = []
+    for folder in ("v5.1", "v5.0", "elsewhere"):
+        [record] = score_tree({f"{folder}/{path}": text for path, text in make_package().items()})
+        definitions.append(record["definition"] and record["definition"]["id"])
+    assert definitions == ["mlperf-v5.1-retinanet", None, "mlperf-v5.1-retinanet"]
