@@ -3,13 +3,19 @@
 import argparse
 import json
 import sys
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 
+from rules.benchmark import load_benchmarks
 from server.accounts.service import ROLES, create_token
+from server.artifacts import ArtifactStore
 from server.database import Database
+from server.dependencies import Parts
+from server.errors import ServerError
 from server.schema import current_revision, migrate, require_current_schema
 from server.settings import get_settings
+from server.submissions.rescoring import Summary, rescore_submissions
 
 
 def main() -> int:
@@ -20,10 +26,12 @@ def main() -> int:
         if arguments.command == "migrate":
             migrate(database, arguments.revision)
             print(json.dumps({"revision": current_revision(database)}))
-        else:
-            require_current_schema(database)
-            _print_token(database, arguments)
-    except RuntimeError as error:
+            return 0
+        require_current_schema(database)
+        if arguments.command == "rescore":
+            return _rescore(database, arguments)
+        _print_token(database, arguments)
+    except (RuntimeError, ServerError) as error:
         print(error, file=sys.stderr)
         return 1
     finally:
@@ -46,7 +54,39 @@ def _parser() -> argparse.ArgumentParser:
         help="write the token to this file, readable by its owner alone; a file that is there "
         "already is left as it is",
     )
+    rescore = commands.add_parser(
+        "rescore",
+        help="derive every result again from its raw logs and keep what changed",
+    )
+    rescore.add_argument("--benchmark", help="only submissions of this benchmark")
+    rescore.add_argument("--dry-run", action="store_true", help="report, and change nothing")
+    rescore.add_argument(
+        "--definition",
+        choices=("stored", "current"),
+        default="stored",
+        help="the benchmark definition each result names, or today's",
+    )
     return parser
+
+
+def _rescore(database: Database, arguments: argparse.Namespace) -> int:
+    """One JSON line with what changed on stdout; 1 if a submission could not be scored again."""
+    settings = get_settings()
+    parts = Parts(
+        settings=settings,
+        database=database,
+        artifacts=ArtifactStore(settings.artifacts_dir),
+        benchmarks=load_benchmarks(settings.benchmarks_dir),
+    )
+    summary: Summary = rescore_submissions(
+        parts,
+        benchmark_id=arguments.benchmark,
+        current=arguments.definition == "current",
+        dry_run=arguments.dry_run,
+        progress=lambda line: print(line, file=sys.stderr),
+    )
+    print(json.dumps(asdict(summary)))
+    return 1 if summary.failed else 0
 
 
 def _print_token(database: Database, arguments: argparse.Namespace) -> None:

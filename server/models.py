@@ -3,7 +3,7 @@
 Curves and reports are large, so they are read only where they are asked for (`deferred`).
 """
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -16,6 +16,7 @@ from sqlalchemy import (
     String,
     Text,
     UniqueConstraint,
+    false,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
@@ -88,7 +89,11 @@ class Board(Base):
 
 
 class Submission(Base):
-    """A submitter's runs on one system, with the result derived from their logs."""
+    """A submitter's runs on one system, with the result derived from their logs.
+
+    An `archive` submission was published elsewhere, by `organisation` on `submitted_on`; it is kept
+    with whatever rules it breaks.
+    """
 
     __tablename__ = "submissions"
     __table_args__ = (
@@ -119,6 +124,14 @@ class Submission(Base):
     idempotency_key: Mapped[str | None] = mapped_column(String(200))
     request_sha256: Mapped[str] = mapped_column(String(64))
     submitted_at: Mapped[datetime]
+    archive: Mapped[bool] = mapped_column(default=False, server_default=false())
+    organisation: Mapped[str | None] = mapped_column(Text)
+    submitted_on: Mapped[date | None]
+
+    @property
+    def submitter(self) -> str:
+        """Whose result it is: an archive's is that of the organisation it names."""
+        return self.organisation or self.user.name
 
     user: Mapped[User] = relationship(lazy="joined")
     runs: Mapped[list["RunRow"]] = relationship(order_by="RunRow.index", lazy="selectin")
@@ -128,7 +141,10 @@ class Submission(Base):
 
 
 class RunRow(Base):
-    """One run of a submission: its log (by hash), its curve (one JSON list), its figures."""
+    """One run of a submission: its log (by hash), its curve (one JSON list), its figures.
+
+    `convergence` is in the benchmark's unit: epochs or samples of a run that succeeded.
+    """
 
     __tablename__ = "runs"
     __table_args__ = (UniqueConstraint("submission_id", "index"),)
@@ -143,7 +159,9 @@ class RunRow(Base):
     reached: Mapped[bool]
     tta_seconds: Mapped[float | None]
     epochs_to_target: Mapped[float | None]
-    best_quality: Mapped[float]
+    best_quality: Mapped[float | None]
+    batch_size: Mapped[int | None] = mapped_column(BigInteger)
+    convergence: Mapped[float | None]
     ledger: Mapped[dict[str, Any] | None]
     curve: Mapped[list[Any]] = mapped_column(deferred=True)
 

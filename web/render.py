@@ -3,6 +3,7 @@
 Contexts (views as dicts, as the API answers them; names after "optional" may be left out):
 
 home.html          benchmarks (BenchmarkView + "record"), verifications
+convergence.html   benchmark, convergence
 benchmark.html     benchmark, board, filters (current query values); optional explanation (text)
 submission.html    submission; optional benchmark, curves (runs with "file" and "curve")
 verification.html  verification, submission
@@ -18,6 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from web import board_links, formats
 from web.assets import static_url
+from web.families import families, short_title
 from web.ledger import ledger_bars, phases_used
 from web.progress import expected_evaluations, replay_rows, state_sentence
 
@@ -26,6 +28,11 @@ CLOCKS = {
     "dawnbench": "everything counts but evaluation",
     "mlperf": "evaluation counts, preparation is free up to 30 min (closed) or 4 h (open)",
     "speedrun": "training and its data count, the clock pauses at evaluations",
+}
+RCP_VERDICTS = {
+    "pass": "passes",
+    "fail": "converges faster than the reference can",
+    "missing": "no reference point to hold it against",
 }
 
 
@@ -61,13 +68,16 @@ def environment() -> Environment:
         board_query=board_links.board_query,
         clocks=CLOCKS,
         expected_evaluations=expected_evaluations,
+        families=families,
         interval=formats.interval,
         is_filtered=board_links.is_filtered,
         ledger_bars=ledger_bars,
         metrics=board_links.METRICS,
         phases_used=phases_used,
         rank_label=formats.rank_label,
+        rcp_verdicts=RCP_VERDICTS,
         replay_rows=replay_rows,
+        short_title=short_title,
         sort_link=board_links.sort_link,
         sort_state=board_links.sort_state,
         state_sentence=state_sentence,

@@ -2,6 +2,7 @@
 
 from fastapi import APIRouter
 
+from server.benchmarks.convergence import ConvergenceView, convergence_view
 from server.benchmarks.queries import count_submissions, find_benchmark
 from server.benchmarks.schemas import BenchmarkList, BenchmarkView, benchmark_view
 from server.dependencies import PartsDep
@@ -29,3 +30,14 @@ def get_benchmark(benchmark_id: str, parts: PartsDep) -> BenchmarkView:
     with parts.database.read() as session:
         counts = count_submissions(session)
     return benchmark_view(benchmark, submissions=counts.get(benchmark_id, 0))
+
+
+@router.get("/benchmarks/{benchmark_id}/convergence")
+def get_convergence(benchmark_id: str, parts: PartsDep) -> ConvergenceView:
+    """Epochs or samples to converge by batch size: the reference's points, and the submissions.
+
+    A benchmark whose reference nobody has measured has no points.
+    """
+    benchmark = find_benchmark(parts.benchmarks, benchmark_id)
+    with parts.database.read() as session:
+        return convergence_view(session, benchmark)

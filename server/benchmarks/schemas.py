@@ -6,12 +6,12 @@ from rules.benchmark import Benchmark
 
 
 class DataSetView(BaseModel):
-    """What is trained and evaluated on."""
+    """What is trained and evaluated on; None where no fixed set of items is."""
 
     name: str
     source: str
-    train_items: int
-    test_items: int
+    train_items: int | None
+    test_items: int | None
 
 
 class TargetView(BaseModel):

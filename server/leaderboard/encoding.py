@@ -35,6 +35,9 @@ CSV_COLUMNS = (
     "latency_ms",
     "evaluation_interval_seconds",
     "submitted_at",
+    "submitted_on",
+    "raw_tta_seconds",
+    "rcp_verdict",
 )
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
@@ -63,6 +66,7 @@ def encode_csv(board: BoardView) -> bytes:
         table = entry.model_dump(mode="json")
         system = table.pop("system")
         table["system"] = system["name"]
+        table["rcp_verdict"] = entry.rcp.verdict if entry.rcp else None
         for name in ("hardware_class", "accelerator", "accelerator_count"):
             table[name] = system[name]
         writer.writerow([_cell(table[name]) for name in CSV_COLUMNS])

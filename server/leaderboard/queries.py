@@ -26,6 +26,8 @@ COLUMNS = (
     Submission.cost_usd,
     Submission.latency_ms,
     Submission.submitted_at,
+    Submission.submitted_on,
+    Submission.organisation,
     User.name.label("submitter"),
 )
 
@@ -40,7 +42,7 @@ SORT_KEYS: dict[str, Callable[[BoardEntry], Any]] = {
     "cost": lambda e: e.cost_usd,
     "latency": lambda e: e.latency_ms,
     "status": lambda e: e.status,
-    "date": lambda e: e.submitted_at,
+    "date": lambda e: (e.submitted_on or e.submitted_at).isoformat(),
 }
 
 
@@ -77,7 +79,7 @@ def _standing(row: Any) -> Standing:
     return Standing(
         submission_id=row.id,
         status=row.status,
-        submitted_at=row.submitted_at.isoformat(),
+        submitted_at=(row.submitted_on or row.submitted_at).isoformat(),
         tta_seconds=row.tta_seconds,
         cost_usd=row.cost_usd,
         latency_ms=row.latency_ms,
@@ -92,7 +94,7 @@ def _entry(row: Any, place: Ranked) -> BoardEntry:
         tied=place.tied,
         unranked_reason=place.unranked_reason,
         submission_id=row.id,
-        submitter=row.submitter,
+        submitter=row.organisation or row.submitter,
         model=row.model,
         framework=row.framework,
         division=row.division,
@@ -110,6 +112,9 @@ def _entry(row: Any, place: Ranked) -> BoardEntry:
         latency_ms=row.latency_ms,
         evaluation_interval_seconds=result["evaluation_interval_seconds"],
         submitted_at=row.submitted_at,
+        submitted_on=row.submitted_on,
+        raw_tta_seconds=result.get("raw_tta_seconds", row.tta_seconds),
+        rcp=result.get("rcp"),
     )
 
 

@@ -1,12 +1,12 @@
 """A leaderboard as JSON, CSV and pages show it."""
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Annotated, Literal
 
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from server.submissions.schemas import SystemView
+from server.submissions.schemas import RcpView, SystemView
 
 SortColumn = Literal[
     "rank",
@@ -72,6 +72,9 @@ class BoardEntry(BaseModel):
     latency_ms: float | None
     evaluation_interval_seconds: float | None
     submitted_at: datetime
+    submitted_on: date | None = None
+    raw_tta_seconds: float | None = None
+    rcp: RcpView | None = None
 
 
 class BoardView(BaseModel):

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 from starlette.exceptions import HTTPException
 
+from server.benchmarks.convergence import convergence_view
 from server.benchmarks.queries import count_submissions, find_benchmark
 from server.benchmarks.schemas import benchmark_view
 from server.dependencies import PartsDep
@@ -21,6 +22,7 @@ from server.verifications.queries import list_verifications, view
 from server.workers.service import list_workers
 from web.assets import static_asset
 from web.charts import curves_figure, pareto_figure, replay_figure
+from web.convergence_chart import convergence_figure
 from web.render import render
 
 router = APIRouter(include_in_schema=False)
@@ -36,7 +38,9 @@ def home(parts: PartsDep) -> str:
         counts = count_submissions(session)
         for benchmark_id, benchmark in parts.benchmarks.items():
             card = benchmark_view(benchmark, submissions=counts.get(benchmark_id, 0))
-            first = read_board(session, benchmark_id, BoardQuery(limit=1)).entries
+            # A board is read only where something stands on it: most of the archives' are empty.
+            query = BoardQuery(limit=1)
+            first = read_board(session, benchmark_id, query).entries if card.submissions else []
             record = first[0].model_dump(mode="json") if first and first[0].rank else None
             cards.append(card.model_dump(mode="json") | {"record": record})
         verifications = [
@@ -63,6 +67,28 @@ def pareto_chart(benchmark_id: str, query: BoardQueryDep, parts: PartsDep) -> di
     benchmark = find_benchmark(parts.benchmarks, benchmark_id)
     with parts.database.read() as session:
         return pareto_figure(board_context(session, benchmark, query)["board"])
+
+
+@router.get("/benchmarks/{benchmark_id}/convergence", response_class=HTMLResponse)
+def convergence_page(benchmark_id: str, parts: PartsDep) -> str:
+    """The reference's convergence, and the submissions on it."""
+    benchmark = find_benchmark(parts.benchmarks, benchmark_id)
+    with parts.database.read() as session:
+        convergence = convergence_view(session, benchmark)
+    shown = benchmark_view(benchmark, submissions=0)
+    return render(
+        "convergence.html",
+        benchmark=shown.model_dump(mode="json"),
+        convergence=convergence.model_dump(mode="json"),
+    )
+
+
+@router.get("/benchmarks/{benchmark_id}/charts/convergence.json")
+def convergence_chart(benchmark_id: str, parts: PartsDep) -> dict[str, Any]:
+    """Convergence against batch size."""
+    benchmark = find_benchmark(parts.benchmarks, benchmark_id)
+    with parts.database.read() as session:
+        return convergence_figure(convergence_view(session, benchmark).model_dump(mode="json"))
 
 
 @router.get("/submissions/{submission_id}", response_class=HTMLResponse)

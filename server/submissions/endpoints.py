@@ -56,6 +56,13 @@ MULTIPART: dict[str, Any] = {
                             "type": "string",
                             "description": "The division of a DAWNBench entry; open if absent.",
                         },
+                        "archive": {
+                            "type": "string",
+                            "enum": ["true", "false"],
+                            "description": "Organisers only: a result published elsewhere, kept "
+                            "with the rules it breaks; its JSON may name organisation and "
+                            "submitted_on.",
+                        },
                     },
                 },
                 "examples": {

@@ -1,10 +1,10 @@
 """Submissions as the API and the pages show them."""
 
 from dataclasses import asdict
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, computed_field
 
 from server.models import RunRow, Submission
 
@@ -59,10 +59,37 @@ class StepView(BaseModel):
     unit: str
 
 
+class RcpView(BaseModel):
+    """The runs' convergence held against the reference's: "pass", "fail" or "missing".
+
+    `factor` is what a passing set's raw time is multiplied by; `batch_size`, `mean` and `lowest`
+    are of the reference point that was used.
+    """
+
+    verdict: str
+    message: str
+    factor: float
+    batch_size: int | None
+    mean: float | None
+    lowest: float | None
+    submission_mean: float | None
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def normalised(self) -> bool:
+        """Whether the time is raised, because the set converged faster than the mean."""
+        return self.verdict == "pass" and self.factor > 1.0
+
+
 class ResultView(BaseModel):
-    """What the runs come to, with every step. Times in seconds on the benchmark's clock."""
+    """What the runs come to, with every step. Times in seconds on the benchmark's clock.
+
+    `raw_tta_seconds` is as measured; `tta_seconds` is normalised where `rcp` says so.
+    """
 
     tta_seconds: float | None
+    raw_tta_seconds: float | None = None
+    rcp: RcpView | None = None
     tta_display: str | None
     reached: int
     started: int
@@ -71,7 +98,7 @@ class ResultView(BaseModel):
     tta_high_seconds: float | None
     epochs_to_target: float | None
     cost_usd: float | None
-    best_quality: float
+    best_quality: float | None
     evaluation_interval_seconds: float | None
     clock: str
     eligible: bool
@@ -88,7 +115,9 @@ class RunView(BaseModel):
     reached: bool
     tta_seconds: float | None
     epochs_to_target: float | None
-    best_quality: float
+    best_quality: float | None
+    batch_size: int | None
+    convergence: float | None
     log_sha256: str
     ledger: dict[str, float] | None
 
@@ -119,6 +148,8 @@ class SubmissionView(BaseModel):
     code_url: str | None
     notes: str | None
     submitted_at: datetime
+    submitted_on: date | None
+    archive: bool
     status: str
     result: ResultView
     runs: list[RunView]
@@ -165,6 +196,8 @@ def run_view(run: RunRow) -> RunView:
         tta_seconds=run.tta_seconds,
         epochs_to_target=run.epochs_to_target,
         best_quality=run.best_quality,
+        batch_size=run.batch_size,
+        convergence=run.convergence,
         log_sha256=run.log_sha256,
         ledger=run.ledger,
     )
@@ -190,7 +223,7 @@ def submission_view(submission: Submission, *, benchmark_version: str) -> Submis
         benchmark_version=benchmark_version,
         benchmark_sha256=submission.benchmark_sha256,
         division=submission.division,
-        submitter=submission.user.name,
+        submitter=submission.submitter,
         model=submission.model,
         framework=submission.framework,
         system=SystemView(**submission.system),
@@ -198,8 +231,10 @@ def submission_view(submission: Submission, *, benchmark_version: str) -> Submis
         code_url=submission.code_url,
         notes=submission.notes,
         submitted_at=submission.submitted_at,
+        submitted_on=submission.submitted_on,
+        archive=submission.archive,
         status=submission.status,
-        result=ResultView(**submission.result, eligible=submission.eligible),
+        result=result_view(submission.result, eligible=submission.eligible),
         runs=[run_view(run) for run in submission.runs],
         verifications=[
             VerificationSummary(
@@ -212,6 +247,12 @@ def submission_view(submission: Submission, *, benchmark_version: str) -> Submis
             for verification in submission.verifications
         ],
     )
+
+
+def result_view(stored: dict[str, Any], *, eligible: bool) -> ResultView:
+    """A stored result; one from before times were normalised has its time as the raw one."""
+    raw = {"raw_tta_seconds": stored["tta_seconds"]}
+    return ResultView(**(raw | stored), eligible=eligible)
 
 
 def stored_result(result: Any) -> dict[str, Any]:

@@ -3,18 +3,19 @@
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from sqlalchemy.exc import IntegrityError
 
 from rules.benchmark import Benchmark
 from rules.run import Run
-from rules.scoring import RunScore
+from rules.scoring import Result, RunScore
 from rules.submission import ScoredSubmission, score_submission
 from server.artifacts import Staged
 from server.benchmarks.queries import keep_definition
 from server.database import utc_now
 from server.dependencies import Caller, Parts
-from server.errors import ConflictError, ContentError
+from server.errors import ConflictError, ContentError, NotAllowedError
 from server.leaderboard.service import raise_board_version
 from server.models import RunRow, Submission
 from server.submissions.queries import find_by_idempotency_key
@@ -42,9 +43,15 @@ def new_id() -> str:
 def submit(parts: Parts, caller: Caller, upload: Upload, *, key: str | None) -> Accepted:
     """Check, score and store an upload. Raises a RuleError listing every problem.
 
+    An archive is stored with the rules it breaks, and only an organiser may hand it in.
+
     With an idempotency key the same request is stored once and answered the same; another request
     under the same key is a ConflictError. When this returns, the submission is stored.
     """
+    if upload.archive and caller.role != "organiser":
+        raise NotAllowedError(
+            "Only an organiser may hand in an archive; send yours without the field archive."
+        )
     check_idempotency_key(key)
     earlier = _find_earlier(parts, caller, upload, key)
     if earlier is not None:
@@ -56,6 +63,7 @@ def submit(parts: Parts, caller: Caller, upload: Upload, *, key: str | None) -> 
         file=upload.claim_file,
         benchmark_id=upload.benchmark_id,
         division=upload.division,
+        archive=upload.archive,
     )
     try:
         return Accepted(_store(parts, caller, upload, scored, key=key), repeated=False)
@@ -102,7 +110,8 @@ def _store(
         session.add_all(_run_rows(submission.id, scored, upload.logs))
         raise_board_version(session, benchmark.benchmark_id)
         _keep_files(parts, upload)
-        verify_by_policy(session, submission, benchmark, scored.claim)
+        if not upload.archive:
+            verify_by_policy(session, submission, benchmark, scored.claim)
     return submission.id
 
 
@@ -137,15 +146,25 @@ def _submission_row(
         claim_sha256=upload.claim_sha256,
         dawnbench=dict(claim.dawnbench) if claim.dawnbench is not None else None,
         status="claimed",
-        eligible=result.eligible,
-        tta_seconds=result.tta_seconds,
-        cost_usd=result.cost_usd,
         latency_ms=None,
-        result=stored_result(result),
+        **result_figures(result),
         idempotency_key=key,
         request_sha256=upload.sha256,
         submitted_at=utc_now(),
+        archive=upload.archive,
+        organisation=claim.organisation,
+        submitted_on=claim.submitted_on,
     )
+
+
+def result_figures(result: Result) -> dict[str, Any]:
+    """What is derived from all runs, by the column it is kept in."""
+    return {
+        "eligible": result.eligible,
+        "tta_seconds": result.tta_seconds,
+        "cost_usd": result.cost_usd,
+        "result": stored_result(result),
+    }
 
 
 def _run_rows(
@@ -163,13 +182,22 @@ def _run_row(submission_id: str, index: int, run: Run, score: RunScore, log: Sta
         submission_id=submission_id,
         index=index,
         file=run.name,
-        seed=run.seed,
         log_sha256=log.sha256,
         log_bytes=log.size_bytes,
-        reached=score.reached,
-        tta_seconds=score.tta_seconds,
-        epochs_to_target=score.epochs_to_target,
-        best_quality=score.best_quality,
-        ledger=asdict(run.ledger) if run.ledger is not None else None,
-        curve=[[e.epoch, e.seconds, e.quality, e.samples] for e in run.evaluations],
+        **run_figures(run, score),
     )
+
+
+def run_figures(run: Run, score: RunScore) -> dict[str, Any]:
+    """What is derived from a run's log, by the column it is kept in."""
+    return {
+        "seed": run.seed,
+        "reached": score.reached,
+        "tta_seconds": score.tta_seconds,
+        "epochs_to_target": score.epochs_to_target,
+        "best_quality": score.best_quality,
+        "batch_size": run.batch_size,
+        "convergence": score.convergence,
+        "ledger": asdict(run.ledger) if run.ledger is not None else None,
+        "curve": [[e.epoch, e.seconds, e.quality, e.samples] for e in run.evaluations],
+    }

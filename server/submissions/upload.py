@@ -14,7 +14,7 @@ from server.errors import ContentError, TooLargeError
 from server.settings import MIB, Settings
 
 CLAIM_FILE = "submission.json"
-FORM_FIELDS = ("submission", "logs", "benchmark", "division")
+FORM_FIELDS = ("submission", "logs", "benchmark", "division", "archive")
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Upload:
     logs: Mapping[str, Staged]
     benchmark_id: str | None
     division: str | None
+    archive: bool = False
 
     @property
     def claim_sha256(self) -> str:
@@ -38,6 +39,8 @@ class Upload:
         digest = hashlib.sha256()
         for part in (self.benchmark_id, self.division):
             digest.update(repr(part).encode() + b"\0")
+        if self.archive:
+            digest.update(b"archive\0")
         digest.update(self.claim_json + b"\0")
         for name in sorted(self.logs):
             digest.update(f"{name}\0{self.logs[name].sha256}\0".encode())
@@ -86,6 +89,7 @@ def staged_upload(form: FormData, store: ArtifactStore, settings: Settings) -> I
             logs=staged,
             benchmark_id=_text(form, "benchmark"),
             division=_text(form, "division"),
+            archive=_flag(form, "archive"),
         )
     finally:
         for log in staged.values():
@@ -126,6 +130,13 @@ def _text(form: FormData, name: str) -> str | None:
     if not isinstance(value, str):
         raise _refuse("a file", name, "a text")
     return value
+
+
+def _flag(form: FormData, name: str) -> bool:
+    value = _text(form, name)
+    if value not in (None, "true", "false"):
+        raise _refuse(f"{value[:60]!r}", name, "true or false")
+    return value == "true"
 
 
 def _refuse(message: str, field: str, expected: str, *, file: str | None = None) -> ContentError:

@@ -157,6 +157,8 @@ def claim_of(submission: Submission) -> Claim:
         code_url=submission.code_url,
         notes=submission.notes,
         dawnbench=submission.dawnbench,
+        organisation=submission.organisation,
+        submitted_on=submission.submitted_on,
     )
 
 

@@ -78,7 +78,13 @@ def test_a_submission_is_documented_as_multipart_with_an_example(schema: dict[st
 
     assert body["required"] is True
     assert form["schema"]["required"] == ["submission", "logs"]
-    assert set(form["schema"]["properties"]) == {"submission", "logs", "benchmark", "division"}
+    assert set(form["schema"]["properties"]) == {
+        "submission",
+        "logs",
+        "benchmark",
+        "division",
+        "archive",
+    }
     assert form["examples"]["digits"]["value"]["submission"]["benchmark"] == "digits"
 
 

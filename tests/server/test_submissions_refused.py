@@ -95,7 +95,7 @@ DECREASE = "times that do not decrease"
 REFUSED = {
     "unknown benchmark": Refused(
         set_claim(benchmark="mnist"),
-        CLAIM, "benchmark", None, "cifar10 or digits or imagenet or squad", "mnist",
+        CLAIM, "benchmark", None, "cifar10 or digits or imagenet or mlperf-", "mnist",
     ),
     "wrong division": Refused(
         set_claim(division="sideways"), CLAIM, "division", None, "closed or open", "sideways"
@@ -129,7 +129,7 @@ REFUSED = {
     "two run_stops": Refused(stop_twice, LOG, "run_stop", 33, "exactly one run_stop", "second"),
     "a long line": Refused(
         edit_log('"key":"init_start","value":null', f'"key":"init_start","value":"{"x" * 20_000}"'),
-        LOG, None, 1, "at most 16,384 bytes", "20,",
+        LOG, None, 1, "at most 16,384 bytes", "line of more than",
     ),
     "a zip for a log": Refused(
         set_log(zipped(b"0" * 10_000_000)), LOG, None, None, "plain text", "zip"

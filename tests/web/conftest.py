@@ -58,6 +58,9 @@ def make_entry(**changes: Any) -> View:
         "latency_ms": None,
         "evaluation_interval_seconds": 0.11,
         "submitted_at": "2026-11-20T10:00:00Z",
+        "submitted_on": None,
+        "raw_tta_seconds": 0.8532,
+        "rcp": None,
     } | changes
 
 
@@ -149,6 +152,50 @@ def make_run(index: int = 0, **changes: Any) -> View:
     } | changes
 
 
+def make_rcp(**changes: Any) -> View:
+    return {
+        "verdict": "pass",
+        "message": "RCP found: faster than the reference mean but within the limit, normalised",
+        "factor": 1.0625,
+        "batch_size": 64,
+        "mean": 8.5,
+        "lowest": 7.9,
+        "submission_mean": 8.0,
+        "normalised": True,
+    } | changes
+
+
+def make_place(**changes: Any) -> View:
+    return {
+        "id": "sub-1",
+        "submitter": "alice",
+        "model": "digits-cnn",
+        "division": "closed",
+        "batch_size": 64,
+        "mean": 8.0,
+        "verdict": "pass",
+        "normalised": True,
+    } | changes
+
+
+def make_convergence(*places: View, **changes: Any) -> View:
+    points = [
+        {"batch_size": 64, "mean": 8.5, "stdev": 0.4, "lowest": 7.9, "pruned": False},
+        {"batch_size": 128, "mean": 9.9, "stdev": 0.5, "lowest": 9.1, "pruned": True},
+        {"batch_size": 4096, "mean": 11.0, "stdev": 0.5, "lowest": 10.2, "pruned": False},
+    ]
+    return {
+        "benchmark": "digits",
+        "unit": "epochs",
+        "judged": True,
+        "allowance": 0.0,
+        "points": points,
+        "envelope": [p for p in points if not p["pruned"]],
+        "submissions": list(places),
+        "left_out": 0,
+    } | changes
+
+
 def make_result(**changes: Any) -> View:
     return {
         "tta_seconds": 0.8532,
@@ -162,6 +209,8 @@ def make_result(**changes: Any) -> View:
         "cost_usd": 0.0000159,
         "best_quality": 98.1636,
         "evaluation_interval_seconds": 0.11,
+        "raw_tta_seconds": 0.8532,
+        "rcp": None,
         "eligible": True,
         "violations": [],
         "steps": [
@@ -216,6 +265,8 @@ def make_submission(**changes: Any) -> View:
         "code_url": "https://example.org/alice/digits",
         "notes": "Trained on mains power.",
         "submitted_at": "2026-11-20T10:00:00Z",
+        "submitted_on": None,
+        "archive": False,
         "status": "verified",
         "result": make_result(),
         "runs": [make_run(0), make_run(1), make_run(2)],
@@ -379,6 +430,9 @@ BUILDERS: dict[str, Callable[..., View]] = {
     "entry": make_entry,
     "queued_verification": make_queued_verification,
     "replay_run": make_replay_run,
+    "convergence": make_convergence,
+    "place": make_place,
+    "rcp": make_rcp,
     "result": make_result,
     "run": make_run,
     "submission": make_submission,

@@ -25,6 +25,7 @@
     if (paint === "band") return { ...trace, fillcolor: colour("band"), line: { ...trace.line, width: 0 } };
     let shade = colour("soft");
     if (paint === "series") shade = colour(`series-${series % 8}`);
+    if (paint === "target") shade = colour("target");
     if (paint?.startsWith("status-")) shade = colour(paint.slice("status-".length));
     const marker = trace.marker && {
       ...trace.marker, color: shade, line: { ...trace.marker.line, color: shade },

@@ -1,0 +1,162 @@
+"""A benchmark's reference convergence, and the submissions on it."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from rules.aggregate import mean, olympic_mean
+from rules.benchmark import Benchmark
+from rules.reference_points import reference_curve
+from server.models import RunRow, Submission, User
+
+UNITS = {"epoch_num": "epochs", "samples_count": "samples"}
+
+
+class ReferencePointView(BaseModel):
+    """The reference at one batch size; `lowest` is None where no submission is held to it."""
+
+    batch_size: int
+    mean: float
+    stdev: float
+    lowest: float | None
+    pruned: bool
+
+
+class EnvelopePoint(BaseModel):
+    """A place on the line through the points that pruning keeps."""
+
+    batch_size: int
+    mean: float
+    lowest: float | None
+
+
+class PlacedSubmission(BaseModel):
+    """A submission by its batch size and the mean of its runs' convergence."""
+
+    id: str
+    submitter: str
+    model: str
+    division: str
+    batch_size: int
+    mean: float
+    verdict: str | None
+    normalised: bool
+
+
+class ConvergenceView(BaseModel):
+    """The reference's epochs or samples to converge by batch size, and the submissions.
+
+    `judged` is whether closed submissions are held to `lowest`, less the `allowance`. `left_out`
+    counts submissions that do not tell their batch size or did not converge.
+    """
+
+    benchmark: str
+    unit: str
+    judged: bool
+    allowance: float
+    points: list[ReferencePointView]
+    envelope: list[EnvelopePoint]
+    submissions: list[PlacedSubmission]
+    left_out: int
+
+
+def convergence_view(session: Session, benchmark: Benchmark) -> ConvergenceView:
+    """The reference's convergence and where each submission stands on it."""
+    curve = reference_curve(benchmark)
+    placed = _placed_submissions(session, benchmark)
+    return ConvergenceView(
+        benchmark=benchmark.benchmark_id,
+        unit=UNITS[benchmark.convergence_unit],
+        judged=curve.judged,
+        allowance=curve.allowance,
+        points=[
+            ReferencePointView(
+                batch_size=point.batch_size,
+                mean=point.mean,
+                stdev=point.stdev,
+                lowest=point.lowest if curve.judged else None,
+                pruned=point not in curve.kept,
+            )
+            for point in curve.points
+        ],
+        envelope=[
+            EnvelopePoint(
+                batch_size=limit.batch_size,
+                mean=limit.mean,
+                lowest=limit.lowest if curve.judged else None,
+            )
+            for limit in curve.envelope
+        ],
+        submissions=[view for view in placed if view is not None],
+        left_out=sum(view is None for view in placed),
+    )
+
+
+def _placed_submissions(session: Session, benchmark: Benchmark) -> list[PlacedSubmission | None]:
+    of_benchmark = Submission.benchmark_id == benchmark.benchmark_id
+    figures: dict[str, list[Any]] = defaultdict(list)
+    for run in session.execute(
+        select(RunRow.submission_id, RunRow.batch_size, RunRow.convergence)
+        .join(Submission, Submission.id == RunRow.submission_id)
+        .where(of_benchmark)
+        .order_by(RunRow.index)
+    ):
+        figures[run.submission_id].append(run)
+    submissions = session.execute(
+        select(
+            Submission.id,
+            Submission.model,
+            Submission.division,
+            Submission.hyperparameters,
+            Submission.result,
+            Submission.organisation,
+            User.name,
+        )
+        .join(Submission.user)
+        .where(of_benchmark)
+        .order_by(Submission.submitted_at, Submission.id)
+    )
+    return [_placed(row, figures[row.id], benchmark) for row in submissions]
+
+
+def _placed(row: Any, runs: Sequence[Any], benchmark: Benchmark) -> PlacedSubmission | None:
+    rcp = row.result.get("rcp")
+    batch_size = _batch_size(row, runs, benchmark)
+    convergence = _mean_convergence(rcp, runs, dropped=benchmark.runs.dropped)
+    if batch_size is None or convergence is None:
+        return None
+    return PlacedSubmission(
+        id=row.id,
+        submitter=row.organisation or row.name,
+        model=row.model,
+        division=row.division,
+        batch_size=batch_size,
+        mean=convergence,
+        verdict=rcp["verdict"] if rcp else None,
+        normalised=bool(rcp) and rcp["verdict"] == "pass" and rcp["factor"] > 1.0,
+    )
+
+
+def _batch_size(row: Any, runs: Sequence[Any], benchmark: Benchmark) -> int | None:
+    """Of the logs; where they do not tell, of the claim. None where runs do not agree."""
+    logged = {run.batch_size for run in runs if run.batch_size is not None}
+    if logged:
+        return next(iter(logged)) if len(logged) == 1 else None
+    claimed = (benchmark.defaults() | row.hyperparameters).get("batch_size")
+    return None if claimed is None else int(claimed)
+
+
+def _mean_convergence(rcp: Any, runs: Sequence[Any], *, dropped: int) -> float | None:
+    """What was judged; else the mean as times are averaged, or of the runs that converged."""
+    if rcp is not None:
+        judged: float | None = rcp["submission_mean"]
+        return judged
+    figures = [run.convergence for run in runs]
+    if len(figures) > 2 * dropped and (olympic := olympic_mean(figures, dropped=dropped)):
+        return olympic
+    converged = [figure for figure in figures if figure is not None]
+    return mean(converged) if converged else None

@@ -1,0 +1,260 @@
+"""Archives: what was published elsewhere is stored with the rules it breaks."""
+
+import csv
+import io
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from server.settings import MIB, Settings
+
+SUBMISSIONS = "/api/v1/submissions"
+ARCHIVE = {"archive": "true"}
+
+
+@pytest.fixture
+def settings(tmp_path: Path, database_url: str) -> Settings:
+    """Limits that whole packages fit into."""
+    return Settings(
+        database_url=database_url,
+        artifacts_dir=tmp_path / "artifacts",
+        max_log_bytes=8 * MIB,
+        max_request_bytes=64 * MIB,
+        max_json_bytes=MIB,
+        max_log_files=100,
+    )
+
+
+@pytest.fixture
+def archived(digits_submission: Any) -> Any:
+    """Three digits runs of the archive of an organisation, two with the same seed."""
+    digits_submission.form = dict(ARCHIVE)
+    digits_submission.claim |= {"organisation": "Ex & Co <b>", "submitted_on": "2018-04-20"}
+    digits_submission.logs["run_1.log"] = digits_submission.logs["run_1.log"].replace(
+        b'"key":"seed","value":101', b'"key":"seed","value":100'
+    )
+    assert digits_submission.logs["run_1.log"].count(b'"value":100,') == 1
+    return digits_submission
+
+
+@pytest.fixture
+def mlperf() -> Path:
+    """The MLPerf packages, which are not in the repository."""
+    beside = Path(__file__).parents[3] / "shared" / "archives"
+    folder = Path(os.environ.get("FINISHLINE_ARCHIVES", beside)) / "mlperf"
+    if not folder.is_dir():
+        pytest.skip(f"no archives at {folder}: set FINISHLINE_ARCHIVES to a folder that has them")
+    return folder
+
+
+def test_only_an_organiser_hands_in_an_archive(
+    archived: Any, submit: Callable[..., Any], row_counts: Callable[[], dict[str, int]]
+) -> None:
+    response = submit(archived)
+
+    assert response.status_code == 403
+    assert "organiser" in response.json()["detail"]
+    assert row_counts()["submissions"] == 0
+
+
+def test_a_rule_an_archive_breaks_is_stored_and_keeps_it_from_being_ranked(
+    archived: Any, submit: Callable[..., Any], olivia: Any, client: TestClient
+) -> None:
+    made = submit(archived, by=olivia)
+
+    assert made.status_code == 201, made.text
+    view = made.json()
+    assert view["result"]["eligible"] is False
+    assert [v["code"] for v in view["result"]["violations"]] == ["same_seed"]
+    assert view["result"]["tta_seconds"] is not None
+    (entry,) = client.get("/api/v1/leaderboards/digits").json()["entries"]
+    assert (entry["rank"], entry["unranked_reason"]) == (None, "breaks a rule of the benchmark")
+    page = client.get(f"/submissions/{view['id']}").text
+    assert "seed 100 is also the seed of run_0.log" in page
+
+
+def test_the_same_without_the_field_archive_is_refused(
+    archived: Any, submit: Callable[..., Any], olivia: Any
+) -> None:
+    archived.form = {}
+    assert "organisation" in submit(archived, by=olivia).json()["detail"]
+    for name in ("organisation", "submitted_on"):
+        del archived.claim[name]
+    assert "seed 100 is also" in submit(archived, by=olivia).json()["detail"]
+
+
+def test_a_log_that_contradicts_the_claim_is_a_violation(
+    archived: Any, submit: Callable[..., Any], olivia: Any, make_log: Callable[..., bytes]
+) -> None:
+    archived.logs["run_1.log"] = make_log(101, name="run_1.log", division="open", batch_size=32)
+    view = submit(archived, by=olivia).json()
+
+    assert {v["code"] for v in view["result"]["violations"]} == {
+        "division_contradicts_claim",
+        "batch_size_contradicts_claim",
+    }
+
+
+def test_an_organisation_stands_for_the_submitter_with_its_date(
+    archived: Any, submit: Callable[..., Any], olivia: Any, client: TestClient
+) -> None:
+    view = submit(archived, by=olivia).json()
+
+    assert (view["submitter"], view["submitted_on"], view["archive"]) == (
+        "Ex & Co <b>",
+        "2018-04-20",
+        True,
+    )
+    (entry,) = client.get("/api/v1/leaderboards/digits").json()["entries"]
+    assert (entry["submitter"], entry["submitted_on"]) == ("Ex & Co <b>", "2018-04-20")
+    (row,) = csv.DictReader(io.StringIO(client.get("/api/v1/leaderboards/digits.csv").text))
+    assert (row["submitter"], row["submitted_on"]) == ("Ex & Co <b>", "2018-04-20")
+    for address in (f"/submissions/{view['id']}", "/benchmarks/digits"):
+        page = client.get(address).text
+        assert "Ex &amp; Co &lt;b&gt;" in page
+        assert "2018-04-20" in page
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"submitted_on": "20.4.2018"}, "submitted_on"),
+        ({"submitted_on": "2018-02-30"}, "submitted_on"),
+        ({"organisation": "x" * 201}, "organisation"),
+        ({"organisation": 7}, "organisation"),
+    ],
+)
+def test_a_bad_origin_is_422(
+    change: dict[str, Any], field: str, archived: Any, submit: Callable[..., Any], olivia: Any
+) -> None:
+    archived.claim |= change
+    response = submit(archived, by=olivia)
+
+    assert response.status_code == 422
+    assert [problem["field"] for problem in response.json()["problems"]] == [field]
+
+
+def test_archive_is_true_or_false(archived: Any, submit: Callable[..., Any], olivia: Any) -> None:
+    archived.form = {"archive": "yes"}
+    response = submit(archived, by=olivia)
+
+    assert response.status_code == 422
+    assert response.json()["problems"][0]["field"] == "archive"
+
+
+def test_a_run_that_was_never_evaluated_did_not_reach_the_target(
+    archived: Any, submit: Callable[..., Any], olivia: Any, client: TestClient
+) -> None:
+    lines = archived.logs["run_2.log"].splitlines(keepends=True)
+    kept = [x for x in lines if b'"eval_' not in x and b'"run_stop"' not in x]
+    archived.logs["run_2.log"] = b"".join(kept)
+    response = submit(archived, by=olivia)
+
+    assert response.status_code == 201, response.text
+    view = response.json()
+    run = view["runs"][2]
+    assert (run["reached"], run["tta_seconds"], run["best_quality"]) == (False, None, None)
+    assert (view["result"]["reached"], view["result"]["started"]) == (2, 3)
+    assert client.get(f"/submissions/{view['id']}").status_code == 200
+    assert client.get(f"{SUBMISSIONS}/{view['id']}/runs/2/curve").json()["evaluations"] == []
+    assert client.get(f"/submissions/{view['id']}/charts/curves.json").status_code == 200
+
+
+def test_an_unreadable_log_is_refused_from_an_archive_too(
+    archived: Any,
+    submit: Callable[..., Any],
+    olivia: Any,
+    row_counts: Callable[[], dict[str, int]],
+) -> None:
+    archived.logs["run_2.log"] = b"no log at all\n"
+    response = submit(archived, by=olivia)
+
+    assert response.status_code == 422
+    assert response.json()["problems"][0]["file"] == "run_2.log"
+    assert row_counts()["submissions"] == 0
+
+
+def test_an_archive_sent_twice_under_a_key_is_one_submission(
+    archived: Any, submit: Callable[..., Any], olivia: Any
+) -> None:
+    first = submit(archived, by=olivia, key="package-1")
+    again = submit(archived, by=olivia, key="package-1")
+    archived.form = {}
+
+    assert (first.json()["id"], first.status_code) == (again.json()["id"], again.status_code)
+    assert submit(archived, by=olivia, key="package-1").status_code == 409
+
+
+def send_package(
+    client: TestClient, by: Any, folder: Path, benchmark: str, organisation: str
+) -> Any:
+    logs = {path.name: path.read_bytes() for path in sorted(folder.glob("result_*.txt"))}
+    system = {"name": folder.parent.name, "hardware_class": "mlperf", "processor": "not stated"}
+    claim = {
+        "benchmark": benchmark,
+        "division": "closed",
+        "model": folder.name,
+        "framework": "not stated",
+        "system": system,
+        "runs": list(logs),
+        "organisation": organisation,
+        "submitted_on": "2025-11-12",
+    }
+    parts = [("submission", ("submission.json", json.dumps(claim).encode()))]
+    parts += [("logs", (name, content)) for name, content in logs.items()]
+    return client.post(SUBMISSIONS, files=parts, data=ARCHIVE, headers=by.headers)
+
+
+def test_every_package_of_v5_1_gets_its_published_figures(
+    mlperf: Path, client: TestClient, olivia: Any
+) -> None:
+    groups = json.loads((mlperf / "expected_v51.json").read_text())["groups"]
+    normalised = 0
+    for group in groups:
+        folder = mlperf / "v5.1" / group["org"] / "results" / group["system"] / group["benchmark"]
+        benchmark = f"mlperf-v5.1-{group['benchmark']}"
+        response = send_package(client, olivia, folder, benchmark, group["org"])
+        assert response.status_code == 201, response.text
+        result = response.json()["result"]
+        assert result["eligible"], (folder, result["violations"])
+        raw = group["olympic_unscaled_min"] * 60
+        expected = group["rcp"]["pruned_rcps"]
+        factor = max(1.0, expected["norm_factor"])
+        assert result["raw_tta_seconds"] == pytest.approx(raw, rel=1e-9)
+        assert result["tta_seconds"] == pytest.approx(raw * factor, rel=1e-6)
+        if "rcp_mean" in expected:
+            assert result["rcp"]["mean"] == pytest.approx(expected["rcp_mean"], rel=1e-6)
+        assert result["rcp"]["normalised"] is (factor > 1)
+        normalised += factor > 1
+
+    assert len(groups) == 24
+    assert normalised >= 5
+    board = client.get("/api/v1/leaderboards/mlperf-v5.1-llama31_405b").json()["entries"]
+    fastest = [entry["submitter"] for entry in board]
+    assert fastest == ["NVIDIA", "Nebius", "University-of-Florida"]
+    assert client.get("/benchmarks/mlperf-v5.1-llama31_405b").text.count('title="normalised') == 2
+    page = client.get(f"/submissions/{board[1]['submission_id']}").text
+    assert "normalised × 1.1333" in page
+    assert "3:29:40" in page  # As measured: 209.652 minutes.
+    assert "3:57:37" in page  # Normalised: 237.606 minutes.
+
+
+def test_packages_of_v0_5_are_read(mlperf: Path, client: TestClient, olivia: Any) -> None:
+    folder = mlperf / "v0.5/v0.5.0/nvidia/submission/results/dgx1_ngc18.11_pytorch/transformer"
+    response = send_package(client, olivia, folder, "mlperf-v0.5-transformer", "NVIDIA")
+
+    assert response.status_code == 201, response.text
+    view = response.json()
+    groups = json.loads((mlperf / "expected_v05.json").read_text())
+    (expected,) = [group for name, group in groups.items() if str(folder).endswith(name)]
+    seconds = {Path(run["file"]).name: run["t_stop"] for run in expected}
+    assert len(view["runs"]) == len(seconds) == 10
+    for run in view["runs"]:
+        if run["reached"]:
+            assert run["tta_seconds"] == pytest.approx(seconds[run["file"]], rel=1e-9)
+    assert view["result"]["reached"] > 5

@@ -1,0 +1,118 @@
+"""GET /api/v1/benchmarks/{id}/convergence and its page."""
+
+import statistics
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+
+def address(benchmark: str) -> str:
+    return f"/api/v1/benchmarks/{benchmark}/convergence"
+
+
+def test_points_of_mlperf_are_those_of_its_checker(client: TestClient) -> None:
+    view = client.get(address("mlperf-v5.1-llama31_405b")).json()
+
+    (point,) = [p for p in view["points"] if p["batch_size"] == 1152]
+    # mlperf-logging 4.1.68 on the published packages of v5.1.
+    assert point["mean"] == pytest.approx(313344.0)
+    assert point["stdev"] == pytest.approx(10641.720161703182)
+    assert point["lowest"] == pytest.approx(285344.1411244869)
+    assert (view["judged"], view["unit"], view["submissions"]) == (True, "samples", [])
+    assert {(p["batch_size"], p["mean"]) for p in view["points"] if not p["pruned"]} <= {
+        (p["batch_size"], p["mean"]) for p in view["envelope"]
+    }
+
+
+def test_pruned_points_are_told_and_not_on_the_envelope(client: TestClient) -> None:
+    view = client.get(address("mlperf-v5.1-dlrm_dcnv2")).json()
+
+    pruned = [p["batch_size"] for p in view["points"] if p["pruned"]]
+    assert pruned
+    drawn = {p["batch_size"]: p["mean"] for p in view["envelope"]}
+    for point in view["points"]:
+        on_line = drawn.get(point["batch_size"]) == point["mean"]
+        assert on_line is not point["pruned"], point
+
+
+def test_points_of_digits_are_its_calibrated_runs(client: TestClient, benchmarks_dir: Path) -> None:
+    view = client.get(address("digits")).json()
+
+    runs = tomllib.loads((benchmarks_dir / "digits.toml").read_text())["reference_runs"]
+    assert [p["batch_size"] for p in view["points"]] == [32, 64, 128]
+    for point in view["points"]:
+        curves = [r["quality"] for r in runs if r["batch_size"] == point["batch_size"]]
+        hits = [[q >= 97.5 for q in curve] for curve in curves]
+        epochs = sorted(hit.index(True) + 1 for hit in hits if True in hit)
+        assert point["mean"] == pytest.approx(statistics.fmean(epochs[1:-1]))
+        assert point["stdev"] == pytest.approx(statistics.pstdev(epochs))
+        assert (point["lowest"], point["pruned"]) == (None, False)
+    assert view["judged"] is False
+
+
+def test_submissions_stand_at_their_batch_size(
+    client: TestClient, digits_submission: Any, submit: Callable[..., Any]
+) -> None:
+    made = submit(digits_submission).json()
+    (place,) = client.get(address("digits")).json()["submissions"]
+
+    assert place["id"] == made["id"]
+    assert (place["batch_size"], place["mean"], place["verdict"]) == (64, 8.0, None)
+
+
+def test_a_submission_whose_runs_differ_in_batch_size_is_left_out(
+    client: TestClient,
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    olivia: Any,
+    make_log: Callable[..., bytes],
+) -> None:
+    digits_submission.form = {"archive": "true"}
+    digits_submission.logs["run_1.log"] = make_log(101, name="run_1.log", batch_size=32)
+    assert submit(digits_submission, by=olivia).status_code == 201
+    view = client.get(address("digits")).json()
+
+    assert (view["submissions"], view["left_out"]) == ([], 1)
+
+
+def test_a_benchmark_without_points_says_so(client: TestClient) -> None:
+    view = client.get(address("cifar10")).json()
+    page = client.get("/benchmarks/cifar10/convergence")
+
+    assert (view["points"], view["envelope"], view["judged"]) == ([], [], False)
+    assert page.status_code == 200
+    assert "Nobody has measured" in page.text
+    assert "data-chart" not in page.text
+    assert client.get("/benchmarks/cifar10/charts/convergence.json").json()["data"] == []
+
+
+def test_an_unknown_benchmark_is_404(client: TestClient) -> None:
+    assert client.get(address("mnist")).status_code == 404
+    assert client.get("/benchmarks/mnist/convergence").status_code == 404
+
+
+def test_the_page_has_chart_table_and_a_way_there(
+    client: TestClient, digits_submission: Any, submit: Callable[..., Any]
+) -> None:
+    made = submit(digits_submission).json()
+    page = client.get("/benchmarks/digits/convergence").text
+
+    assert 'data-chart="/benchmarks/digits/charts/convergence.json"' in page
+    assert f'href="/submissions/{made["id"]}"' in page
+    assert 'href="/benchmarks/digits/convergence"' in client.get("/benchmarks/digits").text
+    figure = client.get("/benchmarks/digits/charts/convergence.json").json()
+    assert [trace["name"] for trace in figure["data"]] == [
+        "reference mean",
+        "reference point",
+        "submission, not judged",
+    ]
+
+
+def test_every_benchmark_answers(client: TestClient) -> None:
+    for benchmark in client.get("/api/v1/benchmarks").json()["benchmarks"]:
+        assert client.get(address(benchmark["id"])).status_code == 200
+        assert client.get(f"/benchmarks/{benchmark['id']}/convergence").status_code == 200

@@ -1,0 +1,235 @@
+"""`python -m server.admin rescore`: results again from their raw logs, and only what changed."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from server.app import create_app
+from server.database import Database
+from server.models import RunRow, Submission
+from server.settings import Settings
+
+RIGHT_TTA = 0.944  # Epochs of 0.11, 0.114 and 0.118 s and evaluations of 4 ms: 8 x 0.118 s.
+
+
+@pytest.fixture
+def rescore(settings: Settings) -> Callable[..., Any]:
+    """Runs the command and returns its code, its summary and what it said on the way."""
+
+    def run(*arguments: str) -> tuple[int, dict[str, Any], str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "server.admin", "rescore", *arguments],
+            env={
+                "FINISHLINE_DATABASE_URL": settings.database_url,
+                "FINISHLINE_ARTIFACTS_DIR": str(settings.artifacts_dir),
+                "FINISHLINE_BENCHMARKS_DIR": str(settings.benchmarks_dir),
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert len(done.stdout.splitlines()) == 1, done.stderr
+        return done.returncode, json.loads(done.stdout), done.stderr
+
+    return run
+
+
+@pytest.fixture
+def submission_id(digits_submission: Any, submit: Callable[..., Any]) -> str:
+    """A stored digits submission."""
+    return str(submit(digits_submission).json()["id"])
+
+
+def damage(database: Database, submission_id: str, **figures: Any) -> None:
+    with database.write() as session:
+        submission = session.get_one(Submission, submission_id)
+        for name, value in figures.items():
+            setattr(submission, name, value)
+
+
+def version(client: TestClient) -> int:
+    return int(client.get("/api/v1/leaderboards/digits").json()["version"])
+
+
+def test_nothing_changes_where_nothing_changed(
+    submission_id: str, client: TestClient, rescore: Callable[..., Any]
+) -> None:
+    before, board = client.get(f"/api/v1/submissions/{submission_id}").json(), version(client)
+    code, summary, said = rescore()
+
+    assert code == 0
+    assert summary == {
+        "definition": "stored",
+        "dry_run": False,
+        "submissions": 1,
+        "unchanged": 1,
+        "changed": [],
+        "failed": [],
+    }
+    assert "1 of 1 submissions" in said
+    assert client.get(f"/api/v1/submissions/{submission_id}").json() == before
+    assert version(client) == board
+
+
+def test_a_damaged_figure_is_restored_and_reported(
+    submission_id: str, client: TestClient, database: Database, rescore: Callable[..., Any]
+) -> None:
+    before, board = client.get(f"/api/v1/submissions/{submission_id}").json(), version(client)
+    damage(database, submission_id, tta_seconds=0.5)
+    with database.write() as session:
+        session.query(RunRow).filter_by(submission_id=submission_id, index=1).update({"seed": 7})
+    code, summary, said = rescore("--benchmark", "digits")
+
+    assert code == 0
+    (changed,) = summary["changed"]
+    assert changed["id"] == submission_id
+    assert changed["changes"] == [
+        {"field": "tta_seconds", "before": 0.5, "after": pytest.approx(RIGHT_TTA)},
+        {"field": "runs[1].seed", "before": 7, "after": 101},
+    ]
+    assert f"{submission_id}: tta_seconds 0.5 -> 0.94" in said
+    assert client.get(f"/api/v1/submissions/{submission_id}").json() == before
+    assert version(client) == board + 1
+
+
+def test_a_dry_run_reports_and_keeps_everything(
+    submission_id: str, client: TestClient, database: Database, rescore: Callable[..., Any]
+) -> None:
+    damage(database, submission_id, tta_seconds=0.5)
+    board = version(client)
+    _, summary, _ = rescore("--dry-run")
+
+    assert [c["field"] for c in summary["changed"][0]["changes"]] == ["tta_seconds"]
+    with database.read() as session:
+        assert session.get_one(Submission, submission_id).tta_seconds == 0.5
+    assert version(client) == board
+
+
+def test_a_result_from_before_a_figure_was_derived_gets_it(
+    submission_id: str, client: TestClient, database: Database, rescore: Callable[..., Any]
+) -> None:
+    with database.read() as session:
+        result = dict(session.get_one(Submission, submission_id).result)
+    del result["raw_tta_seconds"]
+    damage(database, submission_id, result=result)
+    view = client.get(f"/api/v1/submissions/{submission_id}").json()["result"]
+    assert view["raw_tta_seconds"] == view["tta_seconds"]
+    _, summary, _ = rescore()
+
+    assert [c["field"] for c in summary["changed"][0]["changes"]] == ["result.raw_tta_seconds"]
+
+
+@pytest.mark.parametrize("harm", ["log gone", "log changed", "result is no JSON"])
+def test_a_broken_submission_does_not_stop_the_rest(
+    harm: str,
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    settings: Settings,
+    database: Database,
+    rescore: Callable[..., Any],
+    make_log: Callable[..., bytes],
+) -> None:
+    broken = submit(digits_submission).json()
+    digits_submission.logs = {
+        name: make_log(200 + i, name=name) for i, name in enumerate(digits_submission.logs)
+    }
+    good = submit(digits_submission).json()
+    damage(database, good["id"], tta_seconds=0.5)
+    sha256 = broken["runs"][0]["log_sha256"]
+    log = settings.artifacts_dir / sha256[:2] / sha256
+    if harm == "log gone":
+        log.unlink()
+    elif harm == "log changed":
+        log.write_bytes(log.read_bytes().replace(b"0.981", b"0.991"))
+        log.write_bytes(log.read_bytes() + b"\n")
+    else:
+        with database.engine.begin() as connection:
+            connection.exec_driver_sql(
+                f"UPDATE submissions SET result = '{{' WHERE id = '{broken['id']}'"  # noqa: S608
+            )
+    code, summary, said = rescore()
+
+    assert code == 1
+    assert [failed["id"] for failed in summary["failed"]] == [broken["id"]]
+    assert [changed["id"] for changed in summary["changed"]] == [good["id"]]
+    assert f"{broken['id']}: could not be scored again" in said
+    with database.read() as session:
+        kept = session.get_one(Submission, good["id"]).tta_seconds
+    assert kept == pytest.approx(good["result"]["tta_seconds"])
+
+
+def test_the_current_definition_is_used_where_asked_for(
+    submission_id: str,
+    settings: Settings,
+    tmp_path: Path,
+    benchmarks_dir: Path,
+    rescore: Callable[..., Any],
+    database: Database,
+) -> None:
+    folder = tmp_path / "benchmarks"
+    shutil.copytree(benchmarks_dir, folder)
+    text = (folder / "digits.toml").read_text()
+    assert text.count("value = 97.5") == 1
+    (folder / "digits.toml").write_text(text.replace("value = 97.5", "value = 99.5"))
+    settings.benchmarks_dir = folder
+    _, stored, _ = rescore()
+    code, current, _ = rescore("--definition", "current")
+
+    assert (code, stored["unchanged"], current["definition"]) == (0, 1, "current")
+    changes = {c["field"]: c["after"] for c in current["changed"][0]["changes"]}
+    # Nothing reaches 99.5 %, but each log says success: that rule is broken, and nothing is ranked.
+    assert (changes["tta_seconds"], changes["eligible"], changes["result.reached"]) == (
+        None,
+        False,
+        0,
+    )
+    app = create_app(settings, dispatch=False)
+    with TestClient(app) as client:
+        view = client.get(f"/api/v1/submissions/{submission_id}").json()
+    assert view["benchmark_sha256"] == changes["benchmark_sha256"]
+    assert view["result"]["violations"][0]["code"] == "success_without_target"
+    _, again, _ = rescore("--definition", "current")
+    assert again["unchanged"] == 1
+
+
+def test_what_is_being_verified_keeps_its_definition(
+    replay: Any,
+    settings: Settings,
+    tmp_path: Path,
+    benchmarks_dir: Path,
+    rescore: Callable[..., Any],
+) -> None:
+    folder = tmp_path / "benchmarks"
+    shutil.copytree(benchmarks_dir, folder)
+    (folder / "digits.toml").write_text((folder / "digits.toml").read_text() + "\n# Another.\n")
+    settings.benchmarks_dir = folder
+    code, summary, _ = rescore("--definition", "current")
+
+    assert (code, summary["changed"]) == (1, [])
+    assert "being verified" in summary["failed"][0]["error"]
+
+
+def test_an_unknown_benchmark_is_said(settings: Settings, submission_id: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "server.admin", "rescore", "--benchmark", "mnist"],
+        env={
+            "FINISHLINE_DATABASE_URL": settings.database_url,
+            "FINISHLINE_ARTIFACTS_DIR": str(settings.artifacts_dir),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert done.returncode == 1
+    assert "There is no benchmark 'mnist'" in done.stderr
+    assert "Traceback" not in done.stderr

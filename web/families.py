@@ -1,0 +1,49 @@
+"""The home page's benchmarks by family, so that a long list stays calm."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+View = Mapping[str, Any]
+_MLPERF = re.compile(r"mlperf-v([0-9]+)\.([0-9]+)-")
+
+
+@dataclass(frozen=True)
+class Family:
+    """Benchmarks that belong together: those with submissions as cards, the others by name."""
+
+    name: str
+    cards: tuple[View, ...]
+    waiting: tuple[View, ...]
+
+
+def families(benchmarks: Sequence[View]) -> list[Family]:
+    """Our own benchmarks first, then each round of MLPerf, the newest first.
+
+    Within a family the boards with submissions stand first. Our own are all cards, because they
+    are what a newcomer can take part in.
+    """
+    rounds = {_round_of(benchmark) for benchmark in benchmarks}
+    own = [()] if () in rounds else []
+    ordered = own + sorted((r for r in rounds if r), reverse=True)
+    return [_family(place, [b for b in benchmarks if _round_of(b) == place]) for place in ordered]
+
+
+def short_title(benchmark: View) -> str:
+    """A title without the name of its family, which stands above it."""
+    return re.sub(r" \(MLPerf v[0-9.]+\)$", "", str(benchmark["title"]))
+
+
+def _round_of(benchmark: View) -> tuple[int, ...]:
+    match = _MLPERF.match(str(benchmark["id"]))
+    return (int(match[1]), int(match[2])) if match else ()
+
+
+def _family(place: tuple[int, ...], benchmarks: Sequence[View]) -> Family:
+    used = [b for b in benchmarks if b["submissions"]]
+    unused = [b for b in benchmarks if not b["submissions"]]
+    if not place:
+        return Family("Open to everyone", (*used, *unused), ())
+    version = ".".join(str(number) for number in place)
+    return Family(f"MLPerf Training v{version}", tuple(used), tuple(unused))
