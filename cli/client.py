@@ -83,6 +83,19 @@ class ServerClient:
         """The JSON that answers a multipart form. Raises CliError."""
         return self._answer("POST", path, files=list(files), data=dict(fields), headers=headers)
 
+    def post_once(
+        self,
+        path: str,
+        *,
+        files: Iterable[tuple[str, tuple[str, Any, str]]],
+        fields: Mapping[str, str],
+        key: str,
+    ) -> tuple[View, bool]:
+        """As `post_files`, under an idempotency key; and whether it had been answered before."""
+        headers = {"Idempotency-Key": key}
+        answer = self._request("POST", path, files=list(files), data=dict(fields), headers=headers)
+        return self._document(answer), answer.headers.get("Idempotent-Replayed") == "true"
+
     def delete(self, path: str) -> None:
         """Delete what is at an API path. Raises CliError."""
         self._answer("DELETE", path)
@@ -108,10 +121,18 @@ class ServerClient:
             yield answer.iter_bytes()
 
     def _answer(self, method: str, path: str, *, api: str = API, **request: Any) -> Any:
+        return self._document(self._request(method, path, api=api, **request))
+
+    def _request(
+        self, method: str, path: str, *, api: str = API, **request: Any
+    ) -> httpx2.Response:
         with transport_errors(self.url):
             answer = self._http.request(method, api + path, **request)
         if answer.is_error or answer.is_redirect:
             raise error_of(answer)
+        return answer
+
+    def _document(self, answer: httpx2.Response) -> Any:
         if answer.status_code == 204 or not answer.content:
             return None
         try:

@@ -12,7 +12,9 @@ from rich.text import Text
 from cli.commands import lists, token
 from cli.commands.check import check
 from cli.commands.demo import demo
+from cli.commands.import_archive import import_archive
 from cli.commands.run import run
+from cli.commands.score import score
 from cli.commands.submit import submit
 from cli.commands.up import up
 from cli.commands.verify import verify
@@ -30,10 +32,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    up, demo, run, check, submit, verify, lists.show, lists.leaderboard, lists.benchmarks,
+    up, demo, run, check, score, submit, verify, lists.show, lists.leaderboard, lists.benchmarks,
     lists.workers,
 ):  # fmt: skip
     app.command()(command)
+app.command("import")(import_archive)
 app.add_typer(token.app, name="token")
 
 

@@ -1,4 +1,4 @@
-"""`finishline check`: the server's own validator, offline."""
+"""`finishline check`: the server's own validator, offline; and the same for published archives."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -10,15 +10,21 @@ from rich.text import Text
 
 from cli.errors import CliError, ExitCode, refusal
 from cli.options import DEFAULT_BENCHMARKS, BenchmarksDir, Json
+from cli.record_views import problem_text
+from cli.records import Found, find_in, score_found
 from cli.screen import open_screen
-from cli.submission_files import SubmissionFiles, find_submission_files
+from cli.submission_files import CLAIM_NAME, SubmissionFiles, find_submission_files
 from cli.tables import run_table, violation_lines
 from cli.training import read_benchmarks
+from rules.archive.submissions import task_and_kind
 from rules.errors import RuleError
 from rules.submission import ScoredSubmission, score_submission
 
 Path_ = Annotated[
-    Path, typer.Argument(metavar="PATH", help="A submission's JSON, or the folder it is in.")
+    Path,
+    typer.Argument(
+        metavar="PATH", help="A submission's JSON or folder, a run log, or a published archive."
+    ),
 ]
 BenchmarkOption = Annotated[
     str | None,
@@ -27,6 +33,7 @@ BenchmarkOption = Annotated[
 DivisionOption = Annotated[
     str | None, typer.Option("--division", help="Division of a DAWNBench entry (default: open).")
 ]
+STYLES = {"error": "bold red", "warning": "yellow"}
 
 
 def check(
@@ -36,7 +43,9 @@ def check(
     benchmarks_dir: BenchmarksDir = DEFAULT_BENCHMARKS,
     as_json: Json = False,
 ) -> int:
-    """Check and score a submission without a server, by the rules the server uses."""
+    """Check a submission, or every submission of an archive, by the rules the server uses."""
+    if benchmark is None and division is None and (found := _published(path)) is not None:
+        return _check_published(found, benchmarks_dir=benchmarks_dir, as_json=as_json)
     scored = check_files(
         find_submission_files(path),
         benchmarks_dir=benchmarks_dir,
@@ -70,6 +79,42 @@ def check_files(
         raise CliError(
             f"Cannot read {error.filename} ({error.strerror}).", exit_code=ExitCode.REFUSED
         ) from error
+
+
+def _published(path: Path) -> Found | None:
+    """What a path holds if it is an archive or a file of one, None if it is a submission to us.
+
+    A JSON by itself is a submission to us, unless it lies where DAWNBench entries lie.
+    """
+    if path.is_dir():
+        if (path / CLAIM_NAME).is_file():
+            return None
+        found = find_in(path)
+        return found if found.submissions else None
+    in_dawnbench = task_and_kind(path.absolute().parts)[1] is not None
+    if not path.is_file() or (path.suffix.lower() == ".json" and not in_dawnbench):
+        return None
+    return find_in(path)
+
+
+def _check_published(found: Found, *, benchmarks_dir: Path, as_json: bool) -> int:
+    """Print every problem; the exit code says whether one is an error."""
+    benchmarks = read_benchmarks(benchmarks_dir)
+    records = list(score_found(found, benchmarks, pruned=True, every_line=True))
+    listed = [problem for record in records for problem in record["problems"]]
+    refused = [record["path"] for record in records if _has_error(record)]
+    document = {"submissions": len(records), "refused": refused, "problems": listed}
+    lines = [
+        Text(problem_text(problem), STYLES[problem["severity"]], no_wrap=True, overflow="ignore")
+        for problem in listed
+    ]
+    summary = f"{len(records)} submissions, {len(refused)} that break a rule."
+    open_screen(as_json=as_json).answer(document, [*lines, Text(summary)])
+    return int(ExitCode.REFUSED if refused else ExitCode.OK)
+
+
+def _has_error(record: dict[str, Any]) -> bool:
+    return any(problem["severity"] == "error" for problem in record["problems"])
 
 
 def _lines(document: dict[str, Any]) -> list[RenderableType]:

@@ -1,0 +1,103 @@
+"""What of an archive is to be sent to a server, and as what."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from cli.archive_parts import Parcel
+from cli.errors import Problem
+from cli.records import Found, Record, score_found
+from rules.archive.agreement import read_description
+from rules.archive.claims import set_claim
+from rules.archive.problems import Problems
+from rules.archive.submissions import EntryFiles, ResultSet, SingleLog, Submission
+from rules.benchmark import Benchmark
+
+
+class Kind(StrEnum):
+    """What an archive is one of."""
+
+    DAWNBENCH = "dawnbench"
+    MLPERF = "mlperf"
+
+
+@dataclass(frozen=True)
+class Unsent:
+    """A submission that is not sent: for its problems, or without any for the reason alone."""
+
+    path: str
+    reason: str
+    problems: Sequence[Problem] = ()
+
+
+def of_kind(found: Found, kind: Kind) -> Found:
+    """The submissions of one kind of archive; those of the other kind are left alone."""
+    wanted = EntryFiles if kind is Kind.DAWNBENCH else ResultSet | SingleLog
+    chosen: list[Submission] = [each for each in found.submissions if isinstance(each, wanted)]
+    return replace(found, submissions=chosen)
+
+
+def plan_import(found: Found, benchmarks: Mapping[str, Benchmark]) -> Iterator[Parcel | Unsent]:
+    """What to send for each submission, or why it is not sent, in order of their paths."""
+    records = score_found(found, benchmarks, pruned=True, every_line=False)
+    for submission, record in zip(found.submissions, records, strict=True):
+        if any(problem["code"] == "internal_error" for problem in record["problems"]):
+            yield _unsent(record, "It cannot be read.")
+        elif isinstance(submission, EntryFiles):
+            yield _plan_entry(submission, record)
+        elif isinstance(submission, ResultSet) and submission.in_package:
+            yield _plan_set(submission, record, found)
+        else:
+            yield _outside(submission)
+
+
+def _plan_entry(entry: EntryFiles, record: Record) -> Parcel | Unsent:
+    if record["kind"] == "inference":
+        return Unsent(entry.path, "the server takes no inference results")
+    definition = record["definition"]
+    if entry.json is None or entry.tsv is None or definition is None:
+        return _unsent(record, "It is not a whole entry.")
+    return Parcel(
+        path=entry.path,
+        claim=entry.json,
+        logs=[entry.tsv],
+        benchmark_id=definition["id"],
+        errors=_errors(record),
+    )
+
+
+def _plan_set(found: ResultSet, record: Record, all_found: Found) -> Parcel:
+    # Its problems are in the record already.
+    description = read_description(found, all_found.archive, record["version"], Problems())
+    return Parcel(
+        path=found.path,
+        claim=set_claim(record, description),
+        logs=found.runs,
+        errors=_errors(record),
+    )
+
+
+def _outside(submission: Submission) -> Unsent:
+    return Unsent(
+        submission.path,
+        "outside a package (ORG/results/SYSTEM/BENCHMARK), so nobody knows whose it is",
+    )
+
+
+def _unsent(record: Record, reason: str) -> Unsent:
+    return Unsent(record["path"], reason, _errors(record))
+
+
+def _errors(record: Mapping[str, Any]) -> list[Problem]:
+    return [
+        Problem(
+            message=problem["message"],
+            file=problem["file"],
+            line=problem["line"],
+            field=problem["field"],
+            expected=problem["expected"],
+        )
+        for problem in record["problems"]
+        if problem["severity"] == "error"
+    ]

@@ -1,0 +1,409 @@
+"""`finishline import` against a stand-in that keeps submissions as the server does."""
+
+import email
+import email.policy
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cli import importing
+
+if TYPE_CHECKING:
+    from conftest import Finishline
+
+ENTRY = {"version": "v1.0", "author": "A", "authorEmail": "a@example.org", "framework": "F",
+         "model": "M", "hardware": "H", "timestamp": "2018-04-20"}  # fmt: skip
+CURVE = "epoch\thours\ttop1Accuracy\n1\t0.5\t90.0\n2\t1.0\t94.5\n"
+SYSTEM = {"division": "closed", "system_name": "Big", "number_of_nodes": "2",
+          "accelerators_per_node": "8", "accelerator_model_name": "H100",
+          "framework": "torch 2.9"}  # fmt: skip
+START = 1_700_000_000_000
+Form = dict[str, list[tuple[str | None, bytes]]]
+
+
+@dataclass
+class Keeper:
+    """Keeps what is sent by its key; `refused` and `failing` hold words that make it say no."""
+
+    url: str = ""
+    kept: dict[str, Form] = field(default_factory=dict)
+    keys: list[str] = field(default_factory=list)
+    tokens: set[str | None] = field(default_factory=set)
+    statuses: list[int] = field(default_factory=list)
+    refused: bytes | None = None
+    failing: bytes | None = None
+    crowd: int = 0
+    largest_crowd: int = 0
+    hold_seconds: float = 0.0
+    lock: threading.Condition = field(default_factory=threading.Condition)
+
+    def answer(self, key: str, body: bytes, form: Form) -> tuple[int, Any, bool]:
+        """Status, document, and whether it was sent before."""
+        with self.lock:
+            self.crowd += 1
+            self.largest_crowd = max(self.largest_crowd, self.crowd)
+            if self.hold_seconds:
+                self.lock.wait(self.hold_seconds)
+            self.crowd -= 1
+            self.keys.append(key)
+            if self.statuses:
+                status = self.statuses.pop(0)
+                return status, {"status": status, "detail": f"said {status}"}, False
+            if self.failing is not None and self.failing in body:
+                return 503, {"status": 503, "detail": "broken today"}, False
+            if self.refused is not None and self.refused in body:
+                problem = {"file": "result_2.txt", "line": 7, "field": None,
+                           "message": "too odd", "expected": "less"}  # fmt: skip
+                return 422, {"status": 422, "detail": "no", "problems": [problem]}, False
+            repeated = key in self.kept
+            self.kept.setdefault(key, form)
+            return 201, {"id": key[:12], "result": {"eligible": True}}, repeated
+
+
+def _handler(keeper: Keeper) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            keeper.tokens.add(self.headers.get("Authorization"))
+            form = read_form(self.headers["Content-Type"], body)
+            status, document, repeated = keeper.answer(self.headers["Idempotency-Key"], body, form)
+            content = json.dumps(document).encode()
+            self.send_response(status)
+            if repeated:
+                self.send_header("Idempotent-Replayed", "true")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            """Write nothing: a test's output is its own."""
+
+    return Handler
+
+
+def read_form(kind: str, body: bytes) -> Form:
+    """The parts of a multipart form, by name: (file name, content)."""
+    message = email.message_from_bytes(
+        f"Content-Type: {kind}\r\n\r\n".encode() + body, policy=email.policy.HTTP
+    )
+    form: Form = {}
+    for part in message.iter_parts():
+        name = part.get_param("name", header="content-disposition")
+        form.setdefault(name, []).append((part.get_filename(), part.get_payload(decode=True)))
+    return form
+
+
+@pytest.fixture
+def keeper(monkeypatch: pytest.MonkeyPatch) -> Iterator[Keeper]:
+    keeper = Keeper()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(keeper))
+    keeper.url = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setattr(importing, "RETRY_SECONDS", (0.0, 0.0, 0.0))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield keeper
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def import_it(finishline: "Finishline", keeper: Keeper) -> Callable[..., Any]:
+    """Runs `finishline import` against the keeper."""
+
+    def run(*arguments: str, url: str | None = None) -> Any:
+        return finishline("import", *arguments, "--url", url or keeper.url, "--token", "fl_1")
+
+    return run
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Three DAWNBench entries: one whole, one for inference, one without its TSV."""
+    train = tmp_path / "dawnbench" / "CIFAR10" / "train"
+    inference = tmp_path / "dawnbench" / "CIFAR10" / "inference"
+    train.mkdir(parents=True)
+    inference.mkdir()
+    (train / "good.json").write_text(json.dumps(ENTRY, indent=3))
+    (train / "good.tsv").write_text(CURVE)
+    (train / "half.json").write_text(json.dumps(ENTRY))
+    (inference / "fast.json").write_text(json.dumps(ENTRY))
+    return tmp_path / "dawnbench"
+
+
+def log(seed: int, organisation: str) -> str:
+    lines: list[tuple[str, Any, dict[str, Any]]] = [
+        ("submission_benchmark", "retinanet", {}),
+        ("submission_division", "closed", {}),
+        ("submission_org", organisation, {}),
+        ("seed", seed, {}),
+        ("global_batch_size", 256, {}),
+        ("run_start", None, {}),
+        ("eval_accuracy", 0.35, {"epoch_num": 4}),
+        ("run_stop", None, {"status": "success"}),
+    ]
+    return "".join(
+        f":::MLLOG {json.dumps({'time_ms': ms, 'key': key, 'value': value, 'metadata': more})}\n"
+        for ms, (key, value, more) in enumerate(lines, START)
+    )
+
+
+def write_package(folder: Path, organisation: str) -> Path:
+    results = folder / organisation / "results" / "big" / "retinanet"
+    results.mkdir(parents=True)
+    for number in range(5):
+        (results / f"result_{number}.txt").write_text(log(number, organisation))
+    systems = folder / organisation / "systems"
+    systems.mkdir()
+    (systems / "big.json").write_text(json.dumps(SYSTEM))
+    return folder
+
+
+@pytest.fixture
+def packages(tmp_path: Path) -> Path:
+    """One retinanet set of five runs of each of three organisations."""
+    folder = tmp_path / "training_results_v5.1"
+    for organisation in ("ACME", "Bolt", "Core"):
+        write_package(folder, organisation)
+    return folder
+
+
+def paths(outcomes: list[Any]) -> list[str]:
+    return [outcome["path"] for outcome in outcomes]
+
+
+def test_a_dawnbench_entry_is_sent_as_it_is_with_its_benchmark(
+    tree: Path, keeper: Keeper, import_it: Callable[..., Any]
+) -> None:
+    import_it("dawnbench", str(tree))
+    (form,) = keeper.kept.values()
+    train = tree / "CIFAR10" / "train"
+    assert form == {
+        "submission": [("good.json", (train / "good.json").read_bytes())],
+        "logs": [("good.tsv", (train / "good.tsv").read_bytes())],
+        "benchmark": [(None, b"cifar10")],
+        "archive": [(None, b"true")],
+    }
+    assert keeper.tokens == {"Bearer fl_1"}
+
+
+def test_half_an_entry_is_refused_and_inference_is_skipped_with_a_reason(
+    tree: Path, import_it: Callable[..., Any]
+) -> None:
+    ran = import_it("dawnbench", str(tree), "--json")
+    assert ran.code == 1
+    document = ran.json()
+    assert paths(document["imported"]) == ["CIFAR10/train/good.json"]
+    (refused,) = document["refused"]
+    assert refused["path"] == "CIFAR10/train/half.json"
+    assert "half.tsv" in refused["problems"][0]["message"]
+    (skipped,) = document["skipped"]
+    assert skipped["path"] == "CIFAR10/inference/fast.json"
+    assert "inference" in skipped["reason"]
+
+
+def test_what_is_skipped_is_no_failure(tree: Path, import_it: Callable[..., Any]) -> None:
+    (tree / "CIFAR10" / "train" / "half.json").unlink()
+    assert import_it("dawnbench", str(tree)).code == 0
+
+
+def test_an_mlperf_set_is_sent_with_a_claim_and_its_logs(
+    packages: Path, keeper: Keeper, import_it: Callable[..., Any]
+) -> None:
+    ran = import_it("mlperf", str(packages), "--json")
+    assert ran.code == 0
+    assert ran.json()["runs_imported"] == 15
+    form = next(form for form in keeper.kept.values() if b"Bolt" in form["submission"][0][1])
+    claim = json.loads(form["submission"][0][1])
+    assert claim["benchmark"] == "mlperf-v5.1-retinanet"
+    assert claim["division"] == "closed"
+    assert claim["organisation"] == "Bolt"
+    assert claim["framework"] == "torch 2.9"
+    assert (claim["system"]["accelerator"], claim["system"]["accelerator_count"]) == ("H100", 16)
+    assert "benchmark" not in form
+    assert claim["runs"] == [f"result_{number}.txt" for number in range(5)]
+    folder = packages / "Bolt" / "results" / "big" / "retinanet"
+    assert form["logs"] == [(name, (folder / name).read_bytes()) for name in claim["runs"]]
+
+
+def test_a_second_import_finds_everything_there_already(
+    packages: Path, keeper: Keeper, import_it: Callable[..., Any]
+) -> None:
+    import_it("mlperf", str(packages))
+    before = dict(keeper.kept)
+    again = import_it("mlperf", str(packages), "--json")
+    assert again.code == 0
+    document = again.json()
+    assert (len(document["imported"]), len(document["already_there"])) == (0, 3)
+    assert keeper.kept == before
+
+
+def test_a_package_is_the_same_wherever_it_lies(
+    packages: Path, tmp_path: Path, keeper: Keeper, import_it: Callable[..., Any]
+) -> None:
+    import_it("mlperf", str(packages))
+    moved = tmp_path / "elsewhere" / "v5.1"
+    shutil.copytree(packages, moved)
+    import_it("mlperf", str(moved / "ACME"))
+    assert len(keeper.kept) == 3
+
+
+def test_a_log_that_changed_makes_another_submission(
+    packages: Path, keeper: Keeper, import_it: Callable[..., Any]
+) -> None:
+    import_it("mlperf", str(packages))
+    changed = packages / "ACME" / "results" / "big" / "retinanet" / "result_3.txt"
+    changed.write_text(log(99, "ACME"))
+    document = import_it("mlperf", str(packages), "--json").json()
+    assert paths(document["imported"]) == ["ACME/results/big/retinanet"]
+    assert len(keeper.kept) == 4
+
+
+def test_one_refused_submission_stops_no_other_and_is_listed_with_paths(
+    packages: Path, keeper: Keeper, import_it: Callable[..., Any]
+) -> None:
+    keeper.refused = b'"organisation":"ACME"'
+    ran = import_it("mlperf", str(packages), "--json")
+    assert ran.code == 1
+    document = ran.json()
+    assert len(document["imported"]) == 2
+    (refused,) = document["refused"]
+    (problem,) = refused["problems"]
+    assert problem["file"] == "ACME/results/big/retinanet/result_2.txt"
+    assert (problem["line"], problem["message"], problem["expected"]) == (7, "too odd", "less")
+
+
+def test_a_refusal_also_tells_what_our_own_reading_found(
+    packages: Path, keeper: Keeper, import_it: Callable[..., Any]
+) -> None:
+    keeper.refused = b'"organisation":"ACME"'
+    folder = packages / "ACME" / "results" / "big" / "retinanet"
+    (folder / "result_4.txt").write_text((folder / "result_1.txt").read_text() + "\n")
+    (refused,) = import_it("mlperf", str(packages), "--json").json()["refused"]
+    assert [problem["field"] for problem in refused["problems"]] == [None, "seed"]
+
+
+def test_people_see_counts_and_what_was_refused(
+    packages: Path, keeper: Keeper, import_it: Callable[..., Any]
+) -> None:
+    keeper.refused = b'"organisation":"ACME"'
+    out = import_it("mlperf", str(packages)).out
+    assert "refused ACME/results/big/retinanet: 1 problem" in out
+    assert "result_2.txt line 7: too odd; expected less" in out
+    assert "2 submissions imported with 10 runs" in out
+    assert "0 already there, 1 refused, 0 failed, 0 skipped" in out
+
+
+def test_a_refusal_without_a_list_of_problems_is_a_problem_itself(
+    packages: Path, keeper: Keeper, import_it: Callable[..., Any]
+) -> None:
+    keeper.statuses = [413]
+    (refused,) = import_it("mlperf", str(packages), "--json").json()["refused"]
+    (problem,) = refused["problems"]
+    assert (problem["file"], problem["message"]) == (refused["path"], "said 413")
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_server_that_fails_for_a_moment_is_asked_again(
+    packages: Path, keeper: Keeper, import_it: Callable[..., Any], status: int
+) -> None:
+    keeper.statuses = [status, status]
+    ran = import_it("mlperf", str(packages), "--json")
+    assert ran.code == 0
+    assert len(ran.json()["imported"]) == 3
+    assert len(keeper.keys) == 5
+
+
+def test_a_submission_that_the_server_keeps_failing_on_is_listed_and_stops_no_other(
+    packages: Path, keeper: Keeper, import_it: Callable[..., Any]
+) -> None:
+    keeper.failing = b'"organisation":"ACME"'
+    ran = import_it("mlperf", str(packages), "--json")
+    assert ran.code == 4
+    document = ran.json()
+    assert paths(document["failed"]) == ["ACME/results/big/retinanet"]
+    assert document["failed"][0]["reason"] == "broken today"
+    assert len(document["imported"]) == 2
+    assert len(keeper.keys) == 2 + 4
+
+
+def test_without_a_server_everything_is_listed_as_failed(
+    packages: Path, import_it: Callable[..., Any]
+) -> None:
+    ran = import_it("mlperf", str(packages), "--json", url="http://127.0.0.1:9")
+    assert ran.code == 4
+    failed = ran.json()["failed"]
+    assert len(failed) == 3
+    assert "No answer from" in failed[0]["reason"]
+
+
+def test_a_token_that_may_not_import_ends_the_import(
+    packages: Path, keeper: Keeper, import_it: Callable[..., Any]
+) -> None:
+    keeper.statuses = [403] * 20
+    ran = import_it("mlperf", str(packages), "--json")
+    assert ran.code == 5
+    assert "said 403" in ran.error()["message"]
+
+
+def test_a_dry_run_shows_the_claims_and_sends_nothing(
+    packages: Path, keeper: Keeper, import_it: Callable[..., Any]
+) -> None:
+    ran = import_it("mlperf", str(packages), "--dry-run", "--json")
+    assert ran.code == 0
+    claims = [outcome["claim"] for outcome in ran.json()["to_import"]]
+    assert [claim["submission"]["organisation"] for claim in claims] == ["ACME", "Bolt", "Core"]
+    assert keeper.keys == []
+
+
+def test_at_most_four_submissions_are_sent_at_a_time(
+    tmp_path: Path, keeper: Keeper, import_it: Callable[..., Any]
+) -> None:
+    folder = tmp_path / "v5.1"
+    for number in range(12):
+        write_package(folder, f"Org{number}")
+    keeper.hold_seconds = 0.2  # Nobody notifies: each request is held for this long.
+    assert import_it("mlperf", str(folder)).code == 0
+    assert keeper.largest_crowd == 4
+
+
+def test_a_link_among_the_logs_is_refused_and_never_followed(
+    packages: Path, tmp_path: Path, keeper: Keeper, import_it: Callable[..., Any]
+) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("do not send")
+    linked = packages / "ACME" / "results" / "big" / "retinanet" / "result_1.txt"
+    linked.unlink()
+    linked.symlink_to(secret)
+    ran = import_it("mlperf", str(packages), "--json")
+    assert ran.code == 1
+    (refused,) = ran.json()["refused"]
+    assert "symbolic link" in refused["problems"][0]["message"]
+    assert len(keeper.keys) == 2
+
+
+def test_logs_outside_a_package_are_skipped(
+    tmp_path: Path, keeper: Keeper, import_it: Callable[..., Any]
+) -> None:
+    (tmp_path / "alone.txt").write_text(log(1, "ACME"))
+    ran = import_it("mlperf", str(tmp_path / "alone.txt"), "--json")
+    assert ran.code == 0
+    assert "outside a package" in ran.json()["skipped"][0]["reason"]
+    assert keeper.keys == []
+
+
+def test_a_path_with_nothing_of_that_kind_is_an_error(
+    packages: Path, import_it: Callable[..., Any]
+) -> None:
+    ran = import_it("dawnbench", str(packages), "--json")
+    assert ran.code == 1
+    assert "nothing to import" in ran.error()["message"]

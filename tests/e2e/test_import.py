@@ -1,0 +1,149 @@
+"""Published archives imported with the real command into a real server on SQLite."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.support.processes import free_port, stop, wait_for
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+
+
+@dataclass
+class Server:
+    """A server process with an empty database, and the environment of an organiser."""
+
+    url: str
+    environment: dict[str, str]
+
+    def board(self, benchmark: str, **query: str) -> list[Any]:
+        """The entries of a board."""
+        address = f"{self.url}/api/v1/leaderboards/{benchmark}"
+        answer = httpx2.get(address, params={"limit": "100"} | query, timeout=10.0)
+        assert answer.status_code == 200, answer.text
+        entries: list[Any] = answer.json()["entries"]
+        return entries
+
+    def run_import(self, kind: str, path: Path) -> tuple[int, Any]:
+        """The exit code and the document of an import."""
+        done = subprocess.run(
+            [sys.executable, "-m", "cli.main", "import", kind, str(path), "--json"],
+            capture_output=True,
+            env=self.environment,
+            timeout=60,
+            check=False,
+        )
+        assert done.stdout, done.stderr.decode()
+        return done.returncode, json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("server")
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    environment = os.environ | {
+        "FINISHLINE_DATABASE_URL": f"sqlite:///{folder / 'finishline.db'}",
+        "FINISHLINE_ARTIFACTS_DIR": str(folder / "artifacts"),
+        "FINISHLINE_BROKER_URL": f"redis+socket://{folder / 'nobody.sock'}",
+        "FINISHLINE_URL": url,
+    }
+    admin = [sys.executable, "-m", "server.admin"]
+    subprocess.run([*admin, "migrate"], env=environment, check=True, capture_output=True)
+    token = [*admin, "token", "--user", "olga", "--role", "organiser"]
+    made = subprocess.run(token, env=environment, check=True, capture_output=True)
+    environment["FINISHLINE_TOKEN"] = json.loads(made.stdout)["token"]
+    log = (folder / "server.log").open("wb")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "uvicorn", "server.app:app", "--port", str(port)],
+        env=environment,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+    )
+    try:
+        wait_for(lambda: httpx2.get(f"{url}/healthz"), seconds=60, what="the server to answer")
+        yield Server(url, environment)
+    finally:
+        stop(process)
+        log.close()
+
+
+@pytest.fixture(scope="module")
+def archives() -> Path:
+    """The folder of published DAWNBench and MLPerf files; tests that need it skip without it."""
+    beside = Path(__file__).resolve().parents[3] / "shared" / "archives"
+    folder = Path(os.environ.get("FINISHLINE_ARCHIVES", beside))
+    if not (folder / "dawnbench" / "expected.json").is_file():
+        pytest.skip(f"no archives at {folder}: set FINISHLINE_ARCHIVES to a folder that has them")
+    return folder
+
+
+def test_dawnbench_entries_import_into_their_published_order(
+    server: Server, archives: Path
+) -> None:
+    expected = json.loads((archives / "dawnbench" / "expected.json").read_text())
+    code, document = server.run_import("dawnbench", archives / "dawnbench" / "entries")
+    assert code == 0
+    imported = [outcome["path"] for outcome in document["imported"]]
+    trained = [entry["path"] for entry in expected["entries"] if "/train/" in entry["path"]]
+    assert sorted(imported) == sorted(trained)
+    for metric, board in (("tta", "CIFAR10/training_time"), ("cost", "CIFAR10/training_cost")):
+        published = expected["leaderboards"][board]
+        entries = server.board("cifar10", division="open", metric=metric)
+        ranked = [entry for entry in entries if entry["rank"] is not None]
+        value = "tta_seconds" if metric == "tta" else "cost_usd"
+        assert [entry[value] for entry in ranked] == pytest.approx(
+            [row["value"] for row in published], rel=1e-9
+        )
+        assert [
+            (entry["submitter"], entry["model"], entry["submitted_on"]) for entry in ranked
+        ] == [(row["author"], row["model"], row["timestamp"]) for row in published]
+
+
+def test_mlperf_packages_import_with_their_normalised_scores_and_only_once(
+    server: Server, archives: Path
+) -> None:
+    expected = json.loads((archives / "mlperf" / "expected_v51.json").read_text())
+    code, document = server.run_import("mlperf", archives / "mlperf" / "v5.1")
+    assert code == 0
+    assert len(document["imported"]) == expected["n_groups"]
+    assert document["runs_imported"] == expected["n_files"]
+    for benchmark in sorted({group["benchmark"] for group in expected["groups"]}):
+        groups = [group for group in expected["groups"] if group["benchmark"] == benchmark]
+        groups.sort(key=lambda group: (group["score_recomputed_scaling_min"], group["org"]))
+        entries = server.board(f"mlperf-v5.1-{benchmark}", division="closed")
+        entries.sort(key=lambda entry: (entry["tta_seconds"], entry["submitter"]))
+        assert [entry["submitter"] for entry in entries] == [group["org"] for group in groups]
+        assert [entry["tta_seconds"] / 60 for entry in entries] == pytest.approx(
+            [group["score_recomputed_scaling_min"] for group in groups], rel=1e-6
+        )
+    code, again = server.run_import("mlperf", archives / "mlperf" / "v5.1")
+    assert code == 0
+    assert (len(again["imported"]), len(again["already_there"])) == (0, expected["n_groups"])
+    counted = httpx2.get(f"{server.url}/api/v1/benchmarks/mlperf-v5.1-retinanet").json()
+    retinanet = [group for group in expected["groups"] if group["benchmark"] == "retinanet"]
+    assert counted["submissions"] == len(retinanet)
+
+
+def test_malformed_entries_are_refused_with_every_problem_and_the_others_go_on(
+    server: Server, archives: Path
+) -> None:
+    code, document = server.run_import("dawnbench", archives / "dawnbench" / "malformed")
+    assert code == 1
+    assert document["failed"] == []
+    assert [outcome["path"][:3] for outcome in document["imported"]] == ["001"]  # Slow, not broken.
+    refused = {outcome["path"][:3]: outcome["problems"] for outcome in document["refused"]}
+    assert sorted(refused) == ["002", "027", "029", "030", "035", "036", "039", "041", "091"]
+    assert [(each["line"], each["field"]) for each in refused["041"]] == [
+        (2, "version"),
+        (9, "costPerHour"),
+    ]
+    assert all(each["file"].startswith("030/") for each in refused["030"])
