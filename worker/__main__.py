@@ -13,6 +13,7 @@ from worker.replay import replay
 from worker.server_client import ServerClient
 from worker.settings import load_settings
 from worker.state import WorkerState
+from worker.stop_guard import guard_stop
 
 
 def main() -> int:
@@ -31,6 +32,7 @@ def main() -> int:
     device = settings.device or ("cuda" if system.accelerator_count else "cpu")
     host = Host(device=device, data_dir=Path(settings.data_dir), threads=settings.threads)
     state = WorkerState()
+    guard_stop(state)
     with (
         ServerClient(settings.server_url, token=token) as server,
         HelloThread(server, system, state),

@@ -1,0 +1,42 @@
+"""A worker that was told to stop does stop, whatever the broker's client still waits for."""
+
+import faulthandler
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+
+from worker.state import WorkerState
+
+log = logging.getLogger(__name__)
+
+STOP_LIMIT_SECONDS = 12.0
+POLL_SECONDS = 0.5
+
+
+def guard_stop(
+    state: WorkerState,
+    *,
+    limit_seconds: float = STOP_LIMIT_SECONDS,
+    leave: Callable[[int], None] = os._exit,
+) -> threading.Thread:
+    """Start a thread that ends the process if stopping takes longer than the limit.
+
+    Ending the training and reporting it take far less; what then is left is to close connections.
+    The log shows where every thread was. Nothing is lost: the lease settles what was not reported.
+    """
+    thread = threading.Thread(
+        target=_watch, args=(state, limit_seconds, leave), name="stop-guard", daemon=True
+    )
+    thread.start()
+    return thread
+
+
+def _watch(state: WorkerState, limit_seconds: float, leave: Callable[[int], None]) -> None:
+    while not state.stopping:
+        time.sleep(POLL_SECONDS)
+    time.sleep(limit_seconds)
+    log.warning("stopping took longer than %.0f s; leaving now", limit_seconds)
+    faulthandler.dump_traceback()
+    leave(0)
