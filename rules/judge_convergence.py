@@ -6,6 +6,7 @@ from rules.aggregate import olympic_mean, olympic_weight
 from rules.benchmark import Benchmark, ReplayPolicy
 from rules.claim import Claim
 from rules.messages import ReplayReport, ReplayRun
+from rules.reference_points import calibrated_epochs
 from rules.replay_plan import batch_size_of, is_calibrated
 from rules.run import Evaluation
 from rules.scoring import RunScore
@@ -94,10 +95,7 @@ def _epochs_reference(
     """Epochs to the target of the replays, with the calibrated runs of the same settings."""
     epochs = list(replayed)
     if is_calibrated(benchmark, claim):
-        for run in benchmark.reference_runs_at(batch_size_of(benchmark, claim)):
-            curve = [Evaluation(float(j), 0.0, q) for j, q in enumerate(run.quality, 1)]
-            hit = first_evaluation_at_target(curve, benchmark.target, benchmark.reach)
-            epochs += [hit.epoch] if hit is not None and hit.epoch is not None else []
+        epochs += calibrated_epochs(benchmark, batch_size_of(benchmark, claim))
     return reference_of(epochs) if len(epochs) >= 2 else None
 
 

@@ -55,11 +55,12 @@ def calibrated_points(benchmark: Benchmark) -> tuple[ReferencePoint, ...]:
     A run that never reached it is left out, and so is a batch size with too few runs to average.
     """
     sizes = sorted({run.batch_size for run in benchmark.reference_runs})
-    points = [ReferencePoint(size, tuple(_epochs_at(benchmark, size))) for size in sizes]
+    points = [ReferencePoint(size, tuple(calibrated_epochs(benchmark, size))) for size in sizes]
     return tuple(point for point in points if len(point.epochs) > 2 * benchmark.runs.dropped)
 
 
-def _epochs_at(benchmark: Benchmark, batch_size: int) -> list[float]:
+def calibrated_epochs(benchmark: Benchmark, batch_size: float) -> list[float]:
+    """Epochs to the target of the calibrated runs at a batch size that reached it."""
     epochs = []
     for run in benchmark.reference_runs_at(batch_size):
         curve = [Evaluation(float(j), 0.0, quality) for j, quality in enumerate(run.quality, 1)]
