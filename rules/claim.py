@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
@@ -12,6 +12,7 @@ from rules.benchmark import Benchmark
 from rules.errors import ClaimError
 from rules.fields import Fields
 
+Kind = Literal["train", "inference"]
 CLAIM_LIMIT_BYTES = 256 * 1024
 MAX_RUNS = 100
 MAX_ORGANISATION_LENGTH = 200
@@ -45,7 +46,8 @@ class Claim:
     `run_files` names the run logs in order. `hyperparameters` holds what differs from or repeats
     the reference's settings. `dawnbench` keeps the original entry where the claim came as one.
     `organisation` and `submitted_on` are whose result it is and of when, where somebody else hands
-    in what was published elsewhere.
+    in what was published elsewhere. A claim of `kind` "inference" has no runs: it is about the time
+    a trained model takes for one item.
     """
 
     benchmark_id: str
@@ -60,6 +62,7 @@ class Claim:
     dawnbench: Mapping[str, Any] | None = None
     organisation: str | None = None
     submitted_on: date | None = None
+    kind: Kind = "train"
 
 
 def read_json_object(content: bytes, *, file: str) -> dict[str, Any]:

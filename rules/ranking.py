@@ -5,13 +5,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Metric = Literal["tta", "cost", "latency"]
+from rules.claim import Kind
+
+Metric = Literal["tta", "cost", "latency", "inference_cost"]
+# A board ranks submissions of one kind: a training and an inference have no figure in common.
+KIND_OF_METRIC: dict[Metric, Kind] = {
+    "tta": "train",
+    "cost": "train",
+    "latency": "inference",
+    "inference_cost": "inference",
+}
 Status = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
 
 
 @dataclass(frozen=True)
 class Standing:
-    """What ranking needs to know of one submission. Absent figures are None."""
+    """What ranking needs to know of one submission. Absent figures are None.
+
+    `cost_usd` is what a training cost, `cost_usd_per_10000` what 10,000 items of inference do.
+    """
 
     submission_id: str
     status: Status
@@ -20,6 +32,7 @@ class Standing:
     cost_usd: float | None
     latency_ms: float | None
     eligible: bool
+    cost_usd_per_10000: float | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +82,7 @@ def metric_value(standing: Standing, *, metric: Metric) -> float | None:
         "tta": standing.tta_seconds,
         "cost": standing.cost_usd,
         "latency": standing.latency_ms,
+        "inference_cost": standing.cost_usd_per_10000,
     }[metric]
 
 
@@ -76,12 +90,14 @@ def why_unranked(standing: Standing, *, metric: Metric) -> str | None:
     """One sentence on why a submission is not ranked, or None if it is."""
     if standing.status == "rejected":
         return "rejected by its verification"
+    inference = KIND_OF_METRIC[metric] == "inference"
     if not standing.eligible:
-        return "breaks a rule of the benchmark"
+        # All that is asked of an inference is that its model meets the quality target.
+        return "did not reach the target" if inference else "breaks a rule of the benchmark"
     if metric_value(standing, metric=metric) is not None:
         return None
-    if metric == "latency":
-        return "no latency was measured"
+    if inference:
+        return "no latency was measured" if metric == "latency" else "states no cost"
     if standing.tta_seconds is None:
         return "did not reach the target"
     return "states no price"

@@ -52,6 +52,8 @@ def _draw_seed(entropy: bytes, index: int) -> int:
 
 def why_not_replayable(benchmark: Benchmark, claim: Claim) -> str | None:
     """Why the reference model cannot replay a claim, in one sentence, or None if it can."""
+    if claim.kind == "inference":
+        return "it is an inference result, and none can be replayed yet"
     if benchmark.replay is None:
         return f"{benchmark.benchmark_id} has no reference model to replay yet"
     if claim.dawnbench is not None:

@@ -1,35 +1,40 @@
 """A whole submission, from bytes to result: what the server and `finishline check` run."""
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from rules.benchmark import Benchmark
-from rules.claim import (
-    MAX_ORGANISATION_LENGTH,
-    Claim,
-    System,
-    read_claim,
-    read_date,
-    read_json_object,
-)
+from rules.claim import Claim, read_claim
+from rules.dawnbench_claim import is_dawnbench, read_dawnbench
 from rules.errors import ClaimError, LogFormatError, RuleError, SubmissionError
+from rules.inference import InferenceResult, score_inference
 from rules.logs import check_file_name, parse_run_log
-from rules.logs.dawnbench import parse_entry
 from rules.run import Run
-from rules.scoring import Result, score
+from rules.scoring import Result, RunScore, score
 from rules.violations import Violation
+
+__all__ = ["ScoredSubmission", "is_dawnbench", "score_submission"]
 
 CONTRADICTIONS = ("division_contradicts_claim", "batch_size_contradicts_claim")
 
 
 @dataclass(frozen=True)
 class ScoredSubmission:
-    """A submission that was read and scored: its claim, its runs in order, its result."""
+    """A submission that was read and scored: its claim, its runs in order, its result.
+
+    One of inference has no runs.
+    """
 
     claim: Claim
     runs: tuple[Run, ...]
-    result: Result
+    result: Result | InferenceResult
+
+    @property
+    def scored_runs(self) -> list[tuple[Run, RunScore]]:
+        """Each run with what it comes to."""
+        if isinstance(self.result, InferenceResult):
+            return []
+        return list(zip(self.runs, self.result.runs, strict=True))
 
 
 def score_submission(
@@ -45,14 +50,15 @@ def score_submission(
     """Read, check and score a submission. Raises a RuleError that lists every problem.
 
     `claim_json` is Finishline's own JSON or a DAWNBench entry, which names no benchmark: then
-    `benchmark_id` must. `logs` holds the run logs by file name, and nothing else.
+    `benchmark_id` must. `logs` holds the run logs by file name, and nothing else; an inference
+    entry has none.
 
     What was published in an `archive` is not refused for the rules it breaks: they are violations
     of its result, which is then not ranked. A run may end before its first evaluation there: it
     did not reach the target. What cannot be read is refused all the same.
     """
     if is_dawnbench(claim_json, file=file):
-        claim = _dawnbench_claim(
+        claim, entry = read_dawnbench(
             claim_json,
             logs,
             benchmarks,
@@ -61,10 +67,18 @@ def score_submission(
             division=division,
             archive=archive,
         )
+        if claim.kind == "inference":
+            result = score_inference(entry, benchmarks[claim.benchmark_id])
+            return ScoredSubmission(claim=claim, runs=(), result=result)
     else:
         claim = read_claim(claim_json, file=file, benchmarks=benchmarks, archive=archive)
         _refuse_contradiction(claim, file=file, benchmark_id=benchmark_id, division=division)
-    benchmark = benchmarks[claim.benchmark_id]
+    return _score_training(claim, logs, benchmarks[claim.benchmark_id], file=file, archive=archive)
+
+
+def _score_training(
+    claim: Claim, logs: Mapping[str, bytes], benchmark: Benchmark, *, file: str, archive: bool
+) -> ScoredSubmission:
     _check_files(claim, logs, file=file)
     runs = _parse_runs(claim, logs, benchmark, archive=archive)
     result = score(
@@ -78,62 +92,6 @@ def score_submission(
         problems = [_as_error(violation, file) for violation in violations]
         raise SubmissionError(problems) if len(problems) > 1 else problems[0]
     return ScoredSubmission(claim=claim, runs=runs, result=replace(result, violations=violations))
-
-
-def is_dawnbench(claim_json: bytes, *, file: str) -> bool:
-    """Whether a JSON is a DAWNBench entry: it names an author and no benchmark."""
-    table = read_json_object(claim_json, file=file)
-    return "benchmark" not in table and ("author" in table or table.get("version") == "v1.0")
-
-
-def _dawnbench_claim(
-    claim_json: bytes,
-    logs: Mapping[str, bytes],
-    benchmarks: Mapping[str, Benchmark],
-    *,
-    file: str,
-    benchmark_id: str | None,
-    division: str | None,
-    archive: bool,
-) -> Claim:
-    if benchmark_id is None or benchmark_id not in benchmarks:
-        raise ClaimError(
-            "a DAWNBench entry names no benchmark"
-            if benchmark_id is None
-            else f"unknown benchmark {benchmark_id[:80]!r}",
-            file=file,
-            field="benchmark",
-            expected=" or ".join(sorted(benchmarks)) + ", given beside the entry",
-        )
-    divisions = benchmarks[benchmark_id].divisions
-    division = division or "open"
-    if division not in divisions:
-        raise ClaimError(
-            f"unknown division {division[:80]!r}",
-            file=file,
-            field="division",
-            expected=" or ".join(divisions),
-        )
-    entry = parse_entry(claim_json, name=file)
-    return Claim(
-        benchmark_id=benchmark_id,
-        division=division,
-        model=entry.model,
-        framework=entry.framework,
-        system=System(
-            name=entry.hardware,
-            hardware_class=_slug(entry.hardware),
-            processor=entry.hardware,
-            price_usd_per_hour=entry.cost_usd_per_hour,
-            price_source="stated in the entry" if entry.cost_usd_per_hour is not None else None,
-        ),
-        run_files=tuple(logs),
-        code_url=entry.code_url,
-        notes=f"DAWNBench entry by {entry.author}, {entry.timestamp}",
-        dawnbench=asdict(entry),
-        organisation=entry.author[:MAX_ORGANISATION_LENGTH] or None if archive else None,
-        submitted_on=read_date(entry.timestamp) if archive else None,
-    )
 
 
 def _refuse_contradiction(
@@ -232,7 +190,3 @@ def _contradictions(claim: Claim, runs: Sequence[Run], benchmark: Benchmark) -> 
                 )
             )
     return found
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:80] or "unknown"

@@ -7,9 +7,10 @@ from rules.archive.definitions import Definitions
 from rules.archive.files import Archive
 from rules.archive.problems import Problems
 from rules.archive.submissions import EntryFiles
-from rules.benchmark import Benchmark, QualityTarget
-from rules.cost import inference_cost_usd_per_10000, training_cost_usd
+from rules.benchmark import Benchmark
+from rules.cost import training_cost_usd
 from rules.errors import LogFormatError
+from rules.inference import IN_PERCENT, score_inference
 from rules.logs.dawnbench import DawnbenchEntry, read_curve, read_entry
 from rules.run import Evaluation, Run
 from rules.tta import display_seconds, first_evaluation_at_target
@@ -40,7 +41,7 @@ def score_entry(entry: EntryFiles, archive: Archive, definitions: Definitions) -
             run = _read_curve(entry, archive, benchmark, problems)
             record |= _training_figures(run, said, benchmark)
         else:
-            record |= _inference_figures(said, benchmark.target)
+            record |= _inference_figures(said, benchmark)
         if said is not None:
             record |= {"author": said.author, "model": said.model, "hardware": said.hardware,
                        "framework": said.framework, "timestamp": said.timestamp}  # fmt: skip
@@ -151,14 +152,15 @@ def _reached_figures(reached: Evaluation, price: float | None) -> dict[str, Any]
     }
 
 
-def _inference_figures(said: DawnbenchEntry | None, target: QualityTarget) -> dict[str, Any]:
-    if said is None or said.quality is None:
+def _inference_figures(said: DawnbenchEntry | None, benchmark: Benchmark) -> dict[str, Any]:
+    if said is None:
         return {}
+    result = score_inference(said, benchmark)
     return {
-        "reached": target.is_reached(said.quality),
-        "best_metric": said.quality,
-        "latency_ms": said.latency_ms,
-        "cost_usd_per_10000": inference_cost_usd_per_10000(said.cost_usd_per_item),
+        "reached": result.reached,
+        "best_metric": result.quality,
+        "latency_ms": result.latency_ms,
+        "cost_usd_per_10000": result.cost_usd_per_10000,
     }
 
 
@@ -176,9 +178,9 @@ def _add_odd(
             expected=f"{benchmark.target.value:g} or better, to be ranked",
             severity="warning",
         )
-    if said is not None and "f1_score_in_percent" in said.flags:
+    if said is not None and IN_PERCENT in said.flags:
         problems.add(
-            "f1_score_in_percent",
+            IN_PERCENT,
             "the F1 score is given in percent",
             file=record["path"],
             field="f1Score",

@@ -75,6 +75,9 @@ def test_a_cost_of_nothing_is_a_value_not_an_absence() -> None:
         ({"status": "verifying"}, "tta", None),
         ({"cost_usd": 1.0}, "cost", None),
         ({"latency_ms": 1.0, "tta_seconds": None}, "latency", None),
+        ({"latency_ms": 1.0, "eligible": False}, "latency", "did not reach the target"),
+        ({"latency_ms": 1.0}, "inference_cost", "states no cost"),
+        ({"cost_usd_per_10000": 0.0}, "inference_cost", None),
     ],
 )
 def test_an_unranked_submission_is_told_why(
@@ -113,12 +116,13 @@ def boards(draw: st.DrawFn) -> list[Standing]:
             cost_usd=draw(FIGURES),
             latency_ms=draw(FIGURES),
             eligible=draw(st.booleans()),
+            cost_usd_per_10000=draw(FIGURES),
         )
         for index in range(count)
     ]
 
 
-METRICS: st.SearchStrategy[Metric] = st.sampled_from(["tta", "cost", "latency"])
+METRICS: st.SearchStrategy[Metric] = st.sampled_from(["tta", "cost", "latency", "inference_cost"])
 
 
 @given(boards(), METRICS, st.randoms(use_true_random=False))
