@@ -91,6 +91,9 @@ class Board(Base):
 class Submission(Base):
     """A submitter's runs on one system, with the result derived from their logs.
 
+    One of `kind` "inference" has no runs: latency and cost are as its entry states them. The others
+    are of kind "train".
+
     An `archive` submission was published elsewhere, by `organisation` on `submitted_on`; it is kept
     with whatever rules it breaks.
     """
@@ -120,6 +123,7 @@ class Submission(Base):
     tta_seconds: Mapped[float | None]
     cost_usd: Mapped[float | None]
     latency_ms: Mapped[float | None]
+    cost_usd_per_10000: Mapped[float | None]
     result: Mapped[dict[str, Any]]
     idempotency_key: Mapped[str | None] = mapped_column(String(200))
     request_sha256: Mapped[str] = mapped_column(String(64))
@@ -127,6 +131,7 @@ class Submission(Base):
     archive: Mapped[bool] = mapped_column(default=False, server_default=false())
     organisation: Mapped[str | None] = mapped_column(Text)
     submitted_on: Mapped[date | None]
+    kind: Mapped[str] = mapped_column(String(20), default="train", server_default="train")
 
     @property
     def submitter(self) -> str:

@@ -7,13 +7,23 @@ from urllib.parse import urlencode
 FILTER_NAMES = ("metric", "division", "status", "q", "sort", "order", "limit")
 STATUSES = ("verified", "verifying", "claimed", "inconclusive", "rejected")
 FIRST_ORDER = ("rank", "asc")
-METRICS = {"tta": "time to accuracy", "cost": "cost to accuracy", "latency": "inference latency"}
+# The metrics of each kind of board, the one it is ranked by unless told otherwise first.
+METRICS = {
+    "train": {"tta": "time to accuracy", "cost": "cost to accuracy"},
+    "inference": {"latency": "latency of one item", "inference_cost": "cost of 10,000 items"},
+}
 
 
 def board_query(filters: Mapping[str, Any], **changes: Any) -> str:
     """The query string of the current filters with changes; empty values are left out."""
     merged = {name: filters.get(name) for name in FILTER_NAMES} | changes
     return urlencode({name: value for name, value in merged.items() if value not in (None, "")})
+
+
+def kind_link(filters: Mapping[str, Any], kind: str) -> str:
+    """The link to a benchmark's board of a kind, with the filters that both kinds have."""
+    kept = {name: filters.get(name) for name in ("division", "q")}
+    return "?" + board_query(kept, metric=next(iter(METRICS[kind])))
 
 
 def sort_link(filters: Mapping[str, Any], column: str) -> str:

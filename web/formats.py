@@ -39,6 +39,18 @@ def money(usd: float | None) -> str:
     return f"${usd:,.2f}" if usd >= 0.01 or usd == 0 else f"${significant(usd, 2)}"
 
 
+def small_money(usd: float | None) -> str:
+    """US dollars of an amount that is compared below a cent: three significant digits."""
+    if usd is None:
+        return DASH
+    return money(usd) if usd >= 1 or usd == 0 else f"${significant(usd, 3)}"
+
+
+def milliseconds(value: float | None) -> str:
+    """Milliseconds with three significant digits."""
+    return DASH if value is None else f"{significant(value, 3)}{_GAP}ms"
+
+
 def percent(value: float | None, digits: int = 1) -> str:
     """A figure that is already in percent."""
     return DASH if value is None else f"{value:.{digits}f}{_GAP}%"

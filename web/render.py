@@ -6,6 +6,7 @@ home.html          benchmarks (BenchmarkView + "record"), verifications
 convergence.html   benchmark, convergence
 benchmark.html     benchmark, board, filters (current query values); optional explanation (text)
 submission.html    submission; optional benchmark, curves (runs with "file" and "curve")
+inference.html     submission (of inference), benchmark
 verification.html  verification, submission
 workers.html       workers
 error.html         status, title, detail, problems
@@ -56,12 +57,14 @@ def environment() -> Environment:
         age=formats.age,
         day=formats.day,
         duration=formats.duration,
+        milliseconds=formats.milliseconds,
         minute=formats.minute,
         money=formats.money,
         number=formats.number,
         percent=formats.percent,
         quality=formats.quality,
         seconds_exact=formats.seconds_exact,
+        small_money=formats.small_money,
         web_address=formats.web_address,
     )
     made.globals.update(
@@ -71,6 +74,7 @@ def environment() -> Environment:
         families=families,
         interval=formats.interval,
         is_filtered=board_links.is_filtered,
+        kind_link=board_links.kind_link,
         ledger_bars=ledger_bars,
         metrics=board_links.METRICS,
         phases_used=phases_used,

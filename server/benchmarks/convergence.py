@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel
-from sqlalchemy import select
+from sqlalchemy import and_, select
 from sqlalchemy.orm import Session
 
 from rules.aggregate import mean, olympic_mean
@@ -97,7 +97,9 @@ def convergence_view(session: Session, benchmark: Benchmark) -> ConvergenceView:
 
 
 def _placed_submissions(session: Session, benchmark: Benchmark) -> list[PlacedSubmission | None]:
-    of_benchmark = Submission.benchmark_id == benchmark.benchmark_id
+    of_benchmark = and_(
+        Submission.benchmark_id == benchmark.benchmark_id, Submission.kind == "train"
+    )
     figures: dict[str, list[Any]] = defaultdict(list)
     for run in session.execute(
         select(RunRow.submission_id, RunRow.batch_size, RunRow.convergence)

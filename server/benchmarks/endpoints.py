@@ -3,7 +3,7 @@
 from fastapi import APIRouter
 
 from server.benchmarks.convergence import ConvergenceView, convergence_view
-from server.benchmarks.queries import count_submissions, find_benchmark
+from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions, find_benchmark
 from server.benchmarks.schemas import BenchmarkList, BenchmarkView, benchmark_view
 from server.dependencies import PartsDep
 
@@ -17,7 +17,7 @@ def list_benchmarks(parts: PartsDep) -> BenchmarkList:
         counts = count_submissions(session)
     return BenchmarkList(
         benchmarks=[
-            benchmark_view(benchmark, submissions=counts.get(benchmark_id, 0))
+            benchmark_view(benchmark, counts.get(benchmark_id, NO_SUBMISSIONS))
             for benchmark_id, benchmark in parts.benchmarks.items()
         ]
     )
@@ -29,7 +29,7 @@ def get_benchmark(benchmark_id: str, parts: PartsDep) -> BenchmarkView:
     benchmark = find_benchmark(parts.benchmarks, benchmark_id)
     with parts.database.read() as session:
         counts = count_submissions(session)
-    return benchmark_view(benchmark, submissions=counts.get(benchmark_id, 0))
+    return benchmark_view(benchmark, counts.get(benchmark_id, NO_SUBMISSIONS))
 
 
 @router.get("/benchmarks/{benchmark_id}/convergence")

@@ -1,5 +1,6 @@
 """Reading benchmarks: those this server offers, and those that results were scored under."""
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqlalchemy import func, select
@@ -21,12 +22,27 @@ def find_benchmark(benchmarks: dict[str, Benchmark], benchmark_id: str) -> Bench
     return benchmarks[benchmark_id]
 
 
-def count_submissions(session: Session) -> dict[str, int]:
-    """Submissions by benchmark id."""
-    rows = session.execute(
-        select(Submission.benchmark_id, func.count()).group_by(Submission.benchmark_id)
-    )
-    return dict(rows.all())
+@dataclass(frozen=True)
+class Counts:
+    """The submissions of one benchmark, by their kind."""
+
+    train: int = 0
+    inference: int = 0
+
+
+NO_SUBMISSIONS = Counts()
+
+
+def count_submissions(session: Session) -> dict[str, Counts]:
+    """Submissions by benchmark id; a benchmark without any is left out."""
+    found: dict[str, Counts] = {}
+    of_both = (Submission.benchmark_id, Submission.kind)
+    for benchmark_id, kind, count in session.execute(
+        select(*of_both, func.count()).group_by(*of_both)
+    ):
+        counts = found.get(benchmark_id, NO_SUBMISSIONS)
+        found[benchmark_id] = replace(counts, **{kind: count})
+    return found
 
 
 def keep_definition(session: Session, benchmark: Benchmark, folder: Path) -> None:

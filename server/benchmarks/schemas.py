@@ -3,6 +3,7 @@
 from pydantic import BaseModel
 
 from rules.benchmark import Benchmark
+from server.benchmarks.queries import NO_SUBMISSIONS, Counts
 
 
 class DataSetView(BaseModel):
@@ -31,7 +32,10 @@ class RunsView(BaseModel):
 
 
 class BenchmarkView(BaseModel):
-    """A benchmark: task, data set, target and rules version."""
+    """A benchmark: task, data set, target and rules version.
+
+    `submissions` counts all, `inference_submissions` those of them that are of inference.
+    """
 
     id: str
     title: str
@@ -46,6 +50,7 @@ class BenchmarkView(BaseModel):
     replayable: bool
     sha256: str
     submissions: int
+    inference_submissions: int
 
 
 class BenchmarkList(BaseModel):
@@ -62,7 +67,7 @@ def target_view(benchmark: Benchmark) -> TargetView:
     )
 
 
-def benchmark_view(benchmark: Benchmark, *, submissions: int) -> BenchmarkView:
+def benchmark_view(benchmark: Benchmark, counts: Counts = NO_SUBMISSIONS) -> BenchmarkView:
     """A benchmark with the number of its submissions."""
     data_set = benchmark.data_set
     return BenchmarkView(
@@ -83,5 +88,6 @@ def benchmark_view(benchmark: Benchmark, *, submissions: int) -> BenchmarkView:
         divisions=list(benchmark.divisions),
         replayable=benchmark.replay is not None,
         sha256=benchmark.sha256,
-        submissions=submissions,
+        submissions=counts.train + counts.inference,
+        inference_submissions=counts.inference,
     )

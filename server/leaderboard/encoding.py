@@ -38,6 +38,8 @@ CSV_COLUMNS = (
     "submitted_on",
     "raw_tta_seconds",
     "rcp_verdict",
+    "cost_usd_per_10000",
+    "quality",
 )
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 

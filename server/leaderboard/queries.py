@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from rules.claim import Kind
 from rules.ranking import Ranked, Standing, rank
 from server.errors import ConflictError, ContentError
 from server.leaderboard.schemas import BoardEntry, BoardQuery, BoardView
@@ -25,6 +26,7 @@ COLUMNS = (
     Submission.tta_seconds,
     Submission.cost_usd,
     Submission.latency_ms,
+    Submission.cost_usd_per_10000,
     Submission.submitted_at,
     Submission.submitted_on,
     Submission.organisation,
@@ -41,6 +43,8 @@ SORT_KEYS: dict[str, Callable[[BoardEntry], Any]] = {
     "epochs": lambda e: e.epochs_to_target,
     "cost": lambda e: e.cost_usd,
     "latency": lambda e: e.latency_ms,
+    "inference_cost": lambda e: e.cost_usd_per_10000,
+    "quality": lambda e: e.quality,
     "status": lambda e: e.status,
     "date": lambda e: (e.submitted_on or e.submitted_at).isoformat(),
 }
@@ -49,23 +53,27 @@ SORT_KEYS: dict[str, Callable[[BoardEntry], Any]] = {
 def read_board(session: Session, benchmark_id: str, query: BoardQuery) -> BoardView:
     """The part of a benchmark's board that a query asks for.
 
-    A rank is among all submissions of the division, whatever else is filtered.
+    A rank is among all submissions of the division and of the kind that the metric ranks, whatever
+    else is filtered.
     """
     version = board_version(session, benchmark_id)
     statement = (
-        select(*COLUMNS).join(Submission.user).where(Submission.benchmark_id == benchmark_id)
+        select(*COLUMNS)
+        .join(Submission.user)
+        .where(Submission.benchmark_id == benchmark_id, Submission.kind == query.kind)
     )
     if query.division is not None:
         statement = statement.where(Submission.division == query.division)
     rows = {row.id: row for row in session.execute(statement)}
     places = rank([_standing(row) for row in rows.values()], metric=query.metric)
-    entries = [_entry(rows[place.submission_id], place) for place in places]
+    entries = [_entry(rows[place.submission_id], place, query.kind) for place in places]
     chosen = _sort([entry for entry in entries if _matches(entry, query)], query)
     start = _read_cursor(query.cursor, version)
     page = chosen[start : start + query.limit]
     end = start + len(page)
     return BoardView(
         benchmark=benchmark_id,
+        kind=query.kind,
         division=query.division,
         metric=query.metric,
         version=version,
@@ -84,11 +92,12 @@ def _standing(row: Any) -> Standing:
         cost_usd=row.cost_usd,
         latency_ms=row.latency_ms,
         eligible=row.eligible,
+        cost_usd_per_10000=row.cost_usd_per_10000,
     )
 
 
-def _entry(row: Any, place: Ranked) -> BoardEntry:
-    result = row.result
+def _entry(row: Any, place: Ranked, kind: Kind) -> BoardEntry:
+    result, training = row.result, kind == "train"
     return BoardEntry(
         rank=place.rank,
         tied=place.tied,
@@ -101,16 +110,18 @@ def _entry(row: Any, place: Ranked) -> BoardEntry:
         status=row.status,
         system=SystemView(**row.system),
         tta_seconds=row.tta_seconds,
-        tta_display=result["tta_display"],
-        tta_low_seconds=result["tta_low_seconds"],
-        tta_high_seconds=result["tta_high_seconds"],
-        cv_percent=result["cv_percent"],
-        runs_reached=result["reached"],
-        runs_started=result["started"],
-        epochs_to_target=result["epochs_to_target"],
+        tta_display=result.get("tta_display"),
+        tta_low_seconds=result.get("tta_low_seconds"),
+        tta_high_seconds=result.get("tta_high_seconds"),
+        cv_percent=result.get("cv_percent"),
+        runs_reached=result["reached"] if training else 0,
+        runs_started=result["started"] if training else 0,
+        epochs_to_target=result.get("epochs_to_target"),
         cost_usd=row.cost_usd,
         latency_ms=row.latency_ms,
-        evaluation_interval_seconds=result["evaluation_interval_seconds"],
+        cost_usd_per_10000=row.cost_usd_per_10000,
+        quality=result["best_quality" if training else "quality"],
+        evaluation_interval_seconds=result.get("evaluation_interval_seconds"),
         submitted_at=row.submitted_at,
         submitted_on=row.submitted_on,
         raw_tta_seconds=result.get("raw_tta_seconds", row.tta_seconds),

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from rules.claim import Kind
+from rules.ranking import KIND_OF_METRIC, Metric
 from server.submissions.schemas import RcpView, SystemView
 
 SortColumn = Literal[
@@ -18,18 +20,23 @@ SortColumn = Literal[
     "epochs",
     "cost",
     "latency",
+    "inference_cost",
+    "quality",
     "status",
     "date",
 ]
 
 
 class BoardQuery(BaseModel):
-    """Which part of a board, in which order."""
+    """Which part of a board, in which order.
+
+    The metrics `tta` and `cost` rank trainings; `latency` and `inference_cost` rank inference.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     division: Literal["closed", "open"] | None = None
-    metric: Literal["tta", "cost", "latency"] = "tta"
+    metric: Metric = "tta"
     status: Literal["claimed", "verifying", "verified", "rejected", "inconclusive"] | None = None
     q: str | None = Field(default=None, max_length=200)
     sort: SortColumn = "rank"
@@ -43,12 +50,21 @@ class BoardQuery(BaseModel):
         """What a form sends for a field left empty is no filter."""
         return None if value == "" else value
 
+    @property
+    def kind(self) -> Kind:
+        """The kind of submissions that the metric ranks."""
+        return KIND_OF_METRIC[self.metric]
+
 
 BoardQueryDep = Annotated[BoardQuery, Query()]
 
 
 class BoardEntry(BaseModel):
-    """One submission on a board. `rank` is None where it is not ranked, with the reason."""
+    """One submission on a board. `rank` is None where it is not ranked, with the reason.
+
+    `quality` is the best of a training or that of an inference's model, in the unit of the target.
+    Times and runs are of trainings alone, `latency_ms` and `cost_usd_per_10000` of inference.
+    """
 
     rank: int | None
     tied: bool
@@ -70,6 +86,8 @@ class BoardEntry(BaseModel):
     epochs_to_target: float | None
     cost_usd: float | None
     latency_ms: float | None
+    cost_usd_per_10000: float | None = None
+    quality: float | None = None
     evaluation_interval_seconds: float | None
     submitted_at: datetime
     submitted_on: date | None = None
@@ -78,9 +96,13 @@ class BoardEntry(BaseModel):
 
 
 class BoardView(BaseModel):
-    """A page of a leaderboard; `version` rises with every change of the board."""
+    """A page of a leaderboard; `version` rises with every change of the board.
+
+    All its entries are of one `kind`, "train" or "inference", by the metric that ranks them.
+    """
 
     benchmark: str
+    kind: str
     division: str | None
     metric: str
     version: int

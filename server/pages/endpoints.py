@@ -7,7 +7,7 @@ from fastapi.responses import HTMLResponse
 from starlette.exceptions import HTTPException
 
 from server.benchmarks.convergence import convergence_view
-from server.benchmarks.queries import count_submissions, find_benchmark
+from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions, find_benchmark
 from server.benchmarks.schemas import benchmark_view
 from server.dependencies import PartsDep
 from server.leaderboard.queries import read_board
@@ -37,7 +37,7 @@ def home(parts: PartsDep) -> str:
     with parts.database.read() as session:
         counts = count_submissions(session)
         for benchmark_id, benchmark in parts.benchmarks.items():
-            card = benchmark_view(benchmark, submissions=counts.get(benchmark_id, 0))
+            card = benchmark_view(benchmark, counts.get(benchmark_id, NO_SUBMISSIONS))
             # A board is read only where something stands on it: most of the archives' are empty.
             query = BoardQuery(limit=1)
             first = read_board(session, benchmark_id, query).entries if card.submissions else []
@@ -75,7 +75,7 @@ def convergence_page(benchmark_id: str, parts: PartsDep) -> str:
     benchmark = find_benchmark(parts.benchmarks, benchmark_id)
     with parts.database.read() as session:
         convergence = convergence_view(session, benchmark)
-    shown = benchmark_view(benchmark, submissions=0)
+    shown = benchmark_view(benchmark)
     return render(
         "convergence.html",
         benchmark=shown.model_dump(mode="json"),
@@ -96,6 +96,8 @@ def submission_page(submission_id: str, parts: PartsDep) -> str:
     """A submission and its score, step by step."""
     with parts.database.read() as session:
         context = submission_context(session, parts, submission_id)
+        if context["submission"]["kind"] == "inference":
+            return render("inference.html", **context)
         context["curves"] = submission_with_curves(session, submission_id)
     return render("submission.html", **context)
 

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
 from rules.replay_plan import band_for
-from server.benchmarks.queries import count_submissions, definition
+from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions, definition
 from server.benchmarks.schemas import benchmark_view
 from server.dependencies import Parts
 from server.leaderboard.queries import read_board
@@ -25,14 +25,14 @@ Context = dict[str, Any]
 
 def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> Context:
     """A benchmark, the part of its board that is asked for, and how it is scored."""
-    counts = count_submissions(session)
-    shown = benchmark_view(benchmark, submissions=counts.get(benchmark.benchmark_id, 0))
+    counts = count_submissions(session).get(benchmark.benchmark_id, NO_SUBMISSIONS)
+    shown = benchmark_view(benchmark, counts)
     board = read_board(session, benchmark.benchmark_id, query)
     return {
         "benchmark": shown.model_dump(mode="json"),
         "board": board.model_dump(mode="json"),
         "filters": query.model_dump(mode="json", exclude_defaults=True),
-        "explanation": explain_scoring(benchmark),
+        "explanation": EXPLAIN[query.kind](benchmark),
     }
 
 
@@ -42,10 +42,12 @@ def submission_context(session: Session, parts: Parts, submission_id: str) -> Co
     versions = benchmark_versions(session, {submission.benchmark_sha256})
     benchmark = definition(session, submission.benchmark_sha256)
     shown = submission_view(submission, benchmark_version=versions[submission.benchmark_sha256])
-    points = band_for(benchmark, claim_of(submission), runs=len(submission.runs))
+    # An inference has no runs that a band could be drawn for.
+    runs = len(submission.runs)
+    points = band_for(benchmark, claim_of(submission), runs=runs) if runs else []
     return {
         "submission": shown.model_dump(mode="json"),
-        "benchmark": benchmark_view(benchmark, submissions=0).model_dump(mode="json"),
+        "benchmark": benchmark_view(benchmark).model_dump(mode="json"),
         "control_points": [asdict(point) for point in points],
     }
 
@@ -94,3 +96,21 @@ def explain_scoring(benchmark: Benchmark) -> str:
             f"{benchmark.replay.alpha:.0%} of the time."
         )
     return "\n\n".join(lines)
+
+
+def explain_inference(benchmark: Benchmark) -> str:
+    """What an inference entry is ranked by, in sentences."""
+    target = benchmark.target
+    sign = "at least" if target.direction == "higher" else "at most"
+    return "\n\n".join(
+        [
+            "Latency is the time a trained model takes for one item at batch size 1; cost is the "
+            "price of 10,000 items. An entry is ranked if its model has "
+            f"{target.metric} of {sign} {target.value:g} {target.unit}.",
+            "All three are as the submitter states them: an inference entry has no log that they "
+            "could be derived from, and none is measured again yet.",
+        ]
+    )
+
+
+EXPLAIN = {"train": explain_scoring, "inference": explain_inference}

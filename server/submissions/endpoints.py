@@ -36,7 +36,7 @@ MULTIPART: dict[str, Any] = {
             "multipart/form-data": {
                 "schema": {
                     "type": "object",
-                    "required": ["submission", "logs"],
+                    "required": ["submission"],
                     "properties": {
                         "submission": {
                             "type": "string",
@@ -46,7 +46,8 @@ MULTIPART: dict[str, Any] = {
                         "logs": {
                             "type": "array",
                             "items": {"type": "string", "format": "binary"},
-                            "description": "One run log per run: MLLOG text, or a DAWNBench TSV.",
+                            "description": "One run log per run: MLLOG text, or a DAWNBench TSV. "
+                            "A DAWNBench entry of inference has none.",
                         },
                         "benchmark": {
                             "type": "string",
@@ -86,6 +87,8 @@ async def create_submission(
     idempotency_key: Annotated[str | None, Header()] = None,
 ) -> SubmissionView:
     """Send a submission: one JSON and its run logs. The answer holds the result and its steps.
+
+    A DAWNBench entry that states a latency and comes without a log is one of inference.
 
     With an `Idempotency-Key` a repeated request is answered with the submission it made the first
     time. What is refused leaves nothing behind; the answer names file, line and field.

@@ -18,7 +18,7 @@ from server.errors import ConflictError, ServerError
 from server.leaderboard.service import raise_board_version
 from server.models import Submission
 from server.submissions.queries import find_submission, runs_with_curves
-from server.submissions.service import result_figures, run_figures
+from server.submissions.service import FIGURE_COLUMNS, result_figures, run_figures
 
 PROGRESS_EVERY = 20
 # A list in a report is worth its length: curves and steps are long.
@@ -139,8 +139,7 @@ def _stored_figures(session: Session, submission: Submission) -> Figures:
     figures = {
         "benchmark_sha256": submission.benchmark_sha256,
         "eligible": submission.eligible,
-        "tta_seconds": submission.tta_seconds,
-        "cost_usd": submission.cost_usd,
+        **{name: getattr(submission, name) for name in FIGURE_COLUMNS},
         "result": submission.result,
         "runs": [
             {name: getattr(run, name) for name in RUN_COLUMNS} | {"file": run.file} for run in runs
@@ -163,11 +162,10 @@ RUN_COLUMNS = (
 
 
 def _derived_figures(scored: ScoredSubmission, benchmark: Benchmark) -> Figures:
-    runs = zip(scored.runs, scored.result.runs, strict=True)
     figures = {
         "benchmark_sha256": benchmark.sha256,
         **result_figures(scored.result),
-        "runs": [run_figures(run, score) | {"file": run.name} for run, score in runs],
+        "runs": [run_figures(run, score) | {"file": run.name} for run, score in scored.scored_runs],
     }
     return _as_stored(figures)
 
@@ -226,12 +224,8 @@ def _keep(
             keep_definition(session, benchmark, parts.settings.benchmarks_dir)
             submission.benchmark_sha256 = benchmark.sha256
         _set(submission, result_figures(scored.result))
-        for row, run, score in zip(
-            runs_with_curves(session, submission_id),
-            scored.runs,
-            scored.result.runs,
-            strict=True,
-        ):
+        rows = runs_with_curves(session, submission_id)
+        for row, (run, score) in zip(rows, scored.scored_runs, strict=True):
             _set(row, run_figures(run, score))
         raise_board_version(session, submission.benchmark_id)
 

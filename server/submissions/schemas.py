@@ -6,6 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, computed_field
 
+from rules.inference import InferenceResult
+from rules.scoring import Result
 from server.models import RunRow, Submission
 
 EXAMPLE_CLAIM = {
@@ -106,6 +108,24 @@ class ResultView(BaseModel):
     steps: list[StepView]
 
 
+class InferenceResultView(BaseModel):
+    """What an inference entry comes to: nothing in it is derived from a log.
+
+    `latency_ms` is of one item at batch size 1; `quality` is in the unit of the target. `reached`
+    is whether it meets the target, without which the result is not ranked. `given_in_percent` says
+    that the entry states in percent what is a fraction here.
+    """
+
+    latency_ms: float
+    cost_usd_per_10000: float | None
+    metric: str
+    quality: float
+    reached: bool
+    given_in_percent: bool
+    eligible: bool
+    steps: list[StepView]
+
+
 class RunView(BaseModel):
     """One run of a submission."""
 
@@ -133,9 +153,13 @@ class VerificationSummary(BaseModel):
 
 
 class SubmissionView(BaseModel):
-    """A submission: the claim, the result, the runs and the verifications."""
+    """A submission: the claim, the result, the runs and the verifications.
+
+    `kind` is "train", or "inference" for one without runs, whose result is another.
+    """
 
     id: str
+    kind: str
     benchmark: str
     benchmark_version: str
     benchmark_sha256: str
@@ -151,7 +175,7 @@ class SubmissionView(BaseModel):
     submitted_on: date | None
     archive: bool
     status: str
-    result: ResultView
+    result: ResultView | InferenceResultView
     runs: list[RunView]
     verifications: list[VerificationSummary]
 
@@ -219,6 +243,7 @@ def submission_view(submission: Submission, *, benchmark_version: str) -> Submis
     """A stored submission with its runs and verifications."""
     return SubmissionView(
         id=submission.id,
+        kind=submission.kind,
         benchmark=submission.benchmark_id,
         benchmark_version=benchmark_version,
         benchmark_sha256=submission.benchmark_sha256,
@@ -234,7 +259,7 @@ def submission_view(submission: Submission, *, benchmark_version: str) -> Submis
         submitted_on=submission.submitted_on,
         archive=submission.archive,
         status=submission.status,
-        result=result_view(submission.result, eligible=submission.eligible),
+        result=result_view(submission),
         runs=[run_view(run) for run in submission.runs],
         verifications=[
             VerificationSummary(
@@ -249,15 +274,20 @@ def submission_view(submission: Submission, *, benchmark_version: str) -> Submis
     )
 
 
-def result_view(stored: dict[str, Any], *, eligible: bool) -> ResultView:
+def result_view(submission: Submission) -> ResultView | InferenceResultView:
     """A stored result; one from before times were normalised has its time as the raw one."""
+    stored = submission.result | {"eligible": submission.eligible}
+    if submission.kind == "inference":
+        return InferenceResultView(**stored)
     raw = {"raw_tta_seconds": stored["tta_seconds"]}
-    return ResultView(**(raw | stored), eligible=eligible)
+    return ResultView(**(raw | stored))
 
 
-def stored_result(result: Any) -> dict[str, Any]:
-    """A rules Result as the JSON that is stored: what is in columns of its own is left out."""
+def stored_result(result: Result | InferenceResult) -> dict[str, Any]:
+    """A result of the rules as the JSON that is stored, without what has a table of its own."""
     table = asdict(result)
-    for name in ("runs", "benchmark_sha256"):
-        table.pop(name)
+    table.pop("benchmark_sha256")
+    if isinstance(result, InferenceResult):
+        return table | {"given_in_percent": result.given_in_percent}
+    table.pop("runs")
     return table

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy.exc import IntegrityError
 
 from rules.benchmark import Benchmark
+from rules.inference import InferenceResult
 from rules.run import Run
 from rules.scoring import Result, RunScore
 from rules.submission import ScoredSubmission, score_submission
@@ -24,6 +25,8 @@ from server.submissions.upload import StagedLogs, Upload
 from server.verifications.service import verify_by_policy
 
 MAX_KEY_LENGTH = 200
+# A training has the first two figures, an inference the others.
+FIGURE_COLUMNS = ("tta_seconds", "cost_usd", "latency_ms", "cost_usd_per_10000")
 
 
 @dataclass(frozen=True)
@@ -146,7 +149,7 @@ def _submission_row(
         claim_sha256=upload.claim_sha256,
         dawnbench=dict(claim.dawnbench) if claim.dawnbench is not None else None,
         status="claimed",
-        latency_ms=None,
+        kind=claim.kind,
         **result_figures(result),
         idempotency_key=key,
         request_sha256=upload.sha256,
@@ -157,23 +160,25 @@ def _submission_row(
     )
 
 
-def result_figures(result: Result) -> dict[str, Any]:
-    """What is derived from all runs, by the column it is kept in."""
-    return {
-        "eligible": result.eligible,
-        "tta_seconds": result.tta_seconds,
-        "cost_usd": result.cost_usd,
-        "result": stored_result(result),
-    }
+def result_figures(result: Result | InferenceResult) -> dict[str, Any]:
+    """What a submission comes to, by the column it is kept in."""
+    figures = dict.fromkeys(FIGURE_COLUMNS)
+    if isinstance(result, InferenceResult):
+        own = {
+            "latency_ms": result.latency_ms,
+            "cost_usd_per_10000": result.cost_usd_per_10000,
+        }
+    else:
+        own = {"tta_seconds": result.tta_seconds, "cost_usd": result.cost_usd}
+    return figures | own | {"eligible": result.eligible, "result": stored_result(result)}
 
 
 def _run_rows(
     submission_id: str, scored: ScoredSubmission, logs: Mapping[str, Staged]
 ) -> list[RunRow]:
-    pairs = zip(scored.runs, scored.result.runs, strict=True)
     return [
         _run_row(submission_id, index, run, score, logs[run.name])
-        for index, (run, score) in enumerate(pairs)
+        for index, (run, score) in enumerate(scored.scored_runs)
     ]
 
 

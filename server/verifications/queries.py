@@ -159,6 +159,7 @@ def claim_of(submission: Submission) -> Claim:
         dawnbench=submission.dawnbench,
         organisation=submission.organisation,
         submitted_on=submission.submitted_on,
+        kind="inference" if submission.kind == "inference" else "train",
     )
 
 

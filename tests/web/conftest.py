@@ -56,6 +56,8 @@ def make_entry(**changes: Any) -> View:
         "epochs_to_target": 7.667,
         "cost_usd": 0.0000159,
         "latency_ms": None,
+        "cost_usd_per_10000": None,
+        "quality": 98.1,
         "evaluation_interval_seconds": 0.11,
         "submitted_at": "2026-11-20T10:00:00Z",
         "submitted_on": None,
@@ -84,6 +86,7 @@ BARE_ENTRY = {
 def make_board(*entries: View, **changes: Any) -> View:
     return {
         "benchmark": "digits",
+        "kind": "train",
         "division": None,
         "metric": "tta",
         "version": 7,
@@ -116,7 +119,26 @@ def make_benchmark(**changes: Any) -> View:
         "replayable": True,
         "sha256": "87ff0c9e40dc7e2c0e34e7257799c2e3f3aec1a016363bb11cad869ec428a826",
         "submissions": 12,
+        "inference_submissions": 0,
     } | changes
+
+
+def make_inference_entry(**changes: Any) -> View:
+    """An entry of an inference board: no time, no runs."""
+    inference = {
+        "status": "claimed",
+        "unranked_reason": None,
+        "runs_started": 0,
+        "latency_ms": 9.784310778490001,
+        "cost_usd_per_10000": 0.024460776946225,
+        "quality": 98.24,
+        "raw_tta_seconds": None,
+    }
+    return make_entry(**(BARE_ENTRY | inference | {"rank": 1} | changes))
+
+
+def make_inference_board(*entries: View, **changes: Any) -> View:
+    return make_board(*entries, **({"kind": "inference", "metric": "latency"} | changes))
 
 
 QUALITIES = [14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1]
@@ -253,6 +275,7 @@ BARE_RESULT = {
 def make_submission(**changes: Any) -> View:
     return {
         "id": "sub-1",
+        "kind": "train",
         "benchmark": "digits",
         "benchmark_version": "1.0",
         "benchmark_sha256": "b" * 64,
@@ -280,6 +303,31 @@ def make_submission(**changes: Any) -> View:
             }
         ],
     } | changes
+
+
+def make_inference_submission(**changes: Any) -> View:
+    """An inference below the target of digits: no run, no verification."""
+    result = {
+        "latency_ms": 9.784310778490001,
+        "cost_usd_per_10000": 0.024460776946225,
+        "metric": "top1Accuracy",
+        "quality": 94.09,
+        "reached": False,
+        "given_in_percent": False,
+        "eligible": False,
+        "steps": [
+            {
+                "name": "latency",
+                "formula": "of one item at batch size 1, as stated",
+                "numbers": {},
+                "value": 9.784310778490001,
+                "unit": "ms",
+            }
+        ],
+    }
+    nothing = {"kind": "inference", "status": "claimed", "hyperparameters": {}, "runs": []}
+    changed = {"result": result | changes.pop("result", {})} | changes
+    return make_submission(**(nothing | {"verifications": []} | changed))
 
 
 def make_bare_submission(**changes: Any) -> View:
@@ -428,6 +476,9 @@ BUILDERS: dict[str, Callable[..., View]] = {
     "benchmark": make_benchmark,
     "board": make_board,
     "entry": make_entry,
+    "inference_board": make_inference_board,
+    "inference_entry": make_inference_entry,
+    "inference_submission": make_inference_submission,
     "queued_verification": make_queued_verification,
     "replay_run": make_replay_run,
     "convergence": make_convergence,

@@ -1,6 +1,6 @@
 from urllib.parse import parse_qs
 
-from web.board_links import board_query, is_filtered, sort_link, sort_state
+from web.board_links import board_query, is_filtered, kind_link, sort_link, sort_state
 
 FILTERS = {"division": "open", "q": "a&b=c", "sort": "cost", "order": "asc", "cursor": "x"}
 
@@ -38,3 +38,9 @@ def test_an_order_alone_is_no_filter() -> None:
 def test_a_board_that_nobody_sorted_stands_by_rank() -> None:
     assert sort_state({}, "rank") == "ascending"
     assert "order=desc" in sort_link({}, "rank")
+
+
+def test_the_other_kind_keeps_the_filters_that_it_has_too() -> None:
+    query = parse_qs(kind_link(FILTERS | {"status": "verified"}, "inference").removeprefix("?"))
+    assert query == {"metric": ["latency"], "division": ["open"], "q": ["a&b=c"]}
+    assert kind_link({"metric": "latency"}, "train") == "?metric=tta"

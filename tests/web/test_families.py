@@ -10,6 +10,7 @@ def benchmark(benchmark_id: str, title: str = "Some", submissions: int = 0) -> d
         "title": title,
         "task": "a task",
         "submissions": submissions,
+        "inference_submissions": 0,
         "record": None,
         "target": {"metric": "top1Accuracy", "value": 1, "unit": "percent", "direction": "higher"},
     }

@@ -54,6 +54,28 @@ def test_number_shows_whole_floats_without_a_point(value: object, shown: str) ->
     assert formats.number(value) == shown
 
 
+@pytest.mark.parametrize(
+    ("usd", "shown"),
+    [
+        (None, "–"),
+        (0.0, "$0.00"),
+        (0.024460776946225, "$0.0245"),
+        (0.112, "$0.112"),
+        (1.5, "$1.50"),
+    ],
+)
+def test_prices_that_are_compared_below_a_cent_keep_three_digits(
+    usd: float | None, shown: str
+) -> None:
+    assert formats.small_money(usd) == shown
+
+
+def test_milliseconds_keep_three_digits() -> None:
+    shown = [formats.milliseconds(value) for value in (0.85702, 9.784310778490001, 75.35224573)]
+    assert shown == [f"0.857{GAP}ms", f"9.78{GAP}ms", f"75.4{GAP}ms"]
+    assert formats.milliseconds(None) == "–"
+
+
 def test_interval_needs_both_ends() -> None:
     assert formats.interval(0.79, 0.91) == f"0.790 to 0.910{GAP}s"
     assert formats.interval(4980.0, 5100.0) == "1:23:00 to 1:25:00"

@@ -75,6 +75,21 @@ def hostile_pages(make: Make, busy_board: View, hostile: str) -> list[str]:
             explanation=hostile,
         ),
         render("submission.html", submission=submission),
+        render(
+            "inference.html",
+            submission=make["inference_submission"](
+                model=hostile, submitter=hostile, system=system, code_url=f"javascript:{hostile}"
+            ),
+            benchmark=make["benchmark"](),
+        ),
+        render(
+            "benchmark.html",
+            benchmark=make["benchmark"](),
+            board=make["inference_board"](
+                make["inference_entry"](model=hostile, submitter=hostile, system=system)
+            ),
+            filters={"q": hostile, "metric": hostile},
+        ),
         render("verification.html", verification=verification, submission=submission),
         render("workers.html", workers=[worker]),
         render("error.html", status=422, title=hostile, detail=hostile, problems=[problem]),
@@ -232,3 +247,54 @@ def test_an_error_page_shows_where_the_problem_is(read: Read) -> None:
 def test_a_forgotten_context_is_an_error() -> None:
     with pytest.raises(UndefinedError, match="workers"):
         render("workers.html")
+
+
+def test_the_switch_between_kinds_stands_only_where_there_is_inference(make: Make) -> None:
+    without = benchmark_page(make, make["board"](make["entry"]()))
+    assert "Inference" not in without
+    benchmark = make["benchmark"](inference_submissions=1)
+    board = make["board"](make["entry"]())
+    page = render("benchmark.html", benchmark=benchmark, board=board, filters={"q": "a"})
+    assert '<a href="?metric=tta&amp;q=a" aria-current="page">Training</a>' in page
+    assert ">Inference</a>" in page
+
+
+def test_an_inference_board_shows_latency_cost_quality_and_reasons(make: Make, read: Read) -> None:
+    weak = make["inference_entry"](
+        submission_id="weak",
+        rank=None,
+        unranked_reason="did not reach the target",
+        quality=90.25,
+        cost_usd_per_10000=None,
+    )
+    board = make["inference_board"](make["inference_entry"](), weak)
+    words = read(benchmark_page(make, board, metric="latency")).replace("\u00a0", " ")
+    assert "9.78 ms $0.0245 98.24 %" in words
+    assert "Not ranked" in words
+    assert "not ranked: did not reach the target" in words
+    assert "– not ranked by cost 90.25 %" in words
+    assert "ranked by latency of one item" in words
+    assert "time to accuracy" not in words.split("Take part")[0]
+
+
+def test_an_inference_page_has_no_runs_and_says_why_it_is_not_ranked(
+    make: Make, read: Read
+) -> None:
+    page = render(
+        "inference.html", submission=make["inference_submission"](), benchmark=make["benchmark"]()
+    )
+    words = read(page).replace("\u00a0", " ")
+    assert "Latency 9.78 ms" in words
+    assert "Not ranked. The model did not reach the target: 94.09 % top1Accuracy" in words
+    assert "cannot be replayed so far" in words
+    assert "divided by 100" not in words
+    assert "Seed" not in words
+    assert "finishline verify" not in words
+
+
+def test_a_quality_that_was_rescaled_says_so(make: Make) -> None:
+    result = {"given_in_percent": True, "eligible": True, "reached": True}
+    submission = make["inference_submission"](result=result)
+    page = render("inference.html", submission=submission, benchmark=make["benchmark"]())
+    assert "divided by 100" in page
+    assert "Not ranked" not in page

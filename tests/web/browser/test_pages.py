@@ -50,6 +50,22 @@ def site(
         "/benchmarks/digits": html(
             "benchmark.html", benchmark=benchmark, board=busy_board, filters={}
         ),
+        "/inference": html(
+            "benchmark.html",
+            benchmark={**benchmark, "inference_submissions": 2},
+            board=make["inference_board"](
+                make["inference_entry"](),
+                make["inference_entry"](
+                    model=hostile, submitter=hostile, system=make["system"](name=hostile)
+                ),
+            ),
+            filters={"metric": "latency"},
+        ),
+        "/submissions/inference": html(
+            "inference.html",
+            submission=make["inference_submission"](model=hostile, submitter=hostile),
+            benchmark=benchmark,
+        ),
         "/benchmarks/hostile": html(
             "benchmark.html",
             benchmark={**benchmark, "id": "hostile"},
@@ -116,7 +132,7 @@ def test_no_page_scrolls_sideways_or_complains(
 ) -> None:
     tab.set_viewport_size({"width": width, "height": 900})
     pages = [path for path in site.answers if not path.endswith(".json")]
-    assert len(pages) == 7
+    assert len(pages) == 9
     for path in pages:
         tab.goto(site.url + path)
         if tab.locator("[data-chart]").count():

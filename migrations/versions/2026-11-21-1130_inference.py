@@ -1,0 +1,29 @@
+"""inference: submissions without runs, with what 10,000 items cost."""
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from alembic import op
+
+revision: str = "0003"
+down_revision: str | None = "0002"
+branch_labels: str | Sequence[str] | None = None
+depends_on: str | Sequence[str] | None = None
+
+
+def upgrade() -> None:
+    """Apply."""
+    with op.batch_alter_table("submissions") as submissions:
+        submissions.add_column(
+            sa.Column("kind", sa.String(length=20), server_default="train", nullable=False)
+        )
+        submissions.add_column(sa.Column("cost_usd_per_10000", sa.Double(), nullable=True))
+
+
+def downgrade() -> None:
+    """Take back."""
+    # The earlier schema has no word for a submission without runs, and no way to show one.
+    op.execute("DELETE FROM submissions WHERE kind = 'inference'")
+    with op.batch_alter_table("submissions") as submissions:
+        submissions.drop_column("cost_usd_per_10000")
+        submissions.drop_column("kind")

@@ -1,0 +1,293 @@
+"""Inference entries: sent as one JSON without a log, ranked on boards of their own."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from server.database import Database
+from server.models import Submission
+from server.submissions.rescoring import rescore_submissions
+
+SUBMISSIONS = "/api/v1/submissions"
+BOARD = "/api/v1/leaderboards/cifar10"
+ENTRY = {
+    "version": "v1.0",
+    "author": "Ada & Co <b>",
+    "authorEmail": "ada@example.org",
+    "framework": "any 1.0",
+    "model": "small net",
+    "hardware": "1 T4 / 16 GB",
+    "timestamp": "2019-10-15",
+    "latency": 2.5,
+    "cost": 0.000004,
+    "top1Accuracy": 94.5,
+}
+CURVE = b"epoch\thours\ttop1Accuracy\n1\t0.5\t90.0\n2\t1.0\t94.5\n"
+
+
+@pytest.fixture
+def send(client: TestClient, alice: Any) -> Callable[..., Any]:
+    """Sends an entry, changed as told, as alice or somebody else; a field of None is left out."""
+
+    def post(
+        *,
+        by: Any = None,
+        form: dict[str, str] | None = None,
+        log: bytes | None = None,
+        key: str | None = None,
+        **changes: Any,
+    ) -> Any:
+        entry = {name: value for name, value in (ENTRY | changes).items() if value is not None}
+        parts = [("submission", ("entry.json", json.dumps(entry, indent=1).encode()))]
+        if log is not None:
+            parts.append(("logs", ("entry.tsv", log)))
+        headers = (by or alice).headers | ({"Idempotency-Key": key} if key else {})
+        fields = {"benchmark": "cifar10"} | (form or {})
+        return client.post(SUBMISSIONS, files=parts, data=fields, headers=headers)
+
+    return post
+
+
+def enter(send: Callable[..., Any], **changes: Any) -> str:
+    """The id of an entry that was taken."""
+    answer = send(**changes)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+def places(client: TestClient, **query: str) -> list[tuple[Any, ...]]:
+    entries = client.get(BOARD, params=query).json()["entries"]
+    return [(e["submission_id"], e["rank"], e["unranked_reason"]) for e in entries]
+
+
+def test_an_entry_without_a_log_is_stored_with_its_figures(
+    send: Callable[..., Any], client: TestClient
+) -> None:
+    answer = send()
+
+    assert answer.status_code == 201, answer.text
+    view = answer.json()
+    assert (view["kind"], view["status"], view["division"]) == ("inference", "claimed", "open")
+    assert (view["runs"], view["verifications"]) == ([], [])
+    result = view["result"]
+    assert (result["latency_ms"], result["quality"], result["metric"]) == (
+        2.5,
+        94.5,
+        "top1Accuracy",
+    )
+    assert result["cost_usd_per_10000"] == pytest.approx(0.04)
+    assert (result["reached"], result["eligible"]) == (True, True)
+    assert [step["value"] for step in result["steps"]] == [94.5, 2.5, pytest.approx(0.04)]
+    assert client.get(f"{SUBMISSIONS}/{view['id']}").json() == view
+    assert client.get(f"{SUBMISSIONS}/{view['id']}/runs").json() == {"runs": []}
+    assert client.get(SUBMISSIONS).json()["submissions"] == [view]
+
+
+def test_an_entry_with_a_log_is_a_training_whatever_else_it_states(
+    send: Callable[..., Any], client: TestClient
+) -> None:
+    view = send(log=CURVE, top1Accuracy=None, costPerHour=3.0).json()
+
+    assert (view["kind"], view["result"]["tta_seconds"]) == ("train", 3600.0)
+    assert places(client, metric="latency") == []
+    assert places(client) == [(view["id"], 1, None)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "form", "field"),
+    [
+        ({"latency": None}, {}, "runs"),
+        ({"latency": "2.5"}, {}, "latency"),
+        ({"latency": 0}, {}, "latency"),
+        ({"latency": -1}, {}, "latency"),
+        ({"cost": "4e-6"}, {}, "cost"),
+        ({"top1Accuracy": None}, {}, "top1Accuracy"),
+        ({"top1Accuracy": None, "top5Accuracy": 99.0}, {}, "top1Accuracy"),
+        ({"top1Accuracy": 0.945}, {}, "top1Accuracy"),
+        ({}, {"benchmark": "mnist"}, "benchmark"),
+        ({}, {"benchmark": "mlperf-v5.1-rgat"}, "benchmark"),
+        ({}, {"division": "closed"}, "division"),
+    ],
+)
+def test_a_bad_entry_is_422_and_leaves_nothing_behind(
+    changes: dict[str, Any],
+    form: dict[str, str],
+    field: str,
+    send: Callable[..., Any],
+    row_counts: Callable[[], dict[str, int]],
+    stored_files: Callable[[], list[str]],
+) -> None:
+    answer = send(form=form, **changes)
+
+    assert answer.status_code == 422, answer.text
+    (problem,) = answer.json()["problems"]
+    assert (problem["file"], problem["field"]) == ("entry.json", field)
+    assert problem["expected"]
+    assert row_counts()["submissions"] == 0
+    assert stored_files() == []
+
+
+def test_nobody_submits_without_a_token(client: TestClient) -> None:
+    files = [("submission", ("entry.json", json.dumps(ENTRY).encode()))]
+    answer = client.post(SUBMISSIONS, files=files, data={"benchmark": "cifar10"})
+
+    assert answer.status_code == 401
+
+
+def test_an_entry_sent_twice_under_a_key_is_one_submission(send: Callable[..., Any]) -> None:
+    first, again = send(key="one"), send(key="one")
+
+    assert first.json() == again.json()
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert send(key="one", latency=2.6).status_code == 409
+
+
+def test_an_entry_of_an_archive_stands_under_its_author_and_date(
+    send: Callable[..., Any], client: TestClient, olivia: Any
+) -> None:
+    view = send(by=olivia, form={"archive": "true"}).json()
+
+    assert (view["submitter"], view["submitted_on"]) == ("Ada & Co <b>", "2019-10-15")
+    for address in (f"/submissions/{view['id']}", "/benchmarks/cifar10?metric=latency"):
+        page = client.get(address).text
+        assert "Ada &amp; Co &lt;b&gt;" in page
+        assert "2019-10-15" in page
+
+
+def test_the_boards_rank_inference_by_latency_and_by_cost(
+    send: Callable[..., Any], client: TestClient
+) -> None:
+    fast = enter(send, latency=1.0, cost=9e-6)
+    cheap = enter(send, latency=5.0, cost=1e-6)
+    unpriced = enter(send, latency=3.0, cost=None)
+    weak = enter(send, latency=0.1, cost=1e-7, top1Accuracy=93.99)
+    enter(send, log=CURVE)
+
+    below = (weak, None, "did not reach the target")
+    assert places(client, metric="latency") == [
+        (fast, 1, None),
+        (unpriced, 2, None),
+        (cheap, 3, None),
+        below,
+    ]
+    assert places(client, metric="inference_cost") == [
+        (cheap, 1, None),
+        (fast, 2, None),
+        (unpriced, None, "states no cost"),
+        below,
+    ]
+    board = client.get(BOARD, params={"metric": "latency", "sort": "quality"}).json()
+    assert (board["kind"], board["total"]) == ("inference", 4)
+    assert [entry["quality"] for entry in board["entries"]] == [93.99, 94.5, 94.5, 94.5]
+
+
+def test_training_boards_never_show_an_inference(
+    send: Callable[..., Any], client: TestClient
+) -> None:
+    enter(send)
+    trained = enter(send, log=CURVE, latency=None, top1Accuracy=None, costPerHour=3.0)
+
+    for metric in ("tta", "cost"):
+        assert places(client, metric=metric) == [(trained, 1, None)]
+    counts = client.get("/api/v1/benchmarks/cifar10").json()
+    assert (counts["submissions"], counts["inference_submissions"]) == (2, 1)
+    convergence = client.get("/api/v1/benchmarks/cifar10/convergence").json()
+    assert convergence["left_out"] + len(convergence["submissions"]) == 1
+
+
+def test_the_csv_has_the_figures_of_inference(send: Callable[..., Any], client: TestClient) -> None:
+    enter(send)
+    text = client.get(f"{BOARD}.csv", params={"metric": "latency"}).text
+
+    (row,) = csv.DictReader(io.StringIO(text))
+    assert (row["latency_ms"], row["quality"], row["tta_seconds"]) == ("2.5", "94.5", "")
+    assert float(row["cost_usd_per_10000"]) == pytest.approx(0.04)
+
+
+def test_no_inference_is_verified_yet_and_a_sentence_says_so(
+    send: Callable[..., Any],
+    client: TestClient,
+    olivia: Any,
+    row_counts: Callable[[], dict[str, int]],
+) -> None:
+    submission_id = enter(send, form={"benchmark": "digits"})
+    answer = client.post(f"{SUBMISSIONS}/{submission_id}/verifications", headers=olivia.headers)
+
+    assert answer.status_code == 422
+    assert "an inference result, and none can be replayed yet" in answer.json()["detail"]
+    assert row_counts()["verifications"] == 0
+
+
+def test_a_fraction_given_in_percent_is_divided_and_flagged(
+    send: Callable[..., Any], client: TestClient
+) -> None:
+    changes = {"top1Accuracy": None, "f1Score": 82.52}
+    view = send(form={"benchmark": "squad"}, **changes).json()
+
+    assert view["result"]["quality"] == pytest.approx(0.8252)
+    assert (view["result"]["given_in_percent"], view["result"]["eligible"]) == (True, True)
+    assert "divided by 100" in client.get(f"/submissions/{view['id']}").text
+
+
+def test_every_page_takes_a_benchmark_that_has_inference_alone(
+    send: Callable[..., Any], client: TestClient
+) -> None:
+    submission_id = enter(send)
+    weak = enter(send, top1Accuracy=90.0, cost=None)
+
+    def page(address: str) -> str:
+        answer = client.get(address)
+        assert answer.status_code == 200, (address, answer.text)
+        return answer.text
+
+    assert "no time yet" in page("/")
+    assert 'href="/benchmarks/cifar10?metric=latency"' in page("/")
+    assert "Nobody has submitted yet" in page("/benchmarks/cifar10")
+    assert 'href="?metric=latency"' in page("/benchmarks/cifar10")
+    board = page("/benchmarks/cifar10?metric=inference_cost")
+    assert "2.50\u00a0ms" in board
+    assert "$0.0400" in board
+    assert "not ranked: did not reach the target" in board
+    assert "charts.js" not in board
+    assert "Inference" not in page("/benchmarks/squad")
+    assert "2.50\u00a0ms" in page(f"/submissions/{submission_id}")
+    assert "Not ranked." in page(f"/submissions/{weak}")
+    for path in (
+        "/benchmarks/cifar10/convergence",
+        "/benchmarks/cifar10/charts/pareto.json?metric=latency",
+        f"/submissions/{submission_id}/charts/curves.json",
+    ):
+        page(path)
+
+
+def test_rescoring_derives_an_inference_again_from_its_entry(
+    send: Callable[..., Any], client: TestClient, database: Database
+) -> None:
+    submission_id = enter(send)
+    before = client.get(f"{SUBMISSIONS}/{submission_id}").json()
+    with database.write() as session:
+        damaged = session.get_one(Submission, submission_id)
+        damaged.latency_ms = 0.1
+        damaged.result = damaged.result | {"latency_ms": 0.1}
+
+    def rescore() -> Any:
+        parts = client.app.state.parts  # type: ignore[attr-defined]
+        return rescore_submissions(
+            parts, benchmark_id=None, current=False, dry_run=False, progress=lambda _: None
+        )
+
+    summary = rescore()
+    assert (summary.failed, len(summary.changed)) == ([], 1)
+    assert [change["field"] for change in summary.changed[0]["changes"]] == [
+        "latency_ms",
+        "result.latency_ms",
+    ]
+    assert client.get(f"{SUBMISSIONS}/{submission_id}").json() == before
+    with database.read() as session:
+        assert session.get_one(Submission, submission_id).latency_ms == 2.5
+    assert (rescore().unchanged, rescore().changed) == (1, [])
