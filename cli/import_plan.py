@@ -53,15 +53,15 @@ def plan_import(found: Found, benchmarks: Mapping[str, Benchmark]) -> Iterator[P
 
 
 def _plan_entry(entry: EntryFiles, record: Record) -> Parcel | Unsent:
-    if record["kind"] == "inference":
-        return Unsent(entry.path, "the server takes no inference results")
     definition = record["definition"]
-    if entry.json is None or entry.tsv is None or definition is None:
+    # An entry of inference is its JSON alone, whatever lies beside it.
+    logs = [] if record["kind"] == "inference" else [entry.tsv]
+    if entry.json is None or None in logs or definition is None:
         return _unsent(record, "It is not a whole entry.")
     return Parcel(
         path=entry.path,
         claim=entry.json,
-        logs=[entry.tsv],
+        logs=[log for log in logs if log is not None],
         benchmark_id=definition["id"],
         errors=_errors(record),
     )

@@ -47,6 +47,8 @@ def leaderboard_table(board: View) -> RenderableType:
     entries = board.get("entries") or []
     if not entries:
         return Text("No submissions here yet.", style="dim")
+    if board.get("kind") == "inference":
+        return _inference_table(entries)
     right = ("rank", "TTA", "seconds", "CV", "runs", "epochs", "cost")
     table = _table(
         "rank", "TTA", "seconds", "CV", "runs", "epochs", "cost", "status", "submitter", "model",
@@ -71,16 +73,49 @@ def leaderboard_table(board: View) -> RenderableType:
     return table
 
 
+def _inference_table(entries: Sequence[View]) -> Table:
+    table = _table(
+        "rank", "latency", "cost of 10,000", "quality", "submitter", "model", "system",
+        "submission", right=("rank", "latency", "cost of 10,000", "quality"),
+    )  # fmt: skip
+    for entry in entries:
+        rank = _or_dash(entry.get("rank"))
+        table.add_row(
+            f"{rank}=" if entry.get("tied") else rank,
+            number_text(entry.get("latency_ms"), digits=3, unit=" ms"),
+            cost_text(entry.get("cost_usd_per_10000")),
+            number_text(entry.get("quality"), digits=4),
+            _or_dash(entry.get("submitter")),
+            _or_dash(entry.get("model")),
+            _or_dash((entry.get("system") or {}).get("name")),
+            _or_dash(entry.get("submission_id")),
+        )
+    return table
+
+
+def inference_sentence(result: View) -> str:
+    """What an inference entry comes to, and whether it is ranked."""
+    ranked = "" if result.get("eligible") else "; not ranked: the model did not reach the target"
+    return (
+        f"latency {number_text(result.get('latency_ms'), digits=3, unit=' ms')}, "
+        f"10,000 items cost {cost_text(result.get('cost_usd_per_10000'))}, "
+        f"{result.get('metric')} {number_text(result.get('quality'), digits=4)}{ranked}."
+    )
+
+
 def submission_lines(view: View) -> list[RenderableType]:
     """One submission: its result, its runs and its verifications."""
     result = view.get("result") or {}
+    inference = view.get("kind") == "inference"
     system = (view.get("system") or {}).get("name")
     header = Text.assemble(
         (f"{view.get('id')}  ", "bold"),
-        f"{view.get('benchmark')} {view.get('division')}  "
+        f"{view.get('benchmark')} {view.get('division')}{' inference' if inference else ''}  "
         f"{_or_dash(view.get('model'))} on {_or_dash(system)}  ",
         status_text(view.get("status")),
     )
+    if inference:
+        return [header, Text(inference_sentence(result))]
     low, high = result.get("tta_low_seconds"), result.get("tta_high_seconds")
     interval = "" if low is None else f" (95 % of means {low:.3f} to {high:.3f} s)"
     line = Text(

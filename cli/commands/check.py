@@ -14,7 +14,7 @@ from cli.record_views import problem_text
 from cli.records import Found, find_in, score_found
 from cli.screen import open_screen
 from cli.submission_files import CLAIM_NAME, SubmissionFiles, find_submission_files
-from cli.tables import run_table, violation_lines
+from cli.tables import inference_sentence, run_table, violation_lines
 from cli.training import read_benchmarks
 from rules.archive.submissions import task_and_kind
 from rules.errors import RuleError
@@ -52,7 +52,8 @@ def check(
         benchmark=benchmark,
         division=division,
     )
-    document = {"claim": asdict(scored.claim), "result": asdict(scored.result)}
+    result = asdict(scored.result) | {"eligible": scored.result.eligible}
+    document = {"claim": asdict(scored.claim), "result": result}
     open_screen(as_json=as_json).answer(document, _lines(document))
     return int(ExitCode.OK)
 
@@ -119,13 +120,16 @@ def _has_error(record: dict[str, Any]) -> bool:
 
 def _lines(document: dict[str, Any]) -> list[RenderableType]:
     claim, result = document["claim"], document["result"]
+    accepted = ("Accepted by the rules: ", "bold green")
+    where = f"{claim['benchmark_id']} {claim['division']}"
+    if claim["kind"] == "inference":
+        return [Text.assemble(accepted, f"{where}, {inference_sentence(result)}")]
     seconds = result["tta_seconds"]
     time = f"TTA {result['tta_display']} ({seconds:.3f} s)" if seconds else "no TTA"
     return [
         Text.assemble(
-            ("Accepted by the rules: ", "bold green"),
-            f"{claim['benchmark_id']} {claim['division']}, {time}, "
-            f"{result['reached']} of {result['started']} runs reached the target.",
+            accepted,
+            f"{where}, {time}, {result['reached']} of {result['started']} runs reached the target.",
         ),
         run_table(result["runs"]),
         *violation_lines(result),

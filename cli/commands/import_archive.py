@@ -100,7 +100,8 @@ def _runs(outcomes: Iterable[Outcome], state: str) -> int:
 def _lines(outcomes: list[Outcome], seconds: float) -> Iterable[RenderableType]:
     for outcome in outcomes:
         if outcome.state == "to_import":
-            yield Text(f"would import {outcome.path} ({_count(outcome.runs, 'run')})")
+            runs = _count(outcome.runs, "run") if outcome.runs else "inference, no run"
+            yield Text(f"would import {outcome.path} ({runs})")
     for state, style in (("refused", "red"), ("failed", "red"), ("skipped", "yellow")):
         for outcome in outcomes:
             if outcome.state == state:

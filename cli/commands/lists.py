@@ -11,6 +11,10 @@ from cli.screen import open_screen
 from cli.tables import benchmark_table, leaderboard_table, submission_lines, worker_table
 
 Choice = str | None
+Metric = Annotated[
+    Choice,
+    typer.Option("--metric", help="tta or cost; of inference: latency or inference_cost."),
+]
 
 
 def show(
@@ -32,7 +36,7 @@ def show(
 def leaderboard(
     benchmark: Annotated[str, typer.Argument(help="Id of a benchmark.")],
     division: Annotated[Choice, typer.Option("--division", help="closed or open.")] = None,
-    metric: Annotated[Choice, typer.Option("--metric", help="tta, cost or latency.")] = None,
+    metric: Metric = None,
     status: Annotated[Choice, typer.Option("--status", help="For example verified.")] = None,
     search: Annotated[Choice, typer.Option("--q", help="Words to look for.")] = None,
     sort: Annotated[Choice, typer.Option("--sort", help="Column to sort by.")] = None,

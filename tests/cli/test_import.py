@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ENTRY = {"version": "v1.0", "author": "A", "authorEmail": "a@example.org", "framework": "F",
          "model": "M", "hardware": "H", "timestamp": "2018-04-20"}  # fmt: skip
+INFERENCE = ENTRY | {"latency": 2.5, "cost": 4e-6, "top1Accuracy": 94.5}
 CURVE = "epoch\thours\ttop1Accuracy\n1\t0.5\t90.0\n2\t1.0\t94.5\n"
 SYSTEM = {"division": "closed", "system_name": "Big", "number_of_nodes": "2",
           "accelerators_per_node": "8", "accelerator_model_name": "H100",
@@ -128,7 +129,7 @@ def import_it(finishline: "Finishline", keeper: Keeper) -> Callable[..., Any]:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Three DAWNBench entries: one whole, one for inference, one without its TSV."""
+    """Three DAWNBench entries: one whole, one of inference, one without its TSV."""
     train = tmp_path / "dawnbench" / "CIFAR10" / "train"
     inference = tmp_path / "dawnbench" / "CIFAR10" / "inference"
     train.mkdir(parents=True)
@@ -136,7 +137,7 @@ def tree(tmp_path: Path) -> Path:
     (train / "good.json").write_text(json.dumps(ENTRY, indent=3))
     (train / "good.tsv").write_text(CURVE)
     (train / "half.json").write_text(json.dumps(ENTRY))
-    (inference / "fast.json").write_text(json.dumps(ENTRY))
+    (inference / "fast.json").write_text(json.dumps(INFERENCE))
     return tmp_path / "dawnbench"
 
 
@@ -184,7 +185,7 @@ def paths(outcomes: list[Any]) -> list[str]:
 def test_a_dawnbench_entry_is_sent_as_it_is_with_its_benchmark(
     tree: Path, keeper: Keeper, import_it: Callable[..., Any]
 ) -> None:
-    import_it("dawnbench", str(tree))
+    import_it("dawnbench", str(tree / "CIFAR10" / "train"))
     (form,) = keeper.kept.values()
     train = tree / "CIFAR10" / "train"
     assert form == {
@@ -196,24 +197,41 @@ def test_a_dawnbench_entry_is_sent_as_it_is_with_its_benchmark(
     assert keeper.tokens == {"Bearer fl_1"}
 
 
-def test_half_an_entry_is_refused_and_inference_is_skipped_with_a_reason(
+def test_an_inference_entry_is_sent_alone_whatever_lies_beside_it(
+    tree: Path, keeper: Keeper, import_it: Callable[..., Any]
+) -> None:
+    inference = tree / "CIFAR10" / "inference"
+    (inference / "fast.tsv").write_text(CURVE)
+    ran = import_it("dawnbench", str(inference), "--json")
+    assert ran.code == 0
+    assert ran.json()["runs_imported"] == 0
+    (form,) = keeper.kept.values()
+    assert form == {
+        "submission": [("fast.json", (inference / "fast.json").read_bytes())],
+        "benchmark": [(None, b"cifar10")],
+        "archive": [(None, b"true")],
+    }
+
+
+def test_half_an_entry_is_refused_and_stops_no_other(
     tree: Path, import_it: Callable[..., Any]
 ) -> None:
     ran = import_it("dawnbench", str(tree), "--json")
     assert ran.code == 1
     document = ran.json()
-    assert paths(document["imported"]) == ["CIFAR10/train/good.json"]
+    assert paths(document["imported"]) == ["CIFAR10/inference/fast.json", "CIFAR10/train/good.json"]
     (refused,) = document["refused"]
     assert refused["path"] == "CIFAR10/train/half.json"
     assert "half.tsv" in refused["problems"][0]["message"]
-    (skipped,) = document["skipped"]
-    assert skipped["path"] == "CIFAR10/inference/fast.json"
-    assert "inference" in skipped["reason"]
+    assert document["skipped"] == []
 
 
-def test_what_is_skipped_is_no_failure(tree: Path, import_it: Callable[..., Any]) -> None:
-    (tree / "CIFAR10" / "train" / "half.json").unlink()
-    assert import_it("dawnbench", str(tree)).code == 0
+def test_a_dry_run_says_which_entries_have_no_run(
+    tree: Path, import_it: Callable[..., Any]
+) -> None:
+    out = import_it("dawnbench", str(tree), "--dry-run").out
+    assert "would import CIFAR10/inference/fast.json (inference, no run)" in out
+    assert "would import CIFAR10/train/good.json (1 run)" in out
 
 
 def test_an_mlperf_set_is_sent_with_a_claim_and_its_logs(
