@@ -8,7 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from rules.claim import Kind
 from rules.ranking import KIND_OF_METRIC, Metric
-from server.submissions.schemas import RcpView, SystemView
+from server.submissions.result_views import RcpView
+from server.submissions.schemas import SystemView
 
 SortColumn = Literal[
     "rank",

@@ -20,7 +20,7 @@ from server.errors import ConflictError, ContentError, NotAllowedError
 from server.leaderboard.service import raise_board_version
 from server.models import RunRow, Submission
 from server.submissions.queries import find_by_idempotency_key
-from server.submissions.schemas import stored_result
+from server.submissions.result_views import stored_result
 from server.submissions.upload import StagedLogs, Upload
 from server.verifications.service import verify_by_policy
 

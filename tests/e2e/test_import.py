@@ -148,7 +148,10 @@ def test_malformed_entries_are_refused_with_every_problem_and_the_others_go_on(
     assert document["failed"] == []
     assert [outcome["path"][:3] for outcome in document["imported"]] == ["001"]  # Slow, not broken.
     refused = {outcome["path"][:3]: outcome["problems"] for outcome in document["refused"]}
-    assert sorted(refused) == ["002", "027", "029", "030", "035", "036", "039", "041", "091"]
+    broken = ["002", "027", "029", "030", "035", "036", "039", "041", "089", "091"]
+    assert sorted(refused) == broken
+    # An inference entry in another metric than its benchmark's.
+    assert [each["field"] for each in refused["089"]] == ["top1Accuracy"]
     assert [(each["line"], each["field"]) for each in refused["041"]] == [
         (2, "version"),
         (9, "costPerHour"),

@@ -77,7 +77,7 @@ def test_a_submission_is_documented_as_multipart_with_an_example(schema: dict[st
     form = body["content"]["multipart/form-data"]
 
     assert body["required"] is True
-    assert form["schema"]["required"] == ["submission", "logs"]
+    assert form["schema"]["required"] == ["submission"]
     assert set(form["schema"]["properties"]) == {
         "submission",
         "logs",
