@@ -254,6 +254,8 @@ def test_every_page_takes_a_benchmark_that_has_inference_alone(
     assert "$0.0400" in board
     assert "not ranked: did not reach the target" in board
     assert "charts.js" not in board
+    assert "cost is the price of 10,000 items" in board
+    assert "counts on the dawnbench clock" not in board
     assert "Inference" not in page("/benchmarks/squad")
     assert "2.50\u00a0ms" in page(f"/submissions/{submission_id}")
     assert "Not ranked." in page(f"/submissions/{weak}")
@@ -263,6 +265,17 @@ def test_every_page_takes_a_benchmark_that_has_inference_alone(
         f"/submissions/{submission_id}/charts/curves.json",
     ):
         page(path)
+
+
+def test_a_benchmark_with_a_reference_band_shows_an_inference_without_it(
+    send: Callable[..., Any], client: TestClient
+) -> None:
+    submission_id = enter(send, form={"benchmark": "digits"}, top1Accuracy=98.0)
+
+    assert "98\u00a0%" in client.get(f"/submissions/{submission_id}").text
+    figure = client.get(f"/submissions/{submission_id}/charts/curves.json")
+    assert figure.status_code == 200
+    assert "control-point band" not in figure.text
 
 
 def test_rescoring_derives_an_inference_again_from_its_entry(
