@@ -13,17 +13,15 @@ depends_on: str | Sequence[str] | None = None
 
 def upgrade() -> None:
     """Apply."""
-    with op.batch_alter_table("submissions") as submissions:
-        submissions.add_column(
-            sa.Column("kind", sa.String(length=20), server_default="train", nullable=False)
-        )
-        submissions.add_column(sa.Column("cost_usd_per_10000", sa.Double(), nullable=True))
+    # Both databases add and drop plain columns in place, so no table with rows is built anew.
+    kind = sa.Column("kind", sa.String(length=20), server_default="train", nullable=False)
+    op.add_column("submissions", kind)
+    op.add_column("submissions", sa.Column("cost_usd_per_10000", sa.Double(), nullable=True))
 
 
 def downgrade() -> None:
     """Take back."""
     # The earlier schema has no word for a submission without runs, and no way to show one.
     op.execute("DELETE FROM submissions WHERE kind = 'inference'")
-    with op.batch_alter_table("submissions") as submissions:
-        submissions.drop_column("cost_usd_per_10000")
-        submissions.drop_column("kind")
+    op.drop_column("submissions", "cost_usd_per_10000")
+    op.drop_column("submissions", "kind")

@@ -45,12 +45,15 @@ def old(request: pytest.FixtureRequest, tmp_path: Path, cifar10: Benchmark) -> I
         created_at=NOW,
     )
     insert(database, "submissions", **submission_row("old", cifar10.sha256))
+    run = {"index": 0, "file": "old.tsv", "reached": True, "tta_seconds": 3600.0, "curve": "[]"}
+    log = {"submission_id": "old", "log_sha256": "0" * 64, "log_bytes": 1}
+    insert(database, "runs", **run, **log)
     yield database
     database.close()
 
 
 def insert(database: Database, table: str, **values: object) -> None:
-    names = ", ".join(values)
+    names = ", ".join(f'"{name}"' for name in values)
     places = ", ".join(f":{name}" for name in values)
     with database.engine.begin() as connection:
         statement = text(f"INSERT INTO {table} ({names}) VALUES ({places})")  # noqa: S608
@@ -99,6 +102,7 @@ def test_an_old_submission_is_a_training_and_stands_where_it_stood(
         assert client.get(board, params={"metric": "latency"}).json()["entries"] == []
         view = client.get("/api/v1/submissions/old").json()
         assert (view["kind"], view["result"]["tta_display"]) == ("train", "1:00:00")
+        assert [run["file"] for run in view["runs"]] == ["old.tsv"]
 
 
 def test_taking_back_keeps_trainings_and_lets_inference_go(
@@ -111,3 +115,5 @@ def test_taking_back_keeps_trainings_and_lets_inference_go(
     command.downgrade(alembic_config(old), BEFORE)
 
     assert ids(old) == ["old"]
+    with old.engine.connect() as connection:
+        assert connection.scalar(text("SELECT file FROM runs")) == "old.tsv"
