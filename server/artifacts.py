@@ -5,6 +5,8 @@ import io
 import os
 import secrets
 import time
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -28,8 +30,9 @@ class Staged:
 class ArtifactStore:
     """Files by the SHA-256 of their content.
 
-    A file is staged first, and kept only when the submission it belongs to is accepted: what is
-    discarded leaves nothing behind. Keeping is a rename, so a reader never sees half a file.
+    A file is staged first, then settled, and kept only when the submission it belongs to is
+    accepted: what is discarded leaves nothing behind. Keeping is a rename, so a reader never sees
+    half a file, and what was settled and kept outlasts a loss of power.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -41,8 +44,10 @@ class ArtifactStore:
         """Remove staged files that a server which died left behind."""
         limit = time.time() - older_than_seconds
         for path in self.incoming.iterdir():
-            if path.stat().st_mtime < limit:
-                path.unlink(missing_ok=True)
+            # Another process may sweep, or keep what it staged, at the same time.
+            with suppress(FileNotFoundError):
+                if path.stat().st_mtime < limit:
+                    path.unlink()
 
     def stage(self, source: BinaryIO) -> Staged:
         """Copy a stream into the store's waiting room."""
@@ -54,8 +59,6 @@ class ArtifactStore:
                     digest.update(chunk)
                     size += len(chunk)
                     target.write(chunk)
-                target.flush()
-                os.fsync(target.fileno())
         except BaseException:
             path.unlink(missing_ok=True)
             raise
@@ -65,15 +68,26 @@ class ArtifactStore:
         """As `stage`, for content that is in memory."""
         return self.stage(io.BytesIO(content))
 
-    def keep(self, staged: Staged) -> bool:
-        """Move a staged file to its final place; False if the same content is there already."""
-        final = self.path_of(staged.sha256)
-        if final.exists():
-            staged.path.unlink(missing_ok=True)
-            return False
-        final.parent.mkdir(parents=True, exist_ok=True)
-        staged.path.replace(final)
-        return True
+    def settle(self, staged: Collection[Staged]) -> None:
+        """Write staged files to the disk. It is slow, so it comes before the transaction."""
+        for each in staged:
+            _sync(each.path)
+
+    def keep(self, staged: Collection[Staged]) -> None:
+        """Move settled files to their final places, for good; the same content is kept once.
+
+        Another request may have moved the same content a moment ago and not written its folder
+        yet, so the folders are written to the disk in any case.
+        """
+        for each in staged:
+            final = self.path_of(each.sha256)
+            if final.exists():
+                self.discard(each)
+            else:
+                final.parent.mkdir(exist_ok=True)
+                each.path.replace(final)
+        for folder in {self.folder, *(self.path_of(each.sha256).parent for each in staged)}:
+            _sync(folder)
 
     def discard(self, staged: Staged) -> None:
         """Remove a staged file that is not wanted."""
@@ -82,3 +96,11 @@ class ArtifactStore:
     def path_of(self, sha256: str) -> Path:
         """Where content of this hash lies."""
         return self.folder / sha256[:2] / sha256
+
+
+def _sync(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

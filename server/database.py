@@ -107,7 +107,7 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None  # The begin event below starts transactions.
     for pragma in (
         "journal_mode=WAL",
-        "synchronous=NORMAL",
+        "synchronous=FULL",  # NORMAL forgets the last commits when the power fails.
         "busy_timeout=10000",
         "foreign_keys=ON",
     ):

@@ -95,11 +95,11 @@ async def create_submission(
     """
     form = await _read_form(request, max_files=parts.settings.max_log_files + 1)
     try:
-        accepted, view = await run_in_threadpool(_submit, parts, caller, form, idempotency_key)
+        view, repeated = await run_in_threadpool(_submit, parts, caller, form, idempotency_key)
     finally:
         await form.close()
-    response.headers["Location"] = f"/api/v1/submissions/{accepted.submission_id}"
-    if accepted.repeated:
+    response.headers["Location"] = f"/api/v1/submissions/{view.id}"
+    if repeated:
         response.headers["Idempotent-Replayed"] = "true"
     return view
 
@@ -126,10 +126,15 @@ async def _read_form(request: Request, *, max_files: int) -> FormData:
 
 def _submit(
     parts: PartsDep, caller: Caller, form: FormData, key: str | None
-) -> tuple[service.Accepted, SubmissionView]:
+) -> tuple[SubmissionView, bool]:
+    """The submission and whether it was there already.
+
+    It is shown from memory: what was stored is not read again.
+    """
     with staged_upload(form, parts.artifacts, parts.settings) as upload:
         accepted = service.submit(parts, caller, upload, key=key)
-    return accepted, _view(parts, accepted.submission_id)
+    view = submission_view(accepted.submission, benchmark_version=accepted.benchmark_version)
+    return view, accepted.repeated
 
 
 def _view(parts: PartsDep, submission_id: str) -> SubmissionView:

@@ -13,12 +13,12 @@ from rules.run import Run
 from rules.scoring import Result, RunScore
 from rules.submission import ScoredSubmission, score_submission
 from server.artifacts import Staged
-from server.benchmarks.queries import keep_definition
+from server.benchmarks.queries import definition, keep_definition
 from server.database import utc_now
 from server.dependencies import Caller, Parts
 from server.errors import ConflictError, ContentError, NotAllowedError
 from server.leaderboard.service import raise_board_version
-from server.models import RunRow, Submission
+from server.models import RunRow, Submission, User
 from server.submissions.queries import find_by_idempotency_key
 from server.submissions.result_views import stored_result
 from server.submissions.upload import StagedLogs, Upload
@@ -31,9 +31,10 @@ FIGURE_COLUMNS = ("tta_seconds", "cost_usd", "latency_ms", "cost_usd_per_10000")
 
 @dataclass(frozen=True)
 class Accepted:
-    """A stored submission's id, and whether this request had been answered before."""
+    """A stored submission, whole, and whether this request had been answered before."""
 
-    submission_id: str
+    submission: Submission
+    benchmark_version: str
     repeated: bool
 
 
@@ -69,7 +70,7 @@ def submit(parts: Parts, caller: Caller, upload: Upload, *, key: str | None) -> 
         archive=upload.archive,
     )
     try:
-        return Accepted(_store(parts, caller, upload, scored, key=key), repeated=False)
+        return _store(parts, caller, upload, scored, key=key)
     except IntegrityError:
         # Two requests under one key came at the same time; the other one won.
         earlier = _find_earlier(parts, caller, upload, key)
@@ -98,31 +99,28 @@ def _find_earlier(parts: Parts, caller: Caller, upload: Upload, key: str | None)
                 f"This Idempotency-Key was used for submission {earlier.id} with other content; "
                 "use a new key for a new submission."
             )
-        return Accepted(earlier.id, repeated=True)
+        version = definition(session, earlier.benchmark_sha256).version
+        return Accepted(earlier, benchmark_version=version, repeated=True)
 
 
 def _store(
     parts: Parts, caller: Caller, upload: Upload, scored: ScoredSubmission, *, key: str | None
-) -> str:
+) -> Accepted:
     benchmark = parts.benchmarks[scored.claim.benchmark_id]
     submission = _submission_row(caller, upload, scored, benchmark, key=key)
+    parts.artifacts.settle(upload.files)
     with parts.database.write() as session:
         keep_definition(session, benchmark, parts.settings.benchmarks_dir)
+        submission.user = session.get_one(User, caller.user_id)
         session.add(submission)
         session.flush()
-        session.add_all(_run_rows(submission.id, scored, upload.logs))
         raise_board_version(session, benchmark.benchmark_id)
-        _keep_files(parts, upload)
         if not upload.archive:
             verify_by_policy(session, submission, benchmark, scored.claim)
-    return submission.id
-
-
-def _keep_files(parts: Parts, upload: Upload) -> None:
-    """Before the commit, so that a stored submission always has its logs."""
-    parts.artifacts.keep(parts.artifacts.stage_bytes(upload.claim_json))
-    for log in upload.logs.values():
-        parts.artifacts.keep(log)
+        # Last, so that what fails leaves no file; before the commit, so that a stored submission
+        # always has its logs.
+        parts.artifacts.keep(upload.files)
+    return Accepted(submission, benchmark_version=benchmark.version, repeated=False)
 
 
 def _submission_row(
@@ -136,7 +134,6 @@ def _submission_row(
     claim, result = scored.claim, scored.result
     return Submission(
         id=new_id(),
-        user_id=caller.user_id,
         benchmark_id=benchmark.benchmark_id,
         benchmark_sha256=benchmark.sha256,
         division=claim.division,
@@ -146,7 +143,7 @@ def _submission_row(
         hyperparameters=dict(claim.hyperparameters),
         code_url=claim.code_url,
         notes=claim.notes,
-        claim_sha256=upload.claim_sha256,
+        claim_sha256=upload.claim.sha256,
         dawnbench=dict(claim.dawnbench) if claim.dawnbench is not None else None,
         status="claimed",
         kind=claim.kind,
@@ -157,6 +154,8 @@ def _submission_row(
         archive=upload.archive,
         organisation=claim.organisation,
         submitted_on=claim.submitted_on,
+        runs=_run_rows(scored, upload.logs),
+        verifications=[],
     )
 
 
@@ -173,18 +172,15 @@ def result_figures(result: Result | InferenceResult) -> dict[str, Any]:
     return figures | own | {"eligible": result.eligible, "result": stored_result(result)}
 
 
-def _run_rows(
-    submission_id: str, scored: ScoredSubmission, logs: Mapping[str, Staged]
-) -> list[RunRow]:
+def _run_rows(scored: ScoredSubmission, logs: Mapping[str, Staged]) -> list[RunRow]:
     return [
-        _run_row(submission_id, index, run, score, logs[run.name])
+        _run_row(index, run, score, logs[run.name])
         for index, (run, score) in enumerate(scored.scored_runs)
     ]
 
 
-def _run_row(submission_id: str, index: int, run: Run, score: RunScore, log: Staged) -> RunRow:
+def _run_row(index: int, run: Run, score: RunScore, log: Staged) -> RunRow:
     return RunRow(
-        submission_id=submission_id,
         index=index,
         file=run.name,
         log_sha256=log.sha256,

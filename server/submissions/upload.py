@@ -19,19 +19,20 @@ FORM_FIELDS = ("submission", "logs", "benchmark", "division", "archive")
 
 @dataclass(frozen=True)
 class Upload:
-    """What was sent: the claim's bytes, the staged logs by name, and what was said beside them."""
+    """What was sent: claim and logs, staged, the logs by name; and what was said beside them."""
 
     claim_json: bytes
     claim_file: str
+    claim: Staged
     logs: Mapping[str, Staged]
     benchmark_id: str | None
     division: str | None
     archive: bool = False
 
     @property
-    def claim_sha256(self) -> str:
-        """The hash of the claim's JSON."""
-        return hashlib.sha256(self.claim_json).hexdigest()
+    def files(self) -> tuple[Staged, ...]:
+        """Everything that is to be kept."""
+        return (self.claim, *self.logs.values())
 
     @property
     def sha256(self) -> str:
@@ -70,9 +71,11 @@ def staged_upload(form: FormData, store: ArtifactStore, settings: Settings) -> I
     Raises ContentError or TooLargeError naming the part and what was expected.
     """
     staged: dict[str, Staged] = {}
+    claim: Staged | None = None
     try:
         _check_parts(form)
         claim_json, claim_file = _claim(form)
+        claim = store.stage_bytes(claim_json)
         for part in form.getlist("logs"):
             name, file = _log_part(part)
             if name in staged:
@@ -86,14 +89,15 @@ def staged_upload(form: FormData, store: ArtifactStore, settings: Settings) -> I
         yield Upload(
             claim_json=claim_json,
             claim_file=claim_file,
+            claim=claim,
             logs=staged,
             benchmark_id=_text(form, "benchmark"),
             division=_text(form, "division"),
             archive=_flag(form, "archive"),
         )
     finally:
-        for log in staged.values():
-            store.discard(log)
+        for each in (*staged.values(), *([claim] if claim else [])):
+            store.discard(each)
 
 
 def _check_parts(form: FormData) -> None:

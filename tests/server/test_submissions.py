@@ -2,11 +2,16 @@
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+
+from server.app import create_app
+from server.settings import Settings
 
 SUBMISSIONS = "/api/v1/submissions"
 
@@ -230,3 +235,30 @@ def test_a_dawnbench_curve_whose_hours_decrease_names_file_and_line(
     assert (problem["file"], problem["line"], problem["field"]) == ("entry.tsv", 3, "hours")
     assert problem["expected"] == "hours that do not decrease"
     assert stored_files() == []
+
+
+def test_the_answer_to_a_submission_is_what_is_stored(
+    digits_submission: Any, submit: Callable[..., Any], client: TestClient
+) -> None:
+    answer = submit(digits_submission).json()
+
+    assert answer == client.get(f"/api/v1/submissions/{answer['id']}").json()
+
+
+def test_a_benchmark_may_ask_for_a_verification_of_each_submission_but_not_of_an_archive(
+    digits_submission: Any, alice: Any, olivia: Any, settings: Settings, benchmarks_dir: Path,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    settings.benchmarks_dir = tmp_path / "benchmarks"
+    shutil.copytree(benchmarks_dir, settings.benchmarks_dir)
+    definition = settings.benchmarks_dir / "digits.toml"
+    wanted = definition.read_text().replace("automatic = false", "automatic = true")
+    definition.write_text(wanted)
+    files, archive = digits_submission.files(), {"archive": "true"}
+    with TestClient(create_app(settings, dispatch=False)) as client:
+        own = client.post(SUBMISSIONS, files=files, headers=alice.headers).json()
+        other = client.post(SUBMISSIONS, files=files, data=archive, headers=olivia.headers).json()
+
+        assert own == client.get(f"{SUBMISSIONS}/{own['id']}").json()
+    assert (own["status"], [v["state"] for v in own["verifications"]]) == ("verifying", ["queued"])
+    assert (other["status"], other["verifications"]) == ("claimed", [])

@@ -1,0 +1,132 @@
+"""The store of raw logs: what is kept outlasts a loss of power, what is discarded is gone."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from server.artifacts import ArtifactStore
+from server.database import Database
+
+Written = list[tuple[str, int]]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArtifactStore:
+    return ArtifactStore(tmp_path / "artifacts")
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> Written:
+    """What is written to the disk and moved, in order: (what, number of the file)."""
+    steps: Written = []
+    sync, replace = os.fsync, Path.replace
+
+    def note_sync(number: int) -> None:
+        sync(number)
+        steps.append(("synced", os.fstat(number).st_ino))
+
+    def note_move(path: Path, target: Path) -> Path:
+        steps.append(("moved", path.stat().st_ino))
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", note_sync)
+    monkeypatch.setattr(Path, "replace", note_move)
+    return steps
+
+
+def number_of(path: Path) -> int:
+    return path.stat().st_ino
+
+
+def test_a_kept_file_is_on_the_disk_before_it_moves_and_its_folders_after(
+    store: ArtifactStore, written: Written
+) -> None:
+    staged = [store.stage_bytes(content) for content in (b"one", b"two")]
+    assert written == []
+    store.settle(staged)
+    store.keep(staged)
+
+    finals = [store.path_of(each.sha256) for each in staged]
+    assert [path.read_bytes() for path in finals] == [b"one", b"two"]
+    for final in finals:
+        moved = written.index(("moved", number_of(final)))
+        assert ("synced", number_of(final)) in written[:moved]
+        for folder in (final.parent, store.folder):
+            assert ("synced", number_of(folder)) in written[moved:]
+
+
+def test_content_that_another_request_has_just_moved_is_written_all_the_same(
+    store: ArtifactStore, written: Written
+) -> None:
+    first, second = store.stage_bytes(b"same"), store.stage_bytes(b"same")
+    store.settle([first, second])
+    store.keep([first])
+    written.clear()
+    store.keep([second])
+
+    final = store.path_of(second.sha256)
+    assert ("synced", number_of(final.parent)) in written
+    assert final.read_bytes() == b"same"
+    assert list(store.incoming.iterdir()) == []
+
+
+def test_a_submission_is_on_the_disk_before_it_is_committed(
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    stored_files: Callable[[], list[str]],
+    settings: Any,
+    database: Database,
+    written: Written,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    locked: list[int] = []
+    write = database.write
+
+    @contextmanager
+    def watched() -> Iterator[Any]:
+        locked.append(len(written))
+        with write() as session:
+            yield session
+            locked.append(len(written))
+
+    monkeypatch.setattr(database, "write", watched)
+    assert submit(digits_submission).status_code == 201
+
+    start, end = locked
+    files = [number_of(settings.artifacts_dir / path) for path in stored_files()]
+    assert len(files) == 4
+    # While others wait for the database, files are moved and folders written, nothing more.
+    assert {number for step, number in written[:start] if step == "synced"} == set(files)
+    assert {number for step, number in written[start:end] if step == "moved"} == set(files)
+    assert written[end:] == []
+
+
+def test_sqlite_writes_every_commit_to_the_disk(database: Database) -> None:
+    with database.write() as session:
+        pragma = session.connection().exec_driver_sql("PRAGMA synchronous")
+
+        assert pragma.scalar() == 2  # FULL, by the documentation of SQLite.
+
+
+def test_a_file_nobody_wants_is_swept_after_a_while(store: ArtifactStore) -> None:
+    old, young = store.stage_bytes(b"old"), store.stage_bytes(b"young")
+    long_ago = time.time() - 7200
+    os.utime(old.path, (long_ago, long_ago))
+    store.sweep(older_than_seconds=3600)
+
+    assert list(store.incoming.iterdir()) == [young.path]
+
+
+def test_a_file_that_goes_while_others_are_swept_stops_nothing(
+    store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = store.incoming / "gone"
+    monkeypatch.setattr(Path, "iterdir", lambda _folder: iter([gone]))
+    store.sweep(older_than_seconds=0)
+
+    assert not gone.exists()
