@@ -8,14 +8,15 @@ from datetime import timedelta
 from pathlib import Path
 
 from rules.benchmark import load_benchmarks
+from rules.errors import RuleError
 from server.accounts.service import ROLES, create_token
 from server.artifacts import ArtifactStore
 from server.database import Database
 from server.dependencies import Parts
 from server.errors import ServerError
+from server.rescoring.service import Choice, rescore_submissions
 from server.schema import current_revision, migrate, require_current_schema
 from server.settings import get_settings
-from server.submissions.rescoring import Summary, rescore_submissions
 
 
 def main() -> int:
@@ -31,7 +32,7 @@ def main() -> int:
         if arguments.command == "rescore":
             return _rescore(database, arguments)
         _print_token(database, arguments)
-    except (RuntimeError, ServerError) as error:
+    except (RuntimeError, ServerError, RuleError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     finally:
@@ -78,13 +79,12 @@ def _rescore(database: Database, arguments: argparse.Namespace) -> int:
         artifacts=ArtifactStore(settings.artifacts_dir),
         benchmarks=load_benchmarks(settings.benchmarks_dir),
     )
-    summary: Summary = rescore_submissions(
-        parts,
+    choice = Choice(
         benchmark_id=arguments.benchmark,
         current=arguments.definition == "current",
         dry_run=arguments.dry_run,
-        progress=lambda line: print(line, file=sys.stderr),
     )
+    summary = rescore_submissions(parts, choice, lambda line: print(line, file=sys.stderr))
     print(json.dumps(asdict(summary)))
     return 1 if summary.failed else 0
 

@@ -3,8 +3,9 @@
 import base64
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
-from sqlalchemy import or_, select
+from sqlalchemy import Row, or_, select
 from sqlalchemy.orm import Session, undefer
 
 from server.errors import ContentError, NotFoundError
@@ -19,13 +20,18 @@ def find_submission(session: Session, submission_id: str) -> Submission:
     return submission
 
 
+def lock_submission(session: Session, submission_id: str) -> None:
+    """Keep others from changing a submission until this transaction ends."""
+    session.execute(select(Submission.id).where(Submission.id == submission_id).with_for_update())
+
+
 def find_run(session: Session, submission_id: str, index: int) -> RunRow:
     """One run of a submission. Raises NotFoundError."""
-    find_submission(session, submission_id)
     run = session.scalar(
         select(RunRow).where(RunRow.submission_id == submission_id, RunRow.index == index)
     )
     if run is None:
+        find_submission(session, submission_id)
         raise NotFoundError(f"Submission {submission_id!r} has no run {index}.")
     return run
 
@@ -67,7 +73,7 @@ def list_submissions(
     if benchmark_id is not None:
         query = query.where(Submission.benchmark_id == benchmark_id)
     if cursor is not None:
-        moment, last_id = _read_cursor(cursor)
+        moment, last_id = read_cursor(cursor)
         query = query.where(
             or_(
                 Submission.submitted_at < moment,
@@ -77,15 +83,17 @@ def list_submissions(
     found = list(session.scalars(query.limit(limit + 1)))
     page = found[:limit]
     more = len(found) > limit
-    return page, _write_cursor(page[-1]) if more else None
+    return page, write_cursor(page[-1]) if more else None
 
 
-def _write_cursor(submission: Submission) -> str:
+def write_cursor(submission: Submission | Row[Any]) -> str:
+    """The place of a submission among all, by its moment and id."""
     text = f"{submission.submitted_at.isoformat()} {submission.id}"
     return base64.urlsafe_b64encode(text.encode()).decode()
 
 
-def _read_cursor(cursor: str) -> tuple[datetime, str]:
+def read_cursor(cursor: str) -> tuple[datetime, str]:
+    """The moment and id of a place. Raises ContentError for a text that is no cursor."""
     try:
         moment, last_id = base64.urlsafe_b64decode(cursor.encode()).decode().split(" ")
         parsed = datetime.fromisoformat(moment)

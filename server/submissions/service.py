@@ -21,7 +21,7 @@ from server.leaderboard.service import raise_board_version
 from server.models import RunRow, Submission, User
 from server.submissions.queries import find_by_idempotency_key
 from server.submissions.result_views import stored_result
-from server.submissions.upload import StagedLogs, Upload
+from server.submissions.upload import Upload
 from server.verifications.service import verify_by_policy
 
 MAX_KEY_LENGTH = 200
@@ -62,7 +62,7 @@ def submit(parts: Parts, caller: Caller, upload: Upload, *, key: str | None) -> 
         return earlier
     scored = score_submission(
         upload.claim_json,
-        StagedLogs(upload.logs),
+        upload.log_files,
         parts.benchmarks,
         file=upload.claim_file,
         benchmark_id=upload.benchmark_id,

@@ -12,6 +12,7 @@ from rules.logs import check_file_name
 from server.artifacts import ArtifactStore, Staged
 from server.errors import ContentError, TooLargeError
 from server.settings import MIB, Settings
+from server.submissions.log_files import LogFiles
 
 CLAIM_FILE = "submission.json"
 FORM_FIELDS = ("submission", "logs", "benchmark", "division", "archive")
@@ -30,6 +31,11 @@ class Upload:
     archive: bool = False
 
     @property
+    def log_files(self) -> LogFiles:
+        """The content of the logs by name."""
+        return LogFiles(self.logs, lambda name: self.logs[name].read())
+
+    @property
     def files(self) -> tuple[Staged, ...]:
         """Everything that is to be kept."""
         return (self.claim, *self.logs.values())
@@ -46,22 +52,6 @@ class Upload:
         for name in sorted(self.logs):
             digest.update(f"{name}\0{self.logs[name].sha256}\0".encode())
         return digest.hexdigest()
-
-
-class StagedLogs(Mapping[str, bytes]):
-    """Run logs by name, each read from disk only when it is asked for."""
-
-    def __init__(self, logs: Mapping[str, Staged]) -> None:
-        self._logs = logs
-
-    def __getitem__(self, name: str) -> bytes:
-        return self._logs[name].read()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._logs)
-
-    def __len__(self) -> int:
-        return len(self._logs)
 
 
 @contextmanager

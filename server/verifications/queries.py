@@ -59,6 +59,15 @@ def lock_attempt(session: Session, attempt_id: str) -> Attempt:
     return attempt
 
 
+def verification_under_way(session: Session, submission_id: str) -> str | None:
+    """The id of the verification of a submission that has not ended, if any."""
+    return session.scalar(
+        select(Verification.id).where(
+            Verification.submission_id == submission_id, Verification.state.in_(OPEN)
+        )
+    )
+
+
 def list_verifications(session: Session, *, state: str | None, limit: int) -> list[Verification]:
     """Verifications, newest first."""
     query = (

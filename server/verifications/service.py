@@ -3,7 +3,6 @@
 import secrets
 from dataclasses import asdict
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
@@ -15,7 +14,7 @@ from server.database import utc_now
 from server.errors import ConflictError, ContentError
 from server.leaderboard.service import raise_board_version
 from server.models import Attempt, Submission, Verification
-from server.verifications.queries import OPEN, claim_of
+from server.verifications.queries import OPEN, claim_of, verification_under_way
 
 RUN_START_SECONDS = 60.0  # What a run may take beside its own limit: starting, loading, stopping.
 
@@ -33,12 +32,9 @@ def request_verification(
     Raises ContentError if the reference cannot replay the claim, ConflictError if a verification
     of this submission is under way.
     """
-    session.execute(select(Submission.id).where(Submission.id == submission.id).with_for_update())
-    under_way = session.scalar(
-        select(Verification.id).where(
-            Verification.submission_id == submission.id, Verification.state.in_(OPEN)
-        )
-    )
+    # Locked and read again: it may be scored under another definition at the same moment.
+    session.refresh(submission, ["status", "benchmark_sha256"], with_for_update=True)
+    under_way = verification_under_way(session, submission.id)
     if under_way is not None:
         raise ConflictError(
             f"Verification {under_way} of this submission is under way; wait for it or cancel it."

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from server.database import Database
 from server.models import Submission
-from server.submissions.rescoring import rescore_submissions
+from server.rescoring.service import Choice, rescore_submissions
 
 SUBMISSIONS = "/api/v1/submissions"
 BOARD = "/api/v1/leaderboards/cifar10"
@@ -290,13 +290,11 @@ def test_rescoring_derives_an_inference_again_from_its_entry(
 
     def rescore() -> Any:
         parts = client.app.state.parts  # type: ignore[attr-defined]
-        return rescore_submissions(
-            parts, benchmark_id=None, current=False, dry_run=False, progress=lambda _: None
-        )
+        return rescore_submissions(parts, Choice(), lambda _line: None)
 
     summary = rescore()
     assert (summary.failed, len(summary.changed)) == ([], 1)
-    assert [change["field"] for change in summary.changed[0]["changes"]] == [
+    assert [change.field for change in summary.changed[0].changes] == [
         "latency_ms",
         "result.latency_ms",
     ]

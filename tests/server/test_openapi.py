@@ -114,6 +114,7 @@ def test_what_takes_a_token_says_so(schema: dict[str, Any]) -> None:
         "POST /api/v1/attempts/{attempt_id}/claim",
         "POST /api/v1/attempts/{attempt_id}/evaluations",
         "POST /api/v1/attempts/{attempt_id}/report",
+        "POST /api/v1/rescore",
     }
 
 

@@ -4,17 +4,28 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
+from rules.benchmark import Benchmark, load_benchmarks
+from rules.replay_plan import Plan, seal
+from server.accounts.service import create_token
 from server.app import create_app
+from server.benchmarks.queries import keep_definition
 from server.database import Database
+from server.dependencies import Parts
 from server.models import RunRow, Submission
+from server.rescoring.service import Choice, rescore_submissions
 from server.settings import Settings
+from server.submissions.queries import lock_submission
+from server.verifications.service import request_verification
+from tests.support.processes import wait_for
 
 RIGHT_TTA = 0.944  # Epochs of 0.11, 0.114 and 0.118 s and evaluations of 4 ms: 8 x 0.118 s.
 
@@ -53,6 +64,13 @@ def damage(database: Database, submission_id: str, **figures: Any) -> None:
         submission = session.get_one(Submission, submission_id)
         for name, value in figures.items():
             setattr(submission, name, value)
+
+
+def write_another_definition(settings: Settings, shipped: Path, folder: Path) -> None:
+    settings.benchmarks_dir = folder / "benchmarks"
+    shutil.copytree(shipped, settings.benchmarks_dir)
+    digits = settings.benchmarks_dir / "digits.toml"
+    digits.write_text(digits.read_text() + "\n# Another.\n")
 
 
 def version(client: TestClient) -> int:
@@ -161,6 +179,13 @@ def test_a_broken_submission_does_not_stop_the_rest(
     assert [failed["id"] for failed in summary["failed"]] == [broken["id"]]
     assert [changed["id"] for changed in summary["changed"]] == [good["id"]]
     assert f"{broken['id']}: could not be scored again" in said
+    reason = {
+        "log gone": f"run_0.log cannot be read from the artifact store (No such file or directory);"
+        f" expected a file of SHA-256 {sha256}.",
+        "log changed": "run_0.log in the artifact store is not what was sent (SHA-256 differs).",
+        "result is no JSON": "JSONDecodeError: ",
+    }[harm]
+    assert summary["failed"][0]["error"].startswith(reason)
     with database.read() as session:
         kept = session.get_one(Submission, good["id"]).tta_seconds
     assert kept == pytest.approx(good["result"]["tta_seconds"])
@@ -207,14 +232,125 @@ def test_what_is_being_verified_keeps_its_definition(
     benchmarks_dir: Path,
     rescore: Callable[..., Any],
 ) -> None:
-    folder = tmp_path / "benchmarks"
-    shutil.copytree(benchmarks_dir, folder)
-    (folder / "digits.toml").write_text((folder / "digits.toml").read_text() + "\n# Another.\n")
-    settings.benchmarks_dir = folder
+    write_another_definition(settings, benchmarks_dir, tmp_path)
     code, summary, _ = rescore("--definition", "current")
 
     assert (code, summary["changed"]) == (1, [])
     assert "being verified" in summary["failed"][0]["error"]
+
+
+def test_what_is_verified_and_being_verified_again_keeps_its_definition_too(
+    replay: Any,
+    client: TestClient,
+    olivia: Any,
+    make_report: Callable[..., Any],
+    settings: Settings,
+    tmp_path: Path,
+    benchmarks_dir: Path,
+    rescore: Callable[..., Any],
+) -> None:
+    replay.report(replay.claim().json(), make_report(replay.seeds()))
+    address = f"/api/v1/submissions/{replay.submission_id}/verifications"
+    assert client.post(address, headers=olivia.headers).status_code == 201
+    assert replay.status() == "verified"  # The earlier verdict stands meanwhile.
+    write_another_definition(settings, benchmarks_dir, tmp_path)
+    code, summary, _ = rescore("--definition", "current")
+
+    assert (code, summary["changed"]) == (1, [])
+    assert "being verified" in summary["failed"][0]["error"]
+
+
+@pytest.fixture
+def on_postgresql(settings: Settings, postgresql_url: str) -> Iterator[TestClient]:
+    """The application on PostgreSQL, where several transactions write at the same time."""
+    settings.database_url = postgresql_url
+    with TestClient(create_app(settings, dispatch=False)) as made:
+        yield made
+
+
+def wait_until_blocked(database: Database) -> None:
+    def blocked() -> bool:
+        with database.engine.connect() as connection:
+            waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+            return bool(connection.exec_driver_sql(waiting).scalar())
+
+    wait_for(blocked, seconds=20, what="a transaction that waits for another", pause=0.02)
+
+
+@pytest.fixture
+def raced(
+    on_postgresql: TestClient,
+    digits_submission: Any,
+    settings: Settings,
+    benchmarks_dir: Path,
+    tmp_path: Path,
+) -> tuple[Parts, Benchmark, str]:
+    """The parts of a server whose definition of digits changed after a submission to it."""
+    before: Parts = on_postgresql.app.state.parts  # type: ignore[attr-defined]
+    with before.database.write() as session:
+        made = create_token(session, user_name="alice", role="submitter", expires_in=None)
+    headers = {"Authorization": f"Bearer {made.secret}"}
+    files = digits_submission.files()
+    answer = on_postgresql.post("/api/v1/submissions", files=files, headers=headers)
+    write_another_definition(settings, benchmarks_dir, tmp_path)
+    parts = replace(before, benchmarks=load_benchmarks(settings.benchmarks_dir))
+    return parts, parts.benchmarks["digits"], answer.json()["id"]
+
+
+@pytest.mark.processes
+def test_a_verification_that_begins_while_a_result_is_kept_stops_it(
+    raced: tuple[Parts, Benchmark, str],
+) -> None:
+    parts, _, submission_id = raced
+    summaries: list[Any] = []
+    with parts.database.write() as session:
+        submission = session.get_one(Submission, submission_id)
+        request_verification(session, submission, requested_by=submission.user_id, reason=None)
+        rescoring = threading.Thread(
+            target=lambda: summaries.append(
+                rescore_submissions(parts, Choice(current=True), lambda _line: None)
+            )
+        )
+        rescoring.start()
+        wait_until_blocked(parts.database)
+    rescoring.join(timeout=30)
+
+    (summary,) = summaries
+    assert (summary.changed, [failed.id for failed in summary.failed]) == ([], [submission_id])
+    assert "being verified" in summary.failed[0].error
+
+
+@pytest.mark.processes
+def test_a_verification_is_sealed_under_the_definition_that_is_kept_at_that_moment(
+    raced: tuple[Parts, Benchmark, str],
+) -> None:
+    parts, other, submission_id = raced
+
+    def verify() -> None:
+        with parts.database.write() as session:
+            # A request has read the submission before it comes to lock it.
+            submission = session.get_one(Submission, submission_id)
+            read.set()
+            changed.wait(timeout=20)
+            request_verification(session, submission, requested_by=submission.user_id, reason=None)
+
+    read, changed = threading.Event(), threading.Event()
+    verifying = threading.Thread(target=verify)
+    verifying.start()
+    read.wait(timeout=20)
+    with parts.database.write() as session:
+        lock_submission(session, submission_id)
+        keep_definition(session, other, parts.settings.benchmarks_dir)
+        session.get_one(Submission, submission_id).benchmark_sha256 = other.sha256
+        session.flush()
+        changed.set()
+        wait_until_blocked(parts.database)
+    verifying.join(timeout=30)
+
+    with parts.database.read() as session:
+        (made,) = session.get_one(Submission, submission_id).verifications
+        plan = Plan(seeds=tuple(made.seeds), nonce=made.nonce)
+        assert made.seal == seal(other, submission_id, plan)
 
 
 def test_an_unknown_benchmark_is_said(settings: Settings, submission_id: str) -> None:
