@@ -7,6 +7,8 @@ from typing import Any
 
 from rules.errors import RuleError
 
+INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it.
+
 
 class ExitCode(IntEnum):
     """What the exit code of every command means."""

@@ -1,9 +1,9 @@
 """Handing the submissions of an archive to a server, several at a time; a bad one stops none."""
 
-import time
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
@@ -13,8 +13,10 @@ import orjson
 
 from cli.archive_parts import Parcel, key_of, parts_of
 from cli.client import ServerClient
+from cli.crew import Crew
 from cli.errors import CliError, ExitCode, Problem
 from cli.import_plan import Unsent
+from cli.interrupts import Interrupts
 from rules.archive.files import Archive
 from rules.errors import RuleError
 
@@ -23,6 +25,9 @@ IN_FLIGHT = 4
 RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0)
 # A server scores what it is sent before it answers.
 TIMEOUT = httpx2.Timeout(120.0, connect=5.0)
+# How soon a person who leaves is heard.
+POLL_SECONDS = 0.1
+LEFT = "left before the server answered; it may be stored"
 # These say that nothing at all will be taken, so the others need not be tried.
 FINAL = (ExitCode.NOT_ALLOWED, ExitCode.NOT_FOUND)
 
@@ -47,25 +52,63 @@ class Outcome:
         return {name: value for name, value in table.items() if value not in (None, [])}
 
 
+Sending = tuple[Parcel, "Future[Outcome]"]
+
+
 def send_all(
-    planned: Iterable[Parcel | Unsent], send: Callable[[Parcel], Outcome]
+    planned: Iterable[Parcel | Unsent],
+    send: Callable[[Parcel], Outcome],
+    interrupts: Interrupts,
 ) -> Iterator[Outcome]:
-    """The outcome of every submission, in order; at most IN_FLIGHT are being sent at a time."""
-    waiting: deque[Future[Outcome]] = deque()
-    pool = ThreadPoolExecutor(IN_FLIGHT)
+    """What became of each submission; at most IN_FLIGHT are being sent at a time.
+
+    Ends early when interrupted: nothing else is begun, and what is on its way is waited for unless
+    the person leaves. Raises CliError if the server takes nothing at all, after every outcome.
+    """
+    refusals: list[CliError] = []
+
+    def ends() -> bool:
+        return bool(refusals) or interrupts.stopping.is_set()
+
+    def attempt(parcel: Parcel) -> Outcome:
+        try:
+            return send(parcel)
+        except CliError as error:
+            refusals.append(error)
+            return Outcome(parcel.path, "failed", len(parcel.logs), reason=error.message)
+
+    crew = Crew(IN_FLIGHT, attempt, ends=ends)
+    sending: deque[Sending] = deque()
     try:
         for each in planned:
+            if ends():
+                break
             if isinstance(each, Unsent):
                 state: State = "refused" if each.problems else "skipped"
                 yield Outcome(each.path, state, reason=each.reason, problems=each.problems)
                 continue
-            waiting.append(pool.submit(send, each))
-            if len(waiting) > 2 * IN_FLIGHT:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+            sending.append((each, crew.hand(each)))
+            if len(sending) > 2 * IN_FLIGHT:
+                yield from _settled(*sending.popleft(), interrupts)
+        while sending:
+            yield from _settled(*sending.popleft(), interrupts)
     finally:
-        pool.shutdown(cancel_futures=True)
+        crew.dismiss()
+    if refusals:
+        raise refusals[0]
+
+
+def _settled(
+    parcel: Parcel, future: "Future[Outcome]", interrupts: Interrupts
+) -> Iterator[Outcome]:
+    """The outcome of one; none if it was never begun."""
+    while not wait([future], timeout=POLL_SECONDS).done:
+        if interrupts.leaving:
+            if not future.cancel():
+                yield Outcome(parcel.path, "failed", len(parcel.logs), reason=LEFT)
+            return
+    if not future.cancelled():
+        yield future.result()
 
 
 def describe(parcel: Parcel, archive: Archive) -> Outcome:
@@ -81,9 +124,10 @@ def describe(parcel: Parcel, archive: Archive) -> Outcome:
 class Sender:
     """Sends submissions to one server; safe to use from several threads."""
 
-    def __init__(self, server: ServerClient, archive: Archive) -> None:
+    def __init__(self, server: ServerClient, archive: Archive, stopping: threading.Event) -> None:
         self._server = server
         self._archive = archive
+        self._stopping = stopping
         self._unanswered = 0
 
     def send(self, parcel: Parcel) -> Outcome:
@@ -128,16 +172,18 @@ class Sender:
     ) -> tuple[dict[str, Any], bool]:
         """Ask again after a while if the server does not answer, is busy or fails.
 
-        Once it has left several submissions unanswered each of the others is tried only once.
+        Once it has left several submissions unanswered each of the others is tried only once, and
+        none again when the import is stopping.
         """
         waits = RETRY_SECONDS if self._unanswered < IN_FLIGHT else ()
-        for wait in waits:
+        for pause in waits:
             try:
                 return self._counted(post)
             except CliError as error:
                 if error.exit_code != ExitCode.SERVER:
                     raise
-            time.sleep(wait)
+                if self._stopping.wait(pause):
+                    raise
         return self._counted(post, last=True)
 
     def _counted(

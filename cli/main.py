@@ -18,10 +18,9 @@ from cli.commands.score import score
 from cli.commands.submit import submit
 from cli.commands.up import up
 from cli.commands.verify import verify
-from cli.errors import CliError, ExitCode
+from cli.errors import INTERRUPTED, CliError, ExitCode
 from cli.screen import open_console
 
-INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it.
 TERMINATED = 143  # 128 + SIGTERM.
 
 app = typer.Typer(

@@ -4,6 +4,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,9 +14,10 @@ from rich.progress import track
 from rich.text import Text
 
 from cli.client import ServerClient
-from cli.errors import CliError, ExitCode
+from cli.errors import INTERRUPTED, CliError, ExitCode
 from cli.import_plan import Kind, of_kind, plan_import
 from cli.importing import TIMEOUT, Outcome, Sender, describe, send_all
+from cli.interrupts import noted_interrupts
 from cli.options import DEFAULT_BENCHMARKS, DEFAULT_URL, BenchmarksDir, Json, Token, Url
 from cli.records import Found, find_in
 from cli.screen import open_screen
@@ -43,7 +45,7 @@ def import_archive(
     """Send the submissions in a published archive to the server (organisers).
 
     What is there already is not sent twice, so an import that was interrupted goes on when it is
-    run again.
+    run again. Ctrl-C waits for what is on its way, then says what became of each.
     """
     benchmarks = read_benchmarks(benchmarks_dir)
     found = of_kind(find_in(path), kind)
@@ -53,19 +55,30 @@ def import_archive(
             exit_code=ExitCode.REFUSED,
         )
     started = time.monotonic()
-    planned = plan_import(found, benchmarks)
-    if dry_run:
-        outcomes = [
-            *_watched(send_all(planned, lambda each: describe(each, found.archive)), found, as_json)
-        ]
-    else:
-        with ServerClient(url, token, timeout=TIMEOUT) as server:
-            sender = Sender(server, found.archive)
-            outcomes = [*_watched(send_all(planned, sender.send), found, as_json)]
+    outcomes: list[Outcome] = []
+    ended: CliError | None = None
+    with noted_interrupts() as interrupts, ServerClient(url, token, timeout=TIMEOUT) as server:
+        sender = Sender(server, found.archive, interrupts.stopping)
+        send = partial(describe, archive=found.archive) if dry_run else sender.send
+        sending = send_all(plan_import(found, benchmarks), send, interrupts)
+        try:
+            outcomes.extend(_watched(sending, found, as_json))
+        except CliError as error:
+            ended = error
+        interrupted = interrupts.stopping.is_set()
+    left = _not_tried(found, outcomes)
     seconds = time.monotonic() - started
-    document = _document(outcomes, seconds, dry_run=dry_run)
-    open_screen(as_json=as_json).answer(document, _lines(outcomes, seconds))
-    return _exit_code(outcomes)
+    document = _document(outcomes, left, seconds, dry_run=dry_run)
+    open_screen(as_json=as_json).answer(document, _lines(outcomes, left, seconds, dry_run=dry_run))
+    if ended is not None:
+        raise ended
+    return INTERRUPTED if interrupted else _exit_code(outcomes)
+
+
+def _not_tried(found: Found, outcomes: Iterable[Outcome]) -> list[str]:
+    """The submissions that an import which ended early did not come to."""
+    tried = {outcome.path for outcome in outcomes}
+    return [each.path for each in found.submissions if each.path not in tried]
 
 
 def _watched(outcomes: Iterable[Outcome], found: Found, as_json: bool) -> Iterable[Outcome]:
@@ -84,20 +97,25 @@ def _exit_code(outcomes: Iterable[Outcome]) -> int:
     return int(ExitCode.REFUSED if "refused" in states else ExitCode.OK)
 
 
-def _document(outcomes: list[Outcome], seconds: float, *, dry_run: bool) -> dict[str, Any]:
+def _document(
+    outcomes: list[Outcome], left: list[str], seconds: float, *, dry_run: bool
+) -> dict[str, Any]:
     states = ("to_import", "refused", "skipped") if dry_run else STATES
     lists = {
         state: [outcome.document() for outcome in outcomes if outcome.state == state]
         for state in states
     }
-    return {"runs_imported": _runs(outcomes, "imported"), "seconds": seconds} | lists
+    counted = {"runs_imported": _runs(outcomes, "imported"), "seconds": seconds}
+    return counted | lists | {"not_tried": [{"path": path} for path in left]}
 
 
 def _runs(outcomes: Iterable[Outcome], state: str) -> int:
     return sum(outcome.runs for outcome in outcomes if outcome.state == state)
 
 
-def _lines(outcomes: list[Outcome], seconds: float) -> Iterable[RenderableType]:
+def _lines(
+    outcomes: list[Outcome], left: list[str], seconds: float, *, dry_run: bool
+) -> Iterable[RenderableType]:
     for outcome in outcomes:
         if outcome.state == "to_import":
             runs = _count(outcome.runs, "run") if outcome.runs else "inference, no run"
@@ -109,13 +127,22 @@ def _lines(outcomes: list[Outcome], seconds: float) -> Iterable[RenderableType]:
                 why = _count(problems, "problem") if problems else outcome.reason
                 yield Text.assemble((state, style), f" {outcome.path}: {why}")
                 yield from (Text(f"  {problem}") for problem in outcome.problems)
-    yield Text(_summary(outcomes, seconds))
+    yield Text(_preview(outcomes) if dry_run else _summary(outcomes, seconds))
+    if left:
+        yield Text(
+            f"{_count(len(left), 'submission')} not tried: the import ended early. Run it again "
+            "to go on; what is there already is not sent twice."
+        )
+
+
+def _preview(outcomes: list[Outcome]) -> str:
+    counts = Counter(outcome.state for outcome in outcomes)
+    said = ", ".join(f"{counts[state]} {state}" for state in ("refused", "skipped"))
+    return f"{counts['to_import']} to import, {said}; nothing was sent."
 
 
 def _summary(outcomes: list[Outcome], seconds: float) -> str:
     counts = Counter(outcome.state for outcome in outcomes)
-    if counts["to_import"]:
-        return f"{counts['to_import']} to import, {counts['skipped']} skipped; nothing was sent."
     runs = _runs(outcomes, "imported")
     said = ", ".join(f"{counts[state]} {state.replace('_', ' ')}" for state in STATES[1:])  # type: ignore[index]
     return (

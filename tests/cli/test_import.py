@@ -3,7 +3,11 @@
 import email
 import email.policy
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cli import importing
+from tests.support.processes import wait_for
 
 if TYPE_CHECKING:
     from conftest import Finishline
@@ -54,8 +59,8 @@ class Keeper:
                 self.lock.wait(self.hold_seconds)
             self.crowd -= 1
             self.keys.append(key)
-            if self.statuses:
-                status = self.statuses.pop(0)
+            status = self.statuses.pop(0) if self.statuses else 201
+            if status != 201:
                 return status, {"status": status, "detail": f"said {status}"}, False
             if self.failing is not None and self.failing in body:
                 return 503, {"status": 503, "detail": "broken today"}, False
@@ -166,6 +171,12 @@ def write_package(folder: Path, organisation: str) -> Path:
     systems = folder / organisation / "systems"
     systems.mkdir()
     (systems / "big.json").write_text(json.dumps(SYSTEM))
+    return folder
+
+
+def write_packages(folder: Path, number: int) -> Path:
+    for place in range(number):
+        write_package(folder, f"Org{place:02}")
     return folder
 
 
@@ -371,6 +382,122 @@ def test_a_token_that_may_not_import_ends_the_import(
     ran = import_it("mlperf", str(packages), "--json")
     assert ran.code == 5
     assert "said 403" in ran.error()["message"]
+
+
+def test_a_token_that_is_revoked_midway_leaves_a_summary_of_what_got_in_and_what_did_not(
+    tmp_path: Path, keeper: Keeper, import_it: Callable[..., Any]
+) -> None:
+    folder = write_packages(tmp_path / "v5.1", 30)
+    keeper.statuses = [201] * 6 + [401] * 30
+    ran = import_it("mlperf", str(folder), "--json")
+    assert ran.code == 5
+    assert "said 401" in ran.error()["message"]
+    document = ran.json()
+    assert len(document["imported"]) == 6
+    assert document["runs_imported"] == 30
+    assert {outcome["reason"] for outcome in document["failed"]} == {ran.error()["message"]}
+    tried = 6 + len(document["failed"])
+    assert tried == len(keeper.keys) <= 6 + 2 * importing.IN_FLIGHT + 1
+    assert len(document["not_tried"]) == 30 - tried
+    everything = [f"Org{number:02}/results/big/retinanet" for number in range(30)]
+    named = [*document["imported"], *document["failed"], *document["not_tried"]]
+    assert sorted(paths(named)) == everything
+
+
+def test_people_are_told_what_was_not_tried_and_how_to_go_on(
+    tmp_path: Path, keeper: Keeper, import_it: Callable[..., Any]
+) -> None:
+    folder = write_packages(tmp_path / "v5.1", 30)
+    keeper.statuses = [403] * 30
+    ran = import_it("mlperf", str(folder))
+    left = 30 - len(keeper.keys)
+    assert "0 submissions imported with 0 runs" in ran.out
+    assert f"{left} submissions not tried" in ran.out
+    assert "Run it again to go on" in ran.out
+    assert "said 403" in ran.err
+
+
+@dataclass
+class Interruptible:
+    """`finishline import` in a process of its own, with the keeper holding its requests."""
+
+    process: subprocess.Popen[bytes]
+    keeper: Keeper
+
+    def wait_for_requests(self, number: int) -> None:
+        """Return once this many requests are held."""
+        wait_for(lambda: self.keeper.crowd >= number, seconds=30, what="requests", pause=0.02)
+
+    def interrupt(self) -> None:
+        """Ctrl-C."""
+        self.process.send_signal(signal.SIGINT)
+
+    def wait_until_stopping(self) -> None:
+        """Return once the command says that it stops."""
+        assert self.process.stderr is not None
+        assert b"Stopping" in self.process.stderr.readline()
+
+    def release(self) -> None:
+        """Answer what is held, and hold nothing any more."""
+        with self.keeper.lock:
+            self.keeper.hold_seconds = 0.0
+            self.keeper.lock.notify_all()
+
+    def end(self) -> tuple[int, Any]:
+        """The exit code and the document."""
+        out, _err = self.process.communicate(timeout=30)
+        return self.process.returncode, json.loads(out)
+
+
+@pytest.fixture
+def interruptible(tmp_path: Path, keeper: Keeper) -> Iterator[Interruptible]:
+    folder = write_packages(tmp_path / "v5.1", 12)
+    keeper.hold_seconds = 60.0
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cli.main", "import", "mlperf", str(folder), "--json"],
+        env=os.environ | {"FINISHLINE_URL": keeper.url, "FINISHLINE_TOKEN": "fl_1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with process:
+        made = Interruptible(process, keeper)
+        yield made
+        made.release()
+        process.kill()
+
+
+def test_an_interrupted_import_waits_for_what_is_on_its_way_and_is_resumed(
+    interruptible: Interruptible, tmp_path: Path, keeper: Keeper, import_it: Callable[..., Any]
+) -> None:
+    interruptible.wait_for_requests(4)
+    interruptible.interrupt()
+    interruptible.wait_until_stopping()
+    interruptible.release()
+    code, document = interruptible.end()
+    assert code == 130
+    assert (len(document["imported"]), len(document["not_tried"])) == (4, 8)
+    assert document["failed"] == []
+    assert len(keeper.keys) == 4
+    again = import_it("mlperf", str(tmp_path / "v5.1"), "--json").json()
+    assert (len(again["already_there"]), len(again["imported"])) == (4, 8)
+    assert again["not_tried"] == []
+
+
+def test_a_second_interrupt_leaves_what_is_on_its_way(
+    interruptible: Interruptible, tmp_path: Path, keeper: Keeper, import_it: Callable[..., Any]
+) -> None:
+    interruptible.wait_for_requests(4)
+    interruptible.interrupt()
+    interruptible.wait_until_stopping()
+    interruptible.interrupt()
+    code, document = interruptible.end()
+    assert code == 130
+    assert (len(document["failed"]), len(document["not_tried"])) == (4, 8)
+    assert {each["reason"] for each in document["failed"]} == {importing.LEFT}
+    interruptible.release()  # The server stores what it has been sent all the same.
+    wait_for(lambda: len(keeper.kept) == 4, seconds=10, what="the requests that were left")
+    again = import_it("mlperf", str(tmp_path / "v5.1"), "--json").json()
+    assert (len(again["already_there"]), len(again["imported"])) == (4, 8)
 
 
 def test_a_dry_run_shows_the_claims_and_sends_nothing(
