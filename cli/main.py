@@ -13,6 +13,7 @@ from cli.commands import lists, token
 from cli.commands.check import check
 from cli.commands.demo import demo
 from cli.commands.import_archive import import_archive
+from cli.commands.rescore import rescore
 from cli.commands.run import run
 from cli.commands.score import score
 from cli.commands.submit import submit
@@ -32,7 +33,7 @@ app = typer.Typer(
 )
 for command in (
     up, demo, run, check, score, submit, verify, lists.show, lists.leaderboard, lists.benchmarks,
-    lists.workers,
+    lists.workers, rescore,
 ):  # fmt: skip
     app.command()(command)
 app.command("import")(import_archive)

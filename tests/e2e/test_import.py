@@ -157,3 +157,35 @@ def test_malformed_entries_are_refused_with_every_problem_and_the_others_go_on(
         (9, "costPerHour"),
     ]
     assert all(each["file"].startswith("030/") for each in refused["030"])
+
+
+def test_sets_of_v0_5_import_with_their_published_times(server: Server, archives: Path) -> None:
+    expected = json.loads((archives / "mlperf" / "expected_v05.json").read_text())
+    code, document = server.run_import("mlperf", archives / "mlperf" / "v0.5")
+    assert code == 0
+    assert (document["refused"], document["failed"], document["skipped"]) == ([], [], [])
+    assert len(document["imported"]) == len(expected)
+    assert document["runs_imported"] == sum(len(runs) for runs in expected.values())
+    ids = {each["path"]: each["submission_id"] for each in document["imported"]}
+    for path, runs in expected.items():
+        (submission_id,) = [found for place, found in ids.items() if place.endswith(path)]
+        address = f"{server.url}/api/v1/submissions/{submission_id}"
+        view = httpx2.get(address, timeout=10.0).json()
+        seconds = {Path(run["file"]).name: run["t_stop"] for run in runs}
+        reached = {run["file"]: run["tta_seconds"] for run in view["runs"] if run["reached"]}
+        print(path, len(reached), len(runs), view["result"]["eligible"])
+        assert reached == pytest.approx({file: seconds[file] for file in reached}, rel=1e-6)
+        board = server.board(view["benchmark"], division="closed")
+        assert submission_id in [entry["submission_id"] for entry in board]
+
+
+def test_an_open_set_imports_and_stands_on_the_open_board_alone(
+    server: Server, archives: Path
+) -> None:
+    code, document = server.run_import("mlperf", archives / "mlperf" / "synthetic_open")
+    assert code == 0
+    (imported,) = document["imported"]
+    (entry,) = server.board("mlperf-v5.1-llama2_70b_lora", division="open")
+    assert (entry["submission_id"], entry["submitter"]) == (imported["submission_id"], "EXAMPLE")
+    closed = server.board("mlperf-v5.1-llama2_70b_lora", division="closed")
+    assert imported["submission_id"] not in [other["submission_id"] for other in closed]

@@ -3,15 +3,17 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic import command
-from sqlalchemy import inspect
+from sqlalchemy import Column, MetaData, insert, inspect, select
 
 from server.app import create_app
 from server.database import Database
-from server.models import Base
+from server.models import Base, RunRow, Submission
 from server.schema import alembic_config, current_revision, migrate, require_current_schema
 from server.settings import Settings
 
@@ -67,6 +69,93 @@ def test_constraints_have_the_names_the_models_give_them(empty: Database) -> Non
         assert {key["name"] for key in inspector.get_foreign_keys(table.name)} == wanted
         indexes = {index.name for index in table.indexes}
         assert indexes <= {index["name"] for index in inspector.get_indexes(table.name)}
+
+
+def rows(database: Database) -> dict[str, list[dict[str, Any]]]:
+    """Every row of every table, by the names of its columns."""
+    found = MetaData()
+    found.reflect(database.engine)
+    with database.engine.connect() as connection:
+        return {
+            table.name: [
+                dict(row._mapping)
+                for row in connection.execute(select(table).order_by(*table.primary_key.columns))
+            ]
+            for table in found.sorted_tables
+            if table.name != "alembic_version"
+        }
+
+
+def fill(database: Database) -> None:
+    """One row in each table, and two runs, as a server at the first revision keeps them."""
+    found = MetaData()
+    found.reflect(database.engine)
+    when = datetime(2026, 11, 20, 12, 30, tzinfo=UTC if not database.is_sqlite else None)
+    common = {"created_at": when, "submitted_at": when, "first_seen_at": when,
+              "last_seen_at": when, "send_after": when}  # fmt: skip
+    own: dict[str, list[dict[str, Any]]] = {
+        "submissions": [{"id": "s1", "user_id": 1, "benchmark_sha256": "b1"}],
+        "runs": [
+            {"id": 1, "submission_id": "s1", "index": 0, "seed": 2**40, "best_quality": 98.1},
+            {"id": 2, "submission_id": "s1", "index": 1, "seed": None, "best_quality": 12.5},
+        ],
+        "tokens": [{"id": 1, "user_id": 1}],
+        "users": [{"id": 1}],
+        "benchmark_definitions": [{"sha256": "b1"}],
+        "verifications": [{"id": "v1", "submission_id": "s1", "requested_by": 1}],
+        "attempts": [{"id": "a1", "verification_id": "v1"}],
+        "replay_events": [{"attempt_id": "a1", "sequence": 0}],
+    }
+    with database.engine.begin() as connection:
+        for table in found.sorted_tables:
+            if table.name == "alembic_version":
+                continue
+            for values in own.get(table.name, [{}]):
+                row = {c.name: usual(c) for c in table.columns if not c.nullable}
+                row |= {name: value for name, value in common.items() if name in table.columns}
+                connection.execute(insert(table).values(row | values))
+
+
+def usual(column: Column[Any]) -> Any:
+    """A value that fits a column; two places behind the point tell a float from an integer."""
+    kind = str(column.type)
+    if kind == "JSON":
+        return {"list": [1, 2.25, None, "\u00e9"]}
+    if kind == "BOOLEAN":
+        return True
+    if kind.startswith(("DOUBLE", "FLOAT")):
+        return 1.25
+    return 3 if kind in ("INTEGER", "BIGINT") else f"{column.name[:7]}\u00e9"
+
+
+def test_no_row_is_lost_on_the_way_to_the_archives_and_back(empty: Database) -> None:
+    migrate(empty, "0001")
+    fill(empty)
+    before = rows(empty)
+    assert all(before.values())
+    migrate(empty)
+    after = rows(empty)
+    added = {
+        "submissions": {"archive": False, "organisation": None, "submitted_on": None},
+        "runs": {"batch_size": None, "convergence": None},
+    }
+    for table in before:
+        more = added.get(table, {})
+        assert after[table] == [row | more for row in before[table]], table
+    with empty.write() as session:  # What only the later schema has a word for.
+        unseen = session.get_one(RunRow, 2)
+        unseen.best_quality = None
+        unseen.batch_size = 64
+        session.get_one(Submission, "s1").organisation = "ACME"
+    migrate(empty, "-1")
+
+    assert current_revision(empty) == "0001"
+    before["runs"][1]["best_quality"] = 0.0
+    assert rows(empty) == before
+    if empty.is_sqlite:
+        with empty.engine.connect() as connection:
+            assert connection.exec_driver_sql("PRAGMA foreign_key_check").all() == []
+            assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
 
 
 def test_a_server_refuses_a_database_of_another_schema_and_says_what_to_do(
