@@ -171,10 +171,10 @@ def test_sets_of_v0_5_import_with_their_published_times(server: Server, archives
         (submission_id,) = [found for place, found in ids.items() if place.endswith(path)]
         address = f"{server.url}/api/v1/submissions/{submission_id}"
         view = httpx2.get(address, timeout=10.0).json()
-        seconds = {Path(run["file"]).name: run["t_stop"] for run in runs}
+        # A log of this round may say that it failed, and need not say that it did not.
+        seconds = {Path(r["file"]).name: r["t_stop"] for r in runs if r["success"] is not False}
         reached = {run["file"]: run["tta_seconds"] for run in view["runs"] if run["reached"]}
-        print(path, len(reached), len(runs), view["result"]["eligible"])
-        assert reached == pytest.approx({file: seconds[file] for file in reached}, rel=1e-6)
+        assert reached == pytest.approx(seconds, rel=1e-6)
         board = server.board(view["benchmark"], division="closed")
         assert submission_id in [entry["submission_id"] for entry in board]
 
