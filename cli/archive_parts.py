@@ -89,7 +89,7 @@ def _open(file: ArchiveFile) -> BinaryIO:
     try:
         number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
-        raise _unreadable(file, str(error)) from error
+        raise _unreadable(file, getattr(error, "strerror", None) or str(error)) from error
     opened = os.fdopen(number, "rb")
     if not stat.S_ISREG(os.fstat(number).st_mode):
         opened.close()

@@ -37,8 +37,10 @@ def _lines(envelope: Sequence[View], unit: str, *, allowance: float) -> list[dic
         return []
     sizes = [place["batch_size"] for place in envelope]
     lines = [_line("reference mean", sizes, [place["mean"] for place in envelope], "front")]
-    limit = [p["lowest"] - allowance for p in envelope if p["lowest"] is not None]
-    if limit:
+    held = [place for place in envelope if place["lowest"] is not None]
+    if held:
+        sizes = [place["batch_size"] for place in held]
+        limit = [place["lowest"] - allowance for place in held]
         lines.append(_line(f"least {unit} allowed", sizes, limit, "target", dash="dash"))
     return lines
 

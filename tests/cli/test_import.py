@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cli import importing
+from cli.archive_files import list_archive
+from cli.archive_parts import Parcel
+from cli.client import ServerClient
 from tests.support.processes import wait_for
 
 if TYPE_CHECKING:
@@ -295,6 +298,30 @@ def test_a_log_that_changed_makes_another_submission(
     document = import_it("mlperf", str(packages), "--json").json()
     assert paths(document["imported"]) == ["ACME/results/big/retinanet"]
     assert len(keeper.kept) == 4
+
+
+def test_a_system_that_is_described_otherwise_makes_another_submission(
+    packages: Path, keeper: Keeper, import_it: Callable[..., Any]
+) -> None:
+    import_it("mlperf", str(packages))
+    described = packages / "ACME" / "systems" / "big.json"
+    described.write_text(json.dumps(SYSTEM | {"framework": "torch 3.0"}))
+    document = import_it("mlperf", str(packages), "--json").json()
+    assert paths(document["imported"]) == ["ACME/results/big/retinanet"]
+
+
+def test_a_busy_server_is_not_asked_again_when_the_import_is_stopping(
+    tmp_path: Path, keeper: Keeper
+) -> None:
+    keeper.statuses = [503, 503]
+    stopping = threading.Event()
+    stopping.set()
+    parcel = Parcel(path="ACME", claim={}, logs=[])
+    with ServerClient(keeper.url) as server:
+        archive = list_archive(tmp_path).archive
+        outcome = importing.Sender(server, archive, stopping).send(parcel)
+    assert (outcome.state, outcome.reason) == ("failed", "said 503")
+    assert len(keeper.keys) == 1
 
 
 def test_one_refused_submission_stops_no_other_and_is_listed_with_paths(

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from server.database import Database
+from server.models import RunRow, Submission
+
 
 def address(benchmark: str) -> str:
     return f"/api/v1/benchmarks/{benchmark}/convergence"
@@ -77,6 +80,78 @@ def test_a_submission_whose_runs_differ_in_batch_size_is_left_out(
     view = client.get(address("digits")).json()
 
     assert (view["submissions"], view["left_out"]) == ([], 1)
+
+
+def test_a_submission_stands_on_its_own_benchmark_under_its_organisation(
+    client: TestClient, digits_submission: Any, submit: Callable[..., Any], olivia: Any
+) -> None:
+    digits_submission.form = {"archive": "true"}
+    digits_submission.claim["organisation"] = "ACME"
+    assert submit(digits_submission, by=olivia).status_code == 201
+    (place,) = client.get(address("digits")).json()["submissions"]
+    other = client.get(address("cifar10")).json()
+
+    assert place["submitter"] == "ACME"
+    assert (other["submissions"], other["left_out"]) == ([], 0)
+
+
+@pytest.mark.parametrize(("epochs", "expected"), [((8, 7, 3), 7.0), ((8, 5), 6.5)])
+def test_the_fastest_and_the_slowest_are_dropped_where_there_are_enough_runs(
+    epochs: tuple[int, ...],
+    expected: float,
+    client: TestClient,
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    olivia: Any,
+    make_log: Callable[..., bytes],
+) -> None:
+    names = [f"run_{index}.log" for index in range(len(epochs))]
+    digits_submission.form = {"archive": "true"}
+    digits_submission.claim["runs"] = names
+    digits_submission.logs = {
+        name: make_log(seed, name=name, epochs=last)
+        for seed, (name, last) in enumerate(zip(names, epochs, strict=True))
+    }
+    assert submit(digits_submission, by=olivia).status_code == 201
+    (place,) = client.get(address("digits")).json()["submissions"]
+
+    assert place["mean"] == pytest.approx(expected)
+
+
+def test_the_claims_batch_size_counts_where_no_log_tells(
+    client: TestClient, digits_submission: Any, submit: Callable[..., Any], database: Database
+) -> None:
+    submit(digits_submission)
+    with database.write() as session:
+        session.query(RunRow).update({"batch_size": None})
+        session.query(Submission).update({"hyperparameters": {"batch_size": 128}})
+    (place,) = client.get(address("digits")).json()["submissions"]
+
+    assert place["batch_size"] == 128
+
+
+@pytest.mark.parametrize(
+    ("verdict", "factor", "normalised"),
+    [("pass", 1.0, False), ("pass", 1.0625, True), ("fail", 1.0625, False)],
+)
+def test_only_a_passing_set_that_was_faster_than_the_mean_is_normalised(
+    verdict: str,
+    factor: float,
+    normalised: bool,
+    client: TestClient,
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    database: Database,
+) -> None:
+    made = submit(digits_submission).json()
+    rcp = {"verdict": verdict, "factor": factor, "submission_mean": 6.25}
+    with database.write() as session:
+        submission = session.get_one(Submission, made["id"])
+        submission.result = submission.result | {"rcp": rcp}
+    (place,) = client.get(address("digits")).json()["submissions"]
+
+    assert (place["verdict"], place["mean"]) == (verdict, 6.25)
+    assert place["normalised"] is normalised
 
 
 def test_a_benchmark_without_points_says_so(client: TestClient) -> None:

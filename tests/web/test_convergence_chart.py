@@ -35,6 +35,16 @@ def test_the_limit_is_drawn_where_submissions_are_held_to_it(make: Make) -> None
     assert "least epochs allowed" not in traces(convergence_figure(free))
 
 
+def test_a_normalised_submission_says_so_where_it_is_pointed_at(make: Make) -> None:
+    places = (make["place"](normalised=True), make["place"](id="sub-2", normalised=False))
+    raised, plain = traces(convergence_figure(make["convergence"](*places)))["submission, passes"][
+        "text"
+    ]
+
+    assert raised.endswith(", normalised")
+    assert "normalised" not in plain
+
+
 def test_wide_axes_are_logarithmic(make: Make) -> None:
     layout = convergence_figure(make["convergence"]())["layout"]
 
