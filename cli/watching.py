@@ -40,7 +40,7 @@ def watch_verification(server: ServerClient, view: View, screen: Screen) -> View
                 display.show(_table_of(event))
     raise CliError(
         "The server ended the stream of events without a verdict; "
-        f"see it with `finishline show {view.get('submission_id')}`.",
+        f"see it at {server.url}/verifications/{view.get('id')}.",
         exit_code=ExitCode.SERVER,
     )
 

@@ -5,11 +5,14 @@ plain values only, so that either side can write and check them with its own too
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, cast, get_args
 
 REPLAY_TASK = "finishline.replay"  # The Celery task name: neither side imports the other.
 ANY_QUEUE = "replay.any"  # The queue every worker listens on beside that of its hardware class.
+FENCE_HEADER = "Finishline-Fence"  # Carries a claim's fence with every post of that claim.
 
+JobKind = Literal["replay", "calibration", "duel"]
+StopAt = Literal["target", "end"]
 EventKind = Literal["run_started", "phase", "evaluation", "run_finished"]
 RunStatus = Literal["reached", "not_reached", "below_band", "cancelled", "failed"]
 FailureKind = Literal["submitter", "rules", "infrastructure", "time_limit"]
@@ -25,6 +28,14 @@ FailureCode = Literal[
     "worker_lost",  # infrastructure: the lease ran out
     "run_time_limit",  # time_limit
 ]
+
+
+def job_kind(name: str) -> JobKind:
+    """The kind of a job by its name. Raises ValueError on a name that is none."""
+    for kind in get_args(JobKind):
+        if kind == name:
+            return cast(JobKind, kind)
+    raise ValueError(f"{name!r} is no kind of job; expected {' or '.join(get_args(JobKind))}")
 
 
 def queue_of(hardware_class: str) -> str:
@@ -57,12 +68,15 @@ class ReplayJob:
     """What one attempt trains: complete, so that a worker needs no other source.
 
     `seeds` has one seed per run. `control_points` is empty where no band is known for this
-    configuration. `clock` and `division` say which seconds count.
+    configuration. `clock` and `division` say which seconds count. `hyperparameters_by_run` has one
+    table per seed where the runs differ, and is empty where all train with `hyperparameters`.
+    `stop_at` "end" trains every epoch, past the target and out of any band. Raises ValueError if
+    there are tables for some runs only.
     """
 
     attempt_id: str
     verification_id: str
-    submission_id: str
+    submission_id: str | None
     benchmark_id: str
     benchmark_sha256: str
     data_set_sha256: str | None
@@ -74,6 +88,21 @@ class ReplayJob:
     division: str
     control_points: list[ControlPoint]
     run_limit_seconds: float
+    kind: JobKind = "replay"
+    hyperparameters_by_run: list[dict[str, float]] = field(default_factory=list)
+    stop_at: StopAt = "target"
+
+    def __post_init__(self) -> None:
+        tables, runs = len(self.hyperparameters_by_run), len(self.seeds)
+        if tables not in (0, runs):
+            raise ValueError(
+                f"hyperparameters_by_run has {tables} tables; expected one for each of {runs} seeds"
+            )
+
+    def hyperparameters_of(self, run: int) -> dict[str, float]:
+        """The settings that run `run` (from 0) trains with."""
+        tables = self.hyperparameters_by_run
+        return tables[run] if tables else self.hyperparameters
 
 
 @dataclass(frozen=True)
@@ -88,7 +117,8 @@ class ClaimRequest:
 class ClaimGrant:
     """The attempt is this worker's until the lease runs out; every post renews it.
 
-    `token` authorises the posts of this claim alone; `fence` counts the claims of the attempt.
+    `token` authorises the posts of this claim alone; `fence` counts the claims of the attempt and
+    goes with every post in the header FENCE_HEADER.
     """
 
     attempt_id: str
@@ -158,6 +188,7 @@ class ReplayEvaluation:
 class ReplayRun:
     """One training of a replay.
 
+    `status` is "reached" for a run that was at the target, whether or not it went on after it.
     `tta_seconds` is on the benchmark's clock, None unless the target was reached. `parent_seconds`
     and `child_seconds` are the same span on the two clocks; `cpu_seconds` is the processor time
     of the span (low against the span on a CPU: a neighbour was in the way).

@@ -3,13 +3,15 @@
 import hashlib
 import itertools
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rules.benchmark import Benchmark
 from rules.claim import Claim
 from rules.control_points import control_points
 from rules.errors import RuleError
-from rules.messages import ControlPoint, ReplayJob, TargetSpec
+from rules.messages import ControlPoint, JobKind, ReplayJob, TargetSpec
 
 BAND_SHARE_OF_ALPHA = 0.5
 
@@ -64,10 +66,21 @@ def why_not_replayable(benchmark: Benchmark, claim: Claim) -> str | None:
     return None
 
 
-def seal(benchmark: Benchmark, submission_id: str, sealed: Plan) -> str:
-    """SHA-256 over everything that was drawn: public before the first run, checkable after it."""
+def seal(
+    benchmark: Benchmark,
+    submission_id: str | None,
+    sealed: Plan,
+    *,
+    beside: Mapping[str, Any] | None = None,
+) -> str:
+    """SHA-256 over everything that was drawn: public before the first run, checkable after it.
+
+    `beside` is what else was settled by then, by name: a kind other than a replay, the settings of
+    each run, the calibration to judge by. A plain replay has nothing beside its draw.
+    """
     content = json.dumps(
-        {
+        dict(beside or {})
+        | {
             "benchmark_sha256": benchmark.sha256,
             "nonce": sealed.nonce,
             "runs": len(sealed.seeds),
@@ -96,17 +109,24 @@ def band_for(benchmark: Benchmark, claim: Claim, *, runs: int) -> list[ControlPo
 
 def build_job(
     benchmark: Benchmark,
-    claim: Claim,
+    claim: Claim | None,
     sealed: Plan,
     *,
     attempt_id: str,
     verification_id: str,
-    submission_id: str,
+    submission_id: str | None,
+    kind: JobKind = "replay",
+    hyperparameters_by_run: Sequence[Mapping[str, float]] = (),
 ) -> ReplayJob:
-    """The message a worker gets. Raises RuleError if the benchmark has no replay policy."""
+    """The message a worker gets. Raises RuleError if the benchmark has no replay policy.
+
+    Without a claim the reference's own settings are trained, in the benchmark's first division.
+    Only a replay has a band to stay in, and only a calibration trains past the target.
+    """
     if benchmark.replay is None:
         raise RuleError("no replay policy", file=benchmark.benchmark_id, expected="[replay]")
     target = benchmark.target
+    claimed = dict(claim.hyperparameters) if claim is not None else {}
     return ReplayJob(
         attempt_id=attempt_id,
         verification_id=verification_id,
@@ -115,7 +135,7 @@ def build_job(
         benchmark_sha256=benchmark.sha256,
         data_set_sha256=benchmark.data_set.sha256,
         reference=benchmark.replay.reference,
-        hyperparameters=benchmark.defaults() | dict(claim.hyperparameters),
+        hyperparameters=benchmark.defaults() | claimed,
         seeds=list(sealed.seeds),
         target=TargetSpec(
             metric=target.metric,
@@ -124,9 +144,16 @@ def build_job(
             evaluations_in_a_row=benchmark.reach.evaluations,
         ),
         clock=benchmark.clock.name,
-        division=claim.division,
-        control_points=band_for(benchmark, claim, runs=len(sealed.seeds)),
+        division=claim.division if claim is not None else benchmark.divisions[0],
+        control_points=(
+            band_for(benchmark, claim, runs=len(sealed.seeds)) if claim and kind == "replay" else []
+        ),
         run_limit_seconds=benchmark.replay.run_limit_seconds,
+        kind=kind,
+        hyperparameters_by_run=[
+            benchmark.defaults() | claimed | dict(settings) for settings in hyperparameters_by_run
+        ],
+        stop_at="end" if kind == "calibration" else "target",
     )
 
 

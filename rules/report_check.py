@@ -4,15 +4,16 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from rules.errors import RuleError
-from rules.messages import ReplayReport, ReplayRun
+from rules.messages import ReplayReport, ReplayRun, StopAt
 
 
-def check_report(report: ReplayReport, *, seeds: Sequence[int]) -> None:
+def check_report(report: ReplayReport, *, seeds: Sequence[int], stop_at: StopAt = "target") -> None:
     """Raise RuleError, naming the run, unless the report is one of this plan and consistent.
 
     The runs are those that were planned, in order and each with its seed; a run's times are not
     negative and do not decrease; a run that reached the target has a time that its evaluations
-    and both clocks bear out.
+    and both clocks bear out: the last evaluation's where runs stop at the target, one of them
+    where they go on to their end.
     """
     found = [run.seed for run in report.runs]
     if found != list(seeds):
@@ -25,10 +26,10 @@ def check_report(report: ReplayReport, *, seeds: Sequence[int]) -> None:
     for position, run in enumerate(report.runs):
         if run.index != position:
             raise _impossible(position, "index", f"run {run.index}", f"{position}, as planned")
-        _check_times(position, run)
+        _check_times(position, run, stop_at)
 
 
-def _check_times(position: int, run: ReplayRun) -> None:
+def _check_times(position: int, run: ReplayRun, stop_at: StopAt) -> None:
     times = [0.0, *(evaluation.seconds for evaluation in run.evaluations)]
     if any(later < earlier for earlier, later in pairwise(times)):
         raise _impossible(
@@ -38,9 +39,11 @@ def _check_times(position: int, run: ReplayRun) -> None:
         return
     if run.tta_seconds is None or not run.evaluations:
         raise _impossible(position, "tta_seconds", "missing", "a time for a run that reached")
-    if abs(run.tta_seconds - times[-1]) > 1e-6:
+    possible = times[-1:] if stop_at == "target" else times[1:]
+    if min(abs(run.tta_seconds - seconds) for seconds in possible) > 1e-6:
+        whose = "the last evaluation's" if stop_at == "target" else "or an earlier evaluation's"
         raise _impossible(
-            position, "tta_seconds", f"{run.tta_seconds:g}", f"{times[-1]:g}, the last evaluation's"
+            position, "tta_seconds", f"{run.tta_seconds:g}", f"{times[-1]:g}, {whose}"
         )
     for name, span in (
         ("parent_seconds", run.parent_seconds),

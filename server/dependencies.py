@@ -42,6 +42,7 @@ class Caller:
     """Who is asking, and in which role."""
 
     user_id: int
+    token_id: int
     name: str
     role: str
 
@@ -62,7 +63,9 @@ def get_caller(parts: PartsDep, secret: SecretDep) -> Caller:
     """The owner of the token that came with the request."""
     with parts.database.read() as session:
         token = find_token(session, secret)
-        return Caller(user_id=token.user_id, name=token.user.name, role=token.role)
+        return Caller(
+            user_id=token.user_id, token_id=token.id, name=token.user.name, role=token.role
+        )
 
 
 CallerDep = Annotated[Caller, Depends(get_caller)]

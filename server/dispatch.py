@@ -16,11 +16,11 @@ from celery import Celery
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from rules.messages import ANY_QUEUE, REPLAY_TASK, ReplayJob, queue_of
+from rules.messages import ANY_QUEUE, REPLAY_TASK, ReplayJob, job_kind, queue_of
 from rules.replay_plan import Plan, build_job
 from server.benchmarks.queries import definition
 from server.database import Database, utc_now
-from server.models import Attempt, WorkerRow
+from server.models import Attempt, Submission, WorkerRow
 from server.settings import Settings
 from server.verifications.overdue import end_overdue, expire_leases
 from server.verifications.queries import alive_workers, claim_of
@@ -92,18 +92,24 @@ def take_due(session: Session, *, alive_seconds: float) -> list[Sending]:
 def _build(session: Session, attempt: Attempt, workers: Sequence[WorkerRow]) -> Sending:
     verification = attempt.verification
     submission = verification.submission
-    benchmark = definition(session, submission.benchmark_sha256)
     job = build_job(
-        benchmark,
-        claim_of(submission),
+        definition(session, verification.benchmark_sha256),
+        claim_of(submission) if submission is not None else None,
         Plan(seeds=tuple(verification.seeds), nonce=verification.nonce),
         attempt_id=attempt.id,
         verification_id=verification.id,
-        submission_id=submission.id,
+        submission_id=verification.submission_id,
+        kind=job_kind(verification.kind),
+        hyperparameters_by_run=verification.hyperparameters or (),
     )
-    wanted = submission.system["hardware_class"]
+    return Sending(job=job, queue=_queue_for(submission, workers))
+
+
+def _queue_for(submission: Submission | None, workers: Sequence[WorkerRow]) -> str:
+    """That of the submission's hardware class if a worker listens there, else that of all."""
+    wanted = submission.system["hardware_class"] if submission is not None else None
     same = any(worker.hardware_class == wanted for worker in workers)
-    return Sending(job=job, queue=queue_of(wanted) if same else ANY_QUEUE)
+    return queue_of(wanted) if wanted is not None and same else ANY_QUEUE
 
 
 class Dispatcher:

@@ -141,7 +141,10 @@ class Submission(Base):
     user: Mapped[User] = relationship(lazy="joined")
     runs: Mapped[list["RunRow"]] = relationship(order_by="RunRow.index", lazy="selectin")
     verifications: Mapped[list["Verification"]] = relationship(
-        order_by="Verification.created_at", lazy="selectin", back_populates="submission"
+        foreign_keys="Verification.submission_id",
+        order_by="Verification.created_at",
+        lazy="selectin",
+        back_populates="submission",
     )
 
 
@@ -172,19 +175,29 @@ class RunRow(Base):
 
 
 class Verification(Base):
-    """The check of one submission: sealed plan first, verdict last, attempts in between."""
+    """One set of sealed runs on a worker: plan first, verdict last, attempts in between.
+
+    A `replay` checks its submission. A `calibration` measures the reference for its calibration
+    and has no submission. A `duel` holds its submission `against` another. `hyperparameters` has
+    one table per run where the runs differ. A replay's `calibration_id` is what it is judged by.
+    """
 
     __tablename__ = "verifications"
     __table_args__ = (Index(None, "state"), Index(None, "created_at"))
 
     id: Mapped[str] = mapped_column(String(20), primary_key=True)
-    submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"), index=True)
+    kind: Mapped[str] = mapped_column(String(20), default="replay", server_default="replay")
+    submission_id: Mapped[str | None] = mapped_column(ForeignKey("submissions.id"), index=True)
+    against_id: Mapped[str | None] = mapped_column(ForeignKey("submissions.id"))
+    calibration_id: Mapped[str | None] = mapped_column(String(20), index=True)
+    benchmark_sha256: Mapped[str] = mapped_column(ForeignKey("benchmark_definitions.sha256"))
     requested_by: Mapped[int] = mapped_column(ForeignKey("users.id"))
     reason: Mapped[str | None] = mapped_column(Text)
     state: Mapped[str] = mapped_column(String(20))
     seal: Mapped[str] = mapped_column(String(64))
     nonce: Mapped[str] = mapped_column(String(64))
     seeds: Mapped[list[Any]]
+    hyperparameters: Mapped[list[Any] | None]
     control_points: Mapped[list[Any]]
     max_attempts: Mapped[int]
     lease_seconds: Mapped[float]
@@ -195,14 +208,21 @@ class Verification(Base):
     created_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
 
-    submission: Mapped[Submission] = relationship(back_populates="verifications")
+    submission: Mapped[Submission | None] = relationship(
+        foreign_keys=[submission_id], back_populates="verifications"
+    )
+    against: Mapped[Submission | None] = relationship(foreign_keys=[against_id])
     attempts: Mapped[list["Attempt"]] = relationship(
         order_by="Attempt.number", lazy="selectin", back_populates="verification"
     )
 
 
 class Attempt(Base):
-    """One try at a verification on one worker. `fence` counts its claims."""
+    """One try at a verification on one worker. `fence` counts its claims.
+
+    `run_started_at` is when the run under way was announced, `last_evaluation` the latest event of
+    one, `log_tail` the end of what the run that failed wrote.
+    """
 
     __tablename__ = "attempts"
     __table_args__ = (
@@ -217,6 +237,7 @@ class Attempt(Base):
     fence: Mapped[int]
     token_sha256: Mapped[str | None] = mapped_column(String(64), unique=True)
     worker: Mapped[str | None] = mapped_column(String(200))
+    claimed_by: Mapped[int | None] = mapped_column(ForeignKey("tokens.id"))
     sends: Mapped[int]
     send_after: Mapped[datetime]
     created_at: Mapped[datetime]
@@ -224,6 +245,9 @@ class Attempt(Base):
     lease_expires_at: Mapped[datetime | None]
     ended_at: Mapped[datetime | None]
     failure: Mapped[dict[str, Any] | None]
+    run_started_at: Mapped[datetime | None]
+    last_evaluation: Mapped[dict[str, Any] | None]
+    log_tail: Mapped[str | None] = mapped_column(Text)
 
     verification: Mapped[Verification] = relationship(back_populates="attempts", lazy="joined")
 
@@ -240,11 +264,12 @@ class ReplayEventRow(Base):
 
 
 class WorkerRow(Base):
-    """A worker that said hello, and when it last did."""
+    """A worker that said hello, and when it last did. Its name is its user's from then on."""
 
     __tablename__ = "workers"
 
     name: Mapped[str] = mapped_column(String(200), primary_key=True)
+    user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     hardware_class: Mapped[str] = mapped_column(String(200), index=True)
     state: Mapped[str] = mapped_column(String(20))
     system: Mapped[dict[str, Any]]

@@ -3,6 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+KIND_WORDS = {"replay": "verification"}
+
+
+def kind_word(verification: Mapping[str, Any]) -> str:
+    """What a set of sealed runs is called: a verification where it checks a submission."""
+    kind = str(verification["kind"])
+    return KIND_WORDS.get(kind, kind)
+
 
 def state_sentence(verification: Mapping[str, Any]) -> str:
     """What is happening to a verification, in one sentence."""
@@ -16,10 +24,13 @@ def state_sentence(verification: Mapping[str, Any]) -> str:
             (a["worker"] for a in reversed(verification["attempts"]) if a["worker"]), None
         )
         return f"Replaying {runs} on {worker}." if worker else f"Replaying {runs}."
+    about = "the reference" if verification["kind"] == "calibration" else "the submission"
     if state == "cancelled":
-        return "This verification was cancelled; it says nothing about the submission."
+        return f"This {kind_word(verification)} was cancelled; it says nothing about {about}."
     if state == "failed":
-        return "No attempt could finish; this says nothing about the submission."
+        return f"No attempt could finish; this says nothing about {about}."
+    if verification["kind"] == "calibration":
+        return f"The reference was measured in {runs}."
     return {
         "verified": f"The replay of {runs} supports the claim.",
         "rejected": f"The replay of {runs} contradicts the claim.",

@@ -22,7 +22,7 @@ from web import board_links, formats
 from web.assets import static_url
 from web.families import families, short_title
 from web.ledger import ledger_bars, phases_used
-from web.progress import expected_evaluations, replay_rows, state_sentence
+from web.progress import expected_evaluations, kind_word, replay_rows, state_sentence
 
 TEMPLATES = Path(__file__).parent / "templates"
 CLOCKS = {
@@ -75,6 +75,7 @@ def environment() -> Environment:
         interval=formats.interval,
         is_filtered=board_links.is_filtered,
         kind_link=board_links.kind_link,
+        kind_word=kind_word,
         ledger_bars=ledger_bars,
         metrics=board_links.METRICS,
         phases_used=phases_used,

@@ -46,7 +46,7 @@ class ChildProcess:
     the thread that started it ends.
     """
 
-    def __init__(self, job: ReplayJob, *, seed: int, host: Host) -> None:
+    def __init__(self, job: ReplayJob, index: int, *, host: Host) -> None:
         self.started_at = time.perf_counter()
         self._process = subprocess.Popen(
             host.command,
@@ -64,7 +64,7 @@ class ChildProcess:
         ]
         for thread in self._threads:
             thread.start()
-        self._tell(_orders(job, seed=seed, host=host))
+        self._tell(_orders(job, index, host=host))
 
     def next_line(self, *, wait_seconds: float) -> Line | None:
         """The next line, or None if none comes in time."""
@@ -117,16 +117,17 @@ def _stream(stream: IO[bytes] | None) -> IO[bytes]:
     return stream
 
 
-def _orders(job: ReplayJob, *, seed: int, host: Host) -> dict[str, Any]:
+def _orders(job: ReplayJob, index: int, *, host: Host) -> dict[str, Any]:
     return {
         "parent_pid": os.getpid(),
         "reference": job.reference,
-        "hyperparameters": job.hyperparameters,
-        "seed": seed,
+        "hyperparameters": job.hyperparameters_of(index),
+        "seed": job.seeds[index],
         "device": host.device,
         "data_dir": str(host.data_dir),
         "data_set_sha256": job.data_set_sha256,
         "target": asdict(job.target),
+        "stop_at": job.stop_at,
     }
 
 

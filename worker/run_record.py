@@ -25,6 +25,7 @@ class RunRecord:
         self.evaluations: list[ReplayEvaluation] = []
         self.status: RunStatus | None = None
         self.failure: Failure | None = None
+        self._tta_seconds: float | None = None
         self._watch = Stopwatch(at)
         self._announcer = announcer
         self._clock = Clock(job.clock)
@@ -65,7 +66,7 @@ class RunRecord:
             status=status,
             evaluations=self.evaluations,
             ledger=asdict(self._watch.ledger),
-            tta_seconds=self.evaluations[-1].seconds if status == "reached" else None,
+            tta_seconds=self._tta_seconds if status == "reached" else None,
             parent_seconds=parent_seconds,
             child_seconds=child_seconds,
             cpu_seconds=self._cpu_span[1] - self._cpu_span[0] if self._cpu_span else None,
@@ -94,7 +95,7 @@ class RunRecord:
             case "end":
                 self._watch.stamp(at)
                 self._follow_clocks(event, at)
-                self.end("not_reached")
+                self.end("not_reached" if self._tta_seconds is None else "reached")
             case unknown:
                 raise ValueError(f"unknown event {unknown!r}")
 
@@ -109,7 +110,11 @@ class RunRecord:
         self.evaluations.append(evaluation)
         self._announcer.evaluation(self.index, evaluation)
         qualities = [item.quality for item in self.evaluations]
-        if is_reached(qualities, self.job.target):
+        if self._tta_seconds is None and is_reached(qualities, self.job.target):
+            self._tta_seconds = evaluation.seconds
+        if self.job.stop_at == "end":
+            return
+        if self._tta_seconds is not None:
             self.end("reached")
         elif is_below_band(qualities, self.job.control_points, self.job.target):
             self.end("below_band")

@@ -9,6 +9,7 @@ from typing import Self
 import httpx2
 
 from rules.messages import (
+    FENCE_HEADER,
     BatchAnswer,
     ClaimGrant,
     ClaimRequest,
@@ -94,6 +95,7 @@ class ServerClient:
             f"attempts/{grant.attempt_id}/evaluations",
             encode(batch),
             token=grant.token,
+            fence=grant.fence,
             patience_seconds=grant.lease_seconds,
         )
         return decode(content, BatchAnswer)
@@ -104,15 +106,24 @@ class ServerClient:
             f"attempts/{grant.attempt_id}/report",
             encode(report),
             token=grant.token,
+            fence=grant.fence,
             patience_seconds=REPORT_PATIENCE_LEASES * grant.lease_seconds,
         )
 
-    def _retry(self, path: str, content: bytes, *, token: str, patience_seconds: float) -> bytes:
+    def _retry(
+        self,
+        path: str,
+        content: bytes,
+        *,
+        token: str,
+        patience_seconds: float,
+        fence: int | None = None,
+    ) -> bytes:
         give_up_at = time.monotonic() + patience_seconds
         wait_seconds = FIRST_WAIT_SECONDS
         while True:
             try:
-                return self._post(path, content, token=token)
+                return self._post(path, content, token=token, fence=fence)
             except UnreachableError as error:
                 if time.monotonic() + wait_seconds > give_up_at:
                     raise
@@ -120,8 +131,10 @@ class ServerClient:
             self._wait(wait_seconds)
             wait_seconds = min(2 * wait_seconds, LONGEST_WAIT_SECONDS)
 
-    def _post(self, path: str, content: bytes, *, token: str) -> bytes:
+    def _post(self, path: str, content: bytes, *, token: str, fence: int | None = None) -> bytes:
         headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
+        if fence is not None:
+            headers[FENCE_HEADER] = str(fence)
         try:
             answer = self._http.post(path, content=content, headers=headers)
         except httpx2.TransportError as error:

@@ -28,7 +28,7 @@ def train_run(
     `stop` is asked every 50 ms whether to give up, and why. Whatever happens, no process is left.
     """
     oom_kills = count_oom_kills()
-    child = ChildProcess(job, seed=job.seeds[index], host=host)
+    child = ChildProcess(job, index, host=host)
     record = RunRecord(job, index, at=child.started_at, announcer=announcer)
     try:
         while record.status is None:

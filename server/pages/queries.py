@@ -65,11 +65,13 @@ def submission_with_curves(session: Session, submission_id: str) -> list[Context
 
 
 def verification_context(session: Session, parts: Parts, verification_id: str) -> Context:
-    """A verification and the submission it checks."""
+    """A verification and the submission it checks, None for a calibration."""
     verification = find_verification(session, verification_id)
-    context = submission_context(session, parts, verification.submission_id)
     shown = view(session, verification, alive_seconds=parts.settings.worker_alive_seconds)
-    return {"verification": shown.model_dump(mode="json"), "submission": context["submission"]}
+    submission = None
+    if verification.submission_id is not None:
+        submission = submission_context(session, parts, verification.submission_id)["submission"]
+    return {"verification": shown.model_dump(mode="json"), "submission": submission}
 
 
 def explain_scoring(benchmark: Benchmark) -> str:

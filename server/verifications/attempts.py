@@ -3,7 +3,8 @@
 import json
 import secrets
 from dataclasses import asdict
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
@@ -14,34 +15,38 @@ from rules.messages import (
     ClaimRequest,
     EvaluationBatch,
     Failure,
+    ReplayEvent,
     ReplayReport,
+    ReplayRun,
 )
 from rules.report_check import check_report
 from rules.verdict import Reason
-from rules.verification import judge
 from server.accounts.service import hash_token
-from server.benchmarks.queries import definition
 from server.database import to_json, utc_now
+from server.dependencies import Caller
 from server.errors import ConflictError, ContentError
 from server.models import Attempt, ReplayEventRow, Verification, WorkerRow
-from server.verifications.queries import (
-    claim_of,
-    claimed_runs,
-    find_attempt,
-    lock_attempt,
-)
-from server.verifications.service import end_with_verdict, end_without_verdict, queue_attempt
+from server.verifications.limits import why_over_limit
+from server.verifications.outcomes import OUTCOMES
+from server.verifications.queries import find_attempt, lock_attempt
+from server.verifications.service import end_without_verdict, queue_attempt
+from server.workers.service import require_own_name
 
 TOKEN_PREFIX = "fla_"  # noqa: S105  a prefix, so that leaked tokens can be searched for
 LARGEST_SEQUENCE = 2**31 - 1
+LOG_TAIL_CHARACTERS = 4_000
 
 
-def claim_attempt(session: Session, attempt_id: str, request: ClaimRequest) -> ClaimGrant:
-    """Give a queued attempt to one worker. Raises ConflictError if it is not queued (any more).
+def claim_attempt(
+    session: Session, attempt_id: str, request: ClaimRequest, *, caller: Caller
+) -> ClaimGrant:
+    """Give a queued attempt to one worker. Raises ConflictError if it is not queued (any more),
+    NotAllowedError if the worker's name is another user's.
 
     One UPDATE decides: a message delivered twice, or late, finds the attempt taken.
     """
     attempt = lock_attempt(session, attempt_id)
+    require_own_name(session, request.worker, caller)
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     now = utc_now()
     lease = attempt.verification.lease_seconds
@@ -53,6 +58,7 @@ def claim_attempt(session: Session, attempt_id: str, request: ClaimRequest) -> C
             fence=Attempt.fence + 1,
             token_sha256=hash_token(secret),
             worker=request.worker,
+            claimed_by=caller.token_id,
             started_at=now,
             lease_expires_at=now + timedelta(seconds=lease),
         )
@@ -66,13 +72,13 @@ def claim_attempt(session: Session, attempt_id: str, request: ClaimRequest) -> C
 
 
 def record_events(
-    session: Session, attempt_id: str, secret: str, batch: EvaluationBatch
+    session: Session, attempt_id: str, secret: str, batch: EvaluationBatch, *, fence: int
 ) -> BatchAnswer:
     """Store what a worker posts and renew its lease. Events that are there already are skipped.
 
     Raises ConflictError if the attempt is not this worker's any more.
     """
-    attempt = _owned(session, attempt_id, secret)
+    attempt = _owned(session, attempt_id, secret, fence)
     if attempt.state == "cancelled":
         return BatchAnswer(proceed=False, reason="cancelled")
     now = utc_now()
@@ -96,28 +102,33 @@ def record_events(
         ReplayEventRow(attempt_id=attempt_id, sequence=sequence, event=asdict(item), created_at=now)
         for sequence, item in fresh.items()
     )
-    if is_over_limit(attempt):
+    _follow(attempt, list(fresh.values()), now)
+    if why_over_limit(session, attempt, now=now) is not None:
         return BatchAnswer(proceed=False, reason="time_limit")
     return BatchAnswer(proceed=True)
 
 
 def finish_attempt(
-    session: Session, attempt_id: str, secret: str, report: ReplayReport
+    session: Session, attempt_id: str, secret: str, report: ReplayReport, *, fence: int
 ) -> Verification:
-    """End an attempt with its report: verdict, result and terminal state in this transaction.
+    """End an attempt with its report: result and terminal state in this transaction.
 
     The same report again is answered the same. Raises ConflictError if the attempt is not this
     worker's any more, RuleError if the report is not one of this plan or impossible.
     """
     _refuse_unstorable(report)
     lock_attempt(session, attempt_id)
-    attempt = _owned(session, attempt_id, secret)
+    attempt = _owned(session, attempt_id, secret, fence)
     verification = attempt.verification
     if attempt.state in ("done", "failed"):
         return verification
     failure = report.failure or _infrastructure_failure(report)
     if failure is None:
-        check_report(report, seeds=verification.seeds)
+        check_report(
+            report,
+            seeds=verification.seeds,
+            stop_at="end" if verification.kind == "calibration" else "target",
+        )
     ended = session.execute(
         update(Attempt)
         .where(Attempt.id == attempt_id, Attempt.state == "running")
@@ -125,6 +136,7 @@ def finish_attempt(
             state="failed" if failure else "done",
             ended_at=utc_now(),
             failure=asdict(failure) if failure else None,
+            log_tail=_log_tail(report) if failure else None,
         )
         .returning(Attempt.id)
     ).first()
@@ -135,17 +147,7 @@ def finish_attempt(
     if failure is not None:
         retry_or_give_up(session, attempt, failure)
         return verification
-    benchmark = definition(session, verification.submission.benchmark_sha256)
-    claim = claim_of(verification.submission)
-    verdict = judge(
-        benchmark,
-        claim,
-        claimed_runs(verification.submission),
-        report,
-        runs_planned=len(verification.seeds),
-    )
-    verification.report = asdict(report)
-    end_with_verdict(session, verification, verdict)
+    OUTCOMES[verification.kind](session, verification, report)
     return verification
 
 
@@ -167,12 +169,17 @@ def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> No
     )
 
 
-def _owned(session: Session, attempt_id: str, secret: str) -> Attempt:
+def _owned(session: Session, attempt_id: str, secret: str, fence: int) -> Attempt:
     attempt = find_attempt(session, attempt_id)
     if attempt.token_sha256 is None or not secrets.compare_digest(
         attempt.token_sha256, hash_token(secret)
     ):
         raise _fenced(attempt)
+    if attempt.fence != fence:
+        raise ConflictError(
+            f"Fence {fence} of attempt {attempt.id} is not the latest: stop the replay, its result "
+            "is not wanted."
+        )
     if attempt.state in ("lost", "queued"):  # A new attempt has its place.
         raise _fenced(attempt)
     return attempt
@@ -185,19 +192,40 @@ def _fenced(attempt: Attempt) -> ConflictError:
     )
 
 
-def is_over_limit(attempt: Attempt) -> bool:
-    """Whether an attempt has run longer than its verification may take."""
-    if attempt.started_at is None:
-        return False
-    return utc_now() > attempt.started_at + timedelta(seconds=attempt.verification.limit_seconds)
+def _follow(attempt: Attempt, events: list[ReplayEvent], now: datetime) -> None:
+    """Note where an attempt is: when its present run began, and its latest evaluation."""
+    for event in events:
+        if event.kind == "run_started":
+            attempt.run_started_at = now
+        elif event.kind == "evaluation":
+            attempt.last_evaluation = last_evaluation_of(event)
+
+
+def last_evaluation_of(event: ReplayEvent) -> dict[str, Any]:
+    """What an attempt keeps of an evaluation."""
+    names = ("run", "epoch", "samples", "seconds", "quality")
+    return {name: getattr(event, name) for name in names}
 
 
 def _infrastructure_failure(report: ReplayReport) -> Failure | None:
+    run = _infrastructure_run(report)
+    return None if run is None else run.failure
+
+
+def _infrastructure_run(report: ReplayReport) -> ReplayRun | None:
     """The first run that failed for a reason that is not the claim's."""
     for run in report.runs:
         if run.failure is not None and run.failure.kind == "infrastructure":
-            return run.failure
+            return run
     return None
+
+
+def _log_tail(report: ReplayReport) -> str | None:
+    """The end of the log of the run that ended the attempt. No database stores a NUL in a text."""
+    failed = _infrastructure_run(report) or (report.runs[-1] if report.runs else None)
+    if failed is None or not failed.log_tail:
+        return None
+    return failed.log_tail[-LOG_TAIL_CHARACTERS:].replace("\0", "\ufffd")
 
 
 def _refuse_unstorable(message: EvaluationBatch | ReplayReport) -> None:

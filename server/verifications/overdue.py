@@ -1,6 +1,7 @@
 """Attempts that end without a report: the worker went silent, or took too long."""
 
 from dataclasses import asdict
+from datetime import datetime
 
 from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.orm import Session
@@ -8,13 +9,14 @@ from sqlalchemy.orm import Session
 from rules.messages import Failure
 from server.database import utc_now
 from server.models import Attempt
-from server.verifications.attempts import is_over_limit, retry_or_give_up
+from server.verifications.attempts import retry_or_give_up
+from server.verifications.limits import why_over_limit
 from server.verifications.queries import lock_verification
 
 
-def expire_leases(session: Session) -> int:
+def expire_leases(session: Session, *, now: datetime | None = None) -> int:
     """Declare lost every attempt whose worker went silent, and queue another try for each."""
-    now = utc_now()
+    now = now or utc_now()
     silent = (Attempt.state == "running") & (Attempt.lease_expires_at < now)
     lost = 0
     for attempt in session.scalars(select(Attempt).where(silent).order_by(Attempt.id)).unique():
@@ -32,19 +34,21 @@ def expire_leases(session: Session) -> int:
     return lost
 
 
-def end_overdue(session: Session) -> int:
-    """End every running attempt that is past its verification's time limit."""
+def end_overdue(session: Session, *, now: datetime | None = None) -> int:
+    """End every running attempt that is past its verification's time limit or its run's."""
+    now = now or utc_now()
     running = Attempt.state == "running"
     ended = 0
     for attempt in session.scalars(select(Attempt).where(running).order_by(Attempt.id)).unique():
-        if not is_over_limit(attempt) or not _end(session, attempt, running, state="failed"):
+        too_long = why_over_limit(session, attempt, now=now)
+        if too_long is None or not _end(session, attempt, running, state="failed"):
             continue
         ended += 1
         failure = Failure(
             kind="time_limit",
             code="run_time_limit",
-            message=f"the replay took longer than {attempt.verification.limit_seconds:.0f} s",
-            next_step="ask for a verification on faster hardware",
+            message=too_long,
+            next_step="ask again for a worker that is faster, or that does not hang",
         )
         attempt.failure = asdict(failure)
         retry_or_give_up(session, attempt, failure)

@@ -3,13 +3,12 @@
 from datetime import datetime, timedelta
 
 from sqlalchemy import func, select
-from sqlalchemy.orm import Session, selectinload
+from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
 from rules.claim import Claim, System
 from rules.scoring import RunScore
 from server.benchmarks.queries import definition
-from server.benchmarks.schemas import target_view
 from server.database import utc_now
 from server.errors import NotFoundError
 from server.models import Attempt, ReplayEventRow, Submission, Verification, WorkerRow
@@ -59,23 +58,19 @@ def lock_attempt(session: Session, attempt_id: str) -> Attempt:
     return attempt
 
 
-def verification_under_way(session: Session, submission_id: str) -> str | None:
-    """The id of the verification of a submission that has not ended, if any."""
-    return session.scalar(
-        select(Verification.id).where(
-            Verification.submission_id == submission_id, Verification.state.in_(OPEN)
-        )
+def verification_under_way(
+    session: Session, submission_id: str, *, kind: str | None = None
+) -> str | None:
+    """The id of a verification of a submission that has not ended, if any, of one kind or any."""
+    query = select(Verification.id).where(
+        Verification.submission_id == submission_id, Verification.state.in_(OPEN)
     )
+    return session.scalar(query if kind is None else query.where(Verification.kind == kind))
 
 
 def list_verifications(session: Session, *, state: str | None, limit: int) -> list[Verification]:
     """Verifications, newest first."""
-    query = (
-        select(Verification)
-        .order_by(Verification.created_at.desc())
-        .limit(limit)
-        .options(selectinload(Verification.submission))
-    )
+    query = select(Verification).order_by(Verification.created_at.desc()).limit(limit)
     if state is not None:
         query = query.where(Verification.state == state)
     return list(session.scalars(query))
@@ -101,10 +96,10 @@ def view(
 ) -> VerificationView:
     """A verification as it is shown, with the reason why nothing happens yet."""
     if benchmark is None:
-        benchmark = definition(session, verification.submission.benchmark_sha256)
+        benchmark = definition(session, verification.benchmark_sha256)
     return verification_view(
         verification,
-        target=target_view(benchmark),
+        benchmark=benchmark,
         waiting_for=waiting_for(session, verification, alive_seconds=alive_seconds),
         with_report=with_report,
     )

@@ -5,7 +5,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from server.benchmarks.schemas import TargetView
+from rules.benchmark import Benchmark
+from server.benchmarks.schemas import TargetView, target_view
 from server.models import Attempt, Verification
 
 ENDED = ("done", "failed", "cancelled")
@@ -31,8 +32,22 @@ class FailureView(BaseModel):
     next_step: str
 
 
+class LastEvaluationView(BaseModel):
+    """The latest quality an attempt posted, and in which of its runs (from 0)."""
+
+    run: int
+    epoch: float | None
+    samples: int | None
+    seconds: float | None
+    quality: float | None
+
+
 class AttemptView(BaseModel):
-    """One try on one worker."""
+    """One try on one worker. `refunded` is whether it failed at nobody's cost.
+
+    A failure leaves the latest evaluation and, where the worker could still tell, the end of the
+    log of the run that failed.
+    """
 
     id: str
     number: int
@@ -41,6 +56,9 @@ class AttemptView(BaseModel):
     started_at: datetime | None
     ended_at: datetime | None
     failure: FailureView | None
+    refunded: bool
+    last_evaluation: LastEvaluationView | None
+    log_tail: str | None
 
 
 class ControlPointView(BaseModel):
@@ -62,10 +80,18 @@ class ReasonView(BaseModel):
 
 
 class VerificationView(BaseModel):
-    """A verification: sealed plan, attempts, verdict. Seeds and nonce show once it has ended."""
+    """A verification: sealed plan, attempts, verdict. Seeds and nonce show once it has ended.
+
+    `kind` is "replay" for the check of a submission, "calibration" for a measurement of the
+    reference, "duel" for a submission `against` another. `hyperparameters` are those of each run
+    where the runs differ; they are sealed as seeds are.
+    """
 
     id: str
-    submission_id: str
+    kind: str
+    submission_id: str | None
+    against_id: str | None
+    calibration_id: str | None
     benchmark: str
     state: str
     waiting_for: str | None
@@ -73,6 +99,7 @@ class VerificationView(BaseModel):
     nonce: str | None
     runs_planned: int
     seeds: list[int] | None
+    hyperparameters: list[dict[str, float]] | None
     target: TargetView
     control_points: list[ControlPointView]
     attempts: list[AttemptView]
@@ -92,6 +119,9 @@ class VerificationList(BaseModel):
 
 def attempt_view(attempt: Attempt) -> AttemptView:
     """A stored attempt."""
+    failure = attempt.failure
+    # A running attempt's evaluations are told as events; repeating them here would double each.
+    last = attempt.last_evaluation if failure is not None else None
     return AttemptView(
         id=attempt.id,
         number=attempt.number,
@@ -99,14 +129,17 @@ def attempt_view(attempt: Attempt) -> AttemptView:
         worker=attempt.worker,
         started_at=attempt.started_at,
         ended_at=attempt.ended_at,
-        failure=FailureView(**attempt.failure) if attempt.failure is not None else None,
+        failure=FailureView(**failure) if failure is not None else None,
+        refunded=failure is not None and failure["kind"] == "infrastructure",
+        last_evaluation=LastEvaluationView(**last) if last is not None else None,
+        log_tail=attempt.log_tail,
     )
 
 
 def verification_view(
     verification: Verification,
     *,
-    target: TargetView,
+    benchmark: Benchmark,
     waiting_for: str | None,
     with_report: bool = True,
 ) -> VerificationView:
@@ -114,15 +147,19 @@ def verification_view(
     ended = verification.state in ENDED
     return VerificationView(
         id=verification.id,
+        kind=verification.kind,
         submission_id=verification.submission_id,
-        benchmark=verification.submission.benchmark_id,
+        against_id=verification.against_id,
+        calibration_id=verification.calibration_id,
+        benchmark=benchmark.benchmark_id,
         state=verification.state,
         waiting_for=waiting_for,
         seal=verification.seal,
         nonce=verification.nonce if ended else None,
         runs_planned=len(verification.seeds),
         seeds=verification.seeds if ended else None,
-        target=target,
+        hyperparameters=verification.hyperparameters if ended else None,
+        target=target_view(benchmark),
         control_points=[ControlPointView(**point) for point in verification.control_points],
         attempts=[attempt_view(attempt) for attempt in verification.attempts],
         outcome=verification.outcome,

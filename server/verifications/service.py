@@ -14,9 +14,8 @@ from server.database import utc_now
 from server.errors import ConflictError, ContentError
 from server.leaderboard.service import raise_board_version
 from server.models import Attempt, Submission, Verification
+from server.verifications.limits import RUN_START_SECONDS
 from server.verifications.queries import OPEN, claim_of, verification_under_way
-
-RUN_START_SECONDS = 60.0  # What a run may take beside its own limit: starting, loading, stopping.
 
 
 def new_id() -> str:
@@ -34,7 +33,7 @@ def request_verification(
     """
     # Locked and read again: it may be scored under another definition at the same moment.
     session.refresh(submission, ["status", "benchmark_sha256"], with_for_update=True)
-    under_way = verification_under_way(session, submission.id)
+    under_way = verification_under_way(session, submission.id, kind="replay")
     if under_way is not None:
         raise ConflictError(
             f"Verification {under_way} of this submission is under way; wait for it or cancel it."
@@ -48,7 +47,9 @@ def request_verification(
     policy = benchmark.replay
     verification = Verification(
         id=new_id(),
+        kind="replay",
         submission=submission,
+        benchmark_sha256=submission.benchmark_sha256,
         requested_by=requested_by,
         reason=reason,
         state="queued",
@@ -117,30 +118,48 @@ def cancel_verification(session: Session, verification: Verification) -> None:
             attempt.ended_at = now
     verification.state = "cancelled"
     verification.ended_at = now
-    set_status(session, verification.submission, last_outcome(verification))
+    restore_status(session, verification)
 
 
 def end_with_verdict(session: Session, verification: Verification, verdict: Verdict) -> None:
-    """Store a verdict; the submission's status follows it in the same transaction."""
+    """Store a replay's verdict; the submission's status follows it in the same transaction."""
     verification.state = "done"
     verification.outcome = verdict.outcome
     verification.reasons = [asdict(reason) for reason in verdict.reasons]
     verification.ended_at = utc_now()
-    set_status(session, verification.submission, verdict.outcome)
+    if verification.submission is not None:
+        set_status(session, verification.submission, verdict.outcome)
+
+
+def end_without_judging(verification: Verification) -> None:
+    """End what was measured and has no claim to judge."""
+    verification.state = "done"
+    verification.ended_at = utc_now()
 
 
 def end_without_verdict(session: Session, verification: Verification, reason: Reason) -> None:
     """Give up on a verification for a reason that says nothing about the claim."""
     verification.state = "failed"
-    verification.outcome = "inconclusive"
+    if verification.kind != "calibration":
+        verification.outcome = "inconclusive"
     verification.reasons = [asdict(reason)]
     verification.ended_at = utc_now()
-    set_status(session, verification.submission, last_outcome(verification))
+    restore_status(session, verification)
 
 
-def last_outcome(verification: Verification) -> str:
+def restore_status(session: Session, verification: Verification) -> None:
+    """Give the submission of a replay without a verdict the status it had before."""
+    if verification.kind == "replay" and verification.submission is not None:
+        set_status(session, verification.submission, last_outcome(verification.submission))
+
+
+def last_outcome(submission: Submission) -> str:
     """The status a submission falls back to: its latest verdict, or claimed."""
-    judged = [v for v in verification.submission.verifications if v.state == "done" and v.outcome]
+    judged = [
+        v
+        for v in submission.verifications
+        if v.kind == "replay" and v.state == "done" and v.outcome
+    ]
     return str(judged[-1].outcome) if judged else "claimed"
 
 

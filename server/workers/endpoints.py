@@ -1,8 +1,11 @@
 """What workers call: hello, claim, events, report; and the list of workers for everybody."""
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Header
 
 from rules.messages import (
+    FENCE_HEADER,
     BatchAnswer,
     ClaimGrant,
     ClaimRequest,
@@ -16,6 +19,7 @@ from server.workers import service
 from server.workers.schemas import ReportAnswer, WorkerList
 
 router = APIRouter(tags=["workers"])
+FenceDep = Annotated[int, Header(alias=FENCE_HEADER)]
 
 
 @router.get("/workers")
@@ -28,37 +32,37 @@ def list_workers(parts: PartsDep) -> WorkerList:
 
 
 @router.post("/workers/hello", status_code=204)
-def hello(body: WorkerHello, parts: PartsDep, _caller: WorkerDep) -> None:
-    """A worker is alive."""
+def hello(body: WorkerHello, parts: PartsDep, caller: WorkerDep) -> None:
+    """A worker is alive. Its name is from then on that of the token's user: 403 for others."""
     with parts.database.write() as session:
-        service.greet(session, body)
+        service.greet(session, body, caller=caller)
 
 
 @router.post("/attempts/{attempt_id}/claim")
 def claim_attempt(
-    attempt_id: str, body: ClaimRequest, parts: PartsDep, _caller: WorkerDep
+    attempt_id: str, body: ClaimRequest, parts: PartsDep, caller: WorkerDep
 ) -> ClaimGrant:
     """Take a queued attempt. 409: it is taken or over; the message is to be dropped."""
     with parts.database.write() as session:
-        return attempts.claim_attempt(session, attempt_id, body)
+        return attempts.claim_attempt(session, attempt_id, body, caller=caller)
 
 
 @router.post("/attempts/{attempt_id}/evaluations")
 def post_events(
-    attempt_id: str, body: EvaluationBatch, parts: PartsDep, secret: SecretDep
+    attempt_id: str, body: EvaluationBatch, parts: PartsDep, secret: SecretDep, fence: FenceDep
 ) -> BatchAnswer:
-    """Events of a replay, authorised by the claim's token; an empty batch is a heartbeat."""
+    """Events of a replay, authorised by the claim's token and fence; no events: a heartbeat."""
     with parts.database.write() as session:
-        return attempts.record_events(session, attempt_id, secret, body)
+        return attempts.record_events(session, attempt_id, secret, body, fence=fence)
 
 
 @router.post("/attempts/{attempt_id}/report")
 def post_report(
-    attempt_id: str, body: ReplayReport, parts: PartsDep, secret: SecretDep
+    attempt_id: str, body: ReplayReport, parts: PartsDep, secret: SecretDep, fence: FenceDep
 ) -> ReportAnswer:
     """The end of a replay. Sending the same report again changes nothing."""
     with parts.database.write() as session:
-        verification = attempts.finish_attempt(session, attempt_id, secret, body)
+        verification = attempts.finish_attempt(session, attempt_id, secret, body, fence=fence)
         return ReportAnswer(
             verification_id=verification.id,
             state=verification.state,

@@ -8,12 +8,17 @@ from sqlalchemy.orm import Session
 
 from rules.messages import WorkerHello
 from server.database import insert_missing, utc_now
+from server.dependencies import Caller
+from server.errors import NotAllowedError
 from server.models import WorkerRow
 from server.workers.schemas import WorkerView
 
 
-def greet(session: Session, hello: WorkerHello) -> None:
-    """Store that a worker is alive, and its system."""
+def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> None:
+    """Store that a worker is alive, and its system. The first hello of a name makes it its user's.
+
+    Raises NotAllowedError if the name is another user's.
+    """
     now = utc_now()
     seen = {
         "hardware_class": hello.system.hardware_class,
@@ -21,8 +26,22 @@ def greet(session: Session, hello: WorkerHello) -> None:
         "system": asdict(hello.system),
         "last_seen_at": now,
     }
-    insert_missing(session, WorkerRow, name=hello.system.worker, first_seen_at=now, **seen)
-    session.execute(update(WorkerRow).where(WorkerRow.name == hello.system.worker).values(**seen))
+    name = hello.system.worker
+    insert_missing(session, WorkerRow, name=name, user_id=caller.user_id, first_seen_at=now, **seen)
+    require_own_name(session, name, caller)
+    session.execute(
+        update(WorkerRow).where(WorkerRow.name == name).values(user_id=caller.user_id, **seen)
+    )
+
+
+def require_own_name(session: Session, name: str, caller: Caller) -> None:
+    """Raise NotAllowedError if a worker's name is another user's. A free name may be anybody's."""
+    owner = session.scalar(select(WorkerRow.user_id).where(WorkerRow.name == name))
+    if owner is not None and owner != caller.user_id:
+        raise NotAllowedError(
+            f"Worker {name!r} was first seen with another user's token: give this worker another "
+            "FINISHLINE_WORKER_NAME, or use a token of that user."
+        )
 
 
 def list_workers(session: Session, *, alive_seconds: float) -> list[WorkerView]:

@@ -151,6 +151,25 @@ def test_the_seal_changes_with_any_part_of_it(digits: Benchmark) -> None:
     assert len(set(seals)) == len(seals)
 
 
+def test_what_else_was_settled_is_sealed_under_its_name(digits: Benchmark) -> None:
+    sealed = Plan(seeds=(11, 22), nonce="ab" * 32)
+    content = (
+        f'{{"benchmark_sha256":"{digits.sha256}","hyperparameters":[{{"batch_size":32.0}},'
+        f'{{"batch_size":64.0}}],"kind":"calibration","nonce":"{sealed.nonce}","runs":2,'
+        '"seeds":[11,22],"submission":null}'
+    )
+    settings = [{"batch_size": 32.0}, {"batch_size": 64.0}]
+    beside = {"kind": "calibration", "hyperparameters": settings}
+
+    assert seal(digits, None, sealed, beside=beside) == hashlib.sha256(content.encode()).hexdigest()
+
+
+def test_nothing_beside_the_draw_can_stand_in_for_a_part_of_it(digits: Benchmark) -> None:
+    sealed = Plan(seeds=(11, 22), nonce="ab" * 32)
+
+    assert seal(digits, "s", sealed, beside={"seeds": [1]}) == seal(digits, "s", sealed)
+
+
 @pytest.mark.parametrize(
     ("hyperparameters", "calibrated"),
     [
@@ -201,3 +220,41 @@ def test_a_job_is_complete(digits: Benchmark) -> None:
     assert (job.clock, job.division) == (digits.clock.name, "closed")
     assert job.control_points == band_for(digits, claim, runs=len(sealed.seeds))
     assert job.run_limit_seconds == digits.replay.run_limit_seconds
+    assert (job.kind, job.stop_at, job.hyperparameters_by_run) == ("replay", "target", [])
+
+
+def test_a_calibration_trains_the_references_own_settings_to_the_end(digits: Benchmark) -> None:
+    job = build_job(
+        digits,
+        None,
+        Plan((1, 2), "n"),
+        attempt_id="a",
+        verification_id="v",
+        submission_id=None,
+        kind="calibration",
+        hyperparameters_by_run=[{"batch_size": 32.0}, {}],
+    )
+
+    assert (job.kind, job.stop_at, job.submission_id) == ("calibration", "end", None)
+    assert job.hyperparameters_by_run == [
+        digits.defaults() | {"batch_size": 32.0},
+        digits.defaults(),
+    ]
+    assert (job.control_points, job.division) == ([], digits.divisions[0])
+
+
+def test_a_duel_stops_at_the_target_and_has_no_band(digits: Benchmark) -> None:
+    job = build_job(
+        digits,
+        claim_of(hyperparameters={"momentum": 0.8}),
+        Plan((1,), "n"),
+        attempt_id="a",
+        verification_id="v",
+        submission_id="s",
+        kind="duel",
+        hyperparameters_by_run=[{"batch_size": 32.0}],
+    )
+
+    assert (job.kind, job.stop_at, job.control_points) == ("duel", "target", [])
+    settings = digits.defaults() | {"batch_size": 32.0, "momentum": 0.8}
+    assert job.hyperparameters_of(0) == settings

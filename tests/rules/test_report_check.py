@@ -69,3 +69,15 @@ def test_the_refusal_does_not_tell_the_seeds() -> None:
     with pytest.raises(RuleError) as refused:
         check_report(report(seed=13), seeds=SEEDS)
     assert "12" not in str(refused.value)
+
+
+@pytest.mark.parametrize("seconds", [0.5, 1.0, 1.5])
+def test_a_run_that_goes_on_to_its_end_may_have_reached_at_any_evaluation(seconds: float) -> None:
+    check_report(report(tta_seconds=seconds), seeds=SEEDS, stop_at="end")
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.7, 2.0])
+def test_a_time_between_evaluations_is_refused_for_a_run_to_its_end_too(seconds: float) -> None:
+    with pytest.raises(RuleError) as refused:
+        check_report(report(tta_seconds=seconds), seeds=SEEDS, stop_at="end")
+    assert refused.value.field == "runs[1].tta_seconds"

@@ -351,6 +351,11 @@ def row_counts(database: Database) -> Callable[[], dict[str, int]]:
     return count
 
 
+def claim_headers(grant: dict[str, Any]) -> dict[str, str]:
+    """What makes a post that of a claim."""
+    return {"Authorization": f"Bearer {grant['token']}", "Finishline-Fence": str(grant["fence"])}
+
+
 @dataclass
 class Replay:
     """A verification of a digits submission, and what a worker sends about it."""
@@ -404,10 +409,7 @@ class Replay:
         return self.client.post(
             f"/api/v1/attempts/{grant['attempt_id']}/evaluations",
             content=json.dumps({"events": events}),  # The client itself would refuse NaN.
-            headers={
-                "Authorization": f"Bearer {grant['token']}",
-                "Content-Type": "application/json",
-            },
+            headers=claim_headers(grant) | {"Content-Type": "application/json"},
         )
 
     def report(self, grant: dict[str, Any], report: ReplayReport) -> Any:
@@ -415,7 +417,7 @@ class Replay:
         return self.client.post(
             f"/api/v1/attempts/{grant['attempt_id']}/report",
             json=asdict(report),
-            headers={"Authorization": f"Bearer {grant['token']}"},
+            headers=claim_headers(grant),
         )
 
 

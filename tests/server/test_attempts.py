@@ -13,7 +13,7 @@ from sqlalchemy import select
 
 from rules.messages import Failure
 from server.database import Database, utc_now
-from server.models import Attempt, ReplayEventRow
+from server.models import Attempt, ReplayEventRow, Token
 from server.verifications.overdue import end_overdue, expire_leases
 
 LATE = timedelta(hours=1)
@@ -29,6 +29,10 @@ def evaluation(sequence: int, quality: float = 50.0) -> dict[str, Any]:
         "samples": 1152 * sequence,
         "quality": quality,
     }
+
+
+def claim_headers(grant: dict[str, Any]) -> dict[str, str]:
+    return {"Authorization": f"Bearer {grant['token']}", "Finishline-Fence": str(grant["fence"])}
 
 
 def expire(database: Database) -> int:
@@ -99,8 +103,9 @@ def test_a_claims_token_is_needed_for_its_posts(
     grant = replay.claim().json()
     address = f"/api/v1/attempts/{replay.attempt_id}/evaluations"
 
-    assert client.post(address, json={"events": []}).status_code == 401
-    by_worker_token = client.post(address, json={"events": []}, headers=walter.headers)
+    fence = {"Finishline-Fence": "1"}
+    assert client.post(address, json={"events": []}, headers=fence).status_code == 401
+    by_worker_token = client.post(address, json={"events": []}, headers=walter.headers | fence)
     assert by_worker_token.status_code == 409
     stolen = grant | {"token": "fla_wrong"}
     assert replay.post(stolen, [evaluation(0)]).status_code == 409
@@ -291,7 +296,7 @@ def test_a_number_that_nobody_could_read_again_is_refused(
     response = client.post(
         f"/api/v1/attempts/{grant['attempt_id']}/report",
         content=json.dumps(report),
-        headers={"Authorization": f"Bearer {grant['token']}", "Content-Type": "application/json"},
+        headers=claim_headers(grant) | {"Content-Type": "application/json"},
     )
 
     if name == "samples" or number != 2**80:
@@ -306,7 +311,7 @@ def test_a_report_that_is_none_is_422(runs: Any, replay: Any, client: TestClient
     response = client.post(
         f"/api/v1/attempts/{grant['attempt_id']}/report",
         json={"runs": runs},
-        headers={"Authorization": f"Bearer {grant['token']}"},
+        headers=claim_headers(grant),
     )
 
     assert response.status_code == 422
@@ -378,3 +383,155 @@ def test_the_verdict_and_the_status_come_in_one_transaction(
     assert view["attempts"][0]["state"] == "running"
     assert replay.status() == "verifying"
     assert replay.report(grant, make_report(replay.seeds())).json()["outcome"] == "verified"
+
+
+def test_a_failed_attempt_keeps_its_last_evaluation_and_the_end_of_the_log(
+    replay: Any, make_report: Callable[..., Any]
+) -> None:
+    grant = replay.claim().json()
+    replay.post(grant, [evaluation(1, 41.5), evaluation(2, 43.25)])
+    assert replay.view()["attempts"][0]["last_evaluation"] is None  # Events tell of it meanwhile.
+    report = make_report(replay.seeds()[:1])
+    run = replace(
+        report.runs[0],
+        status="failed",
+        tta_seconds=None,
+        failure=infrastructure(),
+        log_tail="x" * 5000 + "the\0end",
+    )
+    replay.report(grant, replace(report, runs=[run], failure=infrastructure()))
+
+    attempt = replay.view()["attempts"][0]
+    assert attempt["last_evaluation"] == {
+        "run": 0,
+        "epoch": 2.0,
+        "samples": 2304,
+        "seconds": 0.2,
+        "quality": 43.25,
+    }
+    assert attempt["log_tail"] == "x" * 3993 + "the\ufffdend"
+    assert attempt["failure"]["next_step"] == "nothing to do"
+
+
+@pytest.mark.parametrize(("kind", "refunded"), [("infrastructure", True), ("submitter", False)])
+def test_what_the_infrastructure_broke_is_refunded(
+    kind: Any, refunded: bool, replay: Any, make_report: Callable[..., Any]
+) -> None:
+    failure = Failure(kind, "child_died", "it ended", "nothing to do")
+    assert replay.view()["attempts"][0]["refunded"] is False
+    replay.report(replay.claim().json(), replace(make_report([]), failure=failure))
+
+    assert replay.view()["attempts"][0]["refunded"] is refunded
+
+
+def test_a_lost_attempt_is_refunded_and_keeps_what_was_heard_of_it(
+    replay: Any, database: Database
+) -> None:
+    replay.post(replay.claim().json(), [evaluation(1, 41.5)])
+    with database.write() as session:
+        assert expire_leases(session, now=utc_now() + timedelta(seconds=9)) == 1
+
+    attempt = replay.view()["attempts"][0]
+    assert (attempt["refunded"], attempt["last_evaluation"]["quality"]) == (True, 41.5)
+    assert attempt["log_tail"] is None
+
+
+def run_started(sequence: int, run: int) -> dict[str, Any]:
+    return {"sequence": sequence, "run": run, "kind": "run_started"}
+
+
+def test_a_run_over_its_limit_is_ended_though_its_worker_goes_on_posting(
+    replay: Any, database: Database
+) -> None:
+    """digits.toml: run_limit_seconds = 60, to which 60 s for the start are allowed."""
+    grant = replay.claim().json()
+    started = utc_now()
+    replay.post(grant, [run_started(0, 0)])
+
+    def overdue(seconds: float) -> int:
+        with database.write() as session:
+            return end_overdue(session, now=started + timedelta(seconds=seconds))
+
+    assert overdue(119) == 0
+    replay.post(grant, [evaluation(1)])
+    assert overdue(125) == 1
+    view = replay.view()
+    assert (view["state"], view["outcome"]) == ("failed", "inconclusive")
+    failure = view["attempts"][0]["failure"]
+    assert (failure["kind"], failure["code"]) == ("time_limit", "run_time_limit")
+    assert "a run took longer than 120 s" in failure["message"]
+    assert view["attempts"][0]["last_evaluation"]["run"] == 0
+    assert replay.post(grant, []).status_code == 409
+
+
+def test_each_run_has_its_limit_to_itself(replay: Any, database: Database) -> None:
+    grant = replay.claim().json()
+    replay.post(grant, [run_started(0, 0)])
+    earlier = utc_now() - timedelta(seconds=125)
+    replay.change(grant["attempt_id"], started_at=earlier, run_started_at=earlier)
+    assert replay.post(grant, [run_started(1, 1)]).json()["proceed"] is True
+
+    with database.write() as session:
+        assert end_overdue(session) == 0
+
+
+def test_a_worker_that_never_starts_a_run_has_one_runs_limit(
+    replay: Any, database: Database
+) -> None:
+    grant = replay.claim().json()
+    replay.change(grant["attempt_id"], started_at=utc_now() - timedelta(seconds=125))
+
+    assert replay.post(grant, []).json() == {"proceed": False, "reason": "time_limit"}
+    with database.write() as session:
+        assert end_overdue(session) == 1
+
+
+@pytest.mark.parametrize("fence", [0, 2])
+def test_a_post_with_another_fence_is_409(
+    fence: int, replay: Any, database: Database, make_report: Callable[..., Any]
+) -> None:
+    stale = replay.claim().json() | {"fence": fence}
+
+    refused = replay.post(stale, [evaluation(0)])
+    assert refused.status_code == 409
+    assert f"Fence {fence}" in refused.json()["detail"]
+    assert replay.report(stale, make_report(replay.seeds())).status_code == 409
+    assert stored_events(database, replay.attempt_id) == []
+    assert replay.view()["state"] == "running"
+
+
+def test_a_post_without_a_fence_is_422(replay: Any, client: TestClient) -> None:
+    grant = replay.claim().json()
+    response = client.post(
+        f"/api/v1/attempts/{grant['attempt_id']}/evaluations",
+        json={"events": []},
+        headers={"Authorization": f"Bearer {grant['token']}"},
+    )
+
+    assert response.status_code == 422
+    assert "Finishline-Fence" in response.json()["problems"][0]["field"]
+
+
+def test_a_worker_claims_under_its_own_name_only(
+    replay: Any, client: TestClient, make_person: Callable[..., Any], make_report: Any
+) -> None:
+    hello = {"system": asdict(make_report([]).system), "state": "idle"}
+    client.post("/api/v1/workers/hello", json=hello, headers=replay.worker.headers)
+    wilma = make_person("wilma", "worker")
+    address = f"/api/v1/attempts/{replay.attempt_id}/claim"
+    body = {"worker": "walter-1", "hardware_class": "cpu-test"}
+
+    refused = client.post(address, json=body, headers=wilma.headers)
+    assert refused.status_code == 403
+    assert "'walter-1' was first seen with another user's token" in refused.json()["detail"]
+    assert replay.view()["state"] == "queued"
+    assert client.post(address, json=body, headers=replay.worker.headers).status_code == 200
+
+
+def test_a_claim_keeps_whose_token_it_came_with(replay: Any, database: Database) -> None:
+    replay.claim()
+
+    with database.read() as session:
+        claimed_by = session.get_one(Attempt, replay.attempt_id).claimed_by
+        token = session.get_one(Token, claimed_by)
+        assert (token.user.name, token.role) == ("walter", "worker")

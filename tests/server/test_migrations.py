@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from alembic import command
-from sqlalchemy import Column, MetaData, insert, inspect, select
+from sqlalchemy import Column, MetaData, insert, inspect, select, text
 
 from server.app import create_app
 from server.database import Database
-from server.models import Base, RunRow, Submission
+from server.models import Base
 from server.schema import alembic_config, current_revision, migrate, require_current_schema
 from server.settings import Settings
 
@@ -45,6 +45,79 @@ def test_up_down_and_up_again(empty: Database) -> None:
     assert (tables(empty), current_revision(empty)) == (set(), None)
     migrate(empty)
     assert (tables(empty), current_revision(empty)) == (OURS, newest)
+
+
+OLD_ROWS = """
+INSERT INTO users (id, name, created_at) VALUES (1, 'ada', :now);
+INSERT INTO benchmark_definitions (sha256, benchmark_id, version, content, created_at)
+VALUES ('abc', 'digits', '1', 'id', :now);
+INSERT INTO submissions (id, user_id, benchmark_id, benchmark_sha256, division, model, framework,
+  system, hyperparameters, claim_sha256, status, eligible, result, request_sha256, submitted_at)
+VALUES ('s-1', 1, 'digits', 'abc', 'closed', 'm', 'f',
+  '{}', '{}', 'c', 'verified', true, '{}', 'r', :now);
+INSERT INTO verifications (id, submission_id, requested_by, state, seal, nonce, seeds,
+  control_points, max_attempts, lease_seconds, limit_seconds, outcome, reasons, created_at)
+VALUES ('v-1', 's-1', 1, 'done', 'seal', 'nonce', '[1, 2]', '[]', 3, 8, 100, 'verified', '[]',
+  :now);
+INSERT INTO attempts (id, verification_id, number, state, fence, sends, send_after, created_at)
+VALUES ('a-1', 'v-1', 1, 'done', 1, 1, :now, :now);
+INSERT INTO replay_events (attempt_id, sequence, event, created_at) VALUES ('a-1', 0, '{}', :now);
+INSERT INTO workers (name, hardware_class, state, system, first_seen_at, last_seen_at)
+VALUES ('w', 'cpu', 'idle', '{}', :now, :now)
+"""
+CALIBRATION_ROWS = """
+INSERT INTO verifications (id, kind, benchmark_sha256, requested_by, state, seal, nonce, seeds,
+  control_points, max_attempts, lease_seconds, limit_seconds, reasons, created_at)
+VALUES ('v-2', 'calibration', 'abc', 1, 'done', 'seal', 'nonce', '[1]', '[]', 3, 8, 100, '[]',
+  :now);
+INSERT INTO attempts (id, verification_id, number, state, fence, sends, send_after, created_at)
+VALUES ('a-2', 'v-2', 1, 'done', 1, 1, :now, :now);
+INSERT INTO replay_events (attempt_id, sequence, event, created_at) VALUES ('a-2', 0, '{}', :now)
+"""
+
+
+def insert_rows(database: Database, rows: str) -> None:
+    with database.engine.begin() as connection:
+        for statement in rows.split(";"):
+            moment = "'2026-11-20 10:00:00'"
+            connection.execute(text(statement.replace(":now", moment)))
+
+
+def select_all(database: Database, query: str) -> list[tuple[object, ...]]:
+    with database.engine.connect() as connection:
+        return [tuple(row) for row in connection.execute(text(query))]
+
+
+def test_earlier_verifications_become_replays_of_their_submissions_benchmark(
+    empty: Database,
+) -> None:
+    migrate(empty, "0002")
+    insert_rows(empty, OLD_ROWS)
+    migrate(empty)
+
+    query = "SELECT id, kind, submission_id, benchmark_sha256, against_id FROM verifications"
+    assert select_all(empty, query) == [("v-1", "replay", "s-1", "abc", None)]
+    query = "SELECT id, verification_id, claimed_by, log_tail FROM attempts"
+    assert select_all(empty, query) == [("a-1", "v-1", None, None)]
+    assert select_all(empty, "SELECT name, user_id FROM workers") == [("w", None)]
+    assert select_all(empty, "SELECT attempt_id FROM replay_events") == [("a-1",)]
+    if empty.is_sqlite:
+        assert select_all(empty, "PRAGMA foreign_key_check") == []
+        assert select_all(empty, "PRAGMA foreign_keys") == [(1,)]
+
+
+def test_going_back_keeps_the_replays_and_drops_what_has_no_submission(empty: Database) -> None:
+    migrate(empty, "0002")
+    insert_rows(empty, OLD_ROWS)
+    migrate(empty)
+    insert_rows(empty, CALIBRATION_ROWS)
+    command.downgrade(alembic_config(empty), "0002")
+
+    assert select_all(empty, "SELECT id, submission_id FROM verifications") == [("v-1", "s-1")]
+    assert select_all(empty, "SELECT id FROM attempts") == [("a-1",)]
+    assert select_all(empty, "SELECT attempt_id FROM replay_events") == [("a-1",)]
+    migrate(empty)
+    assert select_all(empty, "SELECT benchmark_sha256 FROM verifications") == [("abc",)]
 
 
 def test_migrating_twice_changes_nothing(empty: Database) -> None:
@@ -133,7 +206,7 @@ def test_no_row_is_lost_on_the_way_to_the_archives_and_back(empty: Database) -> 
     fill(empty)
     before = rows(empty)
     assert all(before.values())
-    migrate(empty)
+    migrate(empty, "0002")
     after = rows(empty)
     added = {
         "submissions": {"archive": False, "organisation": None, "submitted_on": None},
@@ -142,12 +215,12 @@ def test_no_row_is_lost_on_the_way_to_the_archives_and_back(empty: Database) -> 
     for table in before:
         more = added.get(table, {})
         assert after[table] == [row | more for row in before[table]], table
-    with empty.write() as session:  # What only the later schema has a word for.
-        unseen = session.get_one(RunRow, 2)
-        unseen.best_quality = None
-        unseen.batch_size = 64
-        session.get_one(Submission, "s1").organisation = "ACME"
-    migrate(empty, "-1")
+    with empty.engine.begin() as connection:  # What only the later schema has a word for.
+        connection.execute(
+            text("UPDATE runs SET best_quality = NULL, batch_size = 64 WHERE id = 2")
+        )
+        connection.execute(text("UPDATE submissions SET organisation = 'ACME'"))
+    command.downgrade(alembic_config(empty), "0001")
 
     assert current_revision(empty) == "0001"
     before["runs"][1]["best_quality"] = 0.0

@@ -112,3 +112,30 @@ def test_a_worker_is_busy_from_claim_to_report(
     assert state() == "busy"
     replay.report(grant, make_report(replay.seeds()))
     assert state() == "idle"
+
+
+def test_a_name_is_its_first_users(
+    hello: Callable[..., Any], client: TestClient, walter: Any, make_person: Callable[..., Any]
+) -> None:
+    assert hello(walter).status_code == 204
+    wilma = make_person("wilma", "worker")
+    refused = hello(wilma, hardware_class="cpu-wilma")
+
+    assert refused.status_code == 403
+    assert "FINISHLINE_WORKER_NAME" in refused.json()["detail"]
+    (worker,) = client.get(WORKERS).json()["workers"]
+    assert worker["hardware_class"] == "cpu-test"
+    another_token = make_person("walter", "worker")
+    assert hello(another_token, state="busy").status_code == 204
+
+
+def test_a_worker_from_before_names_had_owners_is_its_next_users(
+    hello: Callable[..., Any], walter: Any, database: Database, make_person: Callable[..., Any]
+) -> None:
+    hello(walter)
+    with database.write() as session:
+        session.get_one(WorkerRow, "walter-1").user_id = None
+
+    wilma = make_person("wilma", "worker")
+    assert hello(wilma).status_code == 204
+    assert hello(walter).status_code == 403

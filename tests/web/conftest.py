@@ -376,7 +376,11 @@ def make_replay_run(index: int = 0, **changes: Any) -> View:
 def make_verification(**changes: Any) -> View:
     return {
         "id": "ver-1",
+        "kind": "replay",
         "submission_id": "sub-1",
+        "against_id": None,
+        "calibration_id": None,
+        "hyperparameters": None,
         "benchmark": "digits",
         "state": "done",
         "waiting_for": None,
@@ -401,6 +405,15 @@ def make_verification(**changes: Any) -> View:
                     "message": "worker-a was not heard from for 30 s.",
                     "next_step": "Nothing to do: another attempt was queued.",
                 },
+                "refunded": True,
+                "last_evaluation": {
+                    "run": 0,
+                    "epoch": 2.0,
+                    "samples": 2304,
+                    "seconds": 0.2,
+                    "quality": 45.8,
+                },
+                "log_tail": "epoch 2 <b>done</b>",
             },
             {
                 "id": "att-2",
@@ -410,6 +423,9 @@ def make_verification(**changes: Any) -> View:
                 "started_at": "2026-11-20T10:00:13Z",
                 "ended_at": "2026-11-20T10:00:21Z",
                 "failure": None,
+                "refunded": False,
+                "last_evaluation": None,
+                "log_tail": None,
             },
         ],
         "outcome": "verified",

@@ -30,6 +30,11 @@ def test_a_loss_is_reached_from_above(make: Make) -> None:
         ({"outcome": "rejected"}, "contradicts the claim"),
         ({"outcome": "inconclusive"}, "could not decide"),
         ({"outcome": "verified", "runs_planned": None}, "its runs supports"),
+        ({"kind": "calibration", "outcome": None}, "The reference was measured in 3 runs."),
+        (
+            {"kind": "calibration", "state": "cancelled", "outcome": None},
+            "This calibration was cancelled; it says nothing about the reference.",
+        ),
     ],
 )
 def test_every_state_is_one_sentence(make: Make, changes: dict[str, Any], words: str) -> None:

@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 from typing import Any
@@ -215,6 +216,26 @@ def test_a_verification_that_failed_or_was_cancelled_renders(make: Make, read: R
         changes = {"outcome": None, "report": None, "reasons": [], "control_points": []}
         words = read(verification_page(make, make["verification"](state=state, **changes)))
         assert "says nothing about the submission" in words
+
+
+def test_a_failed_attempt_shows_what_it_left_and_that_it_costs_nothing(
+    make: Make, read: Read
+) -> None:
+    page = verification_page(make, make["verification"]())
+    text = read(page)
+    assert "It costs nobody anything." in text
+    assert re.search(r"Last evaluation: 45\.8\s% in run 1 at epoch 2", text)
+    assert "epoch 2 &lt;b&gt;done&lt;/b&gt;" in page
+
+
+def test_a_calibration_says_what_it_is_and_names_no_submission(make: Make, read: Read) -> None:
+    calibration = make["verification"](kind="calibration", submission_id=None, outcome=None)
+    page = render("verification.html", verification=calibration, submission=None)
+    text = read(page)
+    assert "calibration ver-1" in text
+    assert "digits reference" in text
+    assert "No claim is checked here" in text
+    assert "/submissions/" not in page
 
 
 def test_a_failed_run_shows_its_next_step(make: Make, read: Read) -> None:

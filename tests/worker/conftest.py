@@ -30,6 +30,8 @@ def make_job():
         target: float = 97.5,
         clock: str = "mlperf",
         run_limit_seconds: float = 30.0,
+        hyperparameters_by_run: tuple[dict[str, float], ...] = (),
+        stop_at: str = "target",
     ) -> ReplayJob:
         return ReplayJob(
             attempt_id="attempt-1",
@@ -46,6 +48,8 @@ def make_job():
             division="closed",
             control_points=list(control_points),
             run_limit_seconds=run_limit_seconds,
+            hyperparameters_by_run=list(hyperparameters_by_run),
+            stop_at=stop_at,
         )
 
     return make
@@ -92,7 +96,9 @@ class FakeServer:
     url: str = ""
     posts: list[tuple[str, str, dict]] = field(default_factory=list)  # (kind, token, body)
     answers: dict[str, list[tuple[int, dict]]] = field(default_factory=dict)
+    fence_headers: list[tuple[str, str | None]] = field(default_factory=list)
     lease_seconds: float = 4.0
+    fence: int = 1
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def answer_to(self, kind: str) -> tuple[int, dict]:
@@ -101,7 +107,7 @@ class FakeServer:
             return scripted.pop(0) if len(scripted) > 1 else scripted[0]
         grant = {
             "attempt_id": "attempt-1",
-            "fence": 1,
+            "fence": self.fence,
             "token": "attempt-token",
             "lease_seconds": self.lease_seconds,
         }
@@ -112,6 +118,9 @@ class FakeServer:
 
     def tokens(self, kind: str) -> set[str]:
         return {token for posted, token, _ in self.posts if posted == kind}
+
+    def fences(self, kind: str) -> set[str | None]:
+        return {fence for posted, fence in self.fence_headers if posted == kind}
 
     def events(self) -> list[dict]:
         return [event for body in self.bodies("evaluations") for event in body["events"]]
@@ -134,6 +143,7 @@ def fake_server():
             with fake.changed:
                 status, answer = fake.answer_to(kind)
                 fake.posts.append((kind, self.headers["authorization"], json.loads(content)))
+                fake.fence_headers.append((kind, self.headers["finishline-fence"]))
                 fake.changed.notify_all()
             body = json.dumps(answer).encode()
             self.send_response(status)

@@ -51,6 +51,22 @@ def test_everything_after_the_claim_carries_the_token_of_the_claim(
     assert fake_server.tokens("report") == {"Bearer attempt-token"}
 
 
+def test_every_post_of_a_claim_carries_its_fence(make_attempt, fake_server, make_job):
+    fake_server.fence = 7
+    make_attempt(make_job())
+    assert fake_server.fences("evaluations") == {"7"}
+    assert fake_server.fences("report") == {"7"}
+    assert fake_server.fences("claim") == {None}
+
+
+def test_each_run_trains_with_its_own_hyperparameters(make_attempt, fake_server, make_job):
+    settings = ({"batch_size": 64}, {"batch_size": -1})  # The fake trainers refuse the second.
+    make_attempt(make_job("climb", seeds=(1, 2), hyperparameters_by_run=settings))
+    [report] = fake_server.bodies("report")
+    assert [run["status"] for run in report["runs"]] == ["reached", "failed"]
+    assert report["runs"][1]["failure"]["code"] == "bad_hyperparameter"
+
+
 def test_attempt_that_is_taken_is_left_alone(make_attempt, fake_server, make_job):
     fake_server.answers["claim"] = [(409, {"detail": "another worker has it"})]
     make_attempt(make_job())

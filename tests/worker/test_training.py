@@ -80,6 +80,21 @@ def test_run_above_its_band_goes_on(train, make_job):
     assert train(make_job("climb", control_points=points)).status == "reached"
 
 
+def test_run_to_its_end_passes_target_and_band_and_keeps_the_first_crossing(train, make_job):
+    points = (ControlPoint(index=5, mean=99, lower=98, upper=100),)  # The fifth has 97.
+    run = train(make_job("climb", stop_at="end", control_points=points))
+    assert run.status == "reached"
+    assert [item.quality for item in run.evaluations] == [50.0, 80.0, 96.0, 98.0, 97.0, 99.0]
+    assert run.tta_seconds == run.evaluations[3].seconds
+    assert run.tta_seconds < run.evaluations[5].seconds
+
+
+def test_run_to_its_end_that_never_was_at_the_target_did_not_reach_it(train, make_job):
+    run = train(make_job("climb", stop_at="end", target=99.9))
+    assert (run.status, run.tta_seconds) == ("not_reached", None)
+    assert len(run.evaluations) == 6
+
+
 def test_what_a_trainer_prints_goes_to_the_log_and_not_into_the_events(train, make_job):
     run = train(make_job("chatter"))
     assert run.status == "reached"

@@ -1,0 +1,44 @@
+"""What a finished report makes of its verification: one small function per kind."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+
+from sqlalchemy.orm import Session
+
+from rules.messages import ReplayReport
+from rules.verification import judge
+from server.benchmarks.queries import definition
+from server.models import Verification
+from server.verifications.queries import claim_of, claimed_runs
+from server.verifications.service import end_with_verdict, end_without_judging
+
+EndVerification = Callable[[Session, Verification, ReplayReport], None]
+
+
+def judge_replay(session: Session, verification: Verification, report: ReplayReport) -> None:
+    """Hold the claim against its replay; the submission's status follows the verdict."""
+    submission = verification.submission
+    if submission is None:
+        raise ValueError(f"verification {verification.id} is a replay without a submission")
+    verdict = judge(
+        definition(session, verification.benchmark_sha256),
+        claim_of(submission),
+        claimed_runs(submission),
+        report,
+        runs_planned=len(verification.seeds),
+    )
+    verification.report = asdict(report)
+    end_with_verdict(session, verification, verdict)
+
+
+def keep_calibration(_session: Session, verification: Verification, report: ReplayReport) -> None:
+    """Keep what the reference did: there is nobody to judge."""
+    verification.report = asdict(report)
+    end_without_judging(verification)
+
+
+# A kind is made complete by its line here.
+OUTCOMES: dict[str, EndVerification] = {
+    "replay": judge_replay,
+    "calibration": keep_calibration,
+}

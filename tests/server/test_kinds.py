@@ -1,0 +1,133 @@
+"""Sealed runs of another kind than a replay: without a submission, and with settings by run."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from rules.messages import Failure
+from server.benchmarks.queries import keep_definition
+from server.database import Database, utc_now
+from server.dispatch import take_due
+from server.models import User, Verification
+from server.settings import Settings
+from server.verifications.service import queue_attempt
+
+SETTINGS = [{"batch_size": 32.0}, {"batch_size": 128.0}]
+
+
+@pytest.fixture
+def calibration(
+    replay: Any, client: TestClient, database: Database, settings: Settings, olivia: Any
+) -> Any:
+    """The fixture `replay`, turned to a calibration of two runs that has no submission."""
+    digits = client.app.state.parts.benchmarks["digits"]  # type: ignore[attr-defined]
+    with database.write() as session:
+        keep_definition(session, digits, settings.benchmarks_dir)
+        verification = Verification(
+            id="calibration-1",
+            kind="calibration",
+            benchmark_sha256=digits.sha256,
+            requested_by=session.query(User).filter_by(name="olivia").one().id,
+            state="queued",
+            seal="0" * 64,
+            nonce="1" * 64,
+            seeds=[7, 8],
+            hyperparameters=SETTINGS,
+            control_points=[],
+            max_attempts=2,
+            lease_seconds=8.0,
+            limit_seconds=240.0,
+            reasons=[],
+            created_at=utc_now(),
+        )
+        session.add(verification)
+        session.flush()
+        queue_attempt(session, verification, number=1)
+    client.post(f"/api/v1/verifications/{replay.verification_id}/cancel", headers=olivia.headers)
+    replay.verification_id = "calibration-1"
+    return replay
+
+
+def test_a_job_says_what_each_run_trains_and_that_it_goes_on_to_the_end(
+    calibration: Any,
+    database: Database,
+    client: TestClient,
+    walter: Any,
+    make_report: Callable[..., Any],
+) -> None:
+    hello = {"system": vars(make_report([]).system), "state": "idle"}
+    client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
+    with database.write() as session:
+        (sending,) = take_due(session, alive_seconds=20.0)
+
+    job = sending.job
+    assert (job.kind, job.stop_at, job.submission_id) == ("calibration", "end", None)
+    assert [job.hyperparameters_of(run)["batch_size"] for run in (0, 1)] == [32.0, 128.0]
+    assert [job.hyperparameters_of(run)["momentum"] for run in (0, 1)] == [0.9, 0.9]
+    assert (job.seeds, job.control_points, job.division) == ([7, 8], [], "closed")
+    assert sending.queue == "replay.any"
+
+
+def test_a_report_is_kept_and_judges_nobody(
+    calibration: Any, make_report: Callable[..., Any]
+) -> None:
+    past_the_target = [60.0, 97.6, 97.4, 98.2]
+    report = make_report(calibration.seeds(), qualities=past_the_target)
+    answer = calibration.report(calibration.claim().json(), report).json()
+
+    assert (answer["state"], answer["outcome"]) == ("done", None)
+    view = calibration.view()
+    assert (view["kind"], view["submission_id"], view["benchmark"]) == (
+        "calibration",
+        None,
+        "digits",
+    )
+    assert view["hyperparameters"] == SETTINGS
+    assert len(view["report"]["runs"]) == 2
+    assert calibration.status() == "claimed"
+
+
+def test_the_settings_of_its_runs_are_secret_until_the_end(calibration: Any) -> None:
+    assert calibration.view()["hyperparameters"] is None
+
+
+def test_a_calibration_that_fails_or_is_cancelled_says_nothing_of_anybody(
+    calibration: Any, client: TestClient, olivia: Any, make_report: Callable[..., Any]
+) -> None:
+    failure = Failure("rules", "data_set_differs", "another data set", "install the right one")
+    report = make_report([])
+    object.__setattr__(report, "failure", failure)
+    calibration.report(calibration.claim().json(), report)
+
+    view = calibration.view()
+    assert (view["state"], view["outcome"]) == ("failed", None)
+    assert "another data set" in view["reasons"][0]["message"]
+    cancel = f"/api/v1/verifications/{calibration.verification_id}/cancel"
+    assert client.post(cancel, headers=olivia.headers).status_code == 409
+
+
+def test_a_running_calibration_can_be_cancelled(
+    calibration: Any, client: TestClient, olivia: Any
+) -> None:
+    cancel = f"/api/v1/verifications/{calibration.verification_id}/cancel"
+
+    assert client.post(cancel, headers=olivia.headers).json()["state"] == "cancelled"
+
+
+def test_pages_and_lists_show_what_has_no_submission(
+    calibration: Any, client: TestClient, make_report: Callable[..., Any]
+) -> None:
+    address = f"/verifications/{calibration.verification_id}"
+    assert "the reference is trained to its end" in client.get(address).text
+    calibration.report(calibration.claim().json(), make_report(calibration.seeds()))
+
+    page = client.get(address).text
+    assert "The reference was measured in 2 runs." in page
+    assert client.get(f"{address}/charts/replay.json").status_code == 200
+    assert "calibration</small>" in client.get("/").text
+    listed = client.get("/api/v1/verifications").json()["verifications"]
+    assert [item["kind"] for item in listed] == ["calibration", "replay"]
+    events = client.get(f"/api/v1/verifications/{calibration.verification_id}/events").text
+    assert "event: end" in events
