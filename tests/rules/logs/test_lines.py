@@ -64,6 +64,41 @@ def test_lines_of_no_use_are_passed_over_unread() -> None:
     assert [problem.line for problem in read(content)[1]] == [1]
 
 
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_lines_that_count_are_the_same_whatever_ends_a_line(end: bytes) -> None:
+    keys = ("seed", "tracked_stats", "run_stop")
+    records, problems = read(end.join(map(record_line, keys)), counted=True)
+    assert [record.key for record in records] == ["seed", "run_stop"]
+    assert problems == []
+
+
+@pytest.mark.parametrize("key", ["seed2", "see", "run_stopped", "stop", "x"])
+def test_a_key_that_is_only_like_one_that_counts_is_of_no_use(key: str) -> None:
+    content = record_line(key, "NaN") + b"\n" + record_line()
+    records, problems = read(content, counted=True)
+    assert ([record.key for record in records], problems) == (["seed"], [])
+
+
+@pytest.mark.parametrize("key", ["tracked_st", "seed"])
+def test_a_line_that_breaks_off_in_its_key_is_reported(key: str) -> None:
+    broken = record_line(key).partition(b'", "value"')[0]
+    records, [problem] = read(broken + b"\n" + record_line(), counted=True)
+    assert ([record.key for record in records], problem.line) == (["seed"], 1)
+
+
+def test_a_line_that_counts_is_found_behind_one_of_no_use() -> None:
+    """Ranks that write at once leave out the end of a line."""
+    records, problems = read(record_line("tracked_stats") + record_line("run_stop"), counted=True)
+    assert ([record.key for record in records], problems) == (["run_stop"], [])
+
+
+@pytest.mark.parametrize("mark", [b"::MLLOG", b":::MLPLLOG", b"LLOG"])
+@pytest.mark.parametrize("counted", [True, False])
+def test_what_only_ends_like_the_mark_is_none(mark: bytes, counted: bool) -> None:
+    content = record_line("run_stop").replace(MLLOG_MARK, mark)
+    assert read(content, counted=counted) == ([], [])
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -79,11 +114,25 @@ def test_a_line_that_counts_cannot_hide_in_another_spelling(line: bytes) -> None
     assert ([record.key for record in records], problems) == (["run_stop"], [])
 
 
-@pytest.mark.parametrize("line", [b":::MLLOG [1]", b":::MLLOG {oops", b':::MLLOG {"time_ms": 1}'])
+@pytest.mark.parametrize(
+    "line", [b":::MLLOG [1]", b":::MLLOG 1", b":::MLLOG {oops", b':::MLLOG {"time_ms": 1}']
+)
 def test_a_broken_line_is_reported_even_among_lines_of_no_use(line: bytes) -> None:
     records, [problem] = read(b"\n" + line + b"\n" + record_line(), counted=True)
     assert len(records) == 1
     assert (problem.file, problem.line) == ("f", 2)
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (record_line().replace(b'{"lineno": 1}', b'""'), "bad_line"),
+        (record_line(value="[" * 40 + "]" * 40), "deep_json"),
+    ],
+)
+def test_a_line_that_counts_may_not_have_an_odd_form(line: bytes, code: str) -> None:
+    records, [problem] = read(line, counted=True)
+    assert (records, problem.code) == ([], code)
 
 
 @pytest.mark.parametrize("length", [9, 10])
