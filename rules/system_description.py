@@ -58,6 +58,8 @@ REQUIRED_FIELDS = (
 # Many real files leave the others empty, or say N/A.
 FILLED_FIELDS = ("submitter", "division", "status", "system_name", "framework", "number_of_nodes")
 NOTHING = frozenset({"", "-", "n/a", "na", "none", "unknown", "tbd"})
+_LONGEST_NOTHING = max(map(len, NOTHING))
+_SCALAR = (str, int, float)
 _COUNT = re.compile(r"(\d{1,8})(?:\.0+)?")
 
 
@@ -162,14 +164,14 @@ class _Reader:
 
     def _text(self, name: str) -> str | None:
         value = self._table[name]
-        if value is None or isinstance(value, str | int | float):
+        if value is None or isinstance(value, _SCALAR):
             return self._clean(name, value)
         self._report("wrong_type", name, f"a {type(value).__name__}", "a text or a number")
         return None
 
     def _clean(self, name: str, value: str | float | None) -> str | None:
         text = "" if value is None else str(value).strip()
-        if text.casefold() in NOTHING:
+        if len(text) <= _LONGEST_NOTHING and text.casefold() in NOTHING:
             return None
         if len(text) > FIELD_LIMIT:
             self._report(
@@ -213,7 +215,7 @@ class _Reader:
     def _versions(self, table: Mapping[str, Any]) -> dict[str, str]:
         versions = {}
         for name, value in list(table.items())[:MAX_FIELDS]:
-            if value is not None and not isinstance(value, str | int | float):
+            if value is not None and not isinstance(value, _SCALAR):
                 self._report(
                     "wrong_type", f"{SOFTWARE}.{name[:100]}", f"a {type(value).__name__}", "a text"
                 )

@@ -72,6 +72,7 @@ def test_the_software_stack_is_a_table_a_list_of_tables_or_prose(
         ({"division": "half"}, "unknown_value", "division"),
         ({"status": "soon"}, "unknown_value", "status"),
         ({"submitter": " "}, "empty_field", "submitter"),
+        ({"submitter": "Unknown"}, "empty_field", "submitter"),
         ({"number_of_nodes": "two"}, "not_a_count", "number_of_nodes"),
         ({"number_of_nodes": 0}, "not_a_count", "number_of_nodes"),
         ({"accelerators_per_node": -8}, "not_a_count", "accelerators_per_node"),
