@@ -4,10 +4,10 @@ SciPy is loaded at the first use: it takes longer to import than everything else
 with, and a server answers many requests before it needs a quantile.
 """
 
-from functools import cache
+from functools import lru_cache
 
 
-@cache
+@lru_cache(maxsize=4096)  # Welch's degrees of freedom are no whole numbers: without end.
 def t_quantile(probability: float, degrees_of_freedom: float) -> float:
     """The value below which Student's t lies with this probability."""
     from scipy.special import stdtrit
