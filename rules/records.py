@@ -1,0 +1,127 @@
+"""Who held the record when: a record must beat its holder by more than chance."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rules.comparison import ALPHA, log_gap, log_times
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A submission that may hold the record of its benchmark and division.
+
+    `runs` holds the seconds of the runs that reached the target, on the scale of `tta_seconds`.
+    `eligible` is False for one that breaks a rule or was rejected. Dates are ordered as text.
+    """
+
+    submission_id: str
+    date: str
+    tta_seconds: float | None
+    runs: Sequence[float]
+    eligible: bool
+
+
+@dataclass(frozen=True)
+class Record:
+    """A submission that took the record.
+
+    `beaten` is the holder before it, `margin_percent` by how much its time is below that one's, and
+    `p_value` the one-sided p-value of being no faster; all None for the first holder, and the
+    p-value also where it was not tested because the holder had a single run.
+    """
+
+    submission_id: str
+    date: str
+    tta_seconds: float
+    single_run: bool
+    beaten: str | None
+    margin_percent: float | None
+    p_value: float | None
+
+
+@dataclass(frozen=True)
+class NoRecord:
+    """A submission with a lower time than the holder of its day, and why it took no record."""
+
+    submission_id: str
+    date: str
+    tta_seconds: float
+    holder: str
+    p_value: float | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class RecordHistory:
+    """The records in the order they were set, and the lower times that were none."""
+
+    records: tuple[Record, ...]
+    not_records: tuple[NoRecord, ...]
+
+
+def record_history(contenders: Iterable[Contender]) -> RecordHistory:
+    """Walk the submissions in time order; each may take the record from its holder.
+
+    The first eligible submission that reached the target holds it. From then on a lower time takes
+    it only if Welch's one-sided t-test on log times finds it faster with p < 0.05. A single run
+    cannot be tested, so it takes no record from a holder of several runs; a holder of a single run
+    has no scatter to hide behind and loses the record to any lower time. Of one date the smaller
+    id comes first.
+    """
+    records: list[Record] = []
+    not_records: list[NoRecord] = []
+    holder: Contender | None = None
+    for contender in sorted(contenders, key=lambda c: (c.date, c.submission_id)):
+        if not contender.eligible or contender.tta_seconds is None:
+            continue
+        challenge = _challenge(contender, contender.tta_seconds, holder)
+        if isinstance(challenge, Record):
+            records.append(challenge)
+            holder = contender
+        elif challenge is not None:
+            not_records.append(challenge)
+    return RecordHistory(tuple(records), tuple(not_records))
+
+
+def _challenge(
+    contender: Contender, tta_seconds: float, holder: Contender | None
+) -> Record | NoRecord | None:
+    """What comes of a time: a record, a lower time that is none, or nothing to tell of."""
+    if holder is None or holder.tta_seconds is None:
+        return _record(contender, tta_seconds, None, p_value=None)
+    if tta_seconds >= holder.tta_seconds:
+        return None
+    if len(holder.runs) < 2:
+        return _record(contender, tta_seconds, holder, p_value=None)
+    p_value = _p_no_faster(contender, holder)
+    if p_value is not None and p_value < ALPHA:
+        return _record(contender, tta_seconds, holder, p_value=p_value)
+    why = (
+        "a single run cannot be told from the holder's runs"
+        if p_value is None
+        else f"not faster than the holder beyond chance: p = {p_value:.2g}, must be below {ALPHA:g}"
+    )
+    return NoRecord(
+        contender.submission_id, contender.date, tta_seconds, holder.submission_id, p_value, why
+    )
+
+
+def _record(
+    contender: Contender, tta_seconds: float, holder: Contender | None, *, p_value: float | None
+) -> Record:
+    before = None if holder is None else holder.tta_seconds
+    return Record(
+        submission_id=contender.submission_id,
+        date=contender.date,
+        tta_seconds=tta_seconds,
+        single_run=len(contender.runs) < 2,
+        beaten=None if holder is None else holder.submission_id,
+        margin_percent=None if not before else (1 - tta_seconds / before) * 100.0,
+        p_value=p_value,
+    )
+
+
+def _p_no_faster(contender: Contender, holder: Contender) -> float | None:
+    one, other = log_times(contender.runs), log_times(holder.runs)
+    gap = None if one is None or other is None else log_gap(one, other)
+    return None if gap is None else gap.p_first_faster
