@@ -22,13 +22,21 @@ def first_evaluation_at_target(
     """
     if not evaluations:
         raise RuleError("a run without evaluations", expected="at least one evaluation")
+    place = place_at_target([evaluation.quality for evaluation in evaluations], target, reach)
+    return None if place is None else evaluations[place]
+
+
+def place_at_target(
+    qualities: Sequence[float], target: QualityTarget, reach: ReachRule
+) -> int | None:
+    """Which of the qualities of a run's evaluations is the one of `first_evaluation_at_target`."""
     if reach.name == "fixed_stop":
-        return evaluations[-1]
+        return len(qualities) - 1 if qualities else None
     in_a_row = 0
-    for evaluation in evaluations:
-        in_a_row = in_a_row + 1 if target.is_reached(evaluation.quality) else 0
+    for place, quality in enumerate(qualities):
+        in_a_row = in_a_row + 1 if target.is_reached(quality) else 0
         if in_a_row == reach.evaluations:
-            return evaluation
+            return place
     return None
 
 

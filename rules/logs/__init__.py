@@ -45,6 +45,11 @@ def parse_run_log(content: bytes, *, name: str, benchmark: Benchmark) -> Run:
     return _parser(name)(content, name, benchmark)
 
 
+def clock_of_log(name: str) -> str:
+    """The clock that the seconds in a log of this name count on."""
+    return "dawnbench" if _parser(name) is _dawnbench else "mlperf"
+
+
 def check_file_name(name: str) -> None:
     """Raise LogFormatError unless the name is a relative path that stays below its folder."""
     if problem := _name_problem(name):

@@ -146,7 +146,7 @@ def curve_view(run: RunRow) -> CurveView:
         file=run.file,
         evaluations=[
             EvaluationView(epoch=epoch, seconds=seconds, quality=quality, samples=samples)
-            for epoch, seconds, quality, samples in run.curve
+            for epoch, seconds, quality, samples, *_ledger in run.curve
         ],
     )
 

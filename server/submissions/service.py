@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy.exc import IntegrityError
 
 from rules.benchmark import Benchmark
+from rules.curve import curve_row
 from rules.inference import InferenceResult
 from rules.run import Run
 from rules.scoring import Result, RunScore
@@ -200,5 +201,5 @@ def run_figures(run: Run, score: RunScore) -> dict[str, Any]:
         "batch_size": run.batch_size,
         "convergence": score.convergence,
         "ledger": asdict(run.ledger) if run.ledger is not None else None,
-        "curve": [[e.epoch, e.seconds, e.quality, e.samples] for e in run.evaluations],
+        "curve": [curve_row(evaluation) for evaluation in run.evaluations],
     }

@@ -1,0 +1,167 @@
+"""A board through another lens: stored curves under another clock, or at another target.
+
+A time through a lens ends at the evaluation that reaches the target; what the log did after it, up
+to its own stop, belongs to the ranking alone.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from rules.aggregate import (
+    coefficient_of_variation_percent,
+    interval_of_mean,
+    mean,
+    olympic_mean,
+)
+from rules.benchmark import UNITS, Benchmark, QualityTarget
+from rules.clock import CLOCK_NAMES, Clock
+from rules.curve import EPOCH, QUALITY, SECONDS, CurveRow, ledger_of
+from rules.errors import RuleError
+from rules.logs import clock_of_log
+from rules.scoring import scored_places
+from rules.tta import place_at_target
+
+NO_LEDGER = "no ledger: this log does not tell seconds of evaluation apart"
+# Of a loss there is no largest value.
+LARGEST = {"BLEU": 100.0}
+
+
+@dataclass(frozen=True)
+class Lens:
+    """The clock and the target that a board is seen under.
+
+    `own_target` is whether the target is the benchmark's own.
+    """
+
+    clock: Clock
+    target: QualityTarget
+    own_target: bool
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """What is stored of a run: its log's name, whether it was scored as reaching, its curve."""
+
+    name: str
+    reached: bool
+    curve: Sequence[CurveRow]
+
+
+@dataclass(frozen=True)
+class LensTime:
+    """Seconds and epochs of a run to the target; `reason` tells why nobody measured the seconds.
+
+    All None for a run that did not reach the target.
+    """
+
+    seconds: float | None
+    epochs: float | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class LensResult:
+    """What the runs of a submission come to through a lens, as `scoring.Result` has it.
+
+    `runs` holds the seconds of those that reached the target, on the scale of `tta_seconds`.
+    """
+
+    tta_seconds: float | None
+    raw_tta_seconds: float | None
+    tta_low_seconds: float | None
+    tta_high_seconds: float | None
+    cv_percent: float | None
+    epochs_to_target: float | None
+    runs: tuple[float, ...]
+    reason: str | None
+
+
+def make_lens(
+    benchmark: Benchmark, *, clock: str | None, target: float | None, field: str = "target"
+) -> Lens | None:
+    """The lens for a clock and a target value, or None if that is the benchmark's own ranking.
+
+    None for either leaves it the benchmark's. Raises RuleError for a clock that is none, a value
+    outside the metric's range, and a target of its own where all runs stop at a fixed step: they
+    are not stopped by a quality.
+    """
+    if clock is not None and clock not in CLOCK_NAMES:
+        raise RuleError(repr(clock), field="clock", expected=" or ".join(CLOCK_NAMES))
+    value = benchmark.target.value if target is None else _checked(target, benchmark, field=field)
+    own_target = value == benchmark.target.value
+    named = Clock(clock or benchmark.clock.name)
+    if own_target and named == benchmark.clock:
+        return None
+    return Lens(named, replace(benchmark.target, value=value), own_target)
+
+
+def _checked(value: float, benchmark: Benchmark, *, field: str) -> float:
+    target = benchmark.target
+    largest = UNITS[target.unit] or LARGEST.get(target.unit)
+    limits = "at least 0" if largest is None else f"from 0 to {largest:g}"
+    if not math.isfinite(value) or not 0.0 <= value <= (largest or math.inf):
+        expected = f"a {target.metric} {limits} ({target.unit})"
+        raise RuleError(f"{value:g}", field=field, expected=expected)
+    if benchmark.reach.name == "fixed_stop" and value != target.value:
+        message = "every run of this benchmark stops at the same step, whatever its quality"
+        raise RuleError(message, field=field, expected="no target")
+    return value
+
+
+def time_of_run(run: StoredRun, lens: Lens, benchmark: Benchmark, *, division: str) -> LensTime:
+    """What a stored run takes to the lens's target on its clock.
+
+    On the clock its log was written by, the log's own seconds; on any other its ledger decides. At
+    the benchmark's own target a run counts only if it was scored as reaching it, because a log may
+    say of itself that it failed; at any other target its curve alone decides.
+    """
+    qualities = [row[QUALITY] for row in run.curve]
+    place = place_at_target(qualities, lens.target, benchmark.reach)
+    if place is None:
+        return LensTime(None)
+    row = run.curve[place]
+    ledger, own_clock = ledger_of(row), clock_of_log(run.name)
+    was_scored = ledger is not None or own_clock == benchmark.clock.name
+    if lens.own_target and was_scored and not run.reached:
+        return LensTime(None)
+    if ledger is not None:
+        return LensTime(lens.clock.seconds(ledger, division=division), row[EPOCH])
+    if own_clock == lens.clock.name:
+        return LensTime(row[SECONDS], row[EPOCH])
+    return LensTime(None, row[EPOCH], NO_LEDGER)
+
+
+def result_of_set(
+    times: Sequence[LensTime], lens: Lens, benchmark: Benchmark, *, factor: float
+) -> LensResult:
+    """The result of a set of runs through a lens.
+
+    `factor` is what the set's time is multiplied by for its convergence; it holds on every clock
+    but was measured at the benchmark's own target, so at another one it is left out. One run that
+    nobody timed leaves the set without a time.
+    """
+    reason = next((time.reason for time in times if time.reason is not None), None)
+    scale = factor if lens.own_target else 1.0
+    seconds = [time.seconds for time in times]
+    reached = [s for s in seconds if s is not None] if reason is None else []
+    raw = _olympic_seconds(seconds, benchmark) if reason is None else None
+    runs = tuple(s * scale for s in reached)
+    interval = interval_of_mean(runs)
+    epochs = [time.epochs for time in times if time.epochs is not None]
+    return LensResult(
+        tta_seconds=None if raw is None else raw * scale,
+        raw_tta_seconds=raw,
+        tta_low_seconds=interval.low if interval else None,
+        tta_high_seconds=interval.high if interval else None,
+        cv_percent=coefficient_of_variation_percent(reached),
+        epochs_to_target=mean(epochs) if epochs else None,
+        runs=runs,
+        reason=reason,
+    )
+
+
+def _olympic_seconds(seconds: Sequence[float | None], benchmark: Benchmark) -> float | None:
+    counted = [seconds[place] for place in scored_places(seconds, benchmark.runs)]
+    dropped = benchmark.runs.dropped
+    return olympic_mean(counted, dropped=dropped) if len(counted) > 2 * dropped else None
