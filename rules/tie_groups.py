@@ -1,22 +1,24 @@
 """Tie groups: who on a board cannot be told from whom."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rules.comparison import ALPHA, LogTimes, log_gap, log_times
 
 
 @dataclass(frozen=True)
 class RankedRuns:
-    """A ranked entry and what its runs took, in the order and on the scale that it is ranked by.
+    """A ranked entry and the seconds of its runs that reached the target.
 
-    `runs` holds the runs that reached the target. Where the board's figure is a multiple of their
-    mean (a normalised time, a cost), they are to be that multiple too.
+    Where the figure that is ranked is another multiple of them for each entry (a normalised time, a
+    cost), `scale` is that multiple.
     """
 
     submission_id: str
     rank: int
     runs: Sequence[float]
+    scale: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def tie_groups(entries: Sequence[RankedRuns]) -> list[Placed]:
     picked for being the fastest. In simulations of 3 to 100 equal entries of 2 to 10 runs some
     entry is told from the first in at most 4.2 % of boards.
     """
-    samples = [log_times(entry.runs) for entry in entries]
+    samples = [_sample(entry) for entry in entries]
     tested = [sample is not None and sample.variance is not None for sample in samples]
     if not any(tested):
         return [Placed(e.submission_id, None, e.rank, None, True) for e in entries]
@@ -71,6 +73,14 @@ def tie_groups(entries: Sequence[RankedRuns]) -> list[Placed]:
                 leader, among, p_same = sample, 1, None
         placed.append(Placed(entry.submission_id, group, group_rank, p_same, not is_tested))
     return placed
+
+
+def _sample(entry: RankedRuns) -> LogTimes | None:
+    """On the log scale a multiple is a shift, and a log's milliseconds stay what they are."""
+    sample = log_times(entry.runs)
+    if sample is None or entry.scale <= 0.0:
+        return sample
+    return replace(sample, mean=sample.mean + math.log(entry.scale))
 
 
 def _p_same(leader: LogTimes, sample: LogTimes, *, among: int) -> float | None:

@@ -11,6 +11,7 @@ from rules.benchmark import load_benchmarks
 from server.accounts import endpoints as accounts
 from server.artifacts import ArtifactStore
 from server.benchmarks import endpoints as benchmarks
+from server.comparisons import endpoints as comparisons
 from server.database import Database
 from server.dependencies import Parts
 from server.dispatch import Dispatcher, make_broker
@@ -21,6 +22,7 @@ from server.leaderboard.encoding import BoardCache
 from server.middleware import BodyLimit, SecurityHeaders
 from server.pages import api_reference
 from server.pages import endpoints as pages
+from server.records import endpoints as records
 from server.rescoring import endpoints as rescoring
 from server.schema import require_current_schema
 from server.settings import Settings, get_settings
@@ -30,6 +32,18 @@ from server.verifications import events
 from server.workers import endpoints as workers
 
 API = "/api/v1"
+FEATURES = (
+    accounts,
+    benchmarks,
+    records,
+    submissions,
+    leaderboard,
+    comparisons,
+    verifications,
+    events,
+    workers,
+    rescoring,
+)
 STALE_UPLOAD_SECONDS = 3600.0
 DESCRIPTION = (
     "Submit training runs, have them replayed on a worker, and rank what was verified. "
@@ -76,9 +90,9 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     app.state.parts = parts
     app.state.dispatcher = dispatcher
     app.state.board_cache = BoardCache()
-    for feature in (
-        accounts, benchmarks, submissions, leaderboard, verifications, events, workers, rescoring,
-    ):  # fmt: skip
+    # Targets are endless: boards at targets of their own drive no official one out.
+    app.state.lens_cache = BoardCache(size=16)
+    for feature in FEATURES:
         app.include_router(feature.router, prefix=API)
     app.include_router(health.router)
     app.include_router(pages.router)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-FILTER_NAMES = ("metric", "division", "status", "q", "sort", "order", "limit")
+FILTER_NAMES = ("metric", "division", "status", "q", "sort", "order", "limit", "clock", "target")
 STATUSES = ("verified", "verifying", "claimed", "inconclusive", "rejected")
 FIRST_ORDER = ("rank", "asc")
 # The metrics of each kind of board, the one it is ranked by unless told otherwise first.

@@ -40,6 +40,12 @@ CSV_COLUMNS = (
     "rcp_verdict",
     "cost_usd_per_10000",
     "quality",
+    "group",
+    "group_rank",
+    "p_same_as_leader",
+    "single_run",
+    "lens_clock",
+    "lens_target",
 )
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
@@ -69,6 +75,8 @@ def encode_csv(board: BoardView) -> bytes:
         system = table.pop("system")
         table["system"] = system["name"]
         table["rcp_verdict"] = entry.rcp.verdict if entry.rcp else None
+        table["lens_clock"] = board.lens.clock if board.lens else None
+        table["lens_target"] = board.lens.target if board.lens else None
         for name in ("hardware_class", "accelerator", "accelerator_count"):
             table[name] = system[name]
         writer.writerow([_cell(table[name]) for name in CSV_COLUMNS])

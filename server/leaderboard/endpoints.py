@@ -42,13 +42,14 @@ def _answer(
     write: Callable[[BoardView], bytes],
     media_type: str,
 ) -> Response:
-    find_benchmark(parts.benchmarks, benchmark_id)
-    cache: BoardCache = request.app.state.board_cache
+    benchmark = find_benchmark(parts.benchmarks, benchmark_id)
+    state = request.app.state
+    cache: BoardCache = state.lens_cache if query.asks_for_lens else state.board_cache
     with parts.database.read() as session:
         answer = cache.get(
             f"{benchmark_id} {media_type} {query.model_dump_json()}",
             board_version(session, benchmark_id),
-            lambda: encode(read_board(session, benchmark_id, query), write),
+            lambda: encode(read_board(session, benchmark, query), write),
         )
     headers = {
         "ETag": answer.etag,

@@ -6,9 +6,12 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from rules.benchmark import Benchmark
 from rules.claim import Kind
 from rules.ranking import Ranked, Standing, rank
 from server.errors import ConflictError, ContentError
+from server.leaderboard.groups import groups_of, official_rows
+from server.leaderboard.lens import lens_of, lens_rows, lens_view
 from server.leaderboard.schemas import BoardEntry, BoardQuery, BoardView
 from server.leaderboard.service import board_version
 from server.models import Submission, User
@@ -50,23 +53,32 @@ SORT_KEYS: dict[str, Callable[[BoardEntry], Any]] = {
 }
 
 
-def read_board(session: Session, benchmark_id: str, query: BoardQuery) -> BoardView:
+def read_board(session: Session, benchmark: Benchmark, query: BoardQuery) -> BoardView:
     """The part of a benchmark's board that a query asks for.
 
-    A rank is among all submissions of the division and of the kind that the metric ranks, whatever
-    else is filtered.
+    A rank and a tie group are among all submissions of the division and of the kind that the metric
+    ranks, whatever else is filtered. Raises RuleError for a target that the benchmark cannot have.
     """
+    benchmark_id = benchmark.benchmark_id
+    lens = lens_of(benchmark, query)
     version = board_version(session, benchmark_id)
-    statement = (
-        select(*COLUMNS)
-        .join(Submission.user)
-        .where(Submission.benchmark_id == benchmark_id, Submission.kind == query.kind)
-    )
+    which = [Submission.benchmark_id == benchmark_id, Submission.kind == query.kind]
     if query.division is not None:
-        statement = statement.where(Submission.division == query.division)
-    rows = {row.id: row for row in session.execute(statement)}
+        which.append(Submission.division == query.division)
+    statement = select(*COLUMNS).join(Submission.user).where(*which)
+    found = {row.id: row for row in session.execute(statement)}
+    if lens is None:
+        rows = official_rows(session, found, which)
+    else:
+        rows = lens_rows(session, found, which, lens, benchmark)
     places = rank([_standing(row) for row in rows.values()], metric=query.metric)
-    entries = [_entry(rows[place.submission_id], place, query.kind) for place in places]
+    groups = groups_of(places, rows, metric=query.metric)
+    entries = [
+        _entry(rows[place.submission_id], place, query.kind).model_copy(
+            update=groups[place.submission_id]
+        )
+        for place in places
+    ]
     chosen = _sort([entry for entry in entries if _matches(entry, query)], query)
     start = _read_cursor(query.cursor, version)
     page = chosen[start : start + query.limit]
@@ -80,6 +92,7 @@ def read_board(session: Session, benchmark_id: str, query: BoardQuery) -> BoardV
         total=len(chosen),
         next_cursor=f"{version}.{end}" if end < len(chosen) else None,
         entries=page,
+        lens=None if lens is None else lens_view(lens, benchmark),
     )
 
 

@@ -7,6 +7,7 @@ from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from rules.claim import Kind
+from rules.clock import ClockName
 from rules.ranking import KIND_OF_METRIC, Metric
 from server.submissions.result_views import RcpView
 from server.submissions.schemas import SystemView
@@ -32,6 +33,8 @@ class BoardQuery(BaseModel):
     """Which part of a board, in which order.
 
     The metrics `tta` and `cost` rank trainings; `latency` and `inference_cost` rank inference.
+    `clock` and `target` rank trainings by the stored curves under another clock or at another
+    target: not the official ranking.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -44,8 +47,10 @@ class BoardQuery(BaseModel):
     order: Literal["asc", "desc"] = "asc"
     limit: int = Field(default=100, ge=1, le=1000)
     cursor: str | None = Field(default=None, max_length=200)
+    clock: ClockName | None = None
+    target: float | None = Field(default=None, allow_inf_nan=False)
 
-    @field_validator("division", "status", "q", "cursor", mode="before")
+    @field_validator("division", "status", "q", "cursor", "clock", "target", mode="before")
     @classmethod
     def _none_if_empty(cls, value: object) -> object:
         """What a form sends for a field left empty is no filter."""
@@ -56,6 +61,11 @@ class BoardQuery(BaseModel):
         """The kind of submissions that the metric ranks."""
         return KIND_OF_METRIC[self.metric]
 
+    @property
+    def asks_for_lens(self) -> bool:
+        """Whether a clock or a target is named, if only the benchmark's own."""
+        return self.clock is not None or self.target is not None
+
 
 BoardQueryDep = Annotated[BoardQuery, Query()]
 
@@ -65,6 +75,10 @@ class BoardEntry(BaseModel):
 
     `quality` is the best of a training or that of an inference's model, in the unit of the target.
     Times and runs are of trainings alone, `latency_ms` and `cost_usd_per_10000` of inference.
+
+    Ranked submissions of one `group` cannot be told from its best and share its `group_rank`;
+    `p_same_as_leader` is the p-value of being as fast as that one. A `single_run` is never told
+    from anything.
     """
 
     rank: int | None
@@ -94,12 +108,31 @@ class BoardEntry(BaseModel):
     submitted_on: date | None = None
     raw_tta_seconds: float | None = None
     rcp: RcpView | None = None
+    group: int | None = None
+    group_rank: int | None = None
+    p_same_as_leader: float | None = None
+    single_run: bool = False
+
+
+class LensView(BaseModel):
+    """What a board that is not the official ranking is ranked under instead.
+
+    `note` says it in a sentence.
+    """
+
+    clock: str
+    target: float
+    official_clock: str
+    official_target: float
+    note: str
 
 
 class BoardView(BaseModel):
     """A page of a leaderboard; `version` rises with every change of the board.
 
     All its entries are of one `kind`, "train" or "inference", by the metric that ranks them.
+
+    `lens` is None on the official ranking.
     """
 
     benchmark: str
@@ -110,3 +143,4 @@ class BoardView(BaseModel):
     total: int
     next_cursor: str | None
     entries: list[BoardEntry]
+    lens: LensView | None = None

@@ -40,7 +40,7 @@ def home(parts: PartsDep) -> str:
             card = benchmark_view(benchmark, counts.get(benchmark_id, NO_SUBMISSIONS))
             # A board is read only where something stands on it: most of the archives' are empty.
             query = BoardQuery(limit=1)
-            first = read_board(session, benchmark_id, query).entries if card.submissions else []
+            first = read_board(session, benchmark, query).entries if card.submissions else []
             record = first[0].model_dump(mode="json") if first and first[0].rank else None
             cards.append(card.model_dump(mode="json") | {"record": record})
         verifications = [

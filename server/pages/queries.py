@@ -27,7 +27,7 @@ def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
     """A benchmark, the part of its board that is asked for, and how it is scored."""
     counts = count_submissions(session).get(benchmark.benchmark_id, NO_SUBMISSIONS)
     shown = benchmark_view(benchmark, counts)
-    board = read_board(session, benchmark.benchmark_id, query)
+    board = read_board(session, benchmark, query)
     return {
         "benchmark": shown.model_dump(mode="json"),
         "board": board.model_dump(mode="json"),

@@ -176,9 +176,10 @@ def test_the_range_is_that_of_the_unit(
     benchmark = replace(on_mlperf, target=QualityTarget("metric", 0.5, unit, "higher"))
 
     assert make_lens(benchmark, clock=None, target=highest) is not None
-    with pytest.raises(RuleError) as raised:
-        make_lens(benchmark, clock=None, target=-0.1)
-    assert expected in (raised.value.expected or "")
+    for outside in (-0.1, math.inf):
+        with pytest.raises(RuleError) as raised:
+            make_lens(benchmark, clock=None, target=outside)
+        assert expected in (raised.value.expected or "")
 
 
 def test_a_clock_that_is_none_is_refused(on_mlperf: Benchmark) -> None:

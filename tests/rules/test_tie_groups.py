@@ -87,6 +87,18 @@ def test_an_entry_without_runs_stands_as_one_that_is_not_tested() -> None:
     assert [p.single_run for p in tie_groups(board([], around(10.0)))] == [True, False]
 
 
+def test_entries_are_tested_on_the_scale_they_are_ranked_on() -> None:
+    """Ten times the price of the faster one: the slower one leads, and a cost may be tiny."""
+    cheap = RankedRuns("cheap", 1, around(200.0), scale=1e-9)
+    dear = RankedRuns("dear", 2, around(100.0), scale=1e-8)
+    equal = RankedRuns("equal", 3, around(50.0), scale=2e-8)
+
+    placed = tie_groups([cheap, dear, equal])
+
+    assert groups(placed) == [(1, 1), (2, 2), (2, 2)]
+    assert placed[2].p_same_as_leader == pytest.approx(1.0)
+
+
 def test_equal_values_keep_the_rank_they_share() -> None:
     entries = [
         RankedRuns("a", 1, around(90.0)),

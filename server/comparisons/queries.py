@@ -1,0 +1,145 @@
+"""Submissions held against each other, pair by pair."""
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from rules.comparison import ALPHA, Comparison, compare
+from rules.holm import holm
+from server.comparisons.schemas import ComparedView, ComparisonView, PairView
+from server.errors import ContentError, NotFoundError
+from server.models import Submission, User
+from server.submissions.run_times import convergence_factor, run_times
+
+FEWEST, MOST = 2, 6
+EXPECTED = f"{FEWEST} to {MOST} different ids, separated by commas"
+
+
+def compare_submissions(session: Session, text: str) -> ComparisonView:
+    """Every pair of the submissions that a list of ids names.
+
+    Raises ContentError unless it names two to six submissions of one benchmark, each once, and
+    NotFoundError for one that there is not.
+    """
+    ids = _read_ids(text)
+    rows = _find(session, ids)
+    benchmarks = sorted({row.benchmark_id for row in rows})
+    if len(benchmarks) > 1:
+        message = f"submissions of {' and '.join(benchmarks)}"
+        raise _refusal(message, "submissions of one benchmark")
+    times = run_times(session, Submission.id.in_(ids))
+    compared = [_compared(row, times.get(row.id, ())) for row in rows]
+    return ComparisonView(benchmark=benchmarks[0], submissions=compared, pairs=_pairs(compared))
+
+
+def _read_ids(text: str) -> list[str]:
+    ids = [part.strip() for part in text.split(",")]
+    if not FEWEST <= len(ids) <= MOST:
+        raise _refusal(f"{len(ids)} ids", EXPECTED)
+    if not all(ids) or len(set(ids)) < len(ids):
+        raise _refusal("an id that is empty or named twice", EXPECTED)
+    return ids
+
+
+def _refusal(message: str, expected: str) -> ContentError:
+    problem = {
+        "file": None,
+        "line": None,
+        "field": "query.submissions",
+        "message": message,
+        "expected": expected,
+    }
+    return ContentError(f"query.submissions: {message}; expected {expected}", problems=[problem])
+
+
+def _find(session: Session, ids: Sequence[str]) -> list[Any]:
+    """In the order of the ids."""
+    found = session.execute(
+        select(
+            Submission.id,
+            Submission.benchmark_id,
+            Submission.model,
+            Submission.division,
+            Submission.tta_seconds,
+            Submission.result,
+            Submission.organisation,
+            User.name.label("submitter"),
+        )
+        .join(Submission.user)
+        .where(Submission.id.in_(ids))
+    )
+    rows = {row.id: row for row in found}
+    for submission_id in ids:
+        if submission_id not in rows:
+            raise NotFoundError(f"There is no submission {submission_id!r}.")
+    return [rows[submission_id] for submission_id in ids]
+
+
+def _compared(row: Any, seconds: Sequence[float]) -> ComparedView:
+    factor = convergence_factor(row.tta_seconds, row.result)
+    return ComparedView(
+        submission_id=row.id,
+        submitter=row.organisation or row.submitter,
+        model=row.model,
+        division=row.division,
+        tta_seconds=row.tta_seconds,
+        runs_started=row.result.get("started", 0),
+        run_seconds=[s * factor for s in seconds],
+        single_run=len(seconds) == 1,
+    )
+
+
+def _pairs(compared: Sequence[ComparedView]) -> list[PairView]:
+    pairs = list(combinations(compared, 2))
+    found = [compare(one.run_seconds, other.run_seconds) for one, other in pairs]
+    tested = [place for place, c in enumerate(found) if c.p_value is not None]
+    adjusted = dict(zip(tested, holm([found[p].p_value or 0.0 for p in tested]), strict=True))
+    return [
+        _pair(one, other, found[place], adjusted.get(place))
+        for place, (one, other) in enumerate(pairs)
+    ]
+
+
+def _pair(
+    one: ComparedView, other: ComparedView, found: Comparison, p_adjusted: float | None
+) -> PairView:
+    interval = found.ratio_interval
+    return PairView(
+        first=one.submission_id,
+        second=other.submission_id,
+        ratio=found.ratio,
+        ratio_low=interval.low if interval else None,
+        ratio_high=interval.high if interval else None,
+        p_value=found.p_value,
+        p_adjusted=p_adjusted,
+        p_faster=found.p_faster,
+        p_one_run_faster=found.p_one_run_faster,
+        runs_needed=found.runs_needed,
+        told_apart=p_adjusted is not None and p_adjusted <= ALPHA,
+        sentence=_sentence(one, other, found, p_adjusted),
+    )
+
+
+def _sentence(
+    one: ComparedView, other: ComparedView, found: Comparison, p_adjusted: float | None
+) -> str:
+    if found.ratio is None:
+        silent = one if not one.run_seconds else other
+        return f"{silent.submission_id} has no run that reached the target."
+    if p_adjusted is None:
+        single = one if len(one.run_seconds) < 2 else other
+        return f"{single.submission_id} has a single run: it cannot be told from any other."
+    faster, slower = (one, other) if found.ratio < 1.0 else (other, one)
+    percent = (1.0 - min(found.ratio, 1.0 / found.ratio)) * 100.0
+    names = f"{faster.submission_id} takes {percent:.3g} % less time than {slower.submission_id}"
+    if p_adjusted <= ALPHA:
+        return f"{names}, beyond chance."
+    if found.runs_needed is None:
+        return f"{one.submission_id} and {other.submission_id} cannot be told apart."
+    return (
+        f"{names}, which may be chance; a gap of this size needs {found.runs_needed} runs "
+        "on each side to be told."
+    )

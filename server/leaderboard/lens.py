@@ -1,0 +1,110 @@
+"""A board seen through a lens: every row's figures again, from the stored curves."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from sqlalchemy import ColumnElement, select
+from sqlalchemy.orm import Session
+
+from rules.benchmark import Benchmark
+from rules.cost import training_cost_usd
+from rules.lens import Lens, LensTime, StoredRun, make_lens, result_of_set, time_of_run
+from rules.tta import display_seconds
+from server.leaderboard.groups import METRICS_OF_RUNS, Rows
+from server.leaderboard.schemas import BoardQuery, LensView
+from server.models import RunRow, Submission
+from server.submissions.run_times import convergence_factor
+
+# Curves are long: so many are in memory at once.
+CURVES_AT_ONCE = 500
+
+
+def lens_of(benchmark: Benchmark, query: BoardQuery) -> Lens | None:
+    """The lens a query asks for; None for the official ranking and for a board without times.
+
+    Raises RuleError for a target that the benchmark cannot have.
+    """
+    lens = make_lens(benchmark, clock=query.clock, target=query.target, field="query.target")
+    return lens if query.metric in METRICS_OF_RUNS else None
+
+
+def lens_view(lens: Lens, benchmark: Benchmark) -> LensView:
+    """What a lens changes, in words too."""
+    target, own = lens.target, benchmark.target
+    sign = "≥" if target.direction == "higher" else "≤"
+    return LensView(
+        clock=lens.clock.name,
+        target=target.value,
+        official_clock=benchmark.clock.name,
+        official_target=own.value,
+        note=f"Not the official ranking: on the {lens.clock.name} clock, at {target.metric} {sign} "
+        f"{target.value:g} {target.unit}. Official is the {benchmark.clock.name} clock at "
+        f"{own.value:g} {own.unit}.",
+    )
+
+
+def lens_rows(
+    session: Session,
+    rows: Mapping[str, Any],
+    which: Sequence[ColumnElement[bool]],
+    lens: Lens,
+    benchmark: Benchmark,
+) -> Rows:
+    """The rows with their times, costs and `run_seconds` through the lens.
+
+    `lens_reason` says why a row has no time, None where its runs did not reach the target.
+    """
+    times = _times_of_runs(session, rows, which, lens, benchmark)
+    return {
+        submission_id: _seen(row, times[submission_id], lens, benchmark)
+        for submission_id, row in rows.items()
+    }
+
+
+def _times_of_runs(
+    session: Session,
+    rows: Mapping[str, Any],
+    which: Sequence[ColumnElement[bool]],
+    lens: Lens,
+    benchmark: Benchmark,
+) -> dict[str, list[LensTime]]:
+    statement = (
+        select(RunRow.submission_id, RunRow.file, RunRow.reached, RunRow.curve)
+        .join(Submission, Submission.id == RunRow.submission_id)
+        .where(*which)
+        .order_by(RunRow.submission_id, RunRow.index)
+        .execution_options(yield_per=CURVES_AT_ONCE)
+    )
+    times: defaultdict[str, list[LensTime]] = defaultdict(list)
+    for submission_id, file, reached, curve in session.execute(statement):
+        # A submission may have come in since the rows were read.
+        if (row := rows.get(submission_id)) is not None:
+            run = StoredRun(file, reached, curve)
+            times[submission_id].append(time_of_run(run, lens, benchmark, division=row.division))
+    return times
+
+
+def _seen(row: Any, times: Sequence[LensTime], lens: Lens, benchmark: Benchmark) -> Any:
+    factor = convergence_factor(row.tta_seconds, row.result)
+    found = result_of_set(times, lens, benchmark, factor=factor)
+    tta = found.tta_seconds
+    figures = {
+        "tta_display": None if tta is None else display_seconds(tta),
+        "tta_low_seconds": found.tta_low_seconds,
+        "tta_high_seconds": found.tta_high_seconds,
+        "cv_percent": found.cv_percent,
+        "reached": len(found.runs),
+        "epochs_to_target": found.epochs_to_target,
+        "raw_tta_seconds": found.raw_tta_seconds,
+        "rcp": row.result.get("rcp") if lens.own_target else None,
+    }
+    changed = {
+        "tta_seconds": tta,
+        "cost_usd": training_cost_usd(tta, row.system["price_usd_per_hour"]),
+        "result": row.result | figures,
+        "run_seconds": list(found.runs),
+        "lens_reason": found.reason,
+    }
+    return SimpleNamespace(**(dict(row._mapping) | changed))

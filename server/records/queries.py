@@ -1,0 +1,71 @@
+"""Who held the record of a benchmark when."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from rules.benchmark import Benchmark
+from rules.records import Contender, record_history
+from server.models import Submission, User
+from server.records.schemas import DivisionRecords, NoRecordView, RecordList, RecordView
+from server.submissions.run_times import convergence_factor, run_times
+
+
+def list_records(session: Session, benchmark: Benchmark) -> RecordList:
+    """The records of each division of a benchmark, from all its trainings."""
+    trainings = (Submission.benchmark_id == benchmark.benchmark_id, Submission.kind == "train")
+    rows = session.execute(
+        select(
+            Submission.id,
+            Submission.model,
+            Submission.division,
+            Submission.status,
+            Submission.eligible,
+            Submission.tta_seconds,
+            Submission.result,
+            Submission.organisation,
+            Submission.submitted_at,
+            Submission.submitted_on,
+            User.name.label("submitter"),
+        )
+        .join(Submission.user)
+        .where(*trainings)
+    ).all()
+    times = run_times(session, *trainings)
+    return RecordList(
+        benchmark=benchmark.benchmark_id,
+        divisions=[
+            _of_division(division, [row for row in rows if row.division == division], times)
+            for division in benchmark.divisions
+        ],
+    )
+
+
+def _of_division(
+    division: str, rows: Sequence[Any], times: Mapping[str, Sequence[float]]
+) -> DivisionRecords:
+    history = record_history(_contender(row, times.get(row.id, ())) for row in rows)
+    named = {
+        row.id: {"submitter": row.organisation or row.submitter, "model": row.model} for row in rows
+    }
+    return DivisionRecords(
+        division=division,
+        records=[RecordView(**asdict(r), **named[r.submission_id]) for r in history.records],
+        not_records=[
+            NoRecordView(**asdict(r), **named[r.submission_id]) for r in history.not_records
+        ],
+    )
+
+
+def _contender(row: Any, seconds: Sequence[float]) -> Contender:
+    factor = convergence_factor(row.tta_seconds, row.result)
+    return Contender(
+        submission_id=row.id,
+        date=(row.submitted_on or row.submitted_at).isoformat(),
+        tta_seconds=row.tta_seconds,
+        runs=[s * factor for s in seconds],
+        eligible=row.eligible and row.status != "rejected",
+    )

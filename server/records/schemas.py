@@ -1,0 +1,49 @@
+"""The records of a benchmark as the API shows them."""
+
+from pydantic import BaseModel
+
+
+class RecordView(BaseModel):
+    """A submission that took the record of its division.
+
+    `p_value` is the one-sided p-value of being no faster than the holder it beat, None where that
+    was not tested: for the first, and where the holder had a single run.
+    """
+
+    submission_id: str
+    submitter: str
+    model: str
+    date: str
+    tta_seconds: float
+    single_run: bool
+    beaten: str | None
+    margin_percent: float | None
+    p_value: float | None
+
+
+class NoRecordView(BaseModel):
+    """A submission with a lower time than the `holder` of its day that took no record, and why."""
+
+    submission_id: str
+    submitter: str
+    model: str
+    date: str
+    tta_seconds: float
+    holder: str
+    p_value: float | None
+    reason: str
+
+
+class DivisionRecords(BaseModel):
+    """The records of one division in the order they were set; the last one stands."""
+
+    division: str
+    records: list[RecordView]
+    not_records: list[NoRecordView]
+
+
+class RecordList(BaseModel):
+    """The records of a benchmark, division by division."""
+
+    benchmark: str
+    divisions: list[DivisionRecords]

@@ -1,0 +1,295 @@
+"""Who can be told from whom: tie groups on boards, /compare and the records of a benchmark."""
+
+import csv
+import io
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+from fastapi.testclient import TestClient
+
+from server.database import Database
+from server.models import Submission
+
+BOARD = "/api/v1/leaderboards/digits"
+COMPARE = "/api/v1/compare"
+RECORDS = "/api/v1/benchmarks/digits/records"
+Enter = Callable[..., str]
+
+
+@pytest.fixture
+def enter(
+    digits_submission: Any, submit: Callable[..., Any], make_log: Callable[..., bytes]
+) -> Enter:
+    """Submits digits runs of given seconds per epoch; the id. Each run takes 8 epochs + 32 ms."""
+
+    def send(*paces: float, division: str = "closed", price: float | None = 0.1) -> str:
+        parts = deepcopy(digits_submission)
+        parts.claim["division"] = division
+        parts.claim["system"]["price_usd_per_hour"] = price
+        names = [f"run_{index}.log" for index in range(len(paces))]
+        parts.claim["runs"] = names
+        parts.logs = {
+            name: make_log(index, name=name, division=division, seconds_per_epoch=pace)
+            for index, (name, pace) in enumerate(zip(names, paces, strict=True))
+        }
+        response = submit(parts)
+        assert response.status_code == 201, response.text
+        return str(response.json()["id"])
+
+    return send
+
+
+def seconds(*paces: float) -> list[float]:
+    return [8 * pace + 0.032 for pace in paces]
+
+
+def welch(first: list[float], second: list[float], alternative: str = "two-sided") -> Any:
+    return scipy.stats.ttest_ind(
+        np.log(first), np.log(second), equal_var=False, alternative=alternative
+    )
+
+
+def read(client: TestClient, path: str = BOARD, **query: Any) -> Any:
+    response = client.get(path, params=query)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+LEADER, NEAR, FAR = (0.100, 0.101, 0.102), (0.101, 0.102, 0.103), (0.200, 0.201, 0.202)
+
+
+def test_the_board_groups_what_cannot_be_told_from_the_best(
+    enter: Enter, client: TestClient
+) -> None:
+    ids = [enter(*paces) for paces in (LEADER, NEAR, FAR)]
+
+    entries = read(client)["entries"]
+
+    assert [(e["submission_id"], e["rank"], e["group"], e["group_rank"]) for e in entries] == [
+        (ids[0], 1, 1, 1),
+        (ids[1], 2, 1, 1),
+        (ids[2], 3, 2, 3),
+    ]
+    oracle = welch(seconds(*NEAR), seconds(*LEADER)).pvalue
+    assert oracle > 0.05
+    assert entries[1]["p_same_as_leader"] == pytest.approx(oracle, rel=1e-3)
+    assert [e["p_same_as_leader"] for e in (entries[0], entries[2])] == [None, None]
+    assert not any(e["single_run"] for e in entries)
+
+
+def test_groups_by_cost_are_of_what_the_runs_cost(enter: Enter, client: TestClient) -> None:
+    """At a tenth of the price the far one is the cheapest, and nothing is near it."""
+    near, leader, far = enter(*NEAR), enter(*LEADER), enter(*FAR, price=0.01)
+
+    entries = read(client, metric="cost")["entries"]
+
+    assert [(e["submission_id"], e["group"]) for e in entries] == [(far, 1), (leader, 2), (near, 2)]
+
+
+def test_a_filter_changes_no_group(enter: Enter, client: TestClient) -> None:
+    enter(*LEADER)
+    enter(*FAR)
+
+    (entry,) = read(client, limit=1, sort="tta", order="desc")["entries"]
+
+    assert (entry["group"], entry["group_rank"]) == (2, 2)
+
+
+def test_a_board_by_latency_has_no_groups(enter: Enter, client: TestClient) -> None:
+    enter(*LEADER)
+
+    for entry in read(client, metric="latency")["entries"]:
+        assert (entry["group"], entry["single_run"]) == (None, False)
+
+
+def test_a_submission_of_one_run_is_marked_and_not_in_a_group_of_its_own(
+    client: TestClient, submit: Callable[..., Any], cifar10: Any
+) -> None:
+    """DAWNBench's entries are single runs: nothing on such a board is tested."""
+    parts = cifar10_entry()
+    response = submit(parts)
+    assert response.status_code == 201, response.text
+
+    (entry,) = read(client, "/api/v1/leaderboards/cifar10")["entries"]
+
+    assert (entry["rank"], entry["group"], entry["group_rank"]) == (1, None, 1)
+    assert (entry["single_run"], entry["p_same_as_leader"]) == (True, None)
+
+
+def cifar10_entry() -> Any:
+    from tests.server.conftest import SubmissionParts
+
+    return SubmissionParts(
+        claim={
+            "benchmark": "cifar10",
+            "division": "open",
+            "model": "resnet",
+            "framework": "torch",
+            "system": {
+                "name": "machine",
+                "hardware_class": "gpu",
+                "processor": "cpu",
+                "processor_count": 1,
+                "memory_gib": 1,
+            },
+            "hyperparameters": {},
+            "runs": ["run.tsv"],
+        },
+        logs={"run.tsv": b"epoch\thours\ttop1Accuracy\n1\t0.1\t90.0\n2\t0.2\t94.5\n"},
+    )
+
+
+def test_csv_tells_the_groups(enter: Enter, client: TestClient) -> None:
+    enter(*LEADER)
+    enter(*NEAR)
+    rows = list(csv.DictReader(io.StringIO(client.get(BOARD + ".csv").text)))
+
+    assert [(r["group"], r["group_rank"], r["single_run"]) for r in rows] == [
+        ("1", "1", "False"),
+        ("1", "1", "False"),
+    ]
+    assert rows[0]["p_same_as_leader"] == ""
+    assert 0.05 < float(rows[1]["p_same_as_leader"]) <= 1.0
+
+
+def test_a_comparison_is_welchs_with_holms_correction(enter: Enter, client: TestClient) -> None:
+    ids = [enter(*paces) for paces in (LEADER, NEAR, FAR)]
+
+    answer = read(client, COMPARE, submissions=",".join(ids))
+
+    assert answer["benchmark"] == "digits"
+    assert [s["submission_id"] for s in answer["submissions"]] == ids
+    assert answer["submissions"][0]["run_seconds"] == pytest.approx(seconds(*LEADER), abs=1e-5)
+    pairs = {(p["first"], p["second"]): p for p in answer["pairs"]}
+    assert list(pairs) == [(ids[0], ids[1]), (ids[0], ids[2]), (ids[1], ids[2])]
+    near, far = pairs[ids[0], ids[1]], pairs[ids[0], ids[2]]
+    oracle = welch(seconds(*LEADER), seconds(*NEAR))
+    one_sided = welch(seconds(*LEADER), seconds(*NEAR), "less").pvalue
+    assert near["p_value"] == pytest.approx(oracle.pvalue, rel=1e-3)
+    assert near["p_adjusted"] == pytest.approx(oracle.pvalue, rel=1e-3)  # Holm's last step.
+    assert near["p_faster"] == pytest.approx(1 - one_sided, rel=1e-3)
+    low, high = np.exp(oracle.confidence_interval(0.95))
+    assert (near["ratio_low"], near["ratio_high"]) == pytest.approx((low, high), rel=1e-4)
+    assert near["p_one_run_faster"] == pytest.approx(7 / 9)  # Of 9 pairs 6 won and 2 equal.
+    assert (near["told_apart"], far["told_apart"]) == (False, True)
+    other = pairs[ids[1], ids[2]]
+    p_far = welch(seconds(*LEADER), seconds(*FAR)).pvalue
+    p_other = welch(seconds(*NEAR), seconds(*FAR)).pvalue
+    assert p_other < p_far < oracle.pvalue  # Holm's first and second step.
+    assert other["p_adjusted"] == pytest.approx(3 * p_other, rel=2e-2)
+    assert far["p_adjusted"] == pytest.approx(max(3 * p_other, 2 * p_far), rel=2e-2)
+    needed = near["runs_needed"]
+    assert f"which may be chance; a gap of this size needs {needed} runs" in near["sentence"]
+    assert near["sentence"].startswith(f"{ids[0]} takes 0.943 %")  # 0.840 s against 0.848 s
+    assert far["sentence"].endswith("beyond chance.")
+
+
+def test_equal_submissions_cannot_be_told_apart(enter: Enter, client: TestClient) -> None:
+    one, other = enter(*LEADER), enter(*LEADER)
+
+    (pair,) = read(client, COMPARE, submissions=f"{one}, {other}")["pairs"]
+
+    assert (pair["ratio"], pair["p_faster"], pair["runs_needed"]) == (1.0, 0.5, None)
+    assert pair["sentence"] == f"{one} and {other} cannot be told apart."
+
+
+def test_a_single_run_and_one_that_never_arrived_are_told_so(
+    enter: Enter, client: TestClient, submit: Callable[..., Any], database: Database
+) -> None:
+    single, other = submit(cifar10_entry()).json()["id"], cifar10_entry()
+    other.logs = {"run.tsv": b"epoch\thours\ttop1Accuracy\n1\t0.1\t90.0\n"}
+    never = submit(other).json()["id"]
+    second = cifar10_entry()
+    second.claim["model"] = "another"
+    third = submit(second).json()["id"]
+
+    pairs = read(client, COMPARE, submissions=f"{single},{third},{never}")["pairs"]
+
+    assert [p["p_adjusted"] for p in pairs] == [None, None, None]
+    assert pairs[0]["sentence"] == f"{single} has a single run: it cannot be told from any other."
+    assert pairs[0]["ratio"] == 1.0
+    assert pairs[1]["sentence"] == f"{never} has no run that reached the target."
+    assert not any(p["told_apart"] for p in pairs)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a", "1 ids"),
+        ("a,b,c,d,e,f,g", "7 ids"),
+        ("a,a", "named twice"),
+        ("a,", "empty"),
+        ("", "1 ids"),
+    ],
+)
+def test_a_list_of_ids_that_makes_no_sense_is_422(
+    text: str, message: str, client: TestClient
+) -> None:
+    response = client.get(COMPARE, params={"submissions": text})
+
+    assert response.status_code == 422
+    (problem,) = response.json()["problems"]
+    assert problem["field"] == "query.submissions"
+    assert message in problem["message"]
+    assert problem["expected"] == "2 to 6 different ids, separated by commas"
+
+
+def test_no_list_at_all_is_422_and_an_unknown_id_is_404(enter: Enter, client: TestClient) -> None:
+    assert client.get(COMPARE).status_code == 422
+    response = client.get(COMPARE, params={"submissions": f"{enter(*LEADER)},nosuch"})
+
+    assert response.status_code == 404
+    assert response.json()["detail"] == "There is no submission 'nosuch'."
+
+
+def test_submissions_of_two_benchmarks_are_not_compared(
+    enter: Enter, client: TestClient, submit: Callable[..., Any]
+) -> None:
+    other = submit(cifar10_entry()).json()["id"]
+    response = client.get(COMPARE, params={"submissions": f"{enter(*LEADER)},{other}"})
+
+    assert response.status_code == 422
+    assert response.json()["problems"][0]["message"] == "submissions of cifar10 and digits"
+    assert response.json()["problems"][0]["expected"] == "submissions of one benchmark"
+
+
+def test_a_record_falls_only_to_who_is_faster_beyond_chance(
+    enter: Enter, client: TestClient, database: Database
+) -> None:
+    first, close, fast = enter(*NEAR), enter(*LEADER), enter(0.05, 0.051, 0.052)
+    rejected = enter(0.01, 0.011, 0.012)
+    other_division = enter(*FAR, division="open")
+    with database.write() as session:
+        session.get_one(Submission, rejected).status = "rejected"
+
+    closed, opened = read(client, RECORDS)["divisions"]
+
+    assert [(r["submission_id"], r["beaten"]) for r in closed["records"]] == [
+        (first, None),
+        (fast, first),
+    ]
+    assert closed["records"][1]["margin_percent"] == pytest.approx(
+        (1 - seconds(0.051)[0] / seconds(0.102)[0]) * 100, abs=0.01
+    )
+    (missed,) = closed["not_records"]
+    assert (missed["submission_id"], missed["holder"], missed["submitter"]) == (
+        close,
+        first,
+        "alice",
+    )
+    oracle = welch(seconds(*LEADER), seconds(*NEAR), "less").pvalue
+    assert missed["p_value"] == pytest.approx(oracle, rel=1e-3)
+    assert "not faster than the holder beyond chance" in missed["reason"]
+    assert (closed["division"], opened["division"]) == ("closed", "open")
+    assert [r["submission_id"] for r in opened["records"]] == [other_division]
+
+
+def test_a_benchmark_without_submissions_has_no_records_and_an_unknown_one_is_404(
+    client: TestClient,
+) -> None:
+    assert [d["records"] for d in read(client, RECORDS)["divisions"]] == [[], []]
+    assert client.get("/api/v1/benchmarks/mnist/records").status_code == 404
