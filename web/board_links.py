@@ -1,6 +1,6 @@
 """Links of a leaderboard: the same board sorted, filtered or continued another way."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -38,6 +38,17 @@ def sort_state(filters: Mapping[str, Any], column: str) -> str:
     if by != column:
         return "none"
     return "descending" if order == "desc" else "ascending"
+
+
+def group_leaders(entries: Iterable[Mapping[str, Any]]) -> dict[int, str]:
+    """The submission that leads each tie group shown: the one that others are tested against."""
+    return {
+        entry["group"]: entry["submission_id"]
+        for entry in entries
+        if entry["group"] is not None
+        and not entry["single_run"]
+        and entry["p_same_as_leader"] is None
+    }
 
 
 def is_filtered(filters: Mapping[str, Any]) -> bool:

@@ -72,6 +72,7 @@ def environment() -> Environment:
         clocks=CLOCKS,
         expected_evaluations=expected_evaluations,
         families=families,
+        group_leaders=board_links.group_leaders,
         interval=formats.interval,
         is_filtered=board_links.is_filtered,
         kind_link=board_links.kind_link,

@@ -63,10 +63,16 @@ def make_entry(**changes: Any) -> View:
         "submitted_on": None,
         "raw_tta_seconds": 0.8532,
         "rcp": None,
+        "group": 1,
+        "group_rank": 1,
+        "p_same_as_leader": None,
+        "single_run": False,
     } | changes
 
 
 BARE_ENTRY = {
+    "group": None,
+    "group_rank": None,
     "rank": None,
     "unranked_reason": "did not reach the target",
     "status": "claimed",
@@ -93,6 +99,7 @@ def make_board(*entries: View, **changes: Any) -> View:
         "total": len(entries),
         "next_cursor": None,
         "entries": list(entries),
+        "lens": None,
     } | changes
 
 

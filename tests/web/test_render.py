@@ -128,6 +128,38 @@ def test_the_board_shows_ties_intervals_runs_and_badges(
         assert status in words
 
 
+def test_a_board_shows_tie_groups_and_single_runs(make: Make, read: Read) -> None:
+    entries = [
+        make["entry"](submission_id="a"),
+        make["entry"](submission_id="b", rank=2, p_same_as_leader=0.25),
+        make["entry"](submission_id="c", rank=3, single_run=True),
+        make["entry"](submission_id="d", rank=4, group=2, group_rank=4),
+    ]
+    page = benchmark_page(make, make["board"](*entries))
+
+    words = read(page)
+    assert words.count("shares rank 1") == 2
+    assert words.count("single run") == 1
+    assert page.count("group-start") == 1
+    assert '<a href="/api/v1/compare?submissions=a,b"' in page
+    assert "p = 0.25" in words
+    by_name = benchmark_page(make, make["board"](*entries), sort="model", order="asc")
+    assert "group-start" not in by_name
+
+
+def test_a_lens_is_announced_and_can_be_left(make: Make, read: Read) -> None:
+    lens = {"clock": "speedrun", "target": 95.0, "note": "Not the official ranking: speedrun."}
+    board = make["board"](make["entry"](), lens=lens)
+    page = benchmark_page(make, board, clock="speedrun", target=95.0, q="cnn")
+
+    assert "Not the official ranking: speedrun." in read(page)
+    assert '<a href="?q=cnn">Official ranking</a>' in page
+    assert '<option value="speedrun" selected>' in page
+    assert 'name="target" step="any" min="0" value="95.0"' in page
+    assert "/charts/pareto.json?q=cnn&amp;clock=speedrun&amp;target=95.0" in page
+    assert "Not the official" not in benchmark_page(make, make["board"](make["entry"]()))
+
+
 def test_an_absent_cost_says_that_it_is_not_ranked(make: Make) -> None:
     page = benchmark_page(make, make["board"](make["entry"](cost_usd=None)))
     assert 'title="not ranked by cost"' in page
