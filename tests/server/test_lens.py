@@ -142,10 +142,6 @@ def test_who_was_rejected_stays_unranked_for_that_reason(
     assert last["unranked_reason"] == "rejected by its verification"
 
 
-def test_a_lens_says_nothing_of_latency(two: Two, client: TestClient) -> None:
-    assert read(client, clock="speedrun", metric="latency")["lens"] is None
-
-
 @pytest.mark.parametrize("suffix", ["", ".csv"])
 @pytest.mark.parametrize(
     ("query", "field"),

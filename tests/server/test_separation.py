@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
@@ -99,11 +100,33 @@ def test_a_filter_changes_no_group(enter: Enter, client: TestClient) -> None:
     assert (entry["group"], entry["group_rank"]) == (2, 2)
 
 
-def test_a_board_by_latency_has_no_groups(enter: Enter, client: TestClient) -> None:
-    enter(*LEADER)
+def test_a_board_of_inference_has_no_groups(client: TestClient, alice: Any) -> None:
+    entry = {
+        "version": "v1.0",
+        "author": "Ada",
+        "authorEmail": "ada@example.org",
+        "framework": "any 1.0",
+        "model": "small net",
+        "hardware": "1 T4",
+        "timestamp": "2019-10-15",
+        "latency": 2.5,
+        "cost": 0.000004,
+        "top1Accuracy": 94.5,
+    }
+    sent = client.post(
+        "/api/v1/submissions",
+        files=[("submission", ("entry.json", json.dumps(entry).encode()))],
+        data={"benchmark": "cifar10"},
+        headers=alice.headers,
+    )
+    assert sent.status_code == 201, sent.text
 
-    for entry in read(client, metric="latency")["entries"]:
-        assert (entry["group"], entry["single_run"]) == (None, False)
+    board = read(client, "/api/v1/leaderboards/cifar10", metric="latency", clock="speedrun")
+
+    (entry_view,) = board["entries"]
+    assert (entry_view["rank"], entry_view["group"], entry_view["single_run"]) == (1, None, False)
+    assert board["lens"] is None
+    assert read(client, "/api/v1/benchmarks/cifar10/records")["divisions"][0]["records"] == []
 
 
 def test_a_submission_of_one_run_is_marked_and_not_in_a_group_of_its_own(
