@@ -26,7 +26,7 @@ def first_evaluation_at_target(
         return evaluations[-1]
     in_a_row = 0
     for evaluation in evaluations:
-        in_a_row = in_a_row + 1 if target.is_reached(evaluation.quality) else 0
+        in_a_row = in_a_row + 1 if target.is_reached_at(evaluation) else 0
         if in_a_row == reach.evaluations:
             return evaluation
     return None
