@@ -360,3 +360,29 @@ def test_stable_diffusion_converges_at_the_first_checkpoint_with_both_metrics(
     assert {run["evaluations"] for run in record["runs"]} == {3}
     assert (record["olympic_mean_seconds"], record["rcp"]["verdict"]) == (14.5 * 60, "pass")
     assert codes(record, "error") == {"missing_system"}
+
+
+def test_a_log_by_itself_is_read_in_the_metrics_of_the_benchmark_it_names(
+    score_tree: Score, make_log: Log, make_line: Log
+) -> None:
+    log = stable_diffusion_log(make_log, make_line, 10.0, seed=1)
+    [record] = score_tree({"sd.txt": log})
+    assert (record["benchmark"], record["runs"][0]["convergence"]) == (
+        "stable_diffusion",
+        3_072_000,
+    )
+    assert codes(record, "error") == set()
+
+
+def test_where_seeds_are_asked_for_ranks_may_share_none_with_another_run(
+    score_tree: Score, make_package: Package, make_log: Log, make_line: Log
+) -> None:
+    """Source: mlperf-logging, seed_checker: no seed of one run may be a seed of another."""
+    start = 1_700_000_000_000
+    logs = [make_log(10.0 + i, seed=i) for i in range(5)]
+    own = [make_line("seed", start, 100 + i) + log for i, log in enumerate(logs)]
+    [record] = score_tree(make_package(own))
+    assert (codes(record), record["runs"][2]["seeds"]) == (set(), [102, 2])
+    shared = [*own[:4], make_line("seed", start, 1) + own[4]]
+    [record] = score_tree(make_package(shared))
+    assert codes(record, "error") == {"same_seed"}
