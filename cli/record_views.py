@@ -18,7 +18,7 @@ COLUMNS = (
     "latency_ms", "cost_usd_per_10000", "metric", "best_metric", "organisation", "system",
     "division", "n_runs", "olympic_mean_seconds", "normalised_seconds", "rcp_verdict",
     "rcp_message", "rcp_factor", "cv_percent", "reached_fraction", "global_batch_size", "eligible",
-    "errors", "warnings", "first_problem",
+    "runs_reached", "runs_started", "errors", "warnings", "first_problem",
 )  # fmt: skip
 FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
 

@@ -15,6 +15,7 @@ from rules.archive.files import Archive
 from rules.archive.identical import find_identical
 from rules.archive.mlperf import Reader, score_log, score_set
 from rules.archive.problems import Problems
+from rules.archive.rounds import tell_rounds
 from rules.archive.submissions import EntryFiles, ResultSet, Submission, find_submissions
 from rules.benchmark import Benchmark
 
@@ -46,12 +47,14 @@ def score_found(
     found: Found, benchmarks: Mapping[str, Benchmark], *, pruned: bool, every_line: bool
 ) -> Iterator[Record]:
     """The record of every submission, in order of their paths; a bad one has its problems told."""
+    definitions = Definitions(benchmarks)
     reader = Reader(
         archive=found.archive,
-        definitions=Definitions(benchmarks),
+        definitions=definitions,
         pruned=pruned,
         every_line=every_line,
         identical=found.identical,
+        rounds=tell_rounds(found.submissions, definitions),
     )
     with _collector_paused():
         for submission in found.submissions:

@@ -178,12 +178,11 @@ def benchmark_table(benchmarks: Sequence[View]) -> Table:
     )
     for item in benchmarks:
         target = item.get("target") or {}
-        sign = "≥" if target.get("direction") == "higher" else "≤"
-        quality = quality_text(target.get("value"), str(target.get("unit")))
+        goals = [_goal_text(goal) for goal in (target, *(target.get("also") or []))]
         table.add_row(
             _or_dash(item.get("id")),
             _or_dash(item.get("version")),
-            f"{target.get('metric')} {sign} {quality}",
+            " and ".join(goals),
             _or_dash(item.get("clock")),
             _or_dash((item.get("runs") or {}).get("count")),
             ", ".join(item.get("divisions") or []),
@@ -222,3 +221,9 @@ def token_table(tokens: Sequence[View]) -> RenderableType:
             _or_dash(item.get("revoked_at")),
         )
     return table
+
+
+def _goal_text(target: View) -> str:
+    sign = "≥" if target.get("direction") == "higher" else "≤"
+    quality = quality_text(target.get("value"), str(target.get("unit")))
+    return f"{target.get('metric')} {sign} {quality}"

@@ -21,6 +21,7 @@ with atheris.instrument_imports(include=["rules"]):
     from rules.archive.files import Archive, ArchiveFile
     from rules.archive.identical import find_identical
     from rules.archive.mlperf import Reader, score_log, score_set
+    from rules.archive.rounds import tell_rounds
     from rules.archive.submissions import EntryFiles, ResultSet, find_submissions
     from rules.benchmark import load_benchmarks
 
@@ -66,8 +67,11 @@ def score_any(content: bytes) -> None:
     found = find_submissions(archive)
     runs = [file for each in found if isinstance(each, ResultSet) for file in each.runs]
     copies = find_identical(archive, runs)
+    rounds = tell_rounds(found, DEFINITIONS)
     for every_line in (False, True):
-        reader = Reader(archive, DEFINITIONS, every_line=every_line, identical=copies)
+        reader = Reader(
+            archive, DEFINITIONS, every_line=every_line, identical=copies, rounds=rounds
+        )
         for each in found:
             if isinstance(each, EntryFiles):
                 record = score_entry(each, archive, DEFINITIONS)

@@ -14,7 +14,7 @@ from typing import Literal
 
 from rules.aggregate import mean, olympic_mean, standard_deviation
 from rules.errors import RuleError
-from rules.run import Run
+from rules.run import Evaluation, Run
 from rules.student import t_quantile
 
 Verdict = Literal["pass", "fail", "missing"]
@@ -75,16 +75,20 @@ class RcpVerdict:
         return self.applied_factor > 1.0
 
 
-def convergence_of_run(run: Run, *, unit: ConvergenceUnit) -> float | None:
+def convergence_of_run(
+    run: Run, *, unit: ConvergenceUnit, at: Evaluation | None = None
+) -> float | None:
     """Epochs (or samples) to the last evaluation of a run that succeeded, None for any other.
 
+    `at` names another evaluation: a run whose quality is measured once it is over cannot stop at
+    the target, and converged where it first was there.
     Epochs are rounded to three decimals, as the checker does: published factors need it. None
     also where the evaluation does not tell the unit.
     Source: MLPerf training_rules.adoc, "Reference Convergence Points"; mlperf-logging.
     """
     if run.status != "success" or not run.evaluations:
         return None
-    last = run.evaluations[-1]
+    last = run.evaluations[-1] if at is None else at
     if unit == "samples_count":
         return last.samples
     return None if last.epoch is None else round(last.epoch, EPOCH_DECIMALS)

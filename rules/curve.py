@@ -7,20 +7,34 @@ from typing import Any
 from rules.run import Evaluation, Ledger
 
 CurveRow = Sequence[Any]
-EPOCH, SECONDS, QUALITY, SAMPLES, LEDGER = range(5)
+EPOCH, SECONDS, QUALITY, SAMPLES, LEDGER, OTHERS = range(6)
 
 
 def curve_row(evaluation: Evaluation) -> list[Any]:
-    """Epoch, seconds, quality, samples and, where the log tells, the phases that took seconds."""
-    row = [evaluation.epoch, evaluation.seconds, evaluation.quality, evaluation.samples]
-    if evaluation.ledger is None:
-        return row
-    return [
-        *row,
-        {phase: seconds for phase, seconds in asdict(evaluation.ledger).items() if seconds},
-    ]
+    """Epoch, seconds, quality, samples; the phases that took seconds; the other metrics.
+
+    The last two are where the log tells them: a row ends before what is absent behind it.
+    """
+    row: list[Any] = [evaluation.epoch, evaluation.seconds, evaluation.quality, evaluation.samples]
+    if evaluation.ledger is not None:
+        row.append({phase: took for phase, took in asdict(evaluation.ledger).items() if took})
+    if evaluation.others:
+        row += [None] * (OTHERS - len(row)) + [dict(evaluation.others)]
+    return row
 
 
 def ledger_of(row: CurveRow) -> Ledger | None:
     """The ledger at an evaluation, None where the log does not tell; a row may end before it."""
-    return Ledger(**row[LEDGER]) if len(row) > LEDGER else None
+    return Ledger(**row[LEDGER]) if len(row) > LEDGER and row[LEDGER] is not None else None
+
+
+def evaluation_of(row: CurveRow) -> Evaluation:
+    """The evaluation that a stored row was made of."""
+    return Evaluation(
+        epoch=row[EPOCH],
+        seconds=row[SECONDS],
+        quality=row[QUALITY],
+        samples=row[SAMPLES],
+        ledger=ledger_of(row),
+        others=row[OTHERS] if len(row) > OTHERS else None,
+    )

@@ -14,11 +14,12 @@ from rules.aggregate import (
     mean,
     olympic_mean,
 )
-from rules.benchmark import UNITS, Benchmark, QualityTarget
+from rules.benchmark import Benchmark, QualityTarget
 from rules.clock import CLOCK_NAMES, Clock
-from rules.curve import EPOCH, QUALITY, SECONDS, CurveRow, ledger_of
+from rules.curve import EPOCH, QUALITY, SECONDS, CurveRow, evaluation_of, ledger_of
 from rules.errors import RuleError
 from rules.logs import clock_of_log
+from rules.quality import UNITS
 from rules.scoring import scored_places
 from rules.tta import place_at_target
 
@@ -116,8 +117,8 @@ def time_of_run(run: StoredRun, lens: Lens, benchmark: Benchmark, *, division: s
     the benchmark's own target a run counts only if it was scored as reaching it, because a log may
     say of itself that it failed; at any other target its curve alone decides.
     """
-    qualities = [row[QUALITY] for row in run.curve]
-    place = place_at_target(qualities, lens.target, benchmark.reach)
+    at_target = [_is_at_target(row, lens.target) for row in run.curve]
+    place = place_at_target(at_target, benchmark.reach)
     if place is None:
         return LensTime(None)
     row = run.curve[place]
@@ -130,6 +131,12 @@ def time_of_run(run: StoredRun, lens: Lens, benchmark: Benchmark, *, division: s
     if own_clock == lens.clock.name:
         return LensTime(row[SECONDS], row[EPOCH])
     return LensTime(None, row[EPOCH], NO_LEDGER)
+
+
+def _is_at_target(row: CurveRow, target: QualityTarget) -> bool:
+    if not target.also:  # Curves are long: no evaluation is made where its quality says it all.
+        return target.is_reached(row[QUALITY])
+    return target.is_reached_at(evaluation_of(row))
 
 
 def result_of_set(

@@ -48,7 +48,8 @@ class Evaluation:
 
     `seconds` counts on the clock of the run it belongs to; `quality` is in the unit of the
     benchmark's metric and never rescaled; `ledger` is the ledger at this moment, None where the
-    log does not tell; `line` is the 1-based line of the log it was read from.
+    log does not tell; `line` is the 1-based line of the log it was read from. `others` has the
+    qualities in further metrics of the same moment, by what the log calls them.
     """
 
     epoch: float | None
@@ -57,6 +58,7 @@ class Evaluation:
     samples: int | None = None
     ledger: Ledger | None = None
     line: int | None = None
+    others: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ class Result:
     cv_percent: float | None
     epochs_to_target: float | None
     cost_usd: float | None
-    best_quality: float
+    best_quality: float | None
     evaluation_interval_seconds: float | None
     violations: tuple[Violation, ...]
     steps: tuple[Step, ...] = field(default=())
@@ -103,12 +103,12 @@ def score(
 
     `pruned` holds convergence against the pruned reference points, as MLPerf does, or else against
     all of them. A run that ended before its first evaluation did not converge. Raises RuleError
-    if no run has an evaluation.
+    if there is no run.
     """
     clock = clock or benchmark.clock
+    if not runs:
+        raise RuleError("no runs", expected="at least one run")
     evaluations = [evaluation for run in runs for evaluation in run.evaluations]
-    if not evaluations:
-        raise RuleError("runs without evaluations", expected="at least one evaluation")
     scores = tuple(score_run(run, benchmark, division=division, clock=clock) for run in runs)
     times = [run.tta_seconds for run in scores]
     converged = [seconds for seconds in times if seconds is not None]
@@ -147,7 +147,7 @@ def score(
         cv_percent=cv,
         epochs_to_target=mean(epochs) if epochs else None,
         cost_usd=cost,
-        best_quality=best_quality(evaluations, benchmark),
+        best_quality=best_quality(evaluations, benchmark) if evaluations else None,
         evaluation_interval_seconds=max(intervals) if intervals else None,
         violations=(*find_violations(runs, benchmark, division=division), *rcp_violations),
         steps=(
@@ -190,20 +190,20 @@ def score_run(run: Run, benchmark: Benchmark, *, division: str, clock: Clock) ->
         epochs_to_target=reached.epoch if reached and tta is not None else None,
         best_quality=best_quality(run.evaluations, benchmark),
         evaluation_interval_seconds=evaluation_interval_seconds(run),
-        convergence=convergence_of_run(run, unit=benchmark.convergence_unit)
+        convergence=convergence_of_run(
+            run, unit=benchmark.convergence_unit, at=reached if target.offline else None
+        )
         if tta is not None
         else None,
     )
 
 
 def _run_steps(scores: Sequence[RunScore], benchmark: Benchmark, clock: Clock) -> list[Step]:
-    target = benchmark.target
-    sign = ">=" if target.direction == "higher" else "<="
     return [
         Step(
             name=f"TTA of {run.file}",
             formula=f"seconds on the {clock.name} clock to the first evaluation with "
-            f"{target.metric} {sign} {target.value:g} {target.unit}",
+            f"{benchmark.target.in_words}",
             numbers={"best quality": run.best_quality, "epoch": run.epochs_to_target},
             value=run.tta_seconds,
             unit="s",

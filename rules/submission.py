@@ -141,7 +141,7 @@ def _parse_runs(
     runs, problems = [], []
     for name in claim.run_files:
         try:
-            run = parse_run_log(logs[name], name=name, benchmark=benchmark)
+            run = parse_run_log(logs[name], name=name, benchmark=benchmark, archive=archive)
             if not run.evaluations and not archive:
                 raise LogFormatError(
                     "no evaluation in the log", file=name, expected="at least one evaluation"

@@ -107,7 +107,12 @@ def read_system(content: bytes, *, file: str) -> SystemDescription:
     is no JSON object or too large; everything else is in `problems`.
     Source: MLPerf submission_rules.adoc, "System description"; mlperf-logging system_desc_checker.
     """
-    return _Reader(_read_table(content, file=file), content, file).description()
+    return _Reader(read_table(content, file=file), content, file).description()
+
+
+def read_system_table(table: Mapping[str, Any], *, file: str) -> SystemDescription:
+    """The system in a table that was read from a file of another form; as lenient."""
+    return _Reader(table, b"{}", file).description()
 
 
 class _Reader:
@@ -231,7 +236,8 @@ class _Reader:
         )
 
 
-def _read_table(content: bytes, *, file: str) -> dict[str, Any]:
+def read_table(content: bytes, *, file: str) -> dict[str, Any]:
+    """The JSON object of a description file. Raises RuleError on anything else."""
     if len(content) > DESCRIPTION_LIMIT_BYTES:
         raise LogFormatError(
             f"{len(content):,} bytes",

@@ -22,19 +22,20 @@ def first_evaluation_at_target(
     """
     if not evaluations:
         raise RuleError("a run without evaluations", expected="at least one evaluation")
-    place = place_at_target([evaluation.quality for evaluation in evaluations], target, reach)
+    place = place_at_target([target.is_reached_at(each) for each in evaluations], reach)
     return None if place is None else evaluations[place]
 
 
-def place_at_target(
-    qualities: Sequence[float], target: QualityTarget, reach: ReachRule
-) -> int | None:
-    """Which of the qualities of a run's evaluations is the one of `first_evaluation_at_target`."""
+def place_at_target(at_target: Sequence[bool], reach: ReachRule) -> int | None:
+    """Which evaluation of a run is that of `first_evaluation_at_target`.
+
+    `at_target` tells of each evaluation, in log order, whether it is at the target.
+    """
     if reach.name == "fixed_stop":
-        return len(qualities) - 1 if qualities else None
+        return len(at_target) - 1 if at_target else None
     in_a_row = 0
-    for place, quality in enumerate(qualities):
-        in_a_row = in_a_row + 1 if target.is_reached(quality) else 0
+    for place, is_at_target in enumerate(at_target):
+        in_a_row = in_a_row + 1 if is_at_target else 0
         if in_a_row == reach.evaluations:
             return place
     return None

@@ -40,6 +40,8 @@ def find_violations(runs: Sequence[Run], benchmark: Benchmark, *, division: str)
             )
         )
     violations += _seed_violations(runs, benchmark, division=division)
+    if not any(run.evaluations for run in runs):
+        violations += [_unevaluated(run, benchmark) for run in runs]
     for run in runs:
         if run.status == "success" and not _reaches_target(run, benchmark):
             violations.append(
@@ -48,7 +50,7 @@ def find_violations(runs: Sequence[Run], benchmark: Benchmark, *, division: str)
                     f"run_stop says success, but {_best_in_words(run, benchmark)}",
                     file=run.name,
                     field="run_stop",
-                    expected=f"{benchmark.target.metric} of {benchmark.target.value:g} reached",
+                    expected=f"{_target_in_words(benchmark)} reached",
                 )
             )
     if benchmark.reach.name == "fixed_stop":
@@ -59,9 +61,10 @@ def find_violations(runs: Sequence[Run], benchmark: Benchmark, *, division: str)
 def _seed_violations(
     runs: Sequence[Run], benchmark: Benchmark, *, division: str
 ) -> list[Violation]:
-    """No seed may repeat; closed sets of several runs must log them."""
+    """No seed may repeat; closed sets of several runs must log them where the rules ask for it."""
     expected = "a seed of its own for every run"
-    needed = division == "closed" and benchmark.runs.count > 1
+    rule = benchmark.runs
+    needed = division == "closed" and rule.count > 1 and rule.seeds == "required"
     violations = []
     by_seed: dict[int, str] = {}
     for run in runs:
@@ -77,11 +80,26 @@ def _seed_violations(
     return violations
 
 
+def _unevaluated(run: Run, benchmark: Benchmark) -> Violation:
+    return Violation(
+        "no_evaluation",
+        "no evaluation in the log: the run did not converge",
+        file=run.name,
+        field="evaluations",
+        expected=f"an evaluation with {benchmark.target.in_words}",
+    )
+
+
 def _reaches_target(run: Run, benchmark: Benchmark) -> bool:
     if not run.evaluations:
         return False
     target, reach = benchmark.target, benchmark.reach
     return first_evaluation_at_target(run.evaluations, target, reach) is not None
+
+
+def _target_in_words(benchmark: Benchmark) -> str:
+    target = benchmark.target
+    return " and ".join(f"{part.metric} of {part.value:g}" for part in (target, *target.also))
 
 
 def _best_in_words(run: Run, benchmark: Benchmark) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from rules.archive.files import Archive, ArchiveFile, shown
 from rules.archive.problems import Problems
 from rules.archive.submissions import ResultSet
+from rules.entry_description import read_entry_system
 from rules.errors import LogFormatError, RuleError
 from rules.logs.json_text import parse_json
 from rules.run import Run
@@ -35,13 +36,13 @@ def read_description(
         )
         return None
     try:
-        description = read_system(archive.small(file), file=file.path)
+        read = read_entry_system if version == "0.5" else read_system
+        description = read(archive.small(file), file=file.path)
     except RuleError as error:
         problems.report(error)
         return None
-    if version != "0.5":
-        for problem in description.problems:
-            problems.reporter("warning")(problem)
+    for problem in description.problems:
+        problems.reporter("warning")(problem)
     return description
 
 

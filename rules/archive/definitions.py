@@ -1,12 +1,13 @@
 """Which benchmark definition a published submission is scored by."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from rules.benchmark import Benchmark, RunsRule
 
 # What a benchmark was called before it was called what it is.
 OTHER_NAMES = {"ssd": "retinanet", "gnn": "rgat"}
+OLD_FORMAT_ROUND = "0.5"
 _ID = re.compile(r"mlperf-v([0-9]+)\.([0-9]+)-([a-z0-9_]+)")
 _DAWNBENCH = {"CIFAR10": "cifar10", "ImageNet": "imagenet", "SQuAD": "squad"}
 
@@ -31,6 +32,15 @@ class Definitions:
     def of_mlperf(self, name: str, version: str | None) -> Benchmark | None:
         """The definition of an MLPerf benchmark; the newest there is if no version is named."""
         return self._mlperf.get((version or "", name))
+
+    def rounds_of(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The rounds that have a definition of all of these benchmarks, v0.5 aside.
+
+        Logs of v0.5 tell by their format that they are.
+        """
+        wanted = set(names)
+        rounds = {version for version, _ in self._mlperf} - {"", OLD_FORMAT_ROUND}
+        return tuple(sorted(r for r in rounds if all((r, name) in self._mlperf for name in wanted)))
 
     def mlperf_names(self) -> tuple[str, ...]:
         """What MLPerf benchmarks may be called in logs."""

@@ -1,19 +1,22 @@
 """The record of an MLPerf result set: every figure it was published with, from its own logs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rules.aggregate import coefficient_of_variation_percent, olympic_mean
 from rules.archive.agreement import check_agreement, read_description, read_scaling
 from rules.archive.definitions import Definitions, general_runs, names_of
-from rules.archive.files import Archive, ArchiveFile, shown, version_of
+from rules.archive.files import Archive, ArchiveFile, Place, shown, version_of
 from rules.archive.mlperf_runs import PublishedRun, judge_run, read_run
 from rules.archive.problems import Problems
+from rules.archive.rounds import round_of
+from rules.archive.set_problems import add_copies, add_set_problems, note_unnamed_round
 from rules.archive.submissions import ResultSet, SingleLog
 from rules.benchmark import DIVISIONS, Benchmark, RunsRule
 from rules.convergence import RcpVerdict
 from rules.errors import RuleError
+from rules.logs.mllog_run import Reading
 from rules.normalisation import check_set
 from rules.run import Run
 from rules.scoring import scored_places
@@ -22,7 +25,7 @@ KEYS = (
     "path", "organisation", "system", "benchmark", "division", "runs", "n_runs",
     "olympic_mean_seconds", "normalised_seconds", "rcp", "cv_percent", "reached_fraction",
     "global_batch_size", "problems", "eligible", "cv_all_percent", "version", "scored_runs",
-    "scaling_json", "description", "definition",
+    "scaling_json", "description", "definition", "runs_started", "runs_reached",
 )  # fmt: skip
 
 
@@ -31,7 +34,8 @@ class Reader:
     """How sets are read: by which definitions, and how closely.
 
     `pruned` holds convergence against the pruned reference points. `every_line` parses the lines
-    that no figure needs as well. `identical` names the copies of a log, by path.
+    that no figure needs as well. `identical` names the copies of a log, by path; `rounds` the round
+    of packages whose folders do not say (rules.archive.rounds).
     """
 
     archive: Archive
@@ -39,14 +43,14 @@ class Reader:
     pruned: bool = True
     every_line: bool = False
     identical: Mapping[str, tuple[str, ...]] | None = None
+    rounds: Mapping[Place, str] = field(default_factory=dict)
 
 
 def score_set(found: ResultSet, reader: Reader) -> dict[str, Any]:
     """The record of one result set; its `problems` say what is wrong with it."""
     problems = Problems()
     name = shown(found.place[-1]) if found.in_package else None
-    # The folders of systems and benchmarks have versions of their own in their names.
-    version = version_of(found.place[:-3] if found.in_package else found.place)
+    version = round_of(found, reader.rounds)
     runs, benchmark = _read_runs(found.runs, name, version, reader, problems)
     record = _figures(runs, benchmark, found.path, reader, problems)
     if found.in_package:
@@ -87,7 +91,25 @@ def _read_runs(
     """
     definitions = reader.definitions
     benchmark = definitions.of_mlperf(name, version) if name else None
-    names = names_of(name, benchmark) if name else definitions.mlperf_names()
+    readings, told = _read_files(files, name, benchmark, reader)
+    version = next((format_version for _, format_version in readings if format_version), version)
+    name = name or next((r.run.benchmark for r, _ in readings if r.run.benchmark), None)
+    known = definitions.of_mlperf(name, version) if name else None
+    if known is not benchmark and known is not None and known.target.also:
+        readings, told = _read_files(files, name, known, reader)
+    for problem in told:
+        problems.take(problem)
+    if name and known and version is None:
+        note_unnamed_round(files[0].path, known, definitions.rounds_of([name]), problems)
+    return [judge_run(r, v, known, problems) for r, v in readings], known
+
+
+def _read_files(
+    files: Sequence[ArchiveFile], name: str | None, benchmark: Benchmark | None, reader: Reader
+) -> tuple[list[tuple[Reading, str | None]], Problems]:
+    """What every log says, read as one of a benchmark, and what is wrong with it."""
+    problems = Problems()
+    names = names_of(name, benchmark) if name else reader.definitions.mlperf_names()
     allowed = {"submission_benchmark": names, "submission_division": DIVISIONS}
     readings = []
     for file in files:
@@ -101,11 +123,8 @@ def _read_runs(
                 problems=problems,
             )
         )
-        _add_copies(file, reader.identical or {}, problems)
-    version = next((format_version for _, format_version in readings if format_version), version)
-    name = name or next((r.run.benchmark for r, _ in readings if r.run.benchmark), None)
-    benchmark = definitions.of_mlperf(name, version) if name else None
-    return [judge_run(r, v, benchmark, problems) for r, v in readings], benchmark
+        add_copies(file, reader.identical or {}, problems)
+    return readings, problems
 
 
 def _figures(
@@ -127,7 +146,7 @@ def _figures(
     verdict = _convergence(
         [runs[place] for place in places], benchmark, division, path, reader.pruned, problems
     )
-    _add_set_problems(runs, benchmark, rule, olympic, path, problems, alone=alone)
+    add_set_problems(runs, benchmark, rule, olympic, path, problems, alone=alone)
     record: dict[str, Any] = dict.fromkeys(KEYS)
     return record | {
         "path": path,
@@ -142,6 +161,8 @@ def _figures(
         "cv_all_percent": coefficient_of_variation_percent(
             [run.run.stop_seconds for run in runs if run.run.stop_seconds is not None]
         ),
+        "runs_started": len(runs),
+        "runs_reached": len(converged),
         "reached_fraction": len(converged) / len(runs),
         "global_batch_size": _common([run.run.batch_size for run in runs]),
         "version": benchmark.version if benchmark else runs[0].version,
@@ -224,79 +245,6 @@ def _organisation(found: ResultSet, version: str | None) -> str:
             if above[i - 1].startswith("v0.5"):
                 return above[i]
     return above[-1]
-
-
-def _add_copies(
-    file: ArchiveFile, identical: Mapping[str, tuple[str, ...]], problems: Problems
-) -> None:
-    if others := identical.get(file.path):
-        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-        problems.add(
-            "identical_log",
-            f"byte for byte the same as {others[0]}{more}",
-            file=file.path,
-            expected="a log of its own for every run",
-            severity="warning",
-        )
-
-
-def _add_set_problems(
-    runs: Sequence[PublishedRun],
-    benchmark: Benchmark | None,
-    rule: RunsRule,
-    olympic: float | None,
-    path: str,
-    problems: Problems,
-    *,
-    alone: bool,
-) -> None:
-    if benchmark is None:
-        problems.add(
-            "unknown_benchmark",
-            "no definition of this benchmark and version: the target is not checked",
-            file=path,
-            field="benchmark",
-            expected="a benchmark definition (--benchmarks)",
-            severity="warning",
-        )
-    if len(runs) < rule.wanted:
-        problems.add(
-            "too_few_runs",
-            f"{len(runs)} run{'s' * (len(runs) != 1)}",
-            file=path,
-            expected=f"{rule.wanted} runs",
-            severity="warning" if alone else "error",
-        )
-    elif olympic is None:
-        missed = sum(not run.converged for run in runs)
-        problems.add(
-            "too_few_converged",
-            f"{missed} of {len(runs)} runs did not converge",
-            file=path,
-            expected=f"at most {rule.dropped} that did not",
-        )
-    _add_seed_problems(runs, problems)
-
-
-def _add_seed_problems(runs: Sequence[PublishedRun], problems: Problems) -> None:
-    by_seed: dict[int, str] = {}
-    for run in runs:
-        old = run.version == "0.5"
-        if not run.seeds and not old:
-            problems.add(
-                "no_seed", "no seed in the log", file=run.run.name, field="seed", severity="warning"
-            )
-        for seed in run.seeds:
-            if seed in by_seed:
-                problems.add(
-                    "same_seed",
-                    f"seed {seed} is also the seed of {by_seed[seed]}",
-                    file=run.run.name,
-                    field="seed",
-                    expected="a seed of its own for every run",
-                    severity="warning" if old else "error",
-                )
-            by_seed.setdefault(seed, run.run.name.rpartition("/")[2])
 
 
 def _finished(record: dict[str, Any], problems: Problems) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rules.archive.files import Archive, ArchiveFile
 from rules.archive.problems import MAX_PROBLEMS_OF_A_FILE, Problems, Severity
-from rules.benchmark import Benchmark
+from rules.benchmark import Benchmark, QualityTarget
 from rules.convergence import convergence_of_run
 from rules.errors import RuleError
 from rules.logs.mllog import Detail, read_mllog_chunks
@@ -69,10 +69,11 @@ def read_run(
     Nearly every run stops at the evaluation that reaches the target, so the others are read only
     where the last one did not reach it.
     """
+    target = benchmark.target if benchmark else None
     details: tuple[Detail, ...] = ("all",) if every_line else ("last", "figures")
     for detail in details:
         found: list[tuple[RuleError, Severity]] = []
-        reading, version = _read(file, archive, allowed, detail, found)
+        reading, version = _read(file, archive, allowed, detail, target, found)
         if version or detail != "last" or has_reached(reading.run, benchmark):
             break
     for error, severity in found:
@@ -85,6 +86,7 @@ def _read(
     archive: Archive,
     allowed: Mapping[str, Sequence[str]],
     detail: Detail,
+    target: QualityTarget | None,
     found: list[tuple[RuleError, Severity]],
 ) -> tuple[Reading, str | None]:
     def report(error: RuleError) -> None:
@@ -98,9 +100,23 @@ def _read(
     try:
         first, chunks = _peek(archive.chunks(file))
         if MLLOG_MARK not in first and MLP_MARK in first:
-            return read_mlp05_chunks(chunks, name=file.path, allowed=allowed, report=report), "0.5"
+            old = read_mlp05_chunks(
+                chunks,
+                name=file.path,
+                allowed=allowed,
+                report=report,
+                notice=notice,
+                target=target,
+            )
+            return old, "0.5"
         reading = read_mllog_chunks(
-            chunks, name=file.path, allowed=allowed, report=report, notice=notice, detail=detail
+            chunks,
+            name=file.path,
+            allowed=allowed,
+            report=report,
+            notice=notice,
+            detail=detail,
+            target=target,
         )
     except RuleError as error:
         report(error)
@@ -160,7 +176,9 @@ def _convergence(run: Run, version: str | None, benchmark: Benchmark | None) -> 
     if benchmark is None:
         unit = "samples_count" if last.epoch is None else "epoch_num"
         return convergence_of_run(run, unit="samples_count" if unit[0] == "s" else "epoch_num")
-    return convergence_of_run(run, unit=benchmark.convergence_unit)
+    target, reach = benchmark.target, benchmark.reach
+    at = first_evaluation_at_target(run.evaluations, target, reach) if target.offline else None
+    return convergence_of_run(run, unit=benchmark.convergence_unit, at=at)
 
 
 def _add_problems(
@@ -168,6 +186,15 @@ def _add_problems(
 ) -> None:
     if converged:
         return
+    if not run.evaluations and not reading.evaluations:
+        problems.add(
+            "no_evaluation",
+            "no evaluation in the log: the run did not converge",
+            file=run.name,
+            field="eval_accuracy",
+            expected="an evaluation that reaches the target",
+            severity="warning",
+        )
     if willing and reading.trusted:
         problems.add(
             "success_without_target",
@@ -178,8 +205,22 @@ def _add_problems(
         )
     elif run.stop_seconds is None and reading.trusted:
         message = "no run_stop: the run did not finish, and counts as slower than all others"
-        problems.add("not_converged", message, file=run.name, field="run_stop", severity="warning")
+        problems.add(
+            "not_converged",
+            message,
+            file=run.name,
+            field="run_stop",
+            expected="a run_stop with success",
+            severity="warning",
+        )
     elif reading.trusted:
         said = "says nothing of success" if run.status is None else f"says {run.status}"
         message = f"run_stop {said}: the run did not converge, and counts as slower than all others"
-        problems.add("not_converged", message, file=run.name, field="run_stop", severity="warning")
+        problems.add(
+            "not_converged",
+            message,
+            file=run.name,
+            field="run_stop",
+            expected="success",
+            severity="warning",
+        )

@@ -60,6 +60,10 @@ class Problems:
                 Problem(file, line, None, "more", "and more problems", None, severity)
             )
 
+    def take(self, problem: Problem) -> None:
+        """Note a problem that was found before."""
+        self.add(**vars(problem))
+
     def report(self, error: RuleError) -> None:
         """Note what a rule raised, as an error."""
         self.reporter("error")(error)

@@ -6,11 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from rules.archive.files import Archive, ArchiveFile, Place
+from rules.errors import LogFormatError
 
 TASKS = {task.lower(): task for task in ("CIFAR10", "ImageNet", "SQuAD")}
 KINDS = ("train", "inference")
-RESULT_NAME = re.compile(r"result_([0-9]{1,9})\.txt")
+# Most are numbered from 0; some have a time stamp and a number.
+RESULT_NAME = re.compile(r"result_([0-9]{1,30}(?:_[0-9]{1,9})?)\.txt")
 LOG_SUFFIXES = (".txt", ".log", ".out")
+LOG_MARK = b":::ML"
 
 
 @dataclass
@@ -67,9 +70,10 @@ def find_submissions(archive: Archive, *, asked_for_file: bool = False) -> list[
     files = list(archive.files.values())
     if asked_for_file:
         return [_named(file, archive) for file in files]
-    entries = _entries(files)
     sets = _result_sets(files)
-    logs = _single_logs(files, sets)
+    loose = _outside_packages(files, sets)
+    entries = list(_entries(loose))
+    logs = _single_logs(loose, archive, alone=not sets and not entries)
     found: list[Submission] = [*entries, *sets, *logs]
     return sorted(found, key=lambda submission: submission.path)
 
@@ -126,18 +130,38 @@ def _result_sets(files: Iterable[ArchiveFile]) -> list[ResultSet]:
     return list(sets.values())
 
 
-def _number(file: ArchiveFile) -> tuple[int, str]:
+def _number(file: ArchiveFile) -> tuple[list[int], str]:
     match = RESULT_NAME.fullmatch(file.name)
-    return int(match[1]) if match else 0, file.name
+    return [int(number) for number in match[1].split("_")] if match else [], file.name
 
 
-def _single_logs(files: Iterable[ArchiveFile], sets: Iterable[ResultSet]) -> Iterator[SingleLog]:
-    """Logs outside packages. A package also holds code, whose texts are nobody's runs."""
+def _outside_packages(files: Iterable[ArchiveFile], sets: Iterable[ResultSet]) -> list[ArchiveFile]:
+    """Files outside packages. A package also holds code, whose texts are nobody's runs."""
     packages = {found.place[:-3] for found in sets if found.in_package}
     packages |= {found.place for found in sets}
-    for file in files:
-        if RESULT_NAME.fullmatch(file.name) or not file.name.lower().endswith(LOG_SUFFIXES):
-            continue
-        folders = (file.place[:i] for i in range(len(file.place)))
-        if not packages.intersection(folders):
+    return [
+        file
+        for file in files
+        if not packages.intersection(file.place[:i] for i in range(len(file.place)))
+    ]
+
+
+def _single_logs(
+    files: Iterable[ArchiveFile], archive: Archive, *, alone: bool
+) -> Iterator[SingleLog]:
+    """Loose logs: every text in a folder with a log, or, `alone` in the tree, any text at all.
+
+    A broken log among others is told of; a requirements.txt beside entries is no log.
+    """
+    texts = [file for file in files if file.name.lower().endswith(LOG_SUFFIXES)]
+    marked = {file.place[:-1] for file in texts if _is_marked(file, archive)}
+    for file in texts:
+        if file.place[:-1] in marked or (alone and not marked):
             yield SingleLog(file)
+
+
+def _is_marked(file: ArchiveFile, archive: Archive) -> bool:
+    try:
+        return LOG_MARK in next(iter(archive.chunks(file)), b"")
+    except LogFormatError:
+        return True  # What may not be read is told of where it is scored.

@@ -21,14 +21,15 @@ COMPRESSED = {
     b"BZh": "bzip2",
 }
 
-Parser = Callable[[bytes, str, Benchmark], Run]
+Parser = Callable[[bytes, str, Benchmark, bool], Run]
 
 
-def parse_run_log(content: bytes, *, name: str, benchmark: Benchmark) -> Run:
+def parse_run_log(content: bytes, *, name: str, benchmark: Benchmark, archive: bool = False) -> Run:
     """The run in a log of any format.
 
     A name that ends in .tsv is a DAWNBench curve, everything else MLPerf's MLLOG or, by its lines,
-    the format of MLPerf v0.5. Raises LogFormatError with file, line, field and what was expected.
+    the format of MLPerf v0.5. What was published in an `archive` may have broken lines that no
+    figure needs. Raises LogFormatError with file, line, field and what was expected.
     """
     check_file_name(name)
     if not content or content.isspace():
@@ -42,7 +43,7 @@ def parse_run_log(content: bytes, *, name: str, benchmark: Benchmark) -> Run:
             raise LogFormatError(
                 f"{kind} compressed; send plain text", file=name, expected="a plain text log"
             )
-    return _parser(name)(content, name, benchmark)
+    return _parser(name)(content, name, benchmark, archive)
 
 
 def clock_of_log(name: str) -> str:
@@ -82,23 +83,32 @@ def _parser(name: str) -> Parser:
     return next((parser for suffix, parser in FORMATS.items() if lowered.endswith(suffix)), _mllog)
 
 
-def _dawnbench(content: bytes, name: str, benchmark: Benchmark) -> Run:
+def _dawnbench(content: bytes, name: str, benchmark: Benchmark, archive: bool) -> Run:
     target = benchmark.target
     return parse_curve(content, name=name, metric=target.metric, unit=target.unit)
 
 
-def _mllog(content: bytes, name: str, benchmark: Benchmark) -> Run:
+def _mllog(content: bytes, name: str, benchmark: Benchmark, archive: bool) -> Run:
     if MLP_MARK in content and b":::MLLOG" not in content:
         return _mlp05(content, name, benchmark)
-    return parse_mllog(content, name=name, benchmark=benchmark)
+    return parse_mllog(content, name=name, benchmark=benchmark, archive=archive)
 
 
 def _mlp05(content: bytes, name: str, benchmark: Benchmark) -> Run:
     def refuse(error: LogFormatError) -> None:
         raise error
 
-    allowed = {"submission_benchmark": benchmark.log_names}
-    return read_mlp05_chunks([content], name=name, allowed=allowed, report=refuse).run
+    def pass_over(error: LogFormatError) -> None:
+        """Leave the line out."""
+
+    return read_mlp05_chunks(
+        [content],
+        name=name,
+        allowed={"submission_benchmark": benchmark.log_names},
+        report=refuse,
+        notice=pass_over,
+        target=benchmark.target,
+    ).run
 
 
 FORMATS: dict[str, Parser] = {".tsv": _dawnbench}  # Any other name is an MLLOG.

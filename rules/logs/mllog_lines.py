@@ -72,16 +72,18 @@ def lines_that_count(keys: Collection[str]) -> LineFinder:
     others = "".join(sorted(_KEY_LETTERS - {key[0] for key in keys})).encode()
     # Up to the event type every line of this spelling is equally long: the time has 13 digits.
     # Most keys differ from those that count in their first letter.
-    head = rb' \{.{57}+"(?:POINT_IN_TIME|INTERVAL_(?:START|END))", "key": "'
+    head = rb' \{ANY{57}+"(?:POINT_IN_TIME|INTERVAL_(?:START|END))", "key": "'
     other = head + rb"(?:[" + others + rb"]|(?!(?:" + counted + rb')"))[A-Za-z0-9_]++"'
-    evaluation = rb'( \{.{57}+"POINT_IN_TIME", "key": "eval_accuracy", "REST)'
+    evaluation = rb'( \{ANY{57}+"POINT_IN_TIME", "key": "eval_accuracy", "REST)'
     # The engine looks for the first letter of a pattern, and colons are everywhere.
     mark = rb"LLOG(?!" + other + rb")(?<=" + MLLOG_MARK + rb")"
     return _finder(mark + rb"(?:" + evaluation + rb"|(REST))")
 
 
 def _finder(pattern: bytes) -> LineFinder:
-    plain, with_returns = (pattern.replace(b"REST", rest) for rest in (rb".*+", rb"[^\r\n]*+"))
+    """The finder of a pattern in which ANY is a byte of the line and REST what is left of it."""
+    pattern = pattern.replace(b"REST", b"ANY*+")
+    plain, with_returns = (pattern.replace(b"ANY", any_byte) for any_byte in (b".", rb"[^\r\n]"))
     return LineFinder(re.compile(plain), re.compile(with_returns))
 
 

@@ -9,6 +9,8 @@ from rules.logs.blocks import Block
 from rules.logs.mllog_evaluation import EvaluationTime, read_measurement, read_status
 from rules.logs.mllog_lines import MllogRecord, Report, is_number, read_record
 from rules.logs.mllog_settings import SETTING_KEYS, LogSettings
+from rules.logs.several_metrics import SeveralMetrics
+from rules.quality import QualityTarget
 from rules.run import Evaluation, Ledger, Run
 
 QUALITY_KEYS = frozenset({"eval_accuracy", "eval_error"})
@@ -37,11 +39,17 @@ class RunReader:
 
     Where the reporting does not raise, the line that contradicts is left out and reading goes on.
     `told` is whether the lines of the phases are read too, so that there is a ledger, and whether
-    evaluations are to know their line.
+    evaluations are to know their line. `target` tells whether an evaluation is several metrics.
     """
 
     def __init__(
-        self, file: str, allowed: Mapping[str, Sequence[str]], *, told: bool, report: Report
+        self,
+        file: str,
+        allowed: Mapping[str, Sequence[str]],
+        *,
+        told: bool,
+        report: Report,
+        target: QualityTarget | None = None,
     ) -> None:
         self._file = file
         self._told = told
@@ -53,6 +61,12 @@ class RunReader:
         self._last: MllogRecord | None = None
         self._quality_key: str | None = None
         self._evaluations: list[Evaluation] = []
+        self._several = (
+            SeveralMetrics(target.logged_names, file=file, report=report)
+            if target is not None and target.also
+            else None
+        )
+        self._offline = target is not None and target.offline
         self._evaluating = EvaluationTime()
         self._contradicted = False
         self._aside: tuple[re.Match[bytes], Block] | None = None
@@ -110,6 +124,8 @@ class RunReader:
                 )
             )
         self._settings.report_nameless()
+        if self._several is not None:
+            self._evaluations += self._several.evaluations()
         run = self._run()
         trusted = self._start is not None and not self._contradicted
         return Reading(
@@ -158,6 +174,8 @@ class RunReader:
             self._read_init_start(record)
         elif record.key == "init_stop":
             self._advance(record)
+        elif self._offline:
+            return  # Quality is measured after the run, off its clock.
         elif self._start is not None and self._stop is None and self._advance(record):
             if record.key == "eval_start":
                 self._evaluating.start(record.time_ms)
@@ -212,6 +230,11 @@ class RunReader:
             self._refuse(record, message, expected="one of the two")
             return
         self._quality_key = record.key
+        if self._several is not None:
+            if not self._offline:
+                self._advance(record)
+            self._several.read(record, seconds=_seconds(start, record))
+            return
         if self._last is None or record.time_ms >= self._last.time_ms:
             self._last = record
         else:

@@ -16,7 +16,7 @@ SETTING_KEYS = frozenset(
     }
 )
 MAX_HYPERPARAMETERS = 200
-MAX_SEEDS = 100
+MAX_SEEDS = 10_000  # One for each accelerator of a large system.
 MAX_LABEL_LENGTH = 200
 MAX_INTEGER = 2**63 - 1
 
@@ -25,7 +25,8 @@ class LogSettings:
     """The settings of one log; ranks may repeat a line, but not with another value.
 
     `allowed` has, for some keys, the only texts they may have. What is wrong is reported; then the
-    first good value of a setting stays. `seeds` has every seed the log names, in order.
+    first good value of a setting stays. `seeds` has every seed the log names, in order: each rank
+    may have its own.
     """
 
     def __init__(self, allowed: Mapping[str, Sequence[str]], *, file: str, report: Report) -> None:
@@ -34,23 +35,28 @@ class LogSettings:
         self._report = report
         self.texts: dict[str, str] = {}
         self.integers: dict[str, int] = {}
-        self.seeds: list[int] = []
+        self.seeds: dict[int, None] = {}
         self.hyperparameters: dict[str, float] = {}
 
     def read(self, record: MllogRecord) -> None:
         """Take in a line whose key is in SETTING_KEYS."""
         key = record.key
         try:
-            if key in ("seed", "global_batch_size"):
-                integer = self._integer(record, minimum=0 if key == "seed" else 1)
-                if key == "seed" and integer not in self.seeds and len(self.seeds) < MAX_SEEDS:
-                    self.seeds.append(integer)
+            if key == "seed":
+                self._read_seed(self._integer(record, minimum=0))
+            elif key == "global_batch_size":
+                integer = self._integer(record, minimum=1)
                 self._refuse_change(record, integer, self.integers.setdefault(key, integer))
             else:
                 text = self._text(record)
                 self._refuse_change(record, text, self.texts.setdefault(key, text))
         except LogFormatError as error:
             self._report(error)
+
+    def _read_seed(self, seed: int) -> None:
+        self.integers.setdefault("seed", seed)
+        if len(self.seeds) < MAX_SEEDS:
+            self.seeds[seed] = None
 
     def read_hyperparameter(self, record: MllogRecord) -> None:
         """Take in a line with any other number."""

@@ -15,6 +15,7 @@ from rules.logs.blocks import MAX_MLLOG_LINE_BYTES, whole_line_blocks
 from rules.logs.json_text import parse_json
 from rules.logs.mllog_lines import MAX_MLLOG_LINES, Report, is_number
 from rules.logs.mllog_run import Reading
+from rules.quality import QualityTarget
 from rules.run import Evaluation, Run
 
 MLP_MARK = b":::MLPv0.5"
@@ -41,14 +42,24 @@ class _Line(NamedTuple):
 
 
 def read_mlp05_chunks(
-    chunks: Iterable[bytes], *, name: str, allowed: Mapping[str, Sequence[str]], report: Report
+    chunks: Iterable[bytes],
+    *,
+    name: str,
+    allowed: Mapping[str, Sequence[str]],
+    report: Report,
+    notice: Report | None = None,
+    target: QualityTarget | None = None,
 ) -> Reading:
     """The run in a v0.5 log of any size, given piece by piece; its seconds count from run_start.
 
-    What is wrong goes to `report`, which may raise; if it does not, the line is left out. The
-    status is "success" or "aborted" where run_stop tells, None where it does not.
+    What is wrong goes to `report`, which may raise; if it does not, the line is left out. So is an
+    evaluation outside the run, which goes to `notice` where there is one: published logs measure
+    while they warm up. A line that two loggers wrote alike counts once. The status is "success" or
+    "aborted" where run_stop tells, None where it does not. `target` names the metrics of an
+    evaluation that has several.
     """
-    reader = _RunReader(name, allowed.get("submission_benchmark"), report)
+    names = target.logged_names if target is not None else ()
+    reader = _RunReader(name, allowed.get("submission_benchmark"), report, notice, names)
     for line in _read_lines(chunks, file=name, report=report):
         reader.read(line)
     return reader.reading()
@@ -56,11 +67,15 @@ def read_mlp05_chunks(
 
 def _read_lines(chunks: Iterable[bytes], *, file: str, report: Report) -> Iterator[_Line]:
     found = 0
+    written: dict[bytes, bytes] = {}
     for block in whole_line_blocks(chunks, mark=MLP_MARK):
         for marked in _MARKED.finditer(block.content):
             match = _LINE.fullmatch(marked[0])
             if match is None:
                 continue
+            if written.get(match["key"]) == marked[0]:
+                continue
+            written[match["key"]] = marked[0]
             found += 1
             start = marked.start()
 
@@ -102,10 +117,19 @@ def _value(text: bytes | None, *, file: str, line: Callable[[], int]) -> Any:
 class _RunReader:
     """What a v0.5 log has said up to one line."""
 
-    def __init__(self, file: str, benchmarks: Sequence[str] | None, report: Report) -> None:
+    def __init__(
+        self,
+        file: str,
+        benchmarks: Sequence[str] | None,
+        report: Report,
+        notice: Report | None,
+        metrics: Sequence[str],
+    ) -> None:
         self._file = file
         self._benchmarks = benchmarks
         self._report = report
+        self._notice = notice or report
+        self._metrics = metrics
         self._benchmark: str | None = None
         self._start: float | None = None
         self._stop: float | None = None
@@ -202,36 +226,54 @@ class _RunReader:
     def _read_evaluation(self, line: _Line) -> None:
         if self._start is None or self._stop is not None:
             where = "before run_start" if self._start is None else "after run_stop"
-            self._refuse(line, f"eval_accuracy {where}", "evaluations within the run")
+            message, expected = f"eval_accuracy {where}", "evaluations within the run"
+            self._notice(self._problem(line, message, expected, code="lines_out_of_order"))
             return
-        epoch, quality = _measurement(line.value)
+        epoch, quality, others = _measurement(line.value, self._metrics)
         if quality is None:
             self._refuse(line, f"{line.value!r}"[:60], "a finite number", code="bad_value")
             return
         seconds = line.seconds - self._start
-        self._evaluations.append(Evaluation(epoch=epoch, seconds=seconds, quality=quality))
+        self._evaluations.append(
+            Evaluation(epoch=epoch, seconds=seconds, quality=quality, others=others)
+        )
 
     def _refuse(
         self, line: _Line, message: str, expected: str, *, code: str = "lines_out_of_order"
     ) -> None:
-        self._report(
-            LogFormatError(
-                message,
-                file=self._file,
-                line=line.line(),
-                field=line.key,
-                expected=expected,
-                code=code,
-            )
+        self._report(self._problem(line, message, expected, code=code))
+
+    def _problem(self, line: _Line, message: str, expected: str, *, code: str) -> LogFormatError:
+        return LogFormatError(
+            message,
+            file=self._file,
+            line=line.line(),
+            field=line.key,
+            expected=expected,
+            code=code,
         )
 
 
-def _measurement(value: Any) -> tuple[float | None, float | None]:
-    """Epoch and quality of an eval_accuracy value: a number, or an object with both."""
+def _measurement(
+    value: Any, metrics: Sequence[str]
+) -> tuple[float | None, float | None, dict[str, float] | None]:
+    """Epoch, quality and further qualities of an eval_accuracy: a number, or an object with them.
+
+    Of `metrics` the first is the quality; they are found whatever their case.
+    """
     epoch = None
     if type(value) is dict:
         epoch, value = value.get("epoch"), value.get("value")
-    if type(value) is dict:
+    others = None
+    if type(value) is dict and metrics:
+        said = {str(name).lower(): each for name, each in value.items()}
+        found = {name: _number(said.get(name.lower())) for name in metrics}
+        value = found.pop(metrics[0])
+        others = {name: quality for name, quality in found.items() if quality is not None}
+    elif type(value) is dict:
         value = next((value[name] for name in QUALITY_NAMES if name in value), None)
-    quality = float(value) if is_number(value) and math.isfinite(value) else None
-    return (float(epoch) if is_number(epoch) else None), quality
+    return (float(epoch) if is_number(epoch) else None), _number(value), others
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if is_number(value) and math.isfinite(value) else None

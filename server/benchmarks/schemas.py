@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel
 
-from rules.benchmark import Benchmark
+from rules.benchmark import Benchmark, QualityTarget
 from server.benchmarks.queries import NO_SUBMISSIONS, Counts
 
 
@@ -16,19 +16,25 @@ class DataSetView(BaseModel):
 
 
 class TargetView(BaseModel):
-    """The quality to reach, in the unit of its source."""
+    """The quality to reach, in the unit of its source; `also` has what must be reached with it."""
 
     metric: str
     value: float
     unit: str
     direction: str
+    also: list["TargetView"] = []
 
 
 class RunsView(BaseModel):
-    """Runs a result is made of, and how many are dropped at each end."""
+    """Runs a result is made of, and how many are dropped at each end.
+
+    `started` is how many a submission must have, which is more than `count` where only the first
+    `count` that reach the target make the result.
+    """
 
     count: int
     dropped: int
+    started: int
 
 
 class BenchmarkView(BaseModel):
@@ -61,9 +67,16 @@ class BenchmarkList(BaseModel):
 
 def target_view(benchmark: Benchmark) -> TargetView:
     """A benchmark's target."""
-    target = benchmark.target
+    return _view_of(benchmark.target)
+
+
+def _view_of(target: QualityTarget) -> TargetView:
     return TargetView(
-        metric=target.metric, value=target.value, unit=target.unit, direction=target.direction
+        metric=target.metric,
+        value=target.value,
+        unit=target.unit,
+        direction=target.direction,
+        also=[_view_of(other) for other in target.also],
     )
 
 
@@ -84,7 +97,11 @@ def benchmark_view(benchmark: Benchmark, counts: Counts = NO_SUBMISSIONS) -> Ben
         ),
         target=target_view(benchmark),
         clock=benchmark.clock.name,
-        runs=RunsView(count=benchmark.runs.count, dropped=benchmark.runs.dropped),
+        runs=RunsView(
+            count=benchmark.runs.count,
+            dropped=benchmark.runs.dropped,
+            started=benchmark.runs.wanted,
+        ),
         divisions=list(benchmark.divisions),
         replayable=benchmark.replay is not None,
         sha256=benchmark.sha256,

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
+from rules.benchmark import Benchmark, RunsRule
 from rules.replay_plan import band_for
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions, definition
 from server.benchmarks.schemas import benchmark_view
@@ -76,18 +76,22 @@ def verification_context(session: Session, parts: Parts, verification_id: str) -
 
 def explain_scoring(benchmark: Benchmark) -> str:
     """How runs become a result here, in sentences."""
-    target, runs = benchmark.target, benchmark.runs
-    sign = "at least" if target.direction == "higher" else "at most"
+    runs = benchmark.runs
+    goals = [
+        f"{goal.metric} is {'at least' if goal.direction == 'higher' else 'at most'} "
+        f"{goal.value:g} {goal.unit}"
+        for goal in (benchmark.target, *benchmark.target.also)
+    ]
     lines = [
         f"The time to accuracy of a run counts on the {benchmark.clock.name} clock until "
-        f"{target.metric} is {sign} {target.value:g} {target.unit}."
+        f"{' and '.join(goals)}."
     ]
     if runs.dropped:
         ends = "the fastest and the slowest" if runs.dropped == 1 else f"{runs.dropped} at each end"
         lines.append(
-            f"A submission has at least {runs.count} runs, each with a seed of its own; "
-            f"{ends} are dropped and the rest are averaged. A run that does not reach the target "
-            "counts as slowest."
+            f"A submission has at least {runs.wanted} runs, each with a seed of its own; "
+            f"{_first_that_count(runs)}{ends} are dropped and the rest are averaged. "
+            f"A run that does not reach the target {_of_a_failed_run(runs)}."
         )
     if benchmark.replay is not None:
         lines.append(
@@ -98,6 +102,16 @@ def explain_scoring(benchmark: Benchmark) -> str:
             f"{benchmark.replay.alpha:.0%} of the time."
         )
     return "\n\n".join(lines)
+
+
+def _first_that_count(runs: RunsRule) -> str:
+    if runs.started is None:
+        return ""
+    return f"the first {runs.count} that reach the target count; of them "
+
+
+def _of_a_failed_run(runs: RunsRule) -> str:
+    return "counts as slowest" if runs.started is None else "is left out"
 
 
 def explain_inference(benchmark: Benchmark) -> str:

@@ -185,6 +185,14 @@ def test_too_few_runs_are_told_and_still_explained(
     assert result.violations[0].expected == "5 runs of cifar10"
 
 
-def test_a_run_without_evaluations_is_an_error(make_benchmark: MakeBenchmark) -> None:
-    with pytest.raises(RuleError, match="without evaluations"):
-        score_of([Run("a.log", "dawnbench", ())], make_benchmark())
+def test_runs_that_were_never_evaluated_did_not_converge(make_benchmark: MakeBenchmark) -> None:
+    result = score_of([Run("a.log", "dawnbench", ())], make_benchmark())
+
+    assert (result.started, result.reached, result.tta_seconds) == (1, 0, None)
+    assert (result.best_quality, result.eligible) == (None, False)
+    assert [(v.code, v.file) for v in result.violations] == [("no_evaluation", "a.log")]
+
+
+def test_there_is_no_score_of_nothing(make_benchmark: MakeBenchmark) -> None:
+    with pytest.raises(RuleError, match="no runs"):
+        score_of([], make_benchmark())

@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rules.benchmark import Benchmark
+from rules.benchmark import Benchmark, RunsRule
 from rules.run import Run
 from rules.violations import find_violations
 
@@ -59,6 +59,32 @@ def test_closed_sets_of_several_runs_log_their_seeds(
     runs = [make_run([94.0], name="0.log", seed=0), make_run([94.0], name="1.log")]
 
     assert codes(runs, make_benchmark(count=count), division=division) == broken
+
+
+def test_where_no_seeds_were_asked_for_only_repeated_ones_break_the_rule(
+    make_benchmark: MakeBenchmark, make_run: MakeRun
+) -> None:
+    """Source: training_rules.adoc of v0.5, which has no word on logging seeds."""
+    benchmark = make_benchmark(runs=RunsRule(count=2, dropped=0, seeds="if_logged"))
+    silent = [make_run([94.0], name=f"{i}.log") for i in range(2)]
+    alike = [make_run([94.0], name=f"{i}.log", seed=3) for i in range(2)]
+
+    assert codes(silent, benchmark) == []
+    assert codes(alike, benchmark) == ["same_seed"]
+
+
+def test_a_set_without_any_evaluation_names_every_log_and_what_was_expected(
+    make_benchmark: MakeBenchmark,
+) -> None:
+    runs = [Run(f"{i}.log", "dawnbench", (), seed=i) for i in range(2)]
+
+    found = find_violations(runs, make_benchmark(count=2), division="closed")
+
+    assert [(v.code, v.file) for v in found] == [
+        ("no_evaluation", "0.log"),
+        ("no_evaluation", "1.log"),
+    ]
+    assert found[0].expected == "an evaluation with top1Accuracy >= 94 percent"
 
 
 def test_seed_zero_is_a_seed(make_benchmark: MakeBenchmark, make_run: MakeRun) -> None:

@@ -37,7 +37,24 @@ def test_a_benchmark_counts_its_submissions(
     digits = client.get(f"{BENCHMARKS}/digits").json()
 
     assert (digits["submissions"], digits["sha256"]) == (1, made["benchmark_sha256"])
-    assert (digits["runs"], digits["clock"]) == ({"count": 3, "dropped": 1}, "mlperf")
+    assert (digits["runs"], digits["clock"]) == ({"count": 3, "dropped": 1, "started": 3}, "mlperf")
+
+
+def test_a_benchmark_tells_every_metric_and_how_many_runs_are_started(client: TestClient) -> None:
+    """MLPerf Training rules of v0.5: two AP of Mask R-CNN; 100 runs of NCF, of which 50 count."""
+    maskrcnn = client.get(f"{BENCHMARKS}/mlperf-v0.5-maskrcnn").json()["target"]
+    assert (maskrcnn["metric"], maskrcnn["value"]) == ("box AP", 0.377)
+    assert [(goal["metric"], goal["value"]) for goal in maskrcnn["also"]] == [("mask AP", 0.339)]
+    runs = client.get(f"{BENCHMARKS}/mlperf-v0.5-ncf").json()["runs"]
+    assert runs == {"count": 50, "dropped": 1, "started": 100}
+
+    page = client.get("/benchmarks/mlperf-v0.5-maskrcnn").text
+    assert "box AP and" in page
+    assert "box AP is at least 0.377 fraction and mask AP is at least 0.339 fraction" in page
+    page = client.get("/benchmarks/mlperf-v0.5-ncf").text
+    assert "first to reach the target of 100 started" in page
+    assert "at least 100 runs" in page
+    assert "the first 50 that reach the target count" in page
 
 
 def test_an_unknown_benchmark_is_404(client: TestClient) -> None:

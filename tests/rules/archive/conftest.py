@@ -12,6 +12,7 @@ from rules.archive.definitions import Definitions
 from rules.archive.files import Archive, ArchiveFile
 from rules.archive.identical import find_identical
 from rules.archive.mlperf import Reader, score_log, score_set
+from rules.archive.rounds import tell_rounds
 from rules.archive.submissions import EntryFiles, ResultSet, find_submissions
 from rules.benchmark import Benchmark, load_benchmarks
 from rules.system_description import REQUIRED_FIELDS
@@ -54,10 +55,12 @@ def score_tree(benchmarks: dict[str, Benchmark]) -> Callable[..., list[Record]]:
         one_file = len(files) == 1 and "/" not in next(iter(files))
         found = find_submissions(archive, asked_for_file=one_file)
         runs = [file for each in found if isinstance(each, ResultSet) for file in each.runs]
+        definitions = Definitions(benchmarks)
         reader = Reader(
             archive,
-            Definitions(benchmarks),
+            definitions,
             identical=find_identical(archive, runs),
+            rounds=tell_rounds(found, definitions),
             **options,
         )
         return [
@@ -102,6 +105,12 @@ def mllog(key: str, time_ms: object, value: object = None, **metadata: object) -
     line = {"namespace": "", "time_ms": time_ms, "event_type": kinds.get(key, "POINT_IN_TIME"),
             "key": key, "value": value, "metadata": metadata}  # fmt: skip
     return f":::MLLOG {json.dumps(line)}\n"
+
+
+@pytest.fixture
+def make_line() -> Callable[..., str]:
+    """One line of a log, by key, time, value and metadata."""
+    return mllog
 
 
 @pytest.fixture

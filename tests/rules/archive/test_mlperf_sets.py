@@ -224,3 +224,165 @@ def test_a_set_is_scored_by_the_definition_of_its_version(
         [record] = score_tree({f"{folder}/{path}": text for path, text in make_package().items()})
         definitions.append(record["definition"] and record["definition"]["id"])
     assert definitions == ["mlperf-v5.1-retinanet", None, "mlperf-v5.1-retinanet"]
+
+
+def test_results_may_be_numbered_with_a_time_stamp(
+    score_tree: Score, make_package: Package
+) -> None:
+    """Lambda's of v4.1: result_240928162719380693721_01.txt."""
+    stamped = {
+        path.replace("result_", "result_240928162719380693721_1"): text
+        for path, text in make_package().items()
+    }
+    [record] = score_tree(stamped)
+    assert (record["n_runs"], record["olympic_mean_seconds"]) == (5, 720)
+    assert record["runs"][0]["file"] == "result_240928162719380693721_10.txt"
+
+
+def test_texts_that_are_no_logs_are_left_alone_and_broken_logs_are_not(
+    score_tree: Score, make_log: Log
+) -> None:
+    curve = "epoch\thours\ttop1Accuracy\n1\t0.5\t94.1\n"
+    others = {"requirements.txt": "torch", "CIFAR10/train/a.tsv": curve}
+    assert [r["path"] for r in score_tree(others)] == ["CIFAR10/train/a.tsv"]
+    logs = {"logs/0.txt": make_log(), "logs/1.txt": "Killed"}
+    assert [r["path"] for r in score_tree(others | logs)][1:] == ["logs/0.txt", "logs/1.txt"]
+    assert len(score_tree({"x/0.txt": "Killed", "x/1.txt": ""})) == 2
+
+
+def test_tables_among_the_code_of_a_package_are_nobodys_curves(
+    score_tree: Score, make_package: Package
+) -> None:
+    code = {"ACME/benchmarks/tts/speakers.tsv": "a\tb", "ACME/benchmarks/squad/train/a.json": "{}"}
+    assert [record["path"] for record in score_tree(make_package() | code)] == [SET]
+
+
+def test_a_set_without_any_evaluation_did_not_converge(
+    score_tree: Score, make_package: Package, make_log: Log
+) -> None:
+    logs = [make_log(10.0 + i, seed=i).replace("eval_accuracy", "tracked") for i in range(5)]
+    [record] = score_tree(make_package(logs))
+    assert (record["runs_started"], record["runs_reached"]) == (5, 0)
+    assert (record["olympic_mean_seconds"], record["eligible"]) == (None, False)
+    unevaluated = [p for p in record["problems"] if p["code"] == "no_evaluation"]
+    assert [p["file"] for p in unevaluated] == [f"{SET}/result_{i}.txt" for i in range(5)]
+    assert {p["expected"] for p in unevaluated} == {"an evaluation that reaches the target"}
+
+
+def old_log(benchmark: str, minutes: float, *, seeds: tuple[int, ...] = (), value: str) -> str:
+    head = f":::MLPv0.5.0 {benchmark} "
+    stop = 1541720000 + minutes * 60
+    lines = [f"{head}1541720000.5 (a.py:1) run_start"]
+    lines += [f"{head}1541720001.5 (a.py:2) run_set_random_seed: {seed}" for seed in seeds]
+    lines += [f'{head}{stop} (a.py:3) eval_accuracy: {{"epoch": 9, "value": {value}}}',
+              f'{head}{stop + 0.5} (a.py:4) run_stop: {{"success": true}}']  # fmt: skip
+    return "\n".join(lines)
+
+
+def old_package(benchmark: str, logs: list[str]) -> dict[str, bytes | str]:
+    """A set of v0.5 in a folder that does not say so."""
+    entry = {"division": "closed", "hardware": "Big", "nodes": [{"num_nodes": 2,
+             "accelerator": "V100", "num_accelerators": 8}]}  # fmt: skip
+    runs = {f"ACME/results/big/{benchmark}/result_{i}.txt": log for i, log in enumerate(logs)}
+    return {**runs, "ACME/results/big/entry.json": json.dumps(entry)}
+
+
+@pytest.mark.parametrize(
+    ("seeds", "severity", "code"),
+    [
+        ([()] * 5, "warning", "no_seed"),
+        ([(7,)] * 5, "error", "same_seed"),
+        ([(1, 2), (3, 4), (5, 1), (6, 7), (8, 9)], "warning", "same_seed"),
+    ],
+)
+def test_v05_did_not_ask_for_seeds_but_none_may_repeat(
+    score_tree: Score, seeds: list[tuple[int, ...]], severity: str, code: str
+) -> None:
+    logs = [old_log("resnet", 10 + i, seeds=each, value="0.75") for i, each in enumerate(seeds)]
+    [record] = score_tree(old_package("resnet", logs))
+    assert (record["version"], codes(record)) == ("0.5", {code})
+    assert codes(record, severity) == {code}
+    assert (record["olympic_mean_seconds"], record["eligible"]) == (720, severity == "warning")
+
+
+def test_the_nodes_of_a_v05_entry_are_in_its_record(score_tree: Score) -> None:
+    logs = [old_log("resnet", 10 + i, value="0.75") for i in range(5)]
+    [record] = score_tree(old_package("resnet", logs))
+    told = record["description"]
+    assert (told["num_nodes"], told["accelerator"], told["num_accelerators"]) == ("2", "V100", "8")
+
+
+@pytest.mark.parametrize(("mask", "reached"), [(0.34, 5), (0.33, 0)])
+def test_maskrcnn_converges_only_in_both_metrics(
+    score_tree: Score, mask: float, reached: int
+) -> None:
+    value = f'{{"BBOX": 0.378, "SEGM": {mask}}}'
+    logs = [old_log("maskrcnn", 10 + i, value=value) for i in range(5)]
+    [record] = score_tree(old_package("maskrcnn", logs))
+    assert (record["runs_reached"], record["runs_started"]) == (reached, 5)
+    assert ("success_without_target" in codes(record, "error")) == (reached == 0)
+
+
+def test_of_100_started_runs_of_ncf_those_that_converged_are_told(score_tree: Score) -> None:
+    logs = [old_log("ncf", 1 + i, value="0.64" if i < 55 else "0.5") for i in range(100)]
+    logs[55:] = [log.replace("true", "false") for log in logs[55:]]
+    [record] = score_tree(old_package("ncf", logs))
+    assert (record["runs_reached"], record["runs_started"]) == (55, 100)
+    assert record["reached_fraction"] == 0.55
+    assert len(record["scored_runs"]) == 50
+    assert record["olympic_mean_seconds"] == 25.5 * 60
+    assert record["eligible"]
+
+
+def stable_diffusion_log(make_log: Log, make_line: Log, minutes: float, *, seed: int) -> str:
+    """A run that is measured at three checkpoints, of which the second reaches both metrics."""
+    log = make_log(minutes, seed=seed, benchmark="stable_diffusion", batch_size=1024)
+    lines = [line for line in log.splitlines(keepends=True) if "eval_accuracy" not in line]
+    late = 1_700_090_000_000
+    measured = [
+        make_line("eval_accuracy", late, value, samples_count=samples, metric=metric)
+        for samples, metric, value in (
+            (3_584_000, "CLIP", 0.2), (3_584_000, "FID", 70.0), (3_072_000, "FID", 89.0),
+            (3_072_000, "CLIP", 0.16), (2_560_000, "FID", 80.0), (2_560_000, "CLIP", 0.14),
+        )
+    ]  # fmt: skip
+    return "".join(lines[:-1] + measured + lines[-1:])
+
+
+def test_stable_diffusion_converges_at_the_first_checkpoint_with_both_metrics(
+    score_tree: Score, make_log: Log, make_line: Log
+) -> None:
+    """At batch size 1024 the reference needs 2,839,273: (5 x 2.56 + 6 x 3.072) / 11 million."""
+    logs = [stable_diffusion_log(make_log, make_line, 10.0 + i, seed=i) for i in range(10)]
+    path = "v4.1/ACME/results/big/stable_diffusion"
+    [record] = score_tree({f"{path}/result_{i}.txt": log for i, log in enumerate(logs)})
+    assert {run["convergence"] for run in record["runs"]} == {3_072_000}
+    assert {run["evaluations"] for run in record["runs"]} == {3}
+    assert (record["olympic_mean_seconds"], record["rcp"]["verdict"]) == (14.5 * 60, "pass")
+    assert codes(record, "error") == {"missing_system"}
+
+
+def test_a_log_by_itself_is_read_in_the_metrics_of_the_benchmark_it_names(
+    score_tree: Score, make_log: Log, make_line: Log
+) -> None:
+    log = stable_diffusion_log(make_log, make_line, 10.0, seed=1)
+    [record] = score_tree({"sd.txt": log})
+    assert (record["benchmark"], record["runs"][0]["convergence"]) == (
+        "stable_diffusion",
+        3_072_000,
+    )
+    assert codes(record, "error") == set()
+
+
+def test_where_seeds_are_asked_for_ranks_may_share_none_with_another_run(
+    score_tree: Score, make_package: Package, make_log: Log, make_line: Log
+) -> None:
+    """Source: mlperf-logging, seed_checker: no seed of one run may be a seed of another."""
+    start = 1_700_000_000_000
+    logs = [make_log(10.0 + i, seed=i) for i in range(5)]
+    own = [make_line("seed", start, 100 + i) + log for i, log in enumerate(logs)]
+    [record] = score_tree(make_package(own))
+    assert (codes(record), record["runs"][2]["seeds"]) == (set(), [102, 2])
+    shared = [*own[:4], make_line("seed", start, 1) + own[4]]
+    [record] = score_tree(make_package(shared))
+    assert codes(record, "error") == {"same_seed"}

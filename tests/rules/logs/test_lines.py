@@ -43,6 +43,18 @@ def test_a_carriage_return_ends_a_line() -> None:
     assert (len(records), problems) == (1, [])
 
 
+def test_a_carriage_return_does_not_hide_a_line_that_counts() -> None:
+    """What stands behind it could make the line look like one of no use."""
+    short = b'"key":"seed","value":1,"time_ms":1,"metadata":{}}'
+    behind = b'"POINT_IN_TIME", "key": "note"}'
+    content = b":::MLLOG {%b%b%b" % (short, b"\r".ljust(57 - len(short)), behind)
+    assert content.index(behind) == len(b":::MLLOG {") + 57
+
+    found, problems = read(content, counted=True)
+
+    assert ([record.key for record in found], problems) == (["seed"], [])
+
+
 def test_a_second_mark_in_a_line_belongs_to_the_first() -> None:
     records, problems = read(record_line("note", '":::MLLOG {}"') + b"\n" + record_line())
     assert ([record.line() for record in records], problems) == ([1, 2], [])

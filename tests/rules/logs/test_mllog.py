@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from rules.benchmark import Benchmark
 from rules.errors import LogFormatError
+from rules.logs.mllog import parse_mllog, read_mllog_chunks
 from rules.run import Evaluation, Ledger, Run
 
 Parse = Callable[..., Run]
@@ -121,12 +123,42 @@ def test_ranks_may_repeat_eval_start(parse: Parse, good_log: str) -> None:
 
 
 def test_ranks_may_repeat_a_setting_but_not_change_it(parse: Parse, good_log: str) -> None:
-    assert parse(good_log + line("seed", 1000, 7)).seed == 7
-    for key, value in (("seed", 8), ("global_batch_size", 128), ("submission_org", '"Bob"')):
+    assert parse(good_log + line("global_batch_size", 1000, 512)).batch_size == 512
+    for key, value in (("global_batch_size", 128), ("submission_org", '"Bob"')):
         assert refused(parse, good_log + line(key, 1000, value)).line == 20
     first = good_log.index("loading")
     log = good_log[:first] + line("opt_base_learning_rate", 1, 0.5) + good_log[first:]
     assert refused(parse, log).message == "0.5 after 0.4"
+
+
+def test_each_rank_may_log_a_seed_of_its_own(good_log: str, parse: Parse) -> None:
+    """Source: training_rules.adoc, "Random numbers"; eight ranks of published v4.1 runs did."""
+    log = good_log + line("seed", 1000, 8) + line("seed", 1000, 7) + line("seed", 1000, 9)
+    assert parse(log).seed == 7
+    problems: list[LogFormatError] = []
+    reading = read_mllog_chunks([log.encode()], name="r", allowed={}, report=problems.append)
+    assert (reading.seeds, problems) == ((7, 8, 9), [])
+
+
+def test_in_an_archive_a_broken_line_is_left_out_if_no_figure_needs_it(
+    resnet9: Benchmark, good_log: str
+) -> None:
+    """Ranks of published v4.1 runs wrote over each other's lines."""
+    at = good_log.index("0: :::MLLOG", good_log.index("loading"))
+    stamp = 1_727_670_929_104
+    broken = f'0: :::MLLOG {{"namespace": "", "time_ms": {stamp}, "event_type": "POINT_IN_TIME", '
+    needless = broken + '"key": "opt_name", "value": "adamw"ACMEorkspace/sd.py"}}\n'
+    log = (good_log[:at] + needless + good_log[at:]).encode()
+    run = parse_mllog(log, name="r", benchmark=resnet9, archive=True)
+    assert (run.stop_seconds, [e.quality for e in run.evaluations]) == (25.0, [90.0, 94.5])
+    with pytest.raises(LogFormatError):
+        parse_mllog(log, name="r", benchmark=resnet9)
+    for key in ("eval_accuracy", "run_stop", "seed"):
+        needed = needless.replace("opt_name", key)
+        content = (good_log[:at] + needed + good_log[at:]).encode()
+        with pytest.raises(LogFormatError) as caught:
+            parse_mllog(content, name="r", benchmark=resnet9, archive=True)
+        assert (caught.value.line, caught.value.code) == (10, "bad_json")
 
 
 def test_a_log_of_another_benchmark_is_refused(parse: Parse, tamper: Tamper) -> None:

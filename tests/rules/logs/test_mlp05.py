@@ -1,7 +1,10 @@
 """MLPerf v0.5 logs: lines with a time in seconds and an optional JSON value."""
 
+from pathlib import Path
+
 import pytest
 
+from rules.benchmark import load_benchmark
 from rules.errors import LogFormatError
 from rules.logs.mllog_run import Reading
 from rules.logs.mlp05 import read_mlp05_chunks
@@ -93,3 +96,50 @@ def test_another_benchmark_is_reported() -> None:
 def test_a_line_of_a_hundred_thousand_parentheses_takes_no_time() -> None:
     line = ":::MLPv0.5.0 resnet 1.0 (" + ") seed " * 100_000 + "\n"
     assert read(line + LOG)[0].run.status == "success"
+
+
+def test_a_line_that_two_loggers_wrote_counts_once() -> None:
+    """Source: published logs of a DGX-2, which have each line bare and after INFO:."""
+    doubled = "".join(f"{line}\nINFO:mlperf_compliance:{line}\n" for line in LOG.splitlines())
+    reading, problems = read(doubled)
+    assert reading.run.stop_seconds == 1541720701.25 - 1541720386.718659639
+    assert [e.quality for e in reading.run.evaluations] == [0.25282, 0.7511]
+    assert (reading.trusted, problems) == (True, [])
+
+
+def test_an_evaluation_outside_the_run_is_left_out_and_noticed() -> None:
+    """Source: a published log of a TPU pod, which evaluates while it warms up."""
+    problems: list[LogFormatError] = []
+    notices: list[LogFormatError] = []
+    reading = read_mlp05_chunks(
+        [LOG.replace("run_clear_caches", 'eval_accuracy: {"value": 0.9, "epoch": 3}').encode()],
+        name="r",
+        allowed={},
+        report=problems.append,
+        notice=notices.append,
+    )
+    assert [e.quality for e in reading.run.evaluations] == [0.25282, 0.7511]
+    assert (problems, [notice.line for notice in notices]) == ([], [1])
+
+
+@pytest.mark.parametrize(
+    ("value", "qualities"),
+    [
+        ('{"BBOX": 0.378, "SEGM": 0.34}', (0.378, {"SEGM": 0.34})),
+        ('{"segm": 0.34, "bbox": 0.378, "time": "x"}', (0.378, {"SEGM": 0.34})),
+        ('{"BBOX": 0.378}', (0.378, {})),
+        ('{"BBOX": 0.378, "SEGM": "0.34"}', (0.378, {})),
+        ("0.378", (0.378, None)),
+    ],
+)
+def test_an_evaluation_in_several_metrics_has_them_all(
+    benchmarks_dir: Path, value: str, qualities: tuple[float, dict[str, float] | None]
+) -> None:
+    maskrcnn = load_benchmark(benchmarks_dir / "mlperf-v0.5-maskrcnn.toml")
+    log = LOG.replace('{"value": 0.7511, "epoch": 62}', f'{{"epoch": 62, "value": {value}}}')
+    problems: list[LogFormatError] = []
+    reading = read_mlp05_chunks(
+        [log.encode()], name="r", allowed={}, report=problems.append, target=maskrcnn.target
+    )
+    last = reading.run.evaluations[-1]
+    assert ((last.quality, last.others), last.epoch, problems) == (qualities, 62.0, [])

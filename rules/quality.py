@@ -1,0 +1,131 @@
+"""Quality targets: what a run must reach, in one metric or in several at once."""
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from rules.fields import Fields
+from rules.run import Evaluation
+
+Direction = Literal["higher", "lower"]
+# Only of a share of test items is it known how far apart two qualities can be.
+UNITS: Mapping[str, float | None] = {
+    "percent": 100.0,
+    "fraction": 1.0,
+    "nats/byte": None,
+    "nats/token": None,
+    "loss": None,
+    "BLEU": None,
+    "score": None,
+}
+
+
+@dataclass(frozen=True)
+class QualityTarget:
+    """The quality a run must reach, in the unit of its source.
+
+    `resolution` is the smallest step the metric can take (one test item), None where unknown.
+    `also` has what else the same evaluation must reach; then `logged_as` is what logs call this
+    metric. `offline` is whether quality is measured from the checkpoints of a run once it is over:
+    the times of such evaluations say nothing. `single_precision` is whether logs have qualities in
+    single precision, where 21.8 is 21.799999237060547.
+    """
+
+    metric: str
+    value: float
+    unit: str
+    direction: Direction
+    resolution: float | None = None
+    logged_as: str | None = None
+    also: tuple["QualityTarget", ...] = ()
+    offline: bool = False
+    single_precision: bool = False
+
+    def is_reached(self, quality: float) -> bool:
+        """Whether a raw quality of this metric is at the target or beyond it."""
+        value = self.value
+        if self.single_precision:
+            worse = min if self.direction == "higher" else max
+            value = worse(value, struct.unpack("f", struct.pack("f", value))[0])
+        return quality >= value if self.direction == "higher" else quality <= value
+
+    def is_reached_at(self, evaluation: Evaluation) -> bool:
+        """Whether an evaluation is at the target in every metric; one it lacks is not reached."""
+        if not self.is_reached(evaluation.quality):
+            return False
+        if not self.also:
+            return True
+        others = evaluation.others or {}
+        return all(
+            (quality := others.get(other.logged_as or other.metric)) is not None
+            and other.is_reached(quality)
+            for other in self.also
+        )
+
+    def better(self, first: float, second: float) -> float:
+        """The better of two qualities."""
+        return max(first, second) if self.direction == "higher" else min(first, second)
+
+    @property
+    def logged_names(self) -> tuple[str, ...]:
+        """What logs call the metrics, this one first; empty where there is one metric alone."""
+        parts = (self, *self.also) if self.also else ()
+        return tuple(part.logged_as or part.metric for part in parts)
+
+    @property
+    def in_words(self) -> str:
+        """The target as "mAP >= 0.34 fraction", with "and" between several."""
+        sign = ">=" if self.direction == "higher" else "<="
+        words = f"{self.metric} {sign} {self.value:g} {self.unit}"
+        return " and ".join((words, *(other.in_words for other in self.also)))
+
+
+def read_target(table: Fields, *, test_items: int | None) -> QualityTarget:
+    """The target in a definition's table; `reach` and `evaluations` in it are for other readers."""
+    table.has("reach")
+    table.has("evaluations")
+    also = tuple(
+        _read_metric(other, test_items=test_items, several=True) for other in table.tables("also")
+    )
+    target = _read_metric(
+        table,
+        test_items=test_items,
+        several=bool(also),
+        also=also,
+        offline=table.boolean("offline", default=False),
+        single_precision=table.boolean("single_precision", default=False),
+    )
+    if target.offline and not also:
+        raise table.fail("offline", "given with one metric", expected="[[target.also]] or nothing")
+    names = target.logged_names
+    if len({name.lower() for name in names}) < len(names):
+        raise table.fail("also", f"metrics logged as {names}", expected="a name for each metric")
+    return target
+
+
+def _read_metric(
+    table: Fields,
+    *,
+    test_items: int | None,
+    several: bool,
+    also: tuple[QualityTarget, ...] = (),
+    offline: bool = False,
+    single_precision: bool = False,
+) -> QualityTarget:
+    unit = table.choice("unit", tuple(UNITS))
+    scale = UNITS[unit]
+    direction = table.choice("direction", ("higher", "lower"))
+    target = QualityTarget(
+        metric=table.text("metric"),
+        value=table.number("value"),
+        unit=unit,
+        direction="higher" if direction == "higher" else "lower",
+        resolution=scale / test_items if scale and test_items else None,
+        logged_as=table.text("logged_as") if several else None,
+        also=also,
+        offline=offline,
+        single_precision=single_precision,
+    )
+    table.refuse_unknown()
+    return target
