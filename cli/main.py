@@ -9,7 +9,8 @@ from types import FrameType
 import typer
 from rich.text import Text
 
-from cli.commands import lists, token
+from cli.commands import calibration, lists, token
+from cli.commands.calibrate import calibrate
 from cli.commands.check import check
 from cli.commands.demo import demo
 from cli.commands.import_archive import import_archive
@@ -32,12 +33,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    up, demo, run, check, score, submit, verify, lists.show, lists.leaderboard, lists.benchmarks,
-    lists.workers, rescore,
+    up, demo, run, check, score, submit, verify, calibrate, rescore, lists.show,
+    lists.leaderboard, lists.benchmarks, lists.workers,
 ):  # fmt: skip
     app.command()(command)
 app.command("import")(import_archive)
 app.add_typer(token.app, name="token")
+app.add_typer(calibration.app, name="calibration")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

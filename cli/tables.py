@@ -26,7 +26,8 @@ def status_text(status: object) -> Text:
     return Text(word, style=STATUS_STYLES.get(word, ""))
 
 
-def _table(*columns: str, right: Sequence[str] = ()) -> Table:
+def make_table(*columns: str, right: Sequence[str] = ()) -> Table:
+    """An empty table in the style of all of them; the columns of `right` are figures."""
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
         table.add_column(
@@ -50,7 +51,7 @@ def leaderboard_table(board: View) -> RenderableType:
     if board.get("kind") == "inference":
         return _inference_table(entries)
     right = ("rank", "TTA", "seconds", "CV", "runs", "epochs", "cost")
-    table = _table(
+    table = make_table(
         "rank", "TTA", "seconds", "CV", "runs", "epochs", "cost", "status", "submitter", "model",
         "system", "submission", right=right,
     )  # fmt: skip
@@ -74,7 +75,7 @@ def leaderboard_table(board: View) -> RenderableType:
 
 
 def _inference_table(entries: Sequence[View]) -> Table:
-    table = _table(
+    table = make_table(
         "rank", "latency", "cost of 10,000", "quality", "submitter", "model", "system",
         "submission", right=("rank", "latency", "cost of 10,000", "quality"),
     )  # fmt: skip
@@ -130,7 +131,7 @@ def submission_lines(view: View) -> list[RenderableType]:
 
 def run_table(runs: Sequence[View]) -> Table:
     """The runs of a submission."""
-    table = _table("run log", "seed", "TTA", "epochs", "best", right=("TTA", "epochs", "best"))
+    table = make_table("run log", "seed", "TTA", "epochs", "best", right=("TTA", "epochs", "best"))
     for run in runs:
         table.add_row(
             _or_dash(run.get("file")),
@@ -173,7 +174,7 @@ def verdict_lines(view: View) -> list[RenderableType]:
 
 def benchmark_table(benchmarks: Sequence[View]) -> Table:
     """The benchmarks of a server."""
-    table = _table(
+    table = make_table(
         "benchmark", "version", "target", "clock", "runs", "divisions", "replay", "submissions"
     )
     for item in benchmarks:
@@ -196,7 +197,7 @@ def worker_table(workers: Sequence[View]) -> RenderableType:
     """The workers a server has heard of."""
     if not workers:
         return Text("No worker has reported yet; start one with `python -m worker`.", style="dim")
-    table = _table("worker", "hardware class", "state", "alive", "last seen", "processor")
+    table = make_table("worker", "hardware class", "state", "alive", "last seen", "processor")
     for item in workers:
         table.add_row(
             _or_dash(item.get("name")),
@@ -211,7 +212,7 @@ def worker_table(workers: Sequence[View]) -> RenderableType:
 
 def token_table(tokens: Sequence[View]) -> RenderableType:
     """The tokens of a server, without their secrets."""
-    table = _table("id", "user", "role", "expires", "revoked")
+    table = make_table("id", "user", "role", "expires", "revoked")
     for item in tokens:
         table.add_row(
             _or_dash(item.get("id")),

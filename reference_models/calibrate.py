@@ -13,6 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from reference_models import Measurement, load_reference
+from rules.benchmark import ReferenceRun
+from rules.calibration import reference_run_toml
 
 
 def calibrate(name: str, *, batch_size: int, seed: int) -> list[float]:
@@ -24,12 +26,6 @@ def calibrate(name: str, *, batch_size: int, seed: int) -> list[float]:
     config = reference.configure({"batch_size": batch_size})
     run = reference.train(config, seed=seed, device="cpu", data_dir=Path())
     return [item.quality for item in run if isinstance(item, Measurement)]
-
-
-def reference_run_toml(*, batch_size: int, seed: int, quality: list[float]) -> str:
-    """One `[[reference_runs]]` table of a benchmark file."""
-    numbers = ", ".join(f"{value:.4f}" for value in quality)
-    return f"[[reference_runs]]\nbatch_size = {batch_size}\nseed = {seed}\nquality = [{numbers}]"
 
 
 def epochs_to(quality: list[float], *, target: float) -> int | None:
@@ -69,7 +65,8 @@ def main() -> None:
         curves = []
         for seed in range(chosen.first_seed, chosen.first_seed + chosen.runs):
             curves.append(calibrate(chosen.reference, batch_size=size, seed=seed))
-            print("\n" + reference_run_toml(batch_size=size, seed=seed, quality=curves[-1]))
+            run = ReferenceRun(batch_size=size, seed=seed, quality=tuple(curves[-1]))
+            print("\n" + reference_run_toml(run))
         print(f"batch size {size}: {summary(curves, target=chosen.target)}", file=sys.stderr)
 
 

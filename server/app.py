@@ -11,6 +11,7 @@ from rules.benchmark import load_benchmarks
 from server.accounts import endpoints as accounts
 from server.artifacts import ArtifactStore
 from server.benchmarks import endpoints as benchmarks
+from server.calibrations import endpoints as calibrations
 from server.comparisons import endpoints as comparisons
 from server.database import Database
 from server.dependencies import Parts
@@ -41,6 +42,7 @@ FEATURES = (
     comparisons,
     verifications,
     events,
+    calibrations,
     workers,
     rescoring,
 )

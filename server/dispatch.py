@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from rules.messages import ANY_QUEUE, REPLAY_TASK, ReplayJob, job_kind, queue_of
 from rules.replay_plan import Plan, build_job
-from server.benchmarks.queries import definition
+from server.calibrations.queries import benchmark_of
 from server.database import Database, utc_now
 from server.models import Attempt, Submission, WorkerRow
 from server.settings import Settings
@@ -93,7 +93,7 @@ def _build(session: Session, attempt: Attempt, workers: Sequence[WorkerRow]) -> 
     verification = attempt.verification
     submission = verification.submission
     job = build_job(
-        definition(session, verification.benchmark_sha256),
+        benchmark_of(session, verification),
         claim_of(submission) if submission is not None else None,
         Plan(seeds=tuple(verification.seeds), nonce=verification.nonce),
         attempt_id=attempt.id,

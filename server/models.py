@@ -189,7 +189,7 @@ class Verification(Base):
     kind: Mapped[str] = mapped_column(String(20), default="replay", server_default="replay")
     submission_id: Mapped[str | None] = mapped_column(ForeignKey("submissions.id"), index=True)
     against_id: Mapped[str | None] = mapped_column(ForeignKey("submissions.id"))
-    calibration_id: Mapped[str | None] = mapped_column(String(20), index=True)
+    calibration_id: Mapped[str | None] = mapped_column(ForeignKey("calibrations.id"), index=True)
     benchmark_sha256: Mapped[str] = mapped_column(ForeignKey("benchmark_definitions.sha256"))
     requested_by: Mapped[int] = mapped_column(ForeignKey("users.id"))
     reason: Mapped[str | None] = mapped_column(Text)
@@ -215,6 +215,52 @@ class Verification(Base):
     attempts: Mapped[list["Attempt"]] = relationship(
         order_by="Attempt.number", lazy="selectin", back_populates="verification"
     )
+
+
+class Calibration(Base):
+    """A measurement of the reference: so many `runs` at each batch size, to their last epoch.
+
+    `version` counts per benchmark. From `adopted_at` on, what is planned for this definition is
+    judged by its runs; then nothing of it changes any more.
+    """
+
+    __tablename__ = "calibrations"
+    __table_args__ = (UniqueConstraint("benchmark_id", "version"),)
+
+    id: Mapped[str] = mapped_column(String(20), primary_key=True)
+    benchmark_id: Mapped[str] = mapped_column(String(100))
+    benchmark_sha256: Mapped[str] = mapped_column(
+        ForeignKey("benchmark_definitions.sha256"), index=True
+    )
+    version: Mapped[int]
+    state: Mapped[str] = mapped_column(String(20))
+    reason: Mapped[str | None] = mapped_column(Text)
+    requested_by: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    batch_sizes: Mapped[list[Any]]
+    runs: Mapped[int]
+    created_at: Mapped[datetime]
+    ended_at: Mapped[datetime | None]
+    adopted_at: Mapped[datetime | None]
+    adopted_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    adopted_because: Mapped[str | None] = mapped_column(Text)
+
+    requester: Mapped[User] = relationship(foreign_keys=[requested_by], lazy="joined")
+    adopter: Mapped[User | None] = relationship(foreign_keys=[adopted_by], lazy="joined")
+
+
+class CalibrationRunRow(Base):
+    """One training of the reference in a calibration: its curve, and the system it was made on."""
+
+    __tablename__ = "calibration_runs"
+
+    calibration_id: Mapped[str] = mapped_column(ForeignKey("calibrations.id"), primary_key=True)
+    batch_size: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    seed: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    verification_id: Mapped[str] = mapped_column(ForeignKey("verifications.id"))
+    status: Mapped[str] = mapped_column(String(20))
+    quality: Mapped[list[Any]]
+    seconds: Mapped[list[Any]]
+    system: Mapped[dict[str, Any]]
 
 
 class Attempt(Base):

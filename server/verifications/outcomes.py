@@ -7,7 +7,8 @@ from sqlalchemy.orm import Session
 
 from rules.messages import ReplayReport
 from rules.verification import judge
-from server.benchmarks.queries import definition
+from server.calibrations.progress import keep_runs
+from server.calibrations.queries import benchmark_of
 from server.models import Verification
 from server.verifications.queries import claim_of, claimed_runs
 from server.verifications.service import end_with_verdict, end_without_judging
@@ -21,7 +22,7 @@ def judge_replay(session: Session, verification: Verification, report: ReplayRep
     if submission is None:
         raise ValueError(f"verification {verification.id} is a replay without a submission")
     verdict = judge(
-        definition(session, verification.benchmark_sha256),
+        benchmark_of(session, verification),
         claim_of(submission),
         claimed_runs(submission),
         report,
@@ -31,10 +32,11 @@ def judge_replay(session: Session, verification: Verification, report: ReplayRep
     end_with_verdict(session, verification, verdict)
 
 
-def keep_calibration(_session: Session, verification: Verification, report: ReplayReport) -> None:
+def keep_calibration(session: Session, verification: Verification, report: ReplayReport) -> None:
     """Keep what the reference did: there is nobody to judge."""
     verification.report = asdict(report)
-    end_without_judging(verification)
+    keep_runs(session, verification, report)
+    end_without_judging(session, verification)
 
 
 # A kind is made complete by its line here.

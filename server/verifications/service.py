@@ -2,14 +2,17 @@
 
 import secrets
 from dataclasses import asdict
+from typing import Any
 
 from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
+from rules.calibration import runs_sha256
 from rules.claim import Claim
 from rules.replay_plan import band_for, plan, seal, why_not_replayable
 from rules.verdict import Reason, Verdict
-from server.benchmarks.queries import definition
+from server.calibrations.progress import settle_calibration
+from server.calibrations.queries import adopted_calibration, judging_benchmark
 from server.database import utc_now
 from server.errors import ConflictError, ContentError
 from server.leaderboard.service import raise_board_version
@@ -38,7 +41,9 @@ def request_verification(
         raise ConflictError(
             f"Verification {under_way} of this submission is under way; wait for it or cancel it."
         )
-    benchmark = definition(session, submission.benchmark_sha256)
+    calibration = adopted_calibration(session, submission.benchmark_sha256)
+    judged_by = calibration.id if calibration is not None else None
+    benchmark = judging_benchmark(session, submission.benchmark_sha256, judged_by)
     claim = claim_of(submission)
     unable = why_not_replayable(benchmark, claim)
     if unable is not None or benchmark.replay is None:
@@ -50,10 +55,11 @@ def request_verification(
         kind="replay",
         submission=submission,
         benchmark_sha256=submission.benchmark_sha256,
+        calibration_id=judged_by,
         requested_by=requested_by,
         reason=reason,
         state="queued",
-        seal=seal(benchmark, submission.id, drawn),
+        seal=seal(benchmark, submission.id, drawn, beside=_sealed_beside(benchmark, judged_by)),
         nonce=drawn.nonce,
         seeds=list(drawn.seeds),
         control_points=[
@@ -72,6 +78,16 @@ def request_verification(
         # An earlier verdict stands, on the board too, until there is another.
         set_status(session, submission, "verifying")
     return verification
+
+
+def _sealed_beside(benchmark: Benchmark, calibration_id: str | None) -> dict[str, Any] | None:
+    """What a replay is judged by, unless it is the benchmark's file alone."""
+    if calibration_id is None:
+        return None
+    return {
+        "calibration": calibration_id,
+        "reference_runs_sha256": runs_sha256(benchmark.reference_runs),
+    }
 
 
 def verify_by_policy(
@@ -118,7 +134,7 @@ def cancel_verification(session: Session, verification: Verification) -> None:
             attempt.ended_at = now
     verification.state = "cancelled"
     verification.ended_at = now
-    restore_status(session, verification)
+    settle_without_verdict(session, verification)
 
 
 def end_with_verdict(session: Session, verification: Verification, verdict: Verdict) -> None:
@@ -131,10 +147,11 @@ def end_with_verdict(session: Session, verification: Verification, verdict: Verd
         set_status(session, verification.submission, verdict.outcome)
 
 
-def end_without_judging(verification: Verification) -> None:
+def end_without_judging(session: Session, verification: Verification) -> None:
     """End what was measured and has no claim to judge."""
     verification.state = "done"
     verification.ended_at = utc_now()
+    settle_calibration(session, verification)
 
 
 def end_without_verdict(session: Session, verification: Verification, reason: Reason) -> None:
@@ -144,11 +161,12 @@ def end_without_verdict(session: Session, verification: Verification, reason: Re
         verification.outcome = "inconclusive"
     verification.reasons = [asdict(reason)]
     verification.ended_at = utc_now()
-    restore_status(session, verification)
+    settle_without_verdict(session, verification)
 
 
-def restore_status(session: Session, verification: Verification) -> None:
-    """Give the submission of a replay without a verdict the status it had before."""
+def settle_without_verdict(session: Session, verification: Verification) -> None:
+    """Give a replay's submission the status it had before; a calibration's state follows."""
+    settle_calibration(session, verification)
     if verification.kind == "replay" and verification.submission is not None:
         set_status(session, verification.submission, last_outcome(verification.submission))
 

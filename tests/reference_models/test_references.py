@@ -4,8 +4,9 @@ import sys
 import pytest
 
 from reference_models import REFERENCES, UnknownReferenceError, load_reference
-from reference_models.calibrate import epochs_to, reference_run_toml, summary
-from rules.benchmark import parse_benchmark
+from reference_models.calibrate import epochs_to, summary
+from rules.benchmark import ReferenceRun, parse_benchmark
+from rules.calibration import reference_run_toml
 
 
 @pytest.mark.parametrize("name", sorted(REFERENCES))
@@ -40,7 +41,7 @@ def test_summary_counts_the_seeds_that_reached():
 
 
 def test_calibrated_run_reads_back_from_a_benchmark_file():
-    text = reference_run_toml(batch_size=32, seed=7, quality=[12.345678, 97.5])
+    text = reference_run_toml(ReferenceRun(batch_size=32, seed=7, quality=(12.345678, 97.5)))
     benchmark = parse_benchmark((HEAD + text).encode(), file="small.toml")
     [run] = benchmark.reference_runs
     assert (run.batch_size, run.seed, run.quality) == (32, 7, (12.3457, 97.5))

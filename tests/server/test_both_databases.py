@@ -6,7 +6,7 @@ On PostgreSQL several transactions write at the same time, so these are the test
 import threading
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.database import Database, utc_now
+from server.models import Verification
 from server.verifications.overdue import end_overdue, expire_leases
 
 
@@ -205,6 +206,53 @@ def test_a_report_a_cancellation_and_the_reaper_at_once_agree_on_one_end(
     assert isinstance(reaped, int)
     states = [attempt["state"] for attempt in view["attempts"]]
     assert states in (["done"], ["cancelled"], ["lost", "cancelled"], ["lost", "queued"])
+
+
+def test_the_last_two_chunks_of_a_calibration_reported_at_once_end_it(
+    client: TestClient,
+    database: Database,
+    olivia: Any,
+    walter: Any,
+    make_report: Callable[..., Any],
+) -> None:
+    asked = {"benchmark": "digits", "batch_sizes": [32, 64], "runs": 1}
+    view = client.post("/api/v1/calibrations", json=asked, headers=olivia.headers).json()
+    reports = []
+    for chunk in view["chunks"]:
+        chunk_id = chunk["verification_id"]
+        attempt = client.get(f"/api/v1/verifications/{chunk_id}").json()["attempts"][0]
+        with database.read() as session:
+            seeds = list(session.get_one(Verification, chunk_id).seeds)
+        made = Replay(client, walter, attempt["id"], make_report(seeds))
+        reports.append(made.claim_and_prepare())
+
+    assert codes(at_once(*reports)) == [200, 200]
+    ended = client.get(f"/api/v1/calibrations/{view['id']}").json()
+    assert (ended["state"], ended["runs_finished"]) == ("done", 2)
+    versions = at_once(
+        *[lambda: client.post("/api/v1/calibrations", json=asked, headers=olivia.headers)] * 3
+    )
+    assert codes(versions) == [201] * 3
+    assert sorted(answer.json()["version"] for answer in versions) == [2, 3, 4]
+
+
+@dataclass(frozen=True)
+class Replay:
+    """One attempt, made by a worker."""
+
+    client: TestClient
+    worker: Any
+    attempt_id: str
+    report: Any
+
+    def claim_and_prepare(self) -> Callable[[], Any]:
+        """Claim it; what posts its report."""
+        address = f"/api/v1/attempts/{self.attempt_id}"
+        claim = {"worker": "walter-1", "hardware_class": "cpu-test"}
+        grant = self.client.post(f"{address}/claim", json=claim, headers=self.worker.headers).json()
+        headers = {"Authorization": f"Bearer {grant['token']}", "Finishline-Fence": "1"}
+        body = asdict(self.report)
+        return lambda: self.client.post(f"{address}/report", json=body, headers=headers)
 
 
 def test_hellos_and_tokens_at_once_make_one_worker_and_one_user(

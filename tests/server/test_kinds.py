@@ -10,7 +10,7 @@ from rules.messages import Failure
 from server.benchmarks.queries import keep_definition
 from server.database import Database, utc_now
 from server.dispatch import take_due
-from server.models import User, Verification
+from server.models import Calibration, User, Verification
 from server.settings import Settings
 from server.verifications.service import queue_attempt
 
@@ -25,11 +25,27 @@ def calibration(
     digits = client.app.state.parts.benchmarks["digits"]  # type: ignore[attr-defined]
     with database.write() as session:
         keep_definition(session, digits, settings.benchmarks_dir)
+        organiser = session.query(User).filter_by(name="olivia").one().id
+        session.add(
+            Calibration(
+                id="c-1",
+                benchmark_id="digits",
+                benchmark_sha256=digits.sha256,
+                version=1,
+                state="running",
+                requested_by=organiser,
+                batch_sizes=[32, 128],
+                runs=1,
+                created_at=utc_now(),
+            )
+        )
+        session.flush()
         verification = Verification(
             id="calibration-1",
             kind="calibration",
+            calibration_id="c-1",
             benchmark_sha256=digits.sha256,
-            requested_by=session.query(User).filter_by(name="olivia").one().id,
+            requested_by=organiser,
             state="queued",
             seal="0" * 64,
             nonce="1" * 64,

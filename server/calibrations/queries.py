@@ -1,0 +1,117 @@
+"""Reading calibrations: their runs, and by which one a verification is judged."""
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from rules.benchmark import Benchmark, ReferenceRun
+from rules.calibration import calibrated_by
+from server.benchmarks.queries import definition
+from server.errors import NotFoundError
+from server.models import Calibration, CalibrationRunRow, Verification
+
+COMPLETE = ("reached", "not_reached")  # A run that failed has no curve to its end.
+
+
+def find_calibration(session: Session, calibration_id: str) -> Calibration:
+    """A calibration by id. Raises NotFoundError."""
+    calibration = session.get(Calibration, calibration_id)
+    if calibration is None:
+        raise NotFoundError(f"There is no calibration {calibration_id!r}.")
+    return calibration
+
+
+def lock_calibration(session: Session, calibration_id: str) -> Calibration:
+    """A calibration that nobody else changes until this transaction ends. Raises NotFoundError.
+
+    Whoever holds a verification as well has locked that one first. A run that is inserted holds a
+    share of its calibration's key, which this lock leaves alone: two chunks that end at once would
+    wait for each other otherwise.
+    """
+    find_calibration(session, calibration_id)
+    return session.scalars(
+        select(Calibration)
+        .where(Calibration.id == calibration_id)
+        .with_for_update(of=Calibration, key_share=True)
+        .execution_options(populate_existing=True)
+    ).one()
+
+
+def list_calibrations(
+    session: Session, *, benchmark_id: str | None, limit: int
+) -> list[Calibration]:
+    """Calibrations, newest first."""
+    query = select(Calibration).order_by(Calibration.created_at.desc()).limit(limit)
+    if benchmark_id is not None:
+        query = query.where(Calibration.benchmark_id == benchmark_id)
+    return list(session.scalars(query))
+
+
+def count_runs(session: Session) -> dict[str, int]:
+    """Finished runs by calibration id."""
+    rows = session.execute(
+        select(CalibrationRunRow.calibration_id, func.count()).group_by(
+            CalibrationRunRow.calibration_id
+        )
+    )
+    return dict(rows.all())
+
+
+def chunks_of(session: Session, calibration_id: str) -> list[Verification]:
+    """The sealed runs a calibration is made of, in the order they were planned."""
+    return list(
+        session.scalars(
+            select(Verification)
+            .where(
+                Verification.calibration_id == calibration_id, Verification.kind == "calibration"
+            )
+            .order_by(Verification.created_at, Verification.id)
+        )
+    )
+
+
+def finished_runs(session: Session, calibration_id: str) -> list[CalibrationRunRow]:
+    """Every run of a calibration that ended, by batch size and seed."""
+    return list(
+        session.scalars(
+            select(CalibrationRunRow)
+            .where(CalibrationRunRow.calibration_id == calibration_id)
+            .order_by(CalibrationRunRow.batch_size, CalibrationRunRow.seed)
+        )
+    )
+
+
+def reference_runs(rows: list[CalibrationRunRow]) -> list[ReferenceRun]:
+    """The runs that went to their end, as a benchmark file would hold them."""
+    return [
+        ReferenceRun(batch_size=row.batch_size, seed=row.seed, quality=tuple(row.quality))
+        for row in rows
+        if row.status in COMPLETE
+    ]
+
+
+def adopted_calibration(session: Session, benchmark_sha256: str) -> Calibration | None:
+    """The calibration that what is planned now for a definition is judged by: the last adopted."""
+    return session.scalars(
+        select(Calibration)
+        .where(
+            Calibration.benchmark_sha256 == benchmark_sha256, Calibration.adopted_at.is_not(None)
+        )
+        .order_by(Calibration.adopted_at.desc(), Calibration.version.desc())
+        .limit(1)
+    ).first()
+
+
+def judging_benchmark(
+    session: Session, benchmark_sha256: str, calibration_id: str | None
+) -> Benchmark:
+    """A definition, with the runs of a calibration in place of its own where one is named."""
+    benchmark = definition(session, benchmark_sha256)
+    if calibration_id is None:
+        return benchmark
+    return calibrated_by(benchmark, reference_runs(finished_runs(session, calibration_id)))
+
+
+def benchmark_of(session: Session, verification: Verification) -> Benchmark:
+    """What a verification was planned under and is judged by, whatever was adopted since."""
+    judged_by = verification.calibration_id if verification.kind == "replay" else None
+    return judging_benchmark(session, verification.benchmark_sha256, judged_by)

@@ -1,0 +1,218 @@
+"""Calibrations: start, go on, cancel, adopt."""
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from rules.benchmark import Benchmark, ReplayPolicy
+from rules.calibration import chunk_sizes, plan_calibration, why_not_adoptable
+from rules.replay_plan import Plan, seal
+from server.benchmarks.queries import definition
+from server.calibrations.progress import OPEN, has_every_run
+from server.calibrations.queries import (
+    chunks_of,
+    find_calibration,
+    finished_runs,
+    lock_calibration,
+    reference_runs,
+)
+from server.database import utc_now
+from server.errors import ConflictError, ContentError
+from server.models import BenchmarkDefinition, Calibration, Verification
+from server.verifications.limits import RUN_START_SECONDS
+from server.verifications.queries import lock_verification
+from server.verifications.service import cancel_verification, new_id, queue_attempt
+
+
+def start_calibration(
+    session: Session,
+    benchmark: Benchmark,
+    *,
+    batch_sizes: Sequence[int],
+    runs: int,
+    requested_by: int,
+    reason: str | None,
+) -> Calibration:
+    """Plan, seal and queue `runs` runs of the reference at each batch size.
+
+    The definition is stored already. Raises ContentError if the reference cannot train them.
+    """
+    _require_trainable(benchmark, batch_sizes)
+    calibration = Calibration(
+        id=new_id(),
+        benchmark_id=benchmark.benchmark_id,
+        benchmark_sha256=benchmark.sha256,
+        version=_next_version(session, benchmark),
+        state="running",
+        reason=reason,
+        requested_by=requested_by,
+        batch_sizes=sorted(batch_sizes),
+        runs=runs,
+        created_at=utc_now(),
+    )
+    session.add(calibration)
+    session.flush()
+    _queue_missing(session, calibration)
+    return calibration
+
+
+def continue_calibration(
+    session: Session, calibration_id: str, *, batch_sizes: Sequence[int] | None, runs: int | None
+) -> Calibration:
+    """Queue what is missing until every batch size has `runs` runs, those of failed chunks too.
+
+    Raises ConflictError if nothing is missing, or if others are judged by this calibration.
+    """
+    calibration = lock_calibration(session, calibration_id)
+    if calibration.adopted_at is not None:
+        raise ConflictError(
+            f"Calibration {calibration_id} is adopted: what is judged by it does not change; "
+            "start another one."
+        )
+    added = sorted({*calibration.batch_sizes, *(batch_sizes or ())})
+    _require_trainable(definition(session, calibration.benchmark_sha256), added)
+    calibration.batch_sizes = added
+    calibration.runs = max(calibration.runs, runs or 0)
+    if _queue_missing(session, calibration) == 0:
+        raise ConflictError(
+            f"Calibration {calibration_id} has or awaits {calibration.runs} runs at each of its "
+            "batch sizes; ask for more runs."
+        )
+    calibration.state, calibration.ended_at = "running", None
+    return calibration
+
+
+def cancel_calibration(session: Session, calibration_id: str) -> Calibration:
+    """End what is under way and keep what is finished. Raises ConflictError if nothing is."""
+    find_calibration(session, calibration_id)
+    # A report locks its verification before the calibration, so all of them are locked first.
+    locked = [
+        lock_verification(session, chunk.id)
+        for chunk in sorted(chunks_of(session, calibration_id), key=lambda chunk: chunk.id)
+    ]
+    under_way = [chunk for chunk in locked if chunk is not None and chunk.state in OPEN]
+    if not under_way:
+        raise ConflictError(f"Nothing of calibration {calibration_id} is under way.")
+    for chunk in under_way:
+        cancel_verification(session, chunk)
+    calibration = lock_calibration(session, calibration_id)
+    if not has_every_run(session, calibration):
+        calibration.state = "cancelled"
+    return calibration
+
+
+def adopt_calibration(
+    session: Session, calibration_id: str, *, adopted_by: int, reason: str
+) -> Calibration:
+    """Judge by this calibration whatever is planned for its definition from now on.
+
+    Raises ConflictError while it is under way, if it is adopted, or if it has too few runs.
+    """
+    calibration = lock_calibration(session, calibration_id)
+    if calibration.adopted_at is not None:
+        raise ConflictError(f"Calibration {calibration_id} is adopted already.")
+    if calibration.state == "running":
+        raise ConflictError(f"Calibration {calibration_id} is under way: wait for it.")
+    benchmark = definition(session, calibration.benchmark_sha256)
+    runs = reference_runs(finished_runs(session, calibration_id))
+    unable = why_not_adoptable(benchmark, runs)
+    if unable is not None:
+        raise ConflictError(
+            f"Calibration {calibration_id} cannot judge yet: {unable}; continue it with more runs."
+        )
+    calibration.adopted_at = utc_now()
+    calibration.adopted_by = adopted_by
+    calibration.adopted_because = reason
+    return calibration
+
+
+def _require_trainable(benchmark: Benchmark, batch_sizes: Sequence[int]) -> ReplayPolicy:
+    if benchmark.replay is None:
+        raise ContentError(f"{benchmark.benchmark_id} has no reference model to calibrate yet.")
+    setting = benchmark.hyperparameters.get("batch_size")
+    if setting is None:
+        raise ContentError(f"The reference of {benchmark.benchmark_id} has no batch_size to set.")
+    for size in batch_sizes:
+        if not setting.minimum <= size <= setting.maximum:
+            raise ContentError(
+                f"batch_sizes: got {size}; expected whole numbers from {setting.minimum:g} to "
+                f"{setting.maximum:g}."
+            )
+    return benchmark.replay
+
+
+def _next_version(session: Session, benchmark: Benchmark) -> int:
+    # Two calibrations that start at once take turns at the definition's row.
+    session.execute(
+        select(BenchmarkDefinition.sha256)
+        .where(BenchmarkDefinition.benchmark_id == benchmark.benchmark_id)
+        .with_for_update(key_share=True)
+    )
+    latest = session.scalar(
+        select(func.max(Calibration.version)).where(
+            Calibration.benchmark_id == benchmark.benchmark_id
+        )
+    )
+    return (latest or 0) + 1
+
+
+def _queue_missing(session: Session, calibration: Calibration) -> int:
+    """Plan the runs that are neither finished nor under way; how many that are."""
+    benchmark = definition(session, calibration.benchmark_sha256)
+    policy = _require_trainable(benchmark, calibration.batch_sizes)
+    chunks = chunks_of(session, calibration.id)
+    taken = {seed for chunk in chunks for seed in chunk.seeds}
+    counted = [row.batch_size for row in finished_runs(session, calibration.id)]
+    for chunk in chunks:
+        if chunk.state in OPEN:
+            counted += [int(own["batch_size"]) for own in chunk.hyperparameters or []]
+    queued = 0
+    for size in calibration.batch_sizes:
+        missing = max(0, calibration.runs - counted.count(size))
+        for runs in chunk_sizes(missing):
+            drawn = plan_calibration(runs, entropy=secrets.token_bytes(32), taken=taken)
+            taken |= set(drawn.seeds)
+            _queue_chunk(session, calibration, benchmark, policy, drawn, size)
+        queued += missing
+    return queued
+
+
+def _queue_chunk(
+    session: Session,
+    calibration: Calibration,
+    benchmark: Benchmark,
+    policy: ReplayPolicy,
+    drawn: Plan,
+    batch_size: int,
+) -> None:
+    settings: list[Any] = [{"batch_size": float(batch_size)} for _ in drawn.seeds]
+    beside = {
+        "kind": "calibration",
+        "calibration": calibration.id,
+        "hyperparameters": settings,
+    }
+    verification = Verification(
+        id=new_id(),
+        kind="calibration",
+        calibration_id=calibration.id,
+        benchmark_sha256=benchmark.sha256,
+        requested_by=calibration.requested_by,
+        reason=calibration.reason,
+        state="queued",
+        seal=seal(benchmark, None, drawn, beside=beside),
+        nonce=drawn.nonce,
+        seeds=list(drawn.seeds),
+        hyperparameters=settings,
+        control_points=[],
+        max_attempts=policy.max_attempts,
+        lease_seconds=policy.lease_seconds,
+        limit_seconds=len(drawn.seeds) * (policy.run_limit_seconds + RUN_START_SECONDS),
+        reasons=[],
+        created_at=utc_now(),
+    )
+    session.add(verification)
+    session.flush()
+    queue_attempt(session, verification, number=1)

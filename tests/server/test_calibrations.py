@@ -1,0 +1,436 @@
+"""Calibrations: asked for, made chunk by chunk, continued, adopted, and what is judged by them."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from rules.messages import Failure
+from server.database import Database
+from server.models import Verification
+
+CALIBRATIONS = "/api/v1/calibrations"
+BODY = {"benchmark": "digits", "batch_sizes": [64, 32], "runs": 12, "reason": "new torch"}
+CURVE = [14.0, 45.0, 73.0, 85.0, 91.0, 95.5, 97.4, 98.1, 98.3]
+
+
+@pytest.fixture
+def start(client: TestClient, olivia: Any) -> Callable[..., Any]:
+    """Asks for a calibration as olivia, or as somebody else."""
+
+    def ask(*, by: Any = olivia, **changes: Any) -> Any:
+        headers = by.headers if by is not None else {}
+        return client.post(CALIBRATIONS, json=BODY | changes, headers=headers)
+
+    return ask
+
+
+@pytest.fixture
+def post(client: TestClient, olivia: Any) -> Callable[..., Any]:
+    """Posts to a calibration as olivia, or as somebody else."""
+
+    def send(calibration_id: str, step: str, body: Any = None, *, by: Any = olivia) -> Any:
+        headers = by.headers if by is not None else {}
+        return client.post(f"{CALIBRATIONS}/{calibration_id}/{step}", json=body, headers=headers)
+
+    return send
+
+
+@pytest.fixture
+def train(
+    client: TestClient, database: Database, walter: Any, make_report: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Makes the latest attempt of a chunk as a worker does, or fails it."""
+
+    def make(chunk: str, *, failure: Failure | None = None, curve: list[float] = CURVE) -> Any:
+        attempts = client.get(f"/api/v1/verifications/{chunk}").json()["attempts"]
+        address = f"/api/v1/attempts/{attempts[-1]['id']}"
+        claim = {"worker": "walter-1", "hardware_class": "cpu-test"}
+        grant = client.post(f"{address}/claim", json=claim, headers=walter.headers).json()
+        with database.read() as session:
+            seeds = list(session.get_one(Verification, chunk).seeds)
+        report = make_report(seeds, qualities=curve)
+        report = replace(report, runs=[_to_its_end(run) for run in report.runs])
+        if failure is not None:
+            report = replace(report, runs=[], failure=failure)
+        headers = {
+            "Authorization": f"Bearer {grant['token']}",
+            "Finishline-Fence": str(grant["fence"]),
+        }
+        body = json.loads(json.dumps(report, default=vars))
+        return client.post(f"{address}/report", json=body, headers=headers)
+
+    return make
+
+
+def _to_its_end(run: Any) -> Any:
+    """A run whose seed moves its curve a little, and which reached at its eighth evaluation."""
+    shift = (run.seed % 7) * 0.05
+    evaluations = [replace(e, quality=e.quality + shift) for e in run.evaluations]
+    at_target = next((e.seconds for e in evaluations if e.quality >= 97.5), None)
+    status = "not_reached" if at_target is None else "reached"
+    return replace(run, evaluations=evaluations, status=status, tta_seconds=at_target)
+
+
+@pytest.fixture
+def calibrated(start: Callable[..., Any], train: Callable[..., Any]) -> dict[str, Any]:
+    """A calibration whose every run was made."""
+    view: dict[str, Any] = start().json()
+    for chunk in view["chunks"]:
+        assert train(chunk["verification_id"]).status_code == 200
+    return view
+
+
+def get(client: TestClient, calibration_id: str, part: str = "") -> Any:
+    return client.get(f"{CALIBRATIONS}/{calibration_id}{part}").json()
+
+
+def test_an_organiser_starts_one_and_it_is_planned_in_chunks(
+    start: Callable[..., Any], client: TestClient
+) -> None:
+    answer = start()
+
+    assert answer.status_code == 201, answer.text
+    view = answer.json()
+    assert (view["benchmark"], view["version"], view["state"]) == ("digits", 1, "running")
+    assert (view["batch_sizes"], view["runs"], view["runs_planned"]) == ([32, 64], 12, 24)
+    assert (view["reason"], view["requested_by"]) == ("new torch", "olivia")
+    assert [(c["batch_size"], c["runs"], c["state"]) for c in view["chunks"]] == [
+        (32, 6, "queued"),
+        (32, 6, "queued"),
+        (64, 6, "queued"),
+        (64, 6, "queued"),
+    ]
+    chunk = client.get(f"/api/v1/verifications/{view['chunks'][0]['verification_id']}").json()
+    assert (chunk["kind"], chunk["calibration_id"]) == ("calibration", view["id"])
+    assert (chunk["submission_id"], chunk["seeds"]) == (None, None)
+    assert get(client, view["id"]) == view
+    assert start().json()["version"] == 2
+
+
+def test_what_a_chunk_was_sealed_with_can_be_checked_at_its_end(
+    calibrated: dict[str, Any], client: TestClient
+) -> None:
+    chunk_id = calibrated["chunks"][0]["verification_id"]
+    chunk = client.get(f"/api/v1/verifications/{chunk_id}").json()
+    opened = {
+        "benchmark_sha256": calibrated["benchmark_sha256"],
+        "calibration": calibrated["id"],
+        "hyperparameters": [{"batch_size": 32.0}] * 6,
+        "kind": "calibration",
+        "nonce": chunk["nonce"],
+        "runs": 6,
+        "seeds": chunk["seeds"],
+        "submission": None,
+    }
+    text = json.dumps(opened, sort_keys=True, separators=(",", ":"))
+
+    assert hashlib.sha256(text.encode()).hexdigest() == chunk["seal"]
+    assert chunk["hyperparameters"] == [{"batch_size": 32.0}] * 6
+
+
+def test_its_runs_are_kept_and_counted_as_chunks_end(
+    start: Callable[..., Any], train: Callable[..., Any], client: TestClient
+) -> None:
+    view = start().json()
+    train(view["chunks"][0]["verification_id"])
+    half = get(client, view["id"])
+    assert (half["state"], half["runs_finished"]) == ("running", 6)
+    assert [size["finished"] for size in half["sizes"]] == [6, 0]
+    for chunk in view["chunks"][1:]:
+        train(chunk["verification_id"])
+
+    whole = get(client, view["id"])
+    assert (whole["state"], whole["runs_finished"]) == ("done", 24)
+    assert whole["ended_at"] is not None
+    for size in whole["sizes"]:
+        assert (size["finished"], size["reached"], len(size["epochs"])) == (12, 12, 12)
+        assert set(size["epochs"]) <= {7.0, 8.0}
+        assert size["mean"] == pytest.approx(sum(size["epochs"]) / 12)
+        assert [point["index"] for point in size["band"]] == list(range(1, 10))
+    runs = get(client, view["id"], "/runs")["runs"]
+    assert len({run["seed"] for run in runs}) == 24
+    assert [len(run["quality"]) for run in runs] == [9] * 24
+    assert all(len(run["seconds"]) == 9 for run in runs)
+    assert {run["system"]["software"]["torch"] for run in runs} == {"2.13.0"}
+    chunks = {c["verification_id"] for c in view["chunks"]}
+    assert {run["verification_id"] for run in runs} == chunks
+
+
+def test_runs_under_way_are_seen_before_they_are_reported(
+    start: Callable[..., Any], client: TestClient, walter: Any
+) -> None:
+    view = start().json()
+    chunk = client.get(f"/api/v1/verifications/{view['chunks'][0]['verification_id']}").json()
+    address = f"/api/v1/attempts/{chunk['attempts'][0]['id']}"
+    claim = {"worker": "walter-1", "hardware_class": "cpu-test"}
+    grant = client.post(f"{address}/claim", json=claim, headers=walter.headers).json()
+    event = {"sequence": 0, "run": 4, "kind": "evaluation", "quality": 50.0, "epoch": 1.0}
+    client.post(
+        f"{address}/evaluations",
+        json={"events": [event]},
+        headers={"Authorization": f"Bearer {grant['token']}", "Finishline-Fence": "1"},
+    )
+
+    sizes = get(client, view["id"])["sizes"]
+    assert [(s["finished"], s["under_way"]) for s in sizes] == [(0, 4), (0, 0)]
+
+
+RULES_FAILURE = Failure("rules", "data_set_differs", "another data set", "install the right one")
+
+
+def test_a_failed_chunk_loses_no_finished_one_and_is_made_up_for(
+    start: Callable[..., Any],
+    post: Callable[..., Any],
+    train: Callable[..., Any],
+    client: TestClient,
+) -> None:
+    view = start().json()
+    train(view["chunks"][0]["verification_id"], failure=RULES_FAILURE)
+    for chunk in view["chunks"][1:]:
+        train(chunk["verification_id"])
+    failed = get(client, view["id"])
+    assert (failed["state"], failed["runs_finished"]) == ("incomplete", 18)
+    assert [c["state"] for c in failed["chunks"]] == ["failed", "done", "done", "done"]
+
+    went_on = post(view["id"], "continue").json()
+    assert went_on["state"] == "running"
+    assert [(c["batch_size"], c["runs"]) for c in went_on["chunks"][4:]] == [(32, 6)]
+    train(went_on["chunks"][4]["verification_id"])
+    assert get(client, view["id"])["state"] == "done"
+
+
+def test_a_run_that_diverged_counts_but_has_no_curve_to_judge_by(
+    start: Callable[..., Any], train: Callable[..., Any], client: TestClient
+) -> None:
+    view = start(batch_sizes=[64], runs=2).json()
+    train(view["chunks"][0]["verification_id"], curve=[10.0, 20.0])
+
+    ended = get(client, view["id"])
+    (size,) = ended["sizes"]
+    assert ended["state"] == "done"
+    assert (size["finished"], size["reached"], size["mean"]) == (2, 0, None)
+
+
+def test_more_runs_and_more_batch_sizes_are_added(
+    calibrated: dict[str, Any], post: Callable[..., Any]
+) -> None:
+    view = post(calibrated["id"], "continue", {"runs": 14, "batch_sizes": [128]}).json()
+
+    assert (view["batch_sizes"], view["runs"]) == ([32, 64, 128], 14)
+    added = [(c["batch_size"], c["runs"]) for c in view["chunks"][4:]]
+    assert added == [(32, 2), (64, 2), (128, 7), (128, 7)]
+    again = post(calibrated["id"], "continue", {"runs": 14})
+    assert again.status_code == 409
+    assert "has or awaits 14 runs" in again.json()["detail"]
+
+
+def test_a_cancelled_one_keeps_what_is_finished(
+    start: Callable[..., Any],
+    post: Callable[..., Any],
+    train: Callable[..., Any],
+    client: TestClient,
+) -> None:
+    view = start().json()
+    train(view["chunks"][0]["verification_id"])
+    cancelled = post(view["id"], "cancel").json()
+
+    assert (cancelled["state"], cancelled["runs_finished"]) == ("cancelled", 6)
+    assert [c["state"] for c in cancelled["chunks"]] == ["done", *["cancelled"] * 3]
+    assert post(view["id"], "cancel").status_code == 409
+    went_on = post(view["id"], "continue").json()
+    assert sum(c["runs"] for c in went_on["chunks"] if c["state"] == "queued") == 18
+
+
+def test_once_adopted_it_judges_what_is_planned_afterwards_and_nothing_before(
+    calibrated: dict[str, Any],
+    post: Callable[..., Any],
+    replay: Any,
+    client: TestClient,
+    olivia: Any,
+    make_report: Callable[..., Any],
+) -> None:
+    before = replay.view()
+    view = post(calibrated["id"], "adopt", {"reason": "torch 2.13"})
+    assert view.status_code == 200, view.text
+    assert (view.json()["judges"], view.json()["adopted_by"]) == (True, "olivia")
+    assert view.json()["adopted_because"] == "torch 2.13"
+
+    assert replay.view()["control_points"] == before["control_points"]
+    assert before["calibration_id"] is None
+    first = replay.report(replay.claim().json(), make_report(replay.seeds())).json()
+    assert first["outcome"] == "verified"
+    assert _reference_runs(replay.view()) == 40 + before["runs_planned"]
+
+    address = f"/api/v1/submissions/{replay.submission_id}/verifications"
+    replay.verification_id = client.post(address, headers=olivia.headers).json()["id"]
+    planned = replay.view()
+    assert planned["calibration_id"] == calibrated["id"]
+    # The calibration's runs have nine evaluations each, those of the file twenty.
+    assert len(planned["control_points"]) == 9
+    replay.report(replay.claim().json(), make_report(replay.seeds()))
+    assert _reference_runs(replay.view()) == 12 + planned["runs_planned"]
+    runs = get(client, calibrated["id"], "/runs")
+    assert planned["seal"] == _seal_of(replay.view(), calibrated, runs["runs_sha256"])
+
+
+def _reference_runs(view: dict[str, Any]) -> int:
+    return int(
+        next(
+            reason["numbers"]["reference_runs"]
+            for reason in view["reasons"]
+            if "reference_runs" in reason["numbers"]
+        )
+    )
+
+
+def _seal_of(view: dict[str, Any], calibration: dict[str, Any], sha256: str) -> str:
+    opened = {
+        "benchmark_sha256": calibration["benchmark_sha256"],
+        "calibration": calibration["id"],
+        "nonce": view["nonce"],
+        "reference_runs_sha256": sha256,
+        "runs": view["runs_planned"],
+        "seeds": view["seeds"],
+        "submission": view["submission_id"],
+    }
+    text = json.dumps(opened, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_an_adopted_one_changes_no_more_and_the_last_adopted_judges(
+    calibrated: dict[str, Any],
+    start: Callable[..., Any],
+    post: Callable[..., Any],
+    train: Callable[..., Any],
+    client: TestClient,
+) -> None:
+    reason = {"reason": "first"}
+    assert post(calibrated["id"], "adopt", reason).status_code == 200
+    assert post(calibrated["id"], "adopt", reason).status_code == 409
+    refused = post(calibrated["id"], "continue", {"runs": 100})
+    assert refused.status_code == 409
+    assert "start another one" in refused.json()["detail"]
+
+    later = start(batch_sizes=[64], runs=8).json()
+    train(later["chunks"][0]["verification_id"])
+    assert get(client, later["id"])["judges"] is False
+    assert post(later["id"], "adopt", {"reason": "second"}).json()["judges"] is True
+    assert get(client, calibrated["id"])["judges"] is False
+
+
+def test_one_that_is_under_way_or_too_small_cannot_be_adopted(
+    start: Callable[..., Any], post: Callable[..., Any], train: Callable[..., Any]
+) -> None:
+    view = start(batch_sizes=[64], runs=7).json()
+    running = post(view["id"], "adopt", {"reason": "x"})
+    assert (running.status_code, "under way" in running.json()["detail"]) == (409, True)
+    train(view["chunks"][0]["verification_id"])
+
+    small = post(view["id"], "adopt", {"reason": "x"})
+    assert small.status_code == 409
+    assert "batch size 64 has 7 runs of at least 8" in small.json()["detail"]
+
+
+def test_two_are_compared_and_one_with_the_file(
+    calibrated: dict[str, Any],
+    start: Callable[..., Any],
+    train: Callable[..., Any],
+    client: TestClient,
+) -> None:
+    later = start(batch_sizes=[64, 128], runs=8).json()
+    for chunk in later["chunks"]:
+        train(chunk["verification_id"], curve=[quality - 0.6 for quality in CURVE])
+    path = f"/compare?with={later['id']}"
+    (size,) = get(client, calibrated["id"], path)["sizes"]
+
+    assert size["batch_size"] == 64
+    assert (size["first"]["runs"], size["second"]["runs"]) == (12, 8)
+    assert size["difference"] == pytest.approx(size["first"]["mean"] - size["second"]["mean"])
+    assert 0.4 < size["band"][0]["mean_difference"] < 0.8
+    with_file = get(client, calibrated["id"], "/compare")
+    assert (with_file["second"], [s["batch_size"] for s in with_file["sizes"]]) == (None, [32, 64])
+    assert with_file["sizes"][0]["second"]["runs"] == 40
+
+
+def test_the_list_is_newest_first_and_by_benchmark(
+    calibrated: dict[str, Any], start: Callable[..., Any], client: TestClient
+) -> None:
+    later = start().json()
+    listed = client.get(CALIBRATIONS).json()["calibrations"]
+
+    assert [item["id"] for item in listed] == [later["id"], calibrated["id"]]
+    assert [item["runs_finished"] for item in listed] == [0, 24]
+    assert client.get(CALIBRATIONS, params={"benchmark": "cifar10"}).json()["calibrations"] == []
+    assert len(client.get(CALIBRATIONS, params={"limit": 1}).json()["calibrations"]) == 1
+    assert client.get(CALIBRATIONS, params={"limit": 0}).status_code == 422
+
+
+@pytest.mark.parametrize("step", ["continue", "cancel", "adopt"])
+def test_only_organisers_start_and_change_them(
+    step: str,
+    start: Callable[..., Any],
+    post: Callable[..., Any],
+    alice: Any,
+    walter: Any,
+    client: TestClient,
+) -> None:
+    view = start().json()
+    body = {"reason": "x"} if step == "adopt" else None
+    assert start(by=None).status_code == 401
+    assert post(view["id"], step, body, by=None).status_code == 401
+    for person in (alice, walter):
+        assert start(by=person).status_code == 403
+        assert post(view["id"], step, body, by=person).status_code == 403
+    assert get(client, view["id"]) == view
+
+
+def test_what_is_not_there_is_404(client: TestClient, post: Callable[..., Any], start: Any) -> None:
+    for part in ("", "/runs", "/compare"):
+        assert client.get(f"{CALIBRATIONS}/nothing{part}").status_code == 404
+    for step, body in (("continue", None), ("cancel", None), ("adopt", {"reason": "x"})):
+        assert post("nothing", step, body).status_code == 404
+    view = start().json()
+    unknown = client.get(f"{CALIBRATIONS}/{view['id']}/compare", params={"with": "nothing"})
+    assert unknown.status_code == 404
+    assert start(benchmark="nothing").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"batch_sizes": []}, "batch_sizes"),
+        ({"batch_sizes": [64, 64]}, "each size once"),
+        ({"batch_sizes": [8]}, "expected whole numbers from 16 to 256"),
+        ({"batch_sizes": [257]}, "expected whole numbers from 16 to 256"),
+        ({"batch_sizes": [2**40]}, "batch_sizes"),
+        ({"batch_sizes": "64"}, "batch_sizes"),
+        ({"runs": 0}, "runs"),
+        ({"runs": 201}, "runs"),
+        ({"reason": ""}, "reason"),
+        ({"why": "x"}, "why"),
+        ({"benchmark": "cifar10"}, "no reference model to calibrate"),
+    ],
+)
+def test_a_bad_body_is_422_and_plans_nothing(
+    changes: dict[str, Any],
+    expected: str,
+    start: Callable[..., Any],
+    row_counts: Callable[[], Any],
+    olivia: Any,
+) -> None:
+    before = row_counts()
+    response = start(**changes)
+
+    assert response.status_code == 422
+    assert expected in response.json()["detail"]
+    assert row_counts() == before
+
+
+def test_adopting_needs_a_reason(calibrated: dict[str, Any], post: Callable[..., Any]) -> None:
+    for body in (None, {}, {"reason": ""}):
+        assert post(calibrated["id"], "adopt", body).status_code == 422
