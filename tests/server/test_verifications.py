@@ -48,6 +48,7 @@ def test_an_organiser_asks_for_a_verification(
         "value": 97.5,
         "unit": "percent",
         "direction": "higher",
+        "also": [],
     }
     # digits.toml: from 3 to 4 runs.
     assert view["runs_planned"] in (3, 4)
