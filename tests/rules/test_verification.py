@@ -246,7 +246,7 @@ def test_one_replay_below_the_band_is_dropped_as_the_slowest(
 def test_a_replay_above_the_band_leaves_the_verdict_open(
     verdict: Judge, curve: list[float]
 ) -> None:
-    fast = [replay(i, [curve[0], curve[1], curve[2], 98.0]) for i in range(3)]
+    fast = [replay(i, [curve[0], curve[1], curve[2], 99.0]) for i in range(3)]
 
     found = verdict(replays=fast)
 
@@ -349,7 +349,7 @@ def test_a_claim_of_no_time_at_all_is_rejected_and_breaks_nothing(verdict: Judge
 def test_without_calibration_the_replays_alone_are_the_reference(
     verdict: Judge, curve: list[float]
 ) -> None:
-    settings = {"batch_size": 48.0}
+    settings = {"batch_size": 24.0}  # below the smallest calibrated one
     runs = [replay(i, [*curve[: 6 + i % 2], 97.6]) for i in range(6)]  # 7, 8, 7, 8, 7, 8 epochs
 
     honest = verdict(claimed([7, 8, 8]), runs, hyperparameters=settings)
@@ -361,13 +361,29 @@ def test_without_calibration_the_replays_alone_are_the_reference(
     assert honest.reasons[1].numbers["reference_mean_epochs"] == 7.5
 
 
+def test_between_calibrated_batch_sizes_the_interpolated_reference_joins_the_replays(
+    verdict: Judge, curve: list[float]
+) -> None:
+    """48 lies half way between 32 (7.2 epochs) and 64 (7.675); it counts as 2 x 3 runs."""
+    runs = [replay(i, curve[:8], slowness=1 + i / 20) for i in range(6)]
+
+    found = verdict(claimed([7, 8, 8]), runs, hyperparameters={"batch_size": 48.0})
+    no_replays = verdict(claimed([4, 4, 4]), [], hyperparameters={"batch_size": 48.0})
+
+    numbers = next(r.numbers for r in found.reasons if r.code == "convergence_agrees")
+    assert numbers["reference_runs"] == 12.0
+    assert numbers["reference_mean_epochs"] == pytest.approx((6 * 7.4375 + 6 * 8.0) / 12)
+    assert "within_band" not in codes(found)
+    assert no_replays.outcome == "rejected"
+
+
 def test_equal_replays_still_allow_the_claim_to_be_one_evaluation_earlier(
     verdict: Judge, curve: list[float]
 ) -> None:
     """Six replays of 8 epochs each have no scatter, but 7 is within the rounding of epochs."""
     runs = [replay(i, curve[:8]) for i in range(6)]
 
-    assert verdict(claimed([7, 7, 7]), runs, hyperparameters={"batch_size": 48.0}).outcome == (
+    assert verdict(claimed([7, 7, 7]), runs, hyperparameters={"batch_size": 24.0}).outcome == (
         "verified"
     )
 
