@@ -13,6 +13,7 @@ from rules.claim import (
     read_date,
     read_json_object,
 )
+from rules.claim_checks import check_claim, check_same_logs
 from rules.errors import ClaimError, LogFormatError, RuleError, SubmissionError
 from rules.logs import check_file_name, parse_run_log
 from rules.logs.dawnbench import parse_entry
@@ -20,7 +21,21 @@ from rules.run import Run
 from rules.scoring import Result, score
 from rules.violations import Violation
 
-CONTRADICTIONS = ("division_contradicts_claim", "batch_size_contradicts_claim")
+# What is wrong in a log rather than in the claim.
+LOG_CODES = (
+    "division_contradicts_claim",
+    "batch_size_contradicts_claim",
+    "hyperparameter_contradicts_claim",
+    "system_contradicts_claim",
+    "accelerators_contradict_claim",
+    "platform_differs",
+    "batch_size_differs",
+    "same_log",
+    "epochs_go_back",
+    "evaluations_missing",
+    "samples_contradict_epochs",
+    "time_steps_differ",
+)
 
 
 @dataclass(frozen=True)
@@ -74,6 +89,8 @@ def score_submission(
         price_usd_per_hour=claim.system.price_usd_per_hour,
     )
     violations = (*result.violations, *_contradictions(claim, runs, benchmark))
+    # What is published elsewhere is checked for its package as a whole (rules.archive).
+    violations += tuple(check_same_logs(runs) if archive else check_claim(claim, runs, benchmark))
     if violations and not archive:
         problems = [_as_error(violation, file) for violation in violations]
         raise SubmissionError(problems) if len(problems) > 1 else problems[0]
@@ -197,12 +214,14 @@ def _parse_runs(
 
 
 def _as_error(violation: Violation, file: str) -> RuleError:
-    kind = LogFormatError if violation.code in CONTRADICTIONS else ClaimError
+    kind = LogFormatError if violation.code in LOG_CODES else ClaimError
     return kind(
         violation.message,
         file=violation.file or file,
+        line=violation.line,
         field=violation.field,
         expected=violation.expected,
+        code=violation.code,
     )
 
 
