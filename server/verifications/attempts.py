@@ -24,8 +24,10 @@ from server.benchmarks.queries import definition
 from server.database import to_json, utc_now
 from server.errors import ConflictError, ContentError
 from server.models import Attempt, ReplayEventRow, Verification, WorkerRow
+from server.verifications.copies import find_elsewhere
 from server.verifications.queries import (
     claim_of,
+    claimed_curves,
     claimed_runs,
     find_attempt,
     lock_attempt,
@@ -143,6 +145,8 @@ def finish_attempt(
         claimed_runs(verification.submission),
         report,
         runs_planned=len(verification.seeds),
+        curves=claimed_curves(session, verification.submission),
+        elsewhere=find_elsewhere(session, verification.submission),
     )
     verification.report = asdict(report)
     end_with_verdict(session, verification, verdict)
