@@ -208,6 +208,15 @@ def test_a_fingerprint_outlives_seed_spelling_and_start(digits: Benchmark) -> No
     assert of("edited_times/run_1.log") != own
 
 
+def test_a_fingerprint_outlives_a_start_that_is_moved(digits: Benchmark) -> None:
+    run = run_of(digits, digits.reference_runs_at(64)[0].quality, 0, pace=0.97)
+    later = [dataclasses.replace(e, seconds=e.seconds + 12.5) for e in run.evaluations]
+    slower = [dataclasses.replace(e, seconds=e.seconds * 1.01) for e in run.evaluations]
+
+    assert fingerprint(dataclasses.replace(run, evaluations=tuple(later))) == fingerprint(run)
+    assert fingerprint(dataclasses.replace(run, evaluations=tuple(slower))) != fingerprint(run)
+
+
 # Caught by the replay.
 
 

@@ -377,6 +377,43 @@ def test_between_calibrated_batch_sizes_the_interpolated_reference_joins_the_rep
     assert no_replays.outcome == "rejected"
 
 
+def test_with_settings_of_its_own_only_the_replays_are_the_reference(
+    verdict: Judge, curve: list[float]
+) -> None:
+    runs = [replay(i, curve[:8], slowness=1 + i / 20) for i in range(6)]
+
+    found = verdict(claimed([7, 8, 8]), runs, hyperparameters={"batch_size": 48.0, "momentum": 0.8})
+
+    numbers = next(r.numbers for r in found.reasons if r.code == "convergence_agrees")
+    assert numbers["reference_runs"] == 6.0
+
+
+def test_a_claim_of_fewer_epochs_at_an_honest_time_has_a_slow_pace_not_a_slow_replay(
+    verdict: Judge,
+) -> None:
+    """Epochs and pace are judged apart: too few epochs are no matter of the clock."""
+    found = verdict(claimed([4, 4, 4], seconds=[0.8, 0.88, 0.9]))
+
+    assert {r.code for r in found.reasons if r.weight == "rejects"} == {
+        "converges_faster_than_replay"
+    }
+    numbers = next(r.numbers for r in found.reasons if r.code == "time_agrees")
+    assert numbers["claimed_seconds_per_epoch"] == pytest.approx(0.22)
+    assert numbers["replayed_seconds_per_epoch"] == pytest.approx(0.11, rel=0.02)
+    assert numbers["ratio"] == pytest.approx(0.5, rel=0.02)
+
+
+def test_a_pace_beyond_tolerance_is_caught_though_the_times_would_pass(verdict: Judge) -> None:
+    """Twice the epochs at the replays' time: each epoch is claimed to take half as long."""
+    found = verdict(claimed([15, 16, 16], seconds=[0.87, 0.88, 0.89]))
+
+    assert found.outcome == "rejected"
+    assert weight_of(found, "slower_than_claimed") == "rejects"
+    assert "seconds per epoch" in next(
+        r.message for r in found.reasons if r.code == "slower_than_claimed"
+    )
+
+
 def test_equal_replays_still_allow_the_claim_to_be_one_evaluation_earlier(
     verdict: Judge, curve: list[float]
 ) -> None:

@@ -148,9 +148,7 @@ def test_a_setting_the_reference_does_not_know_cannot_be_verified(
 ) -> None:
     digits_submission.claim |= {"division": "open", "hyperparameters": {"dropout": 0.1}}
     for index, name in enumerate(digits_submission.logs):
-        digits_submission.logs[name] = make_log(
-            index, name=name, division="open", seconds_per_epoch=0.11 + index * 0.004
-        )
+        digits_submission.logs[name] = make_log(index, name=name, division="open")
     submission_id = submit(digits_submission).json()["id"]
     response = ask(client, submission_id, olivia)
 
@@ -213,10 +211,7 @@ def test_a_claim_that_converges_in_half_the_epochs_is_rejected_and_not_ranked(
 ) -> None:
     for index, name in enumerate(list(digits_submission.logs)):
         digits_submission.logs[name] = make_log(
-            index,
-            name=name,
-            qualities=[60.0, 90.0, 96.0, 98.1],
-            seconds_per_epoch=0.11 + index * 0.004,
+            index, name=name, qualities=[60.0, 90.0, 96.0, 98.1]
         )
     replay = request.getfixturevalue("replay")
     grant = replay.claim().json()
