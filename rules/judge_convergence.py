@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rules.aggregate import olympic_mean, olympic_weight
 from rules.benchmark import Benchmark, ReplayPolicy
-from rules.calibration import crossing_epochs, curves_at, interpolated_epochs, pooled
+from rules.calibrated_runs import crossing_epochs, curves_at, interpolated_epochs, pooled
 from rules.claim import Claim
 from rules.crossing import find_crossing
 from rules.judge_selection import judge_selection

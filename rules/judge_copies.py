@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from rules.benchmark import ReplayPolicy
-from rules.calibration import Curves
+from rules.calibrated_runs import Curves
 from rules.verdict import SHARES, Reason
 
 FEWEST_EPOCHS = 5

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from rules.aggregate import mean, standard_deviation
 from rules.benchmark import Benchmark, QualityTarget, ReachRule, ReplayPolicy
-from rules.calibration import (
+from rules.calibrated_runs import (
     Curves,
     CurveStatistics,
     as_evaluations,

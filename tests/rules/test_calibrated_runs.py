@@ -4,7 +4,7 @@ import statistics
 import pytest
 
 from rules.benchmark import Benchmark
-from rules.calibration import (
+from rules.calibrated_runs import (
     crossing_epochs,
     curve_statistics,
     curves_at,
