@@ -17,8 +17,9 @@ from rules.benchmark import Benchmark, ReferenceRun
 from rules.control_points import control_points
 from rules.messages import ControlPoint
 from rules.reference_points import calibrated_epochs
-from rules.replay_plan import BAND_SHARE_OF_ALPHA, Plan
+from rules.replay_plan import Plan
 from rules.significance import welch_slower
+from rules.verdict import SHARES
 
 RUNS_PER_CHUNK = 10
 
@@ -136,7 +137,7 @@ def band_at(
     return control_points(
         _curves(runs, batch_size),
         runs=policy.max_runs,
-        alpha=policy.alpha * BAND_SHARE_OF_ALPHA,
+        alpha=policy.alpha * SHARES.replay_band,
         resolution=benchmark.target.resolution or 0.0,
     )
 

@@ -1,18 +1,40 @@
 """Hold the claimed epochs to the target against calibration and replays."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rules.aggregate import olympic_mean, olympic_weight
 from rules.benchmark import Benchmark, ReplayPolicy
+from rules.calibrated_runs import crossing_epochs, curves_at, interpolated_epochs, pooled
 from rules.claim import Claim
+from rules.crossing import find_crossing
+from rules.judge_selection import judge_selection
 from rules.messages import ReplayReport, ReplayRun
-from rules.reference_points import calibrated_epochs
-from rules.replay_plan import batch_size_of, is_calibrated
+from rules.replay_plan import batch_size_of, has_default_settings, is_calibrated
 from rules.run import Evaluation
 from rules.scoring import RunScore
 from rules.significance import Reference, lowest_mean, reference_of
 from rules.tta import first_evaluation_at_target
-from rules.verdict import TEST_SHARE_OF_ALPHA, Reason, rejects_in
+from rules.verdict import SHARES, Reason, rejects_in
+
+Curve = Sequence[Evaluation]
+REFERENCE_INTERVAL_EPOCHS = 1.0  # Calibrated runs and replays are evaluated after each epoch.
+SAME_INTERVAL = 1e-3
+# The straight line between two evaluations is no truer than this share of their distance.
+LINE_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """Epochs to the target of the runs that count, and the reference they are held against.
+
+    `claimed` has None for a run that did not reach. Figures on both sides are read off to steps of
+    `quantum` epochs.
+    """
+
+    claimed: tuple[float | None, ...]
+    reference: Reference
+    quantum: float
 
 
 def judge_convergence(
@@ -21,18 +43,18 @@ def judge_convergence(
     counted: Sequence[RunScore],
     report: ReplayReport,
     policy: ReplayPolicy,
+    *,
+    curves: Sequence[Curve] = (),
 ) -> list[Reason]:
     """Does the claim converge faster than the calibrated runs and the replays together allow?
 
-    In the open division the submitter's model may be another than the reference: there a claim
-    that converges faster is not rejected, but left open.
+    And are its runs, each of them possible, as fast as only a choice from many would be? `curves`
+    are those of the `counted` runs, where they are known. In the open division the submitter's
+    model may be another than the reference: there a claim that converges faster is not rejected,
+    but left open.
     """
-    dropped = benchmark.runs.dropped
-    claimed = _claimed_epochs(counted, dropped=dropped)
-    reached = [evaluation_at_target(benchmark, run) for run in report.runs]
-    replayed = [e.epoch for e in reached if e is not None and e.epoch is not None]
-    reference = _epochs_reference(benchmark, claim, replayed)
-    if claimed is None or reference is None:
+    found = convergence_of(benchmark, claim, counted, report, curves=curves)
+    if found is None:
         return [
             Reason(
                 "claim_has_no_time",
@@ -40,12 +62,24 @@ def judge_convergence(
                 "there are no epochs to the target to compare on both sides",
             )
         ]
+    mean_reason = _judge_mean(found, benchmark, claim, policy)
+    return [mean_reason, *judge_selection(found.claimed, found.reference, found.quantum, policy)]
+
+
+def _judge_mean(
+    found: Convergence, benchmark: Benchmark, claim: Claim, policy: ReplayPolicy
+) -> Reason:
+    """The olympic mean of the claim against the least one that is not chance."""
+    dropped, reference = benchmark.runs.dropped, found.reference
+    claimed = olympic_mean(found.claimed, dropped=dropped)
+    if claimed is None:
+        raise ValueError("convergence_of leaves no set without a mean")
     test = lowest_mean(
         claimed,
         reference,
-        weight=olympic_weight(len(counted), dropped=dropped),
-        alpha=policy.alpha * TEST_SHARE_OF_ALPHA,
-        quantum=_quantum(replayed),
+        weight=olympic_weight(len(found.claimed), dropped=dropped),
+        alpha=policy.alpha * SHARES.convergence,
+        quantum=found.quantum,
     )
     numbers = {
         "claimed_mean_epochs": test.sample_mean,
@@ -55,58 +89,104 @@ def judge_convergence(
         "lowest_mean_epochs": test.lowest,
     }
     if test.is_too_low:
-        return [
-            Reason(
-                "converges_faster_than_replay",
-                rejects_in(claim.division),
-                f"the claim reaches the target after {test.sample_mean:.2f} epochs on average; "
-                f"reference and replays need {reference.mean:.2f}, and a mean below "
-                f"{test.lowest:.2f} is not chance",
-                numbers,
-            )
-        ]
-    return [
-        Reason(
-            "convergence_agrees",
-            "supports",
-            f"the claimed {test.sample_mean:.2f} epochs agree with {reference.mean:.2f} of "
-            f"{reference.count} reference runs and replays (least allowed {test.lowest:.2f})",
+        return Reason(
+            "converges_faster_than_replay",
+            rejects_in(claim.division),
+            f"the claim reaches the target after {test.sample_mean:.2f} epochs on average; "
+            f"reference and replays need {reference.mean:.2f}, and a mean below "
+            f"{test.lowest:.2f} is not chance",
             numbers,
         )
-    ]
+    return Reason(
+        "convergence_agrees",
+        "supports",
+        f"the claimed {test.sample_mean:.2f} epochs agree with {reference.mean:.2f} of "
+        f"{reference.count} reference runs and replays (least allowed {test.lowest:.2f})",
+        numbers,
+    )
 
 
-def _claimed_epochs(runs: Sequence[RunScore], *, dropped: int) -> float | None:
-    """Olympic mean of the epochs to the target, None where a log does not tell.
+def convergence_of(
+    benchmark: Benchmark,
+    claim: Claim,
+    counted: Sequence[RunScore],
+    report: ReplayReport,
+    *,
+    curves: Sequence[Curve] = (),
+) -> Convergence | None:
+    """Claimed and reference epochs; None where one side does not tell them.
 
-    The least and the greatest are dropped as from the times: else one slow run, which costs the
-    claim nothing, would make up for all the others.
+    Epochs are read off between evaluations where every curve is there and was evaluated as often as
+    the reference; otherwise they are those of whole evaluations, on both sides.
     """
-    if len(runs) <= 2 * dropped:
+    dropped = benchmark.runs.dropped
+    if len(counted) <= 2 * dropped:
         return None
-    if any(run.reached and run.epochs_to_target is None for run in runs):
+    if any(run.reached and run.epochs_to_target is None for run in counted):
         return None
-    return olympic_mean([run.epochs_to_target for run in runs], dropped=dropped)
+    claimed: tuple[float | None, ...] = tuple(run.epochs_to_target for run in counted)
+    fractions = _fractions(benchmark, counted, curves)
+    if olympic_mean(claimed, dropped=dropped) is None:
+        return None
+    reference = _reference(benchmark, claim, report, fractional=fractions is not None)
+    if reference is None:
+        return None
+    if fractions is not None:
+        return Convergence(fractions, reference, quantum=LINE_SHARE * REFERENCE_INTERVAL_EPOCHS)
+    quantum = REFERENCE_INTERVAL_EPOCHS if report.runs else 0.0
+    return Convergence(claimed, reference, quantum=quantum)
 
 
-def _epochs_reference(
-    benchmark: Benchmark, claim: Claim, replayed: Sequence[float]
+def _fractions(
+    benchmark: Benchmark, counted: Sequence[RunScore], curves: Sequence[Curve]
+) -> tuple[float | None, ...] | None:
+    """Epochs to the crossing of every run; None where a curve does not allow to read them off."""
+    if len(curves) != len(counted):
+        return None
+    fractions: list[float | None] = []
+    for run, curve in zip(counted, curves, strict=True):
+        if run.epochs_to_target is None:
+            fractions.append(None)
+            continue
+        crossing = find_crossing(curve, benchmark.target, benchmark.reach)
+        if crossing is None or crossing.interval_epochs is None:
+            return None
+        if abs(crossing.interval_epochs - REFERENCE_INTERVAL_EPOCHS) > SAME_INTERVAL:
+            return None
+        fractions.append(crossing.fraction)
+    return tuple(fractions)
+
+
+def _reference(
+    benchmark: Benchmark, claim: Claim, report: ReplayReport, *, fractional: bool
 ) -> Reference | None:
-    """Epochs to the target of the replays, with the calibrated runs of the same settings."""
-    epochs = list(replayed)
+    """Epochs to the target of the replays, pooled with what calibration tells of the settings."""
+    target, reach = benchmark.target, benchmark.reach
+    crossings = [find_crossing(c, target, reach) for c in map(curve_of_replay, report.runs) if c]
+    epochs = [(c.fraction if fractional else c.epoch) for c in crossings if c is not None]
+    batch_size = batch_size_of(benchmark, claim)
     if is_calibrated(benchmark, claim):
-        epochs += calibrated_epochs(benchmark, batch_size_of(benchmark, claim))
-    return reference_of(epochs) if len(epochs) >= 2 else None
+        curves = curves_at(benchmark, batch_size)
+        epochs += crossing_epochs(curves, target, reach, fractional=fractional)
+    replays = reference_of(epochs) if len(epochs) >= 2 else None
+    if not has_default_settings(benchmark, claim) or is_calibrated(benchmark, claim):
+        return replays
+    between = interpolated_epochs(benchmark, batch_size, fractional=fractional)
+    if between is None or not epochs:
+        return between or replays
+    return pooled(between, replays or Reference(epochs[0], 0.0, 1))
 
 
-def _quantum(replayed: Sequence[float]) -> float:
-    """Epochs between evaluations; the references evaluate after each epoch."""
-    return 1.0 if replayed else 0.0
+def curve_of_replay(run: ReplayRun) -> list[Evaluation]:
+    """The curve of a replay that the worker says reached the target, empty for any other."""
+    if run.status != "reached":
+        return []
+    return [Evaluation(e.epoch, e.seconds, e.quality) for e in run.evaluations]
 
 
 def evaluation_at_target(benchmark: Benchmark, run: ReplayRun) -> Evaluation | None:
     """Where a replay reached the target: by its evaluations, whatever else the worker says."""
-    if run.status != "reached" or not run.evaluations:
+    curve = curve_of_replay(run)
+    if not curve:
         return None
-    curve = [Evaluation(e.epoch, e.seconds, e.quality) for e in run.evaluations]
     return first_evaluation_at_target(curve, benchmark.target, benchmark.reach)

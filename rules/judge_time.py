@@ -1,6 +1,12 @@
-"""Hold the claimed time against the replays, on the same hardware class only."""
+"""Hold the claimed pace against the replays, on the same hardware class only.
+
+A claimed time is epochs to the target times seconds per epoch. The epochs are judged on any
+hardware (rules.judge_convergence); here stands the other factor, which a machine sets alone: it
+scatters less than the time, because how often a run was lucky does not enter.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rules.aggregate import mean, olympic_mean, olympic_weight
 from rules.benchmark import Benchmark, ReplayPolicy
@@ -9,9 +15,25 @@ from rules.judge_convergence import evaluation_at_target
 from rules.messages import ReplayReport
 from rules.scoring import RunScore
 from rules.significance import slower_than_claimed
-from rules.verdict import TEST_SHARE_OF_ALPHA, Reason, rejects_in
+from rules.verdict import SHARES, Reason, rejects_in
 
 QUIET_CPU_SHARE = 0.8
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What is compared, in words, and its figures: one for the claim, one for each replay.
+
+    `claimed_runs` has the figure of each claimed run. `claimed_seconds` and `seconds` are the whole
+    times to the target.
+    """
+
+    unit: str
+    claimed: float
+    claimed_runs: Sequence[float]
+    replayed: Sequence[float]
+    claimed_seconds: float
+    seconds: Sequence[float]
 
 
 def judge_time(
@@ -23,6 +45,7 @@ def judge_time(
 ) -> list[Reason]:
     """Is the replay on the same hardware class slower than claimed, beyond tolerance and noise?
 
+    `policy.time_tolerance` is how much more an epoch may take on another machine of the class.
     A processor that was shared with other work can only slow a replay down: it excuses a slow one
     and takes nothing from one that was not slow.
     """
@@ -35,27 +58,20 @@ def judge_time(
                 f"the replay on {report.system.hardware_class}",
             )
         ]
-    dropped = benchmark.runs.dropped
-    times = [run.tta_seconds for run in counted]
-    claimed = olympic_mean(times, dropped=dropped) if len(times) > 2 * dropped else None
-    replayed = [
-        run.tta_seconds
-        for run in report.runs
-        if run.tta_seconds is not None and evaluation_at_target(benchmark, run) is not None
-    ]
+    pace = _pace_of(benchmark, counted, report)
     slower = 1 + policy.time_tolerance
     test = (
         None
-        if claimed is None
+        if pace is None
         else slower_than_claimed(
-            replayed,
-            claimed,
-            claimed_runs=[seconds for seconds in times if seconds is not None],
-            weight=olympic_weight(len(times), dropped=dropped),
+            pace.replayed,
+            pace.claimed,
+            claimed_runs=pace.claimed_runs,
+            weight=olympic_weight(len(counted), dropped=benchmark.runs.dropped),
             tolerated_ratio=slower,
         )
     )
-    if test is None or claimed is None:
+    if test is None or pace is None:
         return [
             Reason(
                 "time_not_compared",
@@ -63,14 +79,12 @@ def judge_time(
                 "time was not compared: that takes a claimed time and two replays",
             )
         ]
-    numbers = {
-        "claimed_seconds": claimed,
-        "replayed_mean_seconds": mean(replayed),
+    numbers = _numbers(pace) | {
         "ratio": test.ratio,
         "tolerated_ratio": slower,
         "p_value": test.p_slower,
     }
-    if test.p_slower < policy.alpha * TEST_SHARE_OF_ALPHA:
+    if test.p_slower < policy.alpha * SHARES.pace:
         if _cpu_share(report) < QUIET_CPU_SHARE:
             return [_noisy_host(report)]
         return [
@@ -78,7 +92,7 @@ def judge_time(
                 "slower_than_claimed",
                 rejects_in(claim.division),
                 f"on the same hardware class the replay took {test.ratio:.2f} times the claimed "
-                f"time, more than the tolerated {slower:.2f} and more than chance",
+                f"{pace.unit}, more than the tolerated {slower:.2f} and more than chance",
                 numbers,
             )
         ]
@@ -86,10 +100,64 @@ def judge_time(
         Reason(
             "time_agrees",
             "supports",
-            f"on the same hardware class the replay took {test.ratio:.2f} times the claimed time",
+            f"on the same hardware class the replay took {test.ratio:.2f} times the claimed "
+            f"{pace.unit}",
             numbers,
         )
     ]
+
+
+def _pace_of(
+    benchmark: Benchmark, counted: Sequence[RunScore], report: ReplayReport
+) -> Pace | None:
+    """Seconds for each epoch, of claim and replays; whole times where a run tells no epochs.
+
+    None where the claim has no time.
+    """
+    dropped = benchmark.runs.dropped
+    if len(counted) <= 2 * dropped:
+        return None
+    times = [run.tta_seconds for run in counted]
+    whole = olympic_mean(times, dropped=dropped)
+    if whole is None:
+        return None
+    replays = [
+        (run.tta_seconds, reached.epoch)
+        for run in report.runs
+        if run.tta_seconds is not None
+        and (reached := evaluation_at_target(benchmark, run)) is not None
+    ]
+    seconds = [tta for tta, _ in replays]
+    per_epoch = [_divided(run.tta_seconds, run.epochs_to_target) for run in counted]
+    told = [pace for pace in per_epoch if pace is not None]
+    if len(told) < sum(time is not None for time in times) or any(not e for _, e in replays):
+        measured = [time for time in times if time is not None]
+        return Pace("time", whole, measured, seconds, claimed_seconds=whole, seconds=seconds)
+    return Pace(
+        unit="seconds per epoch",
+        claimed=olympic_mean(per_epoch, dropped=dropped) or 0.0,
+        claimed_runs=told,
+        replayed=[tta / epoch for tta, epoch in replays if epoch],
+        claimed_seconds=whole,
+        seconds=seconds,
+    )
+
+
+def _divided(seconds: float | None, epochs: float | None) -> float | None:
+    return seconds / epochs if seconds is not None and epochs else None
+
+
+def _numbers(pace: Pace) -> dict[str, float]:
+    numbers = {
+        "claimed_seconds": pace.claimed_seconds,
+        "replayed_mean_seconds": mean(pace.seconds),
+    }
+    if pace.unit == "time":
+        return numbers
+    return numbers | {
+        "claimed_seconds_per_epoch": pace.claimed,
+        "replayed_seconds_per_epoch": mean(pace.replayed),
+    }
 
 
 def _noisy_host(report: ReplayReport) -> Reason:

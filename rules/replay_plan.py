@@ -5,6 +5,7 @@ import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from rules.benchmark import Benchmark
@@ -12,8 +13,7 @@ from rules.claim import Claim
 from rules.control_points import control_points
 from rules.errors import RuleError
 from rules.messages import ControlPoint, JobKind, ReplayJob, TargetSpec
-
-BAND_SHARE_OF_ALPHA = 0.5
+from rules.verdict import SHARES
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class Plan:
 def plan(benchmark: Benchmark, claim: Claim, *, entropy: bytes) -> Plan:
     """How many runs a verification makes, and their seeds: a function of 32 random bytes.
 
-    Between min_runs and max_runs, twice as many where no calibration exists for the claimed
-    settings, because then the replays are the only evidence. Raises RuleError if the claim cannot
-    be replayed (see `why_not_replayable`).
+    Between min_runs and max_runs, twice as many where the claimed settings are not calibrated:
+    there the replays are the only evidence, or stand beside an interpolated reference. Raises
+    RuleError if the claim cannot be replayed (see `why_not_replayable`).
     """
     reason = why_not_replayable(benchmark, claim)
     if reason is not None or benchmark.replay is None:
@@ -98,13 +98,17 @@ def band_for(benchmark: Benchmark, claim: Claim, *, runs: int) -> list[ControlPo
     policy, resolution = benchmark.replay, benchmark.target.resolution
     if policy is None or not is_calibrated(benchmark, claim):
         return []
-    curves = [run.quality for run in benchmark.reference_runs_at(batch_size_of(benchmark, claim))]
-    return control_points(
-        curves,
-        runs=runs,
-        alpha=policy.alpha * BAND_SHARE_OF_ALPHA,
-        resolution=resolution or 0.0,
-    )
+    known = benchmark.reference_runs_at(batch_size_of(benchmark, claim))
+    curves = tuple(run.quality for run in known)
+    alpha = policy.alpha * SHARES.replay_band
+    return list(_band(curves, runs=runs, alpha=alpha, resolution=resolution or 0.0))
+
+
+@lru_cache(maxsize=64)
+def _band(
+    curves: tuple[tuple[float, ...], ...], *, runs: int, alpha: float, resolution: float
+) -> tuple[ControlPoint, ...]:
+    return tuple(control_points(curves, runs=runs, alpha=alpha, resolution=resolution))
 
 
 def build_job(
@@ -159,13 +163,17 @@ def build_job(
 
 def is_calibrated(benchmark: Benchmark, claim: Claim) -> bool:
     """Whether reference runs exist for the claimed settings: defaults but for the batch size."""
-    others_default = all(
+    runs = benchmark.reference_runs_at(batch_size_of(benchmark, claim))
+    return has_default_settings(benchmark, claim) and bool(runs)
+
+
+def has_default_settings(benchmark: Benchmark, claim: Claim) -> bool:
+    """Whether a claim has the reference's settings in everything but the batch size."""
+    return all(
         name == "batch_size" or value == benchmark.hyperparameters[name].default
         for name, value in claim.hyperparameters.items()
         if name in benchmark.hyperparameters
     )
-    runs = benchmark.reference_runs_at(batch_size_of(benchmark, claim))
-    return others_default and bool(runs)
 
 
 def batch_size_of(benchmark: Benchmark, claim: Claim) -> float:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from rules.benchmark import Benchmark
 from rules.claim import Claim, read_claim
+from rules.claim_checks import check_claim, check_same_logs
 from rules.dawnbench_claim import is_dawnbench, read_dawnbench
 from rules.errors import ClaimError, LogFormatError, RuleError, SubmissionError
 from rules.inference import InferenceResult, score_inference
@@ -15,7 +16,21 @@ from rules.violations import Violation
 
 __all__ = ["ScoredSubmission", "is_dawnbench", "score_submission"]
 
-CONTRADICTIONS = ("division_contradicts_claim", "batch_size_contradicts_claim")
+# What is wrong in a log rather than in the claim.
+LOG_CODES = (
+    "division_contradicts_claim",
+    "batch_size_contradicts_claim",
+    "hyperparameter_contradicts_claim",
+    "system_contradicts_claim",
+    "accelerators_contradict_claim",
+    "platform_differs",
+    "batch_size_differs",
+    "same_log",
+    "epochs_go_back",
+    "evaluations_missing",
+    "samples_contradict_epochs",
+    "time_steps_differ",
+)
 
 
 @dataclass(frozen=True)
@@ -88,6 +103,8 @@ def _score_training(
         price_usd_per_hour=claim.system.price_usd_per_hour,
     )
     violations = (*result.violations, *_contradictions(claim, runs, benchmark))
+    # What is published elsewhere is checked for its package as a whole (rules.archive).
+    violations += tuple(check_same_logs(runs) if archive else check_claim(claim, runs, benchmark))
     if violations and not archive:
         problems = [_as_error(violation, file) for violation in violations]
         raise SubmissionError(problems) if len(problems) > 1 else problems[0]
@@ -155,12 +172,14 @@ def _parse_runs(
 
 
 def _as_error(violation: Violation, file: str) -> RuleError:
-    kind = LogFormatError if violation.code in CONTRADICTIONS else ClaimError
+    kind = LogFormatError if violation.code in LOG_CODES else ClaimError
     return kind(
         violation.message,
         file=violation.file or file,
+        line=violation.line,
         field=violation.field,
         expected=violation.expected,
+        code=violation.code,
     )
 
 

@@ -18,12 +18,38 @@ ReasonCode = Literal[
     "noisy_host",
     "time_not_compared",
     "claim_has_no_time",
+    "claim_above_band",
+    "claim_curve_jumps",
+    "crossing_is_noise",
+    "curve_copied",
+    "runs_selected",
+    "log_of_another_submission",
     "infrastructure",
     "replay_failed",
 ]
 Weight = Literal["supports", "rejects", "leaves_open", "note"]
 
-TEST_SHARE_OF_ALPHA = 0.25
+
+@dataclass(frozen=True)
+class Shares:
+    """How a benchmark's alpha is divided among the tests of a verdict; together they are 1.
+
+    An honest claim fails each test at most as often as alpha times its share, so that all tests
+    together fail it at most as often as alpha (Bonferroni). The larger shares stand where power
+    is dear: choosing the best of many runs leaves a faint trace, a wrong curve a strong one.
+    """
+
+    replay_band: float = 0.18
+    convergence: float = 0.10
+    pace: float = 0.06
+    selection: float = 0.52
+    claim_band: float = 0.03
+    curve_jumps: float = 0.01
+    crossing: float = 0.02
+    copied: float = 0.08
+
+
+SHARES = Shares()
 
 
 @dataclass(frozen=True)

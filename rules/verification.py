@@ -1,13 +1,15 @@
 """Judge a claim by what its replay did: verified, rejected or inconclusive, with reasons."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from rules.aggregate import median_window
 from rules.benchmark import Benchmark
 from rules.claim import Claim
 from rules.control_points import BandBreak, first_break
 from rules.errors import RuleError
-from rules.judge_convergence import evaluation_at_target, judge_convergence
+from rules.judge_convergence import Curve, evaluation_at_target, judge_convergence
+from rules.judge_curves import judge_curves
 from rules.judge_time import judge_time
 from rules.messages import ReplayReport, ReplayRun
 from rules.replay_plan import band_for
@@ -24,6 +26,8 @@ def judge(
     report: ReplayReport,
     *,
     runs_planned: int | None = None,
+    curves: Sequence[Curve] = (),
+    elsewhere: Mapping[str, str] = MappingProxyType({}),
 ) -> Verdict:
     """Hold a claim's scored runs against its replay.
 
@@ -31,11 +35,13 @@ def judge(
     if the claim converges faster than reference and replays together allow, or if the replay on
     the same hardware class is slower than claimed beyond tolerance and noise. Left open
     if a replay is above the band, if nothing could be compared, or if the machinery failed before
-    all of `runs_planned` (default: those in the report) were trained. Raises RuleError if the
-    benchmark has no replay.
+    all of `runs_planned` (default: those in the report) were trained. `curves` has the evaluations
+    of each of `runs`; without them the claim is judged by its epochs and times alone.
+    `elsewhere` tells of a run's file where somebody else has handed in the same training. Raises
+    RuleError if the benchmark has no replay.
 
-    Band, convergence and time get their shares of the benchmark's alpha, so that those three
-    together reject an honest claim at most that often. Missing the target has no share: the
+    Every test has its share of the benchmark's alpha (rules.verdict.Shares), so that all together
+    leave an honest claim unverified at most that often. Missing the target has no share: the
     reference is expected to reach it, as the claim says it does.
     """
     policy = benchmark.replay
@@ -44,11 +50,14 @@ def judge(
     planned = max(1, len(report.runs) if runs_planned is None else runs_planned)
     times = [run.tta_seconds for run in runs]
     rule = benchmark.runs
-    counted = runs[median_window(times, count=rule.count, dropped=rule.dropped)]
+    window = median_window(times, count=rule.count, dropped=rule.dropped)
+    counted, shown = runs[window], curves[window]
     reasons = [
         *_judge_reach(benchmark, report, planned),
         *_judge_band(benchmark, claim, report, planned),
-        *judge_convergence(benchmark, claim, counted, report, policy),
+        *judge_convergence(benchmark, claim, counted, report, policy, curves=shown),
+        *judge_curves(benchmark, claim, counted, shown, report, policy),
+        *_judge_origin(elsewhere),
         *judge_time(benchmark, claim, counted, report, policy),
     ]
     weights = {reason.weight for reason in reasons}
@@ -58,6 +67,17 @@ def judge(
     elif "leaves_open" in weights:
         outcome = "inconclusive"
     return Verdict(outcome=outcome, reasons=tuple(reasons))
+
+
+def _judge_origin(elsewhere: Mapping[str, str]) -> list[Reason]:
+    return [
+        Reason(
+            "log_of_another_submission",
+            "leaves_open",
+            f"{file} is {other}, curve and times: who trained it, to be explained",
+        )
+        for file, other in elsewhere.items()
+    ]
 
 
 def _judge_reach(benchmark: Benchmark, report: ReplayReport, planned: int) -> list[Reason]:

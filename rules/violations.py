@@ -14,13 +14,14 @@ FIXED_STOP_P_VALUE = 0.01
 
 @dataclass(frozen=True)
 class Violation:
-    """A rule the runs break, with the log it was found in; the result is then not ranked."""
+    """A rule the runs break, with the log and line it shows in; the result is then not ranked."""
 
     code: str
     message: str
     file: str | None = None
     field: str | None = None
     expected: str | None = None
+    line: int | None = None
 
 
 def find_violations(runs: Sequence[Run], benchmark: Benchmark, *, division: str) -> list[Violation]:

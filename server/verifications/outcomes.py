@@ -10,7 +10,8 @@ from rules.verification import judge
 from server.calibrations.progress import keep_runs
 from server.calibrations.queries import benchmark_of
 from server.models import Verification
-from server.verifications.queries import claim_of, claimed_runs
+from server.verifications.copies import find_elsewhere
+from server.verifications.queries import claim_of, claimed_curves, claimed_runs
 from server.verifications.service import end_with_verdict, end_without_judging
 
 EndVerification = Callable[[Session, Verification, ReplayReport], None]
@@ -27,6 +28,8 @@ def judge_replay(session: Session, verification: Verification, report: ReplayRep
         claimed_runs(submission),
         report,
         runs_planned=len(verification.seeds),
+        curves=claimed_curves(session, submission),
+        elsewhere=find_elsewhere(session, submission),
     )
     verification.report = asdict(report)
     end_with_verdict(session, verification, verdict)

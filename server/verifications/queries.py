@@ -7,11 +7,14 @@ from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
 from rules.claim import Claim, System
+from rules.curve import evaluation_of
+from rules.run import Evaluation
 from rules.scoring import RunScore
 from server.benchmarks.queries import definition
 from server.database import utc_now
 from server.errors import NotFoundError
 from server.models import Attempt, ReplayEventRow, Submission, Verification, WorkerRow
+from server.submissions.queries import runs_with_curves
 from server.verifications.schemas import VerificationView, verification_view
 
 OPEN = ("queued", "running")
@@ -180,4 +183,12 @@ def claimed_runs(submission: Submission) -> list[RunScore]:
             evaluation_interval_seconds=None,
         )
         for run in submission.runs
+    ]
+
+
+def claimed_curves(session: Session, submission: Submission) -> list[list[Evaluation]]:
+    """The evaluations of a stored submission's runs, in the order of `claimed_runs`."""
+    return [
+        [evaluation_of(row) for row in run.curve]
+        for run in runs_with_curves(session, submission.id)
     ]

@@ -5,7 +5,11 @@ reference come from the shipped digits runs; seeds are fixed, so a failure is a 
 """
 
 import dataclasses
+import importlib
+import math
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -120,3 +124,46 @@ def test_claims_made_of_real_runs_are_judged_as_promised(
     assert outcomes[1.0].count("rejected") / trials <= 0.02
     assert outcomes[1.0].count("verified") / trials >= 0.95
     assert outcomes[0.6].count("rejected") / trials >= 0.95
+
+
+@pytest.fixture(scope="module")
+def simulation() -> Any:
+    """perf/verdict_power.py, whose ten thousand verifications these are some hundreds of."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(Path(__file__).parents[2] / "perf")
+        yield importlib.import_module("verdict_power")
+
+
+@pytest.mark.parametrize("runs", [3, 10])
+def test_all_tests_together_spare_honest_claims(simulation: Any, runs: int) -> None:
+    """The bar: at most 1 % rejected. Left open counts against alpha too, within chance."""
+    trials = 600
+    honest = simulation.simulate(simulation.Scenario("honest", runs), trials=trials)
+
+    assert honest.share("rejected") <= 0.01
+    assert honest.caught <= 0.01 + 4 * math.sqrt(0.01 / trials)
+
+
+def test_ten_percent_too_fast_in_ten_runs_is_rejected(simulation: Any) -> None:
+    """The bar: at least 95 % of claims at a variation of 5 %."""
+    fast = simulation.simulate(simulation.Scenario("fast", 10, speed=0.9), trials=300)
+
+    assert fast.share("rejected") >= 0.95
+
+
+def test_a_choice_of_five_of_twenty_runs_is_mostly_seen(simulation: Any) -> None:
+    """Where the evaluations do not blur which runs were fastest."""
+    chosen = simulation.Scenario("best 5 of 20", 5, started=20, finely=True)
+
+    assert simulation.simulate(chosen, trials=300).caught >= 0.7
+
+
+@pytest.mark.parametrize("batch_size", [32, 64, 128])
+def test_real_runs_are_no_cheats(simulation: Any, digits: Benchmark, batch_size: int) -> None:
+    """Reference, claim and replays are drawn from the shipped runs without overlap."""
+    honest = simulation.digits_outcomes(digits, batch_size, trials=300)
+
+    assert honest.share("rejected") <= 0.01
+    assert honest.caught <= 0.02
+    assert honest.reasons["curve_copied"] == 0
+    assert honest.reasons["claim_curve_jumps"] == 0

@@ -246,7 +246,7 @@ def test_one_replay_below_the_band_is_dropped_as_the_slowest(
 def test_a_replay_above_the_band_leaves_the_verdict_open(
     verdict: Judge, curve: list[float]
 ) -> None:
-    fast = [replay(i, [curve[0], curve[1], curve[2], 98.0]) for i in range(3)]
+    fast = [replay(i, [curve[0], curve[1], curve[2], 99.0]) for i in range(3)]
 
     found = verdict(replays=fast)
 
@@ -349,7 +349,7 @@ def test_a_claim_of_no_time_at_all_is_rejected_and_breaks_nothing(verdict: Judge
 def test_without_calibration_the_replays_alone_are_the_reference(
     verdict: Judge, curve: list[float]
 ) -> None:
-    settings = {"batch_size": 48.0}
+    settings = {"batch_size": 24.0}  # below the smallest calibrated one
     runs = [replay(i, [*curve[: 6 + i % 2], 97.6]) for i in range(6)]  # 7, 8, 7, 8, 7, 8 epochs
 
     honest = verdict(claimed([7, 8, 8]), runs, hyperparameters=settings)
@@ -361,13 +361,66 @@ def test_without_calibration_the_replays_alone_are_the_reference(
     assert honest.reasons[1].numbers["reference_mean_epochs"] == 7.5
 
 
+def test_between_calibrated_batch_sizes_the_interpolated_reference_joins_the_replays(
+    verdict: Judge, curve: list[float]
+) -> None:
+    """48 lies half way between 32 (7.2 epochs) and 64 (7.675); it counts as 2 x 3 runs."""
+    runs = [replay(i, curve[:8], slowness=1 + i / 20) for i in range(6)]
+
+    found = verdict(claimed([7, 8, 8]), runs, hyperparameters={"batch_size": 48.0})
+    no_replays = verdict(claimed([4, 4, 4]), [], hyperparameters={"batch_size": 48.0})
+
+    numbers = next(r.numbers for r in found.reasons if r.code == "convergence_agrees")
+    assert numbers["reference_runs"] == 12.0
+    assert numbers["reference_mean_epochs"] == pytest.approx((6 * 7.4375 + 6 * 8.0) / 12)
+    assert "within_band" not in codes(found)
+    assert no_replays.outcome == "rejected"
+
+
+def test_with_settings_of_its_own_only_the_replays_are_the_reference(
+    verdict: Judge, curve: list[float]
+) -> None:
+    runs = [replay(i, curve[:8], slowness=1 + i / 20) for i in range(6)]
+
+    found = verdict(claimed([7, 8, 8]), runs, hyperparameters={"batch_size": 48.0, "momentum": 0.8})
+
+    numbers = next(r.numbers for r in found.reasons if r.code == "convergence_agrees")
+    assert numbers["reference_runs"] == 6.0
+
+
+def test_a_claim_of_fewer_epochs_at_an_honest_time_has_a_slow_pace_not_a_slow_replay(
+    verdict: Judge,
+) -> None:
+    """Epochs and pace are judged apart: too few epochs are no matter of the clock."""
+    found = verdict(claimed([4, 4, 4], seconds=[0.8, 0.88, 0.9]))
+
+    assert {r.code for r in found.reasons if r.weight == "rejects"} == {
+        "converges_faster_than_replay"
+    }
+    numbers = next(r.numbers for r in found.reasons if r.code == "time_agrees")
+    assert numbers["claimed_seconds_per_epoch"] == pytest.approx(0.22)
+    assert numbers["replayed_seconds_per_epoch"] == pytest.approx(0.11, rel=0.02)
+    assert numbers["ratio"] == pytest.approx(0.5, rel=0.02)
+
+
+def test_a_pace_beyond_tolerance_is_caught_though_the_times_would_pass(verdict: Judge) -> None:
+    """Twice the epochs at the replays' time: each epoch is claimed to take half as long."""
+    found = verdict(claimed([15, 16, 16], seconds=[0.87, 0.88, 0.89]))
+
+    assert found.outcome == "rejected"
+    assert weight_of(found, "slower_than_claimed") == "rejects"
+    assert "seconds per epoch" in next(
+        r.message for r in found.reasons if r.code == "slower_than_claimed"
+    )
+
+
 def test_equal_replays_still_allow_the_claim_to_be_one_evaluation_earlier(
     verdict: Judge, curve: list[float]
 ) -> None:
     """Six replays of 8 epochs each have no scatter, but 7 is within the rounding of epochs."""
     runs = [replay(i, curve[:8]) for i in range(6)]
 
-    assert verdict(claimed([7, 7, 7]), runs, hyperparameters={"batch_size": 48.0}).outcome == (
+    assert verdict(claimed([7, 7, 7]), runs, hyperparameters={"batch_size": 24.0}).outcome == (
         "verified"
     )
 

@@ -1,0 +1,134 @@
+"""Contradictions in what is handed in, found before anything is trained again."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from rules.benchmark import Benchmark
+from rules.claim import Claim
+from rules.claim_checks_log import check_log
+from rules.fingerprint import fingerprint, is_telling
+from rules.run import Run
+from rules.violations import Violation
+
+SHORTEST_WORD = 3
+
+
+def check_claim(claim: Claim, runs: Sequence[Run], benchmark: Benchmark) -> list[Violation]:
+    """Every rule that claim and logs break together, each with its log, line and field."""
+    claimed = benchmark.defaults() | dict(claim.hyperparameters)
+    found = [*check_same_logs(runs), *_check_one(runs, "platform", "submission_platform")]
+    if "batch_size" not in claimed:
+        found += _check_one(runs, "batch_size", "global_batch_size")
+    for run in runs:
+        found += check_log(run, benchmark, division=claim.division)
+        found += _check_settings(run, claimed)
+        found += _check_system(run, claim)
+    return found
+
+
+def check_same_logs(runs: Sequence[Run]) -> list[Violation]:
+    """Logs of one training under several names: curve and timing are the same.
+
+    Of two with the same seed the seed is told already.
+    """
+    found = []
+    first: dict[str, Run] = {}
+    for run in runs:
+        if not is_telling(run.evaluations):
+            continue
+        other = first.setdefault(fingerprint(run), run)
+        if other is not run and (run.seed is None or run.seed != other.seed):
+            found.append(
+                Violation(
+                    "same_log",
+                    f"every quality and time is that of {other.name}",
+                    file=run.name,
+                    field="runs",
+                    expected="a training of its own for every run",
+                )
+            )
+    return found
+
+
+def _check_one(runs: Sequence[Run], name: str, key: str) -> list[Violation]:
+    """A setting has one value in a set."""
+    first = next((run for run in runs if getattr(run, name) is not None), None)
+    if first is None:
+        return []
+    said = getattr(first, name)
+    return [
+        Violation(
+            f"{name}_differs",
+            f"{getattr(run, name)!r}, but {said!r} in {first.name}",
+            file=run.name,
+            field=key,
+            expected="one in a set",
+        )
+        for run in runs
+        if getattr(run, name) not in (None, said)
+    ]
+
+
+def _check_settings(run: Run, claimed: Mapping[str, float]) -> list[Violation]:
+    """Settings of the log that the claim, or the reference where it is silent, has otherwise."""
+    return [
+        Violation(
+            "hyperparameter_contradicts_claim",
+            f"the log has {name} = {run.hyperparameters[name]:g}",
+            file=run.name,
+            field=name,
+            expected=f"{value:g} as in the claim",
+        )
+        for name, value in claimed.items()
+        if name in run.hyperparameters and run.hyperparameters[name] != value
+    ]
+
+
+def _check_system(run: Run, claim: Claim) -> list[Violation]:
+    """The system a log was written on, where it tells, against the claimed one."""
+    system = claim.system
+    found = []
+    texts = (system.name, system.hardware_class, system.processor, system.accelerator or "")
+    if run.platform is not None and not _names_one_thing(run.platform, texts):
+        found.append(
+            Violation(
+                "system_contradicts_claim",
+                f"the log was written on {run.platform!r}",
+                file=run.name,
+                field="submission_platform",
+                expected=f"{system.name!r} as in the claim, or the log's word as system.name",
+            )
+        )
+    logged = run.hyperparameters
+    if "accelerators_per_node" in logged:
+        count = logged["accelerators_per_node"] * logged.get("number_of_nodes", 1.0)
+        if count != system.accelerator_count:
+            found.append(
+                Violation(
+                    "accelerators_contradict_claim",
+                    f"the log has {count:g} accelerators",
+                    file=run.name,
+                    field="accelerators_per_node",
+                    expected=f"{system.accelerator_count} as in the claim",
+                )
+            )
+    return found
+
+
+def _names_one_thing(platform: str, texts: Sequence[str]) -> bool:
+    """Whether a platform has a word, or all its letters, in common with one of some names."""
+    words, plain = _words(platform), _plain(platform)
+    return any(
+        (text and (plain in _plain(text) or _plain(text) in plain)) or words & _words(text)
+        for text in texts
+    )
+
+
+def _words(text: str) -> set[str]:
+    """Words that can tell systems apart, without the count in front ("8xH200")."""
+    pieces = re.split(r"[^a-z0-9]+", re.sub(r"(?<![a-z0-9])\d+x(?=\w)", "", text.lower()))
+    return {piece for piece in pieces if len(piece) >= SHORTEST_WORD and not piece.isdigit()}
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", text.lower())

@@ -1,0 +1,163 @@
+"""Is a log that of one training from its start: do epochs, samples and times go on steadily?"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from rules.benchmark import Benchmark
+from rules.run import Evaluation, Run
+from rules.violations import Violation
+
+REFERENCE_INTERVAL_EPOCHS = 1.0
+STEADY = 0.01
+MISSING = 1.5
+FEWEST_STEPS = 4
+# A host can make an epoch slow, but nothing makes it this much faster than the others of its run.
+FASTEST_STEP = 0.2
+
+
+def check_log(run: Run, benchmark: Benchmark, *, division: str) -> list[Violation]:
+    """What in one log cannot come from one whole training, by the line it shows in."""
+    replayed = benchmark.replay is not None and division == "closed"
+    order = _check_order(run, every_epoch=replayed)
+    if order:
+        return order
+    return [
+        *_check_gaps(run, every_epoch=replayed),
+        *_check_samples(run),
+        *_check_pace(run),
+    ]
+
+
+def _check_order(run: Run, *, every_epoch: bool) -> list[Violation]:
+    """Epochs and samples grow: where they go back, another run begins.
+
+    Epochs are often rounded, so that one may be told twice, but not where each has its evaluation.
+    """
+    found = []
+    for name, key in (("epoch", "epoch_num"), ("samples", "samples_count")):
+        for before, after in itertools.pairwise(run.evaluations):
+            first, second = getattr(before, name), getattr(after, name)
+            if first is None or second is None or second > first:
+                continue
+            if second == first and name == "epoch" and not every_epoch:
+                continue
+            found.append(
+                Violation(
+                    "epochs_go_back",
+                    f"{name} {second:g} after {first:g}",
+                    file=run.name,
+                    line=after.line,
+                    field=key,
+                    expected=f"more than {first:g}: the log of one run",
+                )
+            )
+    return found
+
+
+def _check_gaps(run: Run, *, every_epoch: bool) -> list[Violation]:
+    """Evaluations that are left out where they come at even steps.
+
+    The reference evaluates after each epoch, so a closed claim that can be replayed does too; for
+    any other log the steps between its own evaluations must be even for one to be called missing.
+    """
+    if run.clock == "dawnbench":
+        return []
+    places = _places(run.evaluations)
+    if places is None:
+        return []
+    steps = [after - before for before, after in itertools.pairwise(places)]
+    if every_epoch and run.evaluations[0].epoch is not None:
+        interval: float | None = REFERENCE_INTERVAL_EPOCHS
+        steps = [places[0], *steps]
+        lines = [evaluation.line for evaluation in run.evaluations]
+    else:
+        interval = _even_interval(steps)
+        lines = [evaluation.line for evaluation in run.evaluations[1:]]
+    if interval is None:
+        return []
+    return [
+        Violation(
+            "evaluations_missing",
+            f"{step:g} between two evaluations",
+            file=run.name,
+            line=line,
+            field="eval_accuracy",
+            expected=f"one every {interval:g}",
+        )
+        for step, line in zip(steps, lines, strict=True)
+        if step > MISSING * interval
+    ]
+
+
+def _even_interval(steps: Sequence[float]) -> float | None:
+    """The step between evaluations if all but one in five are of its length, else None."""
+    if len(steps) < FEWEST_STEPS:
+        return None
+    usual = median(steps)
+    even = sum(abs(step - usual) <= STEADY * usual for step in steps)
+    return usual if even >= 0.8 * len(steps) else None
+
+
+def _check_samples(run: Run) -> list[Violation]:
+    """Every epoch has as many samples as every other."""
+    both = [e for e in run.evaluations if e.epoch and e.samples]
+    ratios = [evaluation.samples / evaluation.epoch for evaluation in both]  # type: ignore[operator]
+    if len(ratios) < 2:
+        return []
+    usual = median(ratios)
+    return [
+        Violation(
+            "samples_contradict_epochs",
+            f"{evaluation.samples} samples at epoch {evaluation.epoch:g}",
+            file=run.name,
+            line=evaluation.line,
+            field="samples_count",
+            expected=f"about {usual:g} for each epoch, as elsewhere in the log",
+        )
+        for evaluation, ratio in zip(both, ratios, strict=True)
+        if abs(ratio - usual) > STEADY * usual
+    ]
+
+
+def _check_pace(run: Run) -> list[Violation]:
+    """No stretch of a run takes a fifth of the time of the others, or none at all."""
+    if run.clock == "dawnbench":
+        return []
+    paces = list(_paces(run.evaluations))
+    if len(paces) < FEWEST_STEPS:
+        return []
+    usual = median(pace for _, pace in paces)
+    return [
+        Violation(
+            "time_steps_differ",
+            f"{pace:.3g} s for what takes {usual:.3g} s elsewhere in the log",
+            file=run.name,
+            line=evaluation.line,
+            field="time_ms",
+            expected="the times of one run",
+        )
+        for evaluation, pace in paces
+        if pace < FASTEST_STEP * usual
+    ]
+
+
+def _paces(evaluations: Sequence[Evaluation]) -> Iterator[tuple[Evaluation, float]]:
+    """Seconds for each epoch or sample before every evaluation but the first."""
+    places = _places(evaluations)
+    if places is None:
+        return
+    for (before, after), (first, second) in zip(
+        itertools.pairwise(evaluations), itertools.pairwise(places), strict=True
+    ):
+        if second > first:
+            yield after, (after.seconds - before.seconds) / (second - first)
+
+
+def _places(evaluations: Sequence[Evaluation]) -> list[float] | None:
+    """Epochs of the evaluations, or samples where there are none; None where neither is told."""
+    epochs = [evaluation.epoch for evaluation in evaluations if evaluation.epoch is not None]
+    if len(epochs) == len(evaluations):
+        return epochs
+    samples = [float(e.samples) for e in evaluations if e.samples is not None]
+    return samples if len(samples) == len(evaluations) else None

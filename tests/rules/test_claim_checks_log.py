@@ -1,0 +1,102 @@
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from rules.benchmark import Benchmark
+from rules.claim_checks_log import check_log
+from rules.run import Evaluation, Run
+
+
+def run_at(
+    epochs: Sequence[float | None],
+    *,
+    seconds: Sequence[float] | None = None,
+    samples: Sequence[int | None] | None = None,
+    clock: str = "mlperf",
+) -> Run:
+    times = seconds or [10.0 * j for j in range(1, len(epochs) + 1)]
+    counts = samples or [None] * len(epochs)
+    rows = enumerate(zip(epochs, times, counts, strict=True), 20)
+    evaluations = (Evaluation(e, s, 90.0, n, line=line) for line, (e, s, n) in rows)
+    return Run("run_0.log", clock, tuple(evaluations))
+
+
+def found_in(
+    run: Run, benchmark: Benchmark, division: str = "closed"
+) -> list[tuple[str, int | None]]:
+    return [(v.code, v.line) for v in check_log(run, benchmark, division=division)]
+
+
+def test_an_even_log_breaks_nothing(digits: Benchmark) -> None:
+    run = run_at([1, 2, 3, 4, 5, 6], samples=[1152 * j for j in range(1, 7)])
+
+    assert found_in(run, digits) == []
+
+
+def test_a_replayed_closed_benchmark_wants_an_evaluation_after_each_epoch(
+    digits: Benchmark,
+) -> None:
+    assert found_in(run_at([2, 3, 4]), digits) == [("evaluations_missing", 20)]
+    assert found_in(run_at([1, 2, 4]), digits) == [("evaluations_missing", 22)]
+    assert found_in(run_at([1, 2, 4]), digits, "open") == []
+    assert found_in(run_at([0.5, 1, 1.5, 2]), digits) == []
+
+
+def test_elsewhere_one_gap_among_even_steps_is_missing_evaluations(
+    make_benchmark: Callable[..., Benchmark],
+) -> None:
+    benchmark = make_benchmark()
+
+    gap = [4, 8, 12, 20, 24, 28, 32]
+    assert found_in(run_at(gap), benchmark) == [("evaluations_missing", 23)]
+    assert found_in(run_at([4, 8, 12, 16, 17, 18, 19]), benchmark) == []  # finer at the end
+    assert found_in(run_at([None] * 7, samples=gap), benchmark) == [("evaluations_missing", 23)]
+    assert found_in(run_at([4, 8, 16]), benchmark) == []  # too few to know what is even
+
+
+def test_a_log_that_goes_back_is_told_once_for_each_place(digits: Benchmark) -> None:
+    assert found_in(run_at([1, 2, 3, 2, 3, 4]), digits) == [("epochs_go_back", 23)]
+    assert found_in(run_at([None] * 4, samples=[100, 200, 150, 250]), digits) == [
+        ("epochs_go_back", 22)
+    ]
+
+
+def test_a_rounded_epoch_may_repeat_where_not_each_has_its_evaluation(
+    digits: Benchmark, make_benchmark: Callable[..., Benchmark]
+) -> None:
+    assert found_in(run_at([1, 1, 2, 2]), make_benchmark()) == []
+    assert found_in(run_at([1, 2, 2, 3]), digits) == [("epochs_go_back", 22)]
+
+
+def test_samples_must_fit_the_epochs(digits: Benchmark) -> None:
+    run = run_at([1, 2, 3, 4], samples=[1152, 2304, 4608, 4608 + 1])
+
+    assert found_in(run, digits) == [("samples_contradict_epochs", 22)]
+
+
+@pytest.mark.parametrize("step", [0.0, 1.9])
+def test_no_stretch_takes_less_than_a_fifth_of_the_usual_time(
+    digits: Benchmark, step: float
+) -> None:
+    times = [10.0, 20.0, 20.0 + step, 30.0 + step, 40.0 + step, 50.0 + step]
+
+    assert found_in(run_at([1, 2, 3, 4, 5, 6], seconds=times), digits) == [
+        ("time_steps_differ", 22)
+    ]
+
+
+def test_a_host_may_be_slow_for_a_while(digits: Benchmark) -> None:
+    times = [10.0, 20.0, 120.0, 130.0, 140.0, 142.5]
+
+    assert found_in(run_at([1, 2, 3, 4, 5, 6], seconds=times), digits) == []
+
+
+def test_a_dawnbench_curve_is_held_to_its_order_alone(
+    make_benchmark: Callable[..., Benchmark],
+) -> None:
+    times = [0.0, 0.0, 1.0, 2.0, 3.0, 4.0]
+    good = run_at([1, 1, 2, 5, 6, 7], seconds=times, clock="dawnbench")
+    bad = run_at([1, 2, 1], clock="dawnbench")
+
+    assert found_in(good, make_benchmark()) == []
+    assert found_in(bad, make_benchmark()) == [("epochs_go_back", 22)]
