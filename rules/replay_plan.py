@@ -2,16 +2,18 @@
 
 import hashlib
 import itertools
-import json
 from dataclasses import dataclass
 
 from rules.benchmark import Benchmark
+from rules.canonical import sha256_of
 from rules.claim import Claim
 from rules.control_points import control_points
 from rules.errors import RuleError
 from rules.messages import ControlPoint, ReplayJob, TargetSpec
 
 BAND_SHARE_OF_ALPHA = 0.5
+# How runs and seeds are drawn, sealed with them. From draw 1 they did not follow from the nonce.
+DRAW = 2
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class Plan:
 
 def plan(benchmark: Benchmark, claim: Claim, *, entropy: bytes) -> Plan:
     """How many runs a verification makes, and their seeds: a function of 32 random bytes.
+
+    Those bytes are the nonce, so that whoever is told the nonce can draw the same again.
 
     Between min_runs and max_runs, twice as many where no calibration exists for the claimed
     settings, because then the replays are the only evidence. Raises RuleError if the claim cannot
@@ -42,7 +46,7 @@ def plan(benchmark: Benchmark, claim: Claim, *, entropy: bytes) -> Plan:
     seeds: dict[int, None] = {}  # an ordered set: of equal seeds the first stays
     while len(seeds) < runs:
         seeds[next(drawn)] = None
-    return Plan(seeds=tuple(seeds), nonce=digest.hex())
+    return Plan(seeds=tuple(seeds), nonce=entropy.hex())
 
 
 def _draw_seed(entropy: bytes, index: int) -> int:
@@ -62,20 +66,31 @@ def why_not_replayable(benchmark: Benchmark, claim: Claim) -> str | None:
     return None
 
 
-def seal(benchmark: Benchmark, submission_id: str, sealed: Plan) -> str:
-    """SHA-256 over everything that was drawn: public before the first run, checkable after it."""
-    content = json.dumps(
-        {
-            "benchmark_sha256": benchmark.sha256,
-            "nonce": sealed.nonce,
-            "runs": len(sealed.seeds),
-            "seeds": list(sealed.seeds),
-            "submission": submission_id,
-        },
-        sort_keys=True,
-        separators=(",", ":"),
-    )
-    return hashlib.sha256(content.encode()).hexdigest()
+def seal(benchmark: Benchmark, submission_id: str, sealed: Plan, *, draw: int = DRAW) -> str:
+    """SHA-256 over everything that was drawn: public before the first run, checkable after it.
+
+    `draw` says how it was drawn; a seal of draw 1 does not hold that number.
+    """
+    content: dict[str, object] = {
+        "benchmark_sha256": benchmark.sha256,
+        "nonce": sealed.nonce,
+        "runs": len(sealed.seeds),
+        "seeds": list(sealed.seeds),
+        "submission": submission_id,
+    }
+    if draw > 1:
+        content["draw"] = draw
+    return sha256_of(content)
+
+
+def draw_of(
+    benchmark: Benchmark, submission_id: str, sealed: Plan, *, sealed_as: str
+) -> int | None:
+    """Which draw a seal opens as, None if it does not open."""
+    for draw in range(DRAW, 0, -1):
+        if seal(benchmark, submission_id, sealed, draw=draw) == sealed_as:
+            return draw
+    return None
 
 
 def band_for(benchmark: Benchmark, claim: Claim, *, runs: int) -> list[ControlPoint]:
