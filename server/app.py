@@ -21,6 +21,7 @@ from server.leaderboard.encoding import BoardCache
 from server.middleware import BodyLimit, SecurityHeaders
 from server.pages import api_reference
 from server.pages import endpoints as pages
+from server.proofs import endpoints as proofs
 from server.schema import require_current_schema
 from server.settings import Settings, get_settings
 from server.submissions import endpoints as submissions
@@ -75,7 +76,9 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     app.state.parts = parts
     app.state.dispatcher = dispatcher
     app.state.board_cache = BoardCache()
-    for feature in (accounts, benchmarks, submissions, leaderboard, verifications, events, workers):
+    for feature in (
+        accounts, benchmarks, submissions, leaderboard, verifications, events, proofs, workers,
+    ):  # fmt: skip
         app.include_router(feature.router, prefix=API)
     app.include_router(health.router)
     app.include_router(pages.router)

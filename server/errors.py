@@ -1,6 +1,5 @@
 """What goes wrong, as HTTP: the only module that knows both our errors and status codes."""
 
-import errno
 import logging
 from http import HTTPStatus
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
-from sqlalchemy.exc import DataError, InterfaceError, OperationalError
+from sqlalchemy.exc import DataError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -16,9 +15,6 @@ from rules.errors import RuleError
 from web.render import render
 
 log = logging.getLogger(__name__)
-
-RETRY_SECONDS = 1
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class ServerError(Exception):
@@ -169,22 +165,6 @@ def add_error_handlers(app: FastAPI) -> None:
         log.warning("a value of %s cannot be stored: %s", request.url.path, error.orig)
         detail = "A value is too long, too large, or holds a character that cannot be stored."
         return answer(request, 422, "Refused", detail, [])
-
-    @app.exception_handler(OperationalError)
-    @app.exception_handler(InterfaceError)
-    def _no_database(request: Request, error: OperationalError | InterfaceError) -> Response:
-        log.error("the database did not answer %s: %s", request.url.path, error.orig)
-        detail = "The database does not answer; nothing of this request was kept. Try again."
-        retry = {"Retry-After": str(RETRY_SECONDS)}
-        return answer(request, 503, "Service unavailable", detail, [], retry)
-
-    @app.exception_handler(OSError)
-    def _no_space(request: Request, error: OSError) -> Response:
-        if error.errno not in DISK_FULL:
-            return _unforeseen(request, error)
-        log.error("no room for %s: %s", request.url.path, error)
-        detail = "The server's disk is full; nothing of this request was kept. Try again later."
-        return answer(request, 507, "Insufficient storage", detail, [])
 
     @app.exception_handler(ClientDisconnect)
     def _gone(request: Request, _error: ClientDisconnect) -> Response:

@@ -245,3 +245,28 @@ class WorkerRow(Base):
     system: Mapped[dict[str, Any]]
     first_seen_at: Mapped[datetime]
     last_seen_at: Mapped[datetime] = mapped_column(index=True)
+
+
+class Evidence(Base):
+    """What a verification was judged on, as it was when it ended: scoring again changes results.
+
+    `submission` is the part of that name in a proof bundle, `code` what judged.
+    """
+
+    __tablename__ = "evidence"
+
+    verification_id: Mapped[str] = mapped_column(ForeignKey("verifications.id"), primary_key=True)
+    benchmark_sha256: Mapped[str] = mapped_column(ForeignKey("benchmark_definitions.sha256"))
+    submission: Mapped[dict[str, Any]]
+    code: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime]
+
+
+class SigningKey(Base):
+    """A public key that proofs were signed with (hex); none is ever removed."""
+
+    __tablename__ = "signing_keys"
+
+    id: Mapped[str] = mapped_column(String(16), primary_key=True)
+    public_key: Mapped[str] = mapped_column(String(64))
+    created_at: Mapped[datetime]

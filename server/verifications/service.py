@@ -15,6 +15,7 @@ from server.database import utc_now
 from server.errors import ConflictError, ContentError
 from server.leaderboard.service import raise_board_version
 from server.models import Attempt, Submission, Verification
+from server.proofs.evidence import keep_evidence
 from server.verifications.queries import OPEN, claim_of
 
 RUN_START_SECONDS = 60.0  # What a run may take beside its own limit: starting, loading, stopping.
@@ -121,6 +122,7 @@ def cancel_verification(session: Session, verification: Verification) -> None:
             attempt.ended_at = now
     verification.state = "cancelled"
     verification.ended_at = now
+    keep_evidence(session, verification)
     set_status(session, verification.submission, last_outcome(verification))
 
 
@@ -130,6 +132,7 @@ def end_with_verdict(session: Session, verification: Verification, verdict: Verd
     verification.outcome = verdict.outcome
     verification.reasons = [asdict(reason) for reason in verdict.reasons]
     verification.ended_at = utc_now()
+    keep_evidence(session, verification)
     set_status(session, verification.submission, verdict.outcome)
 
 
@@ -139,6 +142,7 @@ def end_without_verdict(session: Session, verification: Verification, reason: Re
     verification.outcome = "inconclusive"
     verification.reasons = [asdict(reason)]
     verification.ended_at = utc_now()
+    keep_evidence(session, verification)
     set_status(session, verification.submission, last_outcome(verification))
 
 

@@ -1,0 +1,50 @@
+"""What a verification stands on, kept at its end in the transaction that ends it."""
+
+from dataclasses import asdict
+from typing import Any
+
+import orjson
+from sqlalchemy.orm import Session
+
+from rules.claim import System
+from rules.proof import ClaimPart, LogFile, SubmissionPart
+from server.code_version import code_version
+from server.database import insert_missing, utc_now
+from server.models import Evidence, Submission, Verification
+from server.verifications.queries import claimed_runs
+
+
+def keep_evidence(session: Session, verification: Verification) -> None:
+    """Keep what a verification was judged on, once: a later rescoring leaves it as it is."""
+    submission = verification.submission
+    insert_missing(
+        session,
+        Evidence,
+        verification_id=verification.id,
+        benchmark_sha256=submission.benchmark_sha256,
+        submission=submission_part(submission),
+        code=asdict(code_version()),
+        created_at=utc_now(),
+    )
+
+
+def submission_part(submission: Submission) -> dict[str, Any]:
+    """A submission as a proof holds it, as plain JSON."""
+    part = SubmissionPart(
+        id=submission.id,
+        submitter=submission.submitter,
+        division=submission.division,
+        submitted_at=submission.submitted_at.isoformat(),
+        claim_sha256=submission.claim_sha256,
+        claim=ClaimPart(
+            model=submission.model,
+            framework=submission.framework,
+            hyperparameters=dict(submission.hyperparameters),
+            system=System(**submission.system),
+        ),
+        logs=[LogFile(run.file, run.log_sha256, run.log_bytes) for run in submission.runs],
+        runs=claimed_runs(submission),
+        result=submission.result,
+    )
+    plain: dict[str, Any] = orjson.loads(orjson.dumps(asdict(part)))
+    return plain
