@@ -10,6 +10,7 @@ import typer
 from rich.text import Text
 
 from cli.commands import lists, token
+from cli.commands.audit import audit
 from cli.commands.check import check
 from cli.commands.demo import demo
 from cli.commands.import_archive import import_archive
@@ -33,7 +34,7 @@ app = typer.Typer(
 )
 for command in (
     up, demo, run, check, score, submit, verify, lists.show, lists.leaderboard, lists.benchmarks,
-    lists.workers,
+    lists.workers, audit,
 ):  # fmt: skip
     app.command()(command)
 app.command("import")(import_archive)

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.formats import ABSENT, cost_text, number_text, quality_text, seconds_text
+from rules.proof_check import Check
 
 View = Mapping[str, Any]
 STATUS_STYLES = {
@@ -15,9 +16,12 @@ STATUS_STYLES = {
     "rejected": "bold red",
     "inconclusive": "yellow",
     "failed": "bold red",
+    "pass": "green",
+    "fail": "bold red",
+    "open": "yellow",
 }
 # Columns that give way when the terminal is narrow; figures and ids never do.
-WIDE = ("model", "system", "submitter", "processor")
+WIDE = ("model", "system", "submitter", "processor", "what was compared")
 
 
 def status_text(status: object) -> Text:
@@ -134,6 +138,15 @@ def verdict_lines(view: View) -> list[RenderableType]:
                 )
             )
     return lines
+
+
+def check_table(checks: Sequence[Check]) -> Table:
+    """The checks of a proof, and why one did not pass."""
+    table = _table("check", "result", "what was compared")
+    for check in checks:
+        compared = f"{check.compared}: {check.why}" if check.why else check.compared
+        table.add_row(check.name, status_text(check.result), compared)
+    return table
 
 
 def benchmark_table(benchmarks: Sequence[View]) -> Table:

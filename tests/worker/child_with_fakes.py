@@ -38,13 +38,6 @@ def climb(config, *, seed, device, data_dir):
     yield from measure(CURVE)
 
 
-def stroll(config, *, seed, device, data_dir):
-    """As `climb`, in about a second, so that there is time to hurt it."""
-    for item in climb(config, seed=seed, device=device, data_dir=data_dir):
-        time.sleep(0.08)
-        yield item
-
-
 def chatter(config, *, seed, device, data_dir):
     """Prints as libraries do, with and without Python."""
     print("hello from the trainer")
@@ -134,7 +127,6 @@ def configure(hyperparameters):
 
 for trainer in (
     climb,
-    stroll,
     chatter,
     hang,
     hang_at_start,
