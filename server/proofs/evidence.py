@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from rules.claim import System
 from rules.proof import ClaimPart, LogFile, SubmissionPart
 from server.code_version import code_version
-from server.database import insert_missing, utc_now
+from server.database import insert_missing, moment_text, utc_now
 from server.models import Evidence, Submission, Verification
 from server.verifications.queries import claimed_runs
 
@@ -34,7 +34,7 @@ def submission_part(submission: Submission) -> dict[str, Any]:
         id=submission.id,
         submitter=submission.submitter,
         division=submission.division,
-        submitted_at=submission.submitted_at.isoformat(),
+        submitted_at=moment_text(submission.submitted_at),
         claim_sha256=submission.claim_sha256,
         claim=ClaimPart(
             model=submission.model,

@@ -15,6 +15,7 @@ from rules.proof import (
     VerificationPart,
 )
 from server.code_version import code_version
+from server.database import moment_text
 from server.errors import NotFoundError
 from server.models import (
     Attempt,
@@ -67,8 +68,8 @@ def _verification_part(verification: Verification) -> VerificationPart:
         id=verification.id,
         state=verification.state,  # type: ignore[arg-type]  # it has ended
         reason=verification.reason,
-        created_at=verification.created_at.isoformat(),
-        ended_at=ended.isoformat() if ended is not None else None,
+        created_at=moment_text(verification.created_at),
+        ended_at=moment_text(ended) if ended is not None else None,
     )
 
 
@@ -94,8 +95,8 @@ def _attempt_part(session: Session, attempt: Attempt) -> AttemptPart:
         number=attempt.number,
         state=attempt.state,
         worker=attempt.worker,
-        started_at=started.isoformat() if started is not None else None,
-        ended_at=ended.isoformat() if ended is not None else None,
+        started_at=moment_text(started) if started is not None else None,
+        ended_at=moment_text(ended) if ended is not None else None,
         failure=Failure(**attempt.failure) if attempt.failure is not None else None,
         evaluations=[] if attempt.state == "done" else _posted(session, attempt),
     )
