@@ -11,7 +11,9 @@ from rich.text import Text
 
 from cli.commands import lists, token
 from cli.commands.audit import audit
+from cli.commands.audit_log import audit_log
 from cli.commands.check import check
+from cli.commands.decide import compare_verifications, decide
 from cli.commands.demo import demo
 from cli.commands.import_archive import import_archive
 from cli.commands.run import run
@@ -34,10 +36,12 @@ app = typer.Typer(
 )
 for command in (
     up, demo, run, check, score, submit, verify, lists.show, lists.leaderboard, lists.benchmarks,
-    lists.workers, audit,
+    lists.workers, audit, decide,
 ):  # fmt: skip
     app.command()(command)
 app.command("import")(import_archive)
+app.command("audit-log")(audit_log)
+app.command("compare-verifications")(compare_verifications)
 app.add_typer(token.app, name="token")
 
 

@@ -21,7 +21,7 @@ STATUS_STYLES = {
     "open": "yellow",
 }
 # Columns that give way when the terminal is narrow; figures and ids never do.
-WIDE = ("model", "system", "submitter", "processor", "what was compared")
+WIDE = ("model", "system", "submitter", "processor", "what was compared", "reason", "reasons")
 
 
 def status_text(status: object) -> Text:
@@ -30,7 +30,8 @@ def status_text(status: object) -> Text:
     return Text(word, style=STATUS_STYLES.get(word, ""))
 
 
-def _table(*columns: str, right: Sequence[str] = ()) -> Table:
+def plain_table(*columns: str, right: Sequence[str] = ()) -> Table:
+    """An empty table without lines; the columns in `right` hold figures."""
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
         table.add_column(
@@ -52,7 +53,7 @@ def leaderboard_table(board: View) -> RenderableType:
     if not entries:
         return Text("No submissions here yet.", style="dim")
     right = ("rank", "TTA", "seconds", "CV", "runs", "epochs", "cost")
-    table = _table(
+    table = plain_table(
         "rank", "TTA", "seconds", "CV", "runs", "epochs", "cost", "status", "submitter", "model",
         "system", "submission", right=right,
     )  # fmt: skip
@@ -99,7 +100,7 @@ def submission_lines(view: View) -> list[RenderableType]:
 
 def run_table(runs: Sequence[View]) -> Table:
     """The runs of a submission."""
-    table = _table("run log", "seed", "TTA", "epochs", "best", right=("TTA", "epochs", "best"))
+    table = plain_table("run log", "seed", "TTA", "epochs", "best", right=("TTA", "epochs", "best"))
     for run in runs:
         table.add_row(
             _or_dash(run.get("file")),
@@ -142,16 +143,33 @@ def verdict_lines(view: View) -> list[RenderableType]:
 
 def check_table(checks: Sequence[Check]) -> Table:
     """The checks of a proof, and why one did not pass."""
-    table = _table("check", "result", "what was compared")
+    table = plain_table("check", "result", "what was compared")
     for check in checks:
         compared = f"{check.compared}: {check.why}" if check.why else check.compared
         table.add_row(check.name, status_text(check.result), compared)
     return table
 
 
+def audit_table(records: Sequence[View]) -> RenderableType:
+    """Records of the audit log, newest first."""
+    if not records:
+        return Text("Nothing was changed yet.", style="dim")
+    table = plain_table("id", "when", "who", "what", "subject", "reason")
+    for item in records:
+        table.add_row(
+            str(item.get("id")),
+            str(item.get("at"))[:19],
+            _or_dash(item.get("actor")),
+            _or_dash(item.get("action")),
+            f"{item.get('subject_kind')} {item.get('subject_id')}",
+            _or_dash(item.get("reason")),
+        )
+    return table
+
+
 def benchmark_table(benchmarks: Sequence[View]) -> Table:
     """The benchmarks of a server."""
-    table = _table(
+    table = plain_table(
         "benchmark", "version", "target", "clock", "runs", "divisions", "replay", "submissions"
     )
     for item in benchmarks:
@@ -175,7 +193,7 @@ def worker_table(workers: Sequence[View]) -> RenderableType:
     """The workers a server has heard of."""
     if not workers:
         return Text("No worker has reported yet; start one with `python -m worker`.", style="dim")
-    table = _table("worker", "hardware class", "state", "alive", "last seen", "processor")
+    table = plain_table("worker", "hardware class", "state", "alive", "last seen", "processor")
     for item in workers:
         table.add_row(
             _or_dash(item.get("name")),
@@ -190,7 +208,7 @@ def worker_table(workers: Sequence[View]) -> RenderableType:
 
 def token_table(tokens: Sequence[View]) -> RenderableType:
     """The tokens of a server, without their secrets."""
-    table = _table("id", "user", "role", "expires", "revoked")
+    table = plain_table("id", "user", "role", "expires", "revoked")
     for item in tokens:
         table.add_row(
             _or_dash(item.get("id")),

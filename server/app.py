@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from rules.benchmark import load_benchmarks
 from server.accounts import endpoints as accounts
 from server.artifacts import ArtifactStore
+from server.audit import endpoints as audit
 from server.benchmarks import endpoints as benchmarks
 from server.database import Database
 from server.dependencies import Parts
@@ -22,6 +23,7 @@ from server.middleware import BodyLimit, SecurityHeaders
 from server.pages import api_reference
 from server.pages import endpoints as pages
 from server.proofs import endpoints as proofs
+from server.reruns import endpoints as reruns
 from server.schema import require_current_schema
 from server.settings import Settings, get_settings
 from server.submissions import endpoints as submissions
@@ -77,7 +79,8 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     app.state.dispatcher = dispatcher
     app.state.board_cache = BoardCache()
     for feature in (
-        accounts, benchmarks, submissions, leaderboard, verifications, events, proofs, workers,
+        accounts, benchmarks, submissions, leaderboard, reruns, verifications, events, proofs,
+        workers, audit,
     ):  # fmt: skip
         app.include_router(feature.router, prefix=API)
     app.include_router(health.router)

@@ -9,6 +9,7 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
+from cli.audit_logs import check_log_file
 from cli.bundles import BUNDLE_LIMIT_BYTES, Bundle, read_bundle, read_bundle_file
 from cli.client import ServerClient, segment
 from cli.errors import CliError, ExitCode
@@ -23,14 +24,21 @@ FILE_ENDINGS = (".zip", ".json")
 
 def audit(
     proof: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="VERIFICATION|FILE", help="Id of a verification, or a proof.zip or proof.json."
         ),
-    ],
+    ] = None,
     key: Annotated[
         Path | None,
         typer.Option("--key", help="The server's public key: hex, or the JSON of /api/v1/keys."),
+    ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option("--log", help="Check an audit log instead: a file of `audit-log --out`."),
+    ] = None,
+    head: Annotated[
+        str | None, typer.Option("--head", help="A head of the log that was noted earlier.")
     ] = None,
     url: Url = DEFAULT_URL,
     as_json: Json = False,
@@ -40,6 +48,14 @@ def audit(
     Of a file, --key names whom to trust; of an id, bundle and keys come from the server. The exit
     code is 0 if no check fails and 1 if one does.
     """
+    if (proof is None) == (log is None):
+        raise CliError(
+            "Name a verification or its proof, or an audit log with --log.",
+            exit_code=ExitCode.USAGE,
+        )
+    if log is not None:
+        return check_log_file(log, head=head, screen=open_screen(as_json=as_json))
+    assert proof is not None  # noqa: S101  exactly one of the two is given
     keys = read_keys(key) if key is not None else []
     if is_file(proof):
         bundle = read_bundle_file(Path(proof))

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from rules.benchmark import Benchmark
 from rules.errors import RuleError
 from rules.submission import ScoredSubmission, score_submission
+from server.audit.service import Administrator, Subject, record
 from server.benchmarks.queries import definition, find_benchmark, keep_definition
 from server.dependencies import Parts
 from server.errors import ConflictError, ServerError
@@ -19,6 +20,7 @@ from server.leaderboard.service import raise_board_version
 from server.models import Submission
 from server.submissions.queries import find_submission, runs_with_curves
 from server.submissions.service import result_figures, run_figures
+from server.verifications.queries import OPEN
 
 PROGRESS_EVERY = 20
 # A list in a report is worth its length: curves and steps are long.
@@ -100,7 +102,8 @@ def _rescore(parts: Parts, submission_id: str, *, current: bool, dry_run: bool) 
     after = _derived_figures(scored, benchmark)
     changes = _differences(before, after)
     if changes and not dry_run:
-        _keep(parts, submission_id, scored, benchmark, read_under=submission.benchmark_sha256)
+        read_under = submission.benchmark_sha256
+        _keep(parts, submission_id, scored, benchmark, changes=changes, read_under=read_under)
     return changes
 
 
@@ -110,7 +113,7 @@ def _definition_for(
     if not current:
         return definition(session, submission.benchmark_sha256)
     benchmark = find_benchmark(parts.benchmarks, submission.benchmark_id)
-    if submission.status == "verifying" and benchmark.sha256 != submission.benchmark_sha256:
+    if _is_under_way(submission) and benchmark.sha256 != submission.benchmark_sha256:
         raise ConflictError("It is being verified under its own definition; try again afterwards.")
     return benchmark
 
@@ -213,15 +216,16 @@ def _keep(
     scored: ScoredSubmission,
     benchmark: Benchmark,
     *,
+    changes: list[Change],
     read_under: str,
 ) -> None:
-    """Store what was derived and raise the board's version, in one transaction."""
+    """Store what was derived, raise the board's version and log it, in one transaction."""
     with parts.database.write() as session:
         submission = find_submission(session, submission_id)
         if submission.benchmark_sha256 != read_under:
             raise ConflictError("It was scored under another definition meanwhile; try again.")
         if benchmark.sha256 != read_under:
-            if submission.status == "verifying":
+            if _is_under_way(submission):
                 raise ConflictError("Its verification began meanwhile; try again afterwards.")
             keep_definition(session, benchmark, parts.settings.benchmarks_dir)
             submission.benchmark_sha256 = benchmark.sha256
@@ -234,6 +238,20 @@ def _keep(
         ):
             _set(row, run_figures(run, score))
         raise_board_version(session, submission.benchmark_id)
+        record(
+            session,
+            Administrator(),
+            "submission.rescore",
+            Subject("submission", submission_id),
+            reason=None,
+            before={change.field: change.before for change in changes},
+            after={change.field: change.after for change in changes},
+        )
+
+
+def _is_under_way(submission: Submission) -> bool:
+    """Whether a replay is sealed under the definition that a submission has."""
+    return any(verification.state in OPEN for verification in submission.verifications)
 
 
 def _set(row: object, figures: Figures) -> None:

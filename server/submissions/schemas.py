@@ -2,11 +2,16 @@
 
 from dataclasses import asdict
 from datetime import date, datetime
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, computed_field
 
 from server.models import RunRow, Submission
+from server.verifications.publishing import (
+    decision_word,
+    pending_verifications,
+    published_verification,
+)
 
 EXAMPLE_CLAIM = {
     "benchmark": "digits",
@@ -130,10 +135,16 @@ class VerificationSummary(BaseModel):
     outcome: str | None
     created_at: datetime
     ended_at: datetime | None
+    decision: Literal["publish", "keep", "pending"] | None
+    published: bool
 
 
 class SubmissionView(BaseModel):
-    """A submission: the claim, the result, the runs and the verifications."""
+    """A submission: the claim, the result, the runs and the verifications.
+
+    Its status rests on `published_verification`; `pending_decisions` are verdicts of reruns that
+    wait for an organiser.
+    """
 
     id: str
     benchmark: str
@@ -154,6 +165,8 @@ class SubmissionView(BaseModel):
     result: ResultView
     runs: list[RunView]
     verifications: list[VerificationSummary]
+    published_verification: str | None
+    pending_decisions: list[str]
 
 
 class SubmissionList(BaseModel):
@@ -217,6 +230,7 @@ def curve_view(run: RunRow) -> CurveView:
 
 def submission_view(submission: Submission, *, benchmark_version: str) -> SubmissionView:
     """A stored submission with its runs and verifications."""
+    published = published_verification(submission)
     return SubmissionView(
         id=submission.id,
         benchmark=submission.benchmark_id,
@@ -243,9 +257,13 @@ def submission_view(submission: Submission, *, benchmark_version: str) -> Submis
                 outcome=verification.outcome,
                 created_at=verification.created_at,
                 ended_at=verification.ended_at,
+                decision=decision_word(verification),
+                published=verification is published,
             )
             for verification in submission.verifications
         ],
+        published_verification=published.id if published is not None else None,
+        pending_decisions=[item.id for item in pending_verifications(submission)],
     )
 
 

@@ -6,12 +6,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
 from rules.run import Run
 from rules.scoring import Result, RunScore
 from rules.submission import ScoredSubmission, score_submission
 from server.artifacts import Staged
+from server.audit.service import Subject, record
 from server.benchmarks.queries import keep_definition
 from server.database import utc_now
 from server.dependencies import Caller, Parts
@@ -110,9 +112,28 @@ def _store(
         session.add_all(_run_rows(submission.id, scored, upload.logs))
         raise_board_version(session, benchmark.benchmark_id)
         _keep_files(parts, upload)
-        if not upload.archive:
+        if upload.archive:
+            _record_import(session, caller, submission)
+        else:
             verify_by_policy(session, submission, benchmark, scored.claim)
     return submission.id
+
+
+def _record_import(session: Session, caller: Caller, submission: Submission) -> None:
+    record(
+        session,
+        caller,
+        "archive.import",
+        Subject("submission", submission.id),
+        reason=None,
+        before=None,
+        after={
+            "benchmark": submission.benchmark_id,
+            "organisation": submission.organisation,
+            "claim_sha256": submission.claim_sha256,
+            "tta_seconds": submission.tta_seconds,
+        },
+    )
 
 
 def _keep_files(parts: Parts, upload: Upload) -> None:

@@ -1,12 +1,13 @@
 """Verifications as the API and the pages show them."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from server.benchmarks.schemas import TargetView
 from server.models import Attempt, Verification
+from server.verifications.publishing import decision_word, published_verification
 
 ENDED = ("done", "failed", "cancelled")
 
@@ -61,6 +62,14 @@ class ReasonView(BaseModel):
     numbers: dict[str, float]
 
 
+class DecisionView(BaseModel):
+    """Whether a verdict is published, kept back, or pending: waits for an organiser's decision."""
+
+    decision: Literal["publish", "keep", "pending"]
+    reason: str | None
+    decided_at: datetime | None
+
+
 class VerificationView(BaseModel):
     """A verification: sealed plan, attempts, verdict. Seeds and nonce show once it has ended."""
 
@@ -82,6 +91,8 @@ class VerificationView(BaseModel):
     reason: str | None
     created_at: datetime
     ended_at: datetime | None
+    decision: DecisionView | None
+    published: bool
 
 
 class VerificationList(BaseModel):
@@ -131,4 +142,18 @@ def verification_view(
         reason=verification.reason,
         created_at=verification.created_at,
         ended_at=verification.ended_at,
+        decision=decision_view(verification),
+        published=published_verification(verification.submission) is verification,
+    )
+
+
+def decision_view(verification: Verification) -> DecisionView | None:
+    """What was decided about a verdict; None for a verification without one."""
+    word, decided = decision_word(verification), verification.decision
+    if word is None:
+        return None
+    return DecisionView(
+        decision=word,
+        reason=decided.reason if decided is not None else None,
+        decided_at=decided.decided_at if decided is not None else None,
     )

@@ -16,6 +16,7 @@ from server.errors import ConflictError, ContentError
 from server.leaderboard.service import raise_board_version
 from server.models import Attempt, Submission, Verification
 from server.proofs.evidence import keep_evidence
+from server.verifications.publishing import published_status, settle
 from server.verifications.queries import OPEN, claim_of
 
 RUN_START_SECONDS = 60.0  # What a run may take beside its own limit: starting, loading, stopping.
@@ -127,13 +128,13 @@ def cancel_verification(session: Session, verification: Verification) -> None:
 
 
 def end_with_verdict(session: Session, verification: Verification, verdict: Verdict) -> None:
-    """Store a verdict; the submission's status follows it in the same transaction."""
+    """Store a verdict. The first is the submission's status; a later one waits for a decision."""
     verification.state = "done"
     verification.outcome = verdict.outcome
     verification.reasons = [asdict(reason) for reason in verdict.reasons]
     verification.ended_at = utc_now()
     keep_evidence(session, verification)
-    set_status(session, verification.submission, verdict.outcome)
+    set_status(session, verification.submission, settle(verification))
 
 
 def end_without_verdict(session: Session, verification: Verification, reason: Reason) -> None:
@@ -147,9 +148,8 @@ def end_without_verdict(session: Session, verification: Verification, reason: Re
 
 
 def last_outcome(verification: Verification) -> str:
-    """The status a submission falls back to: its latest verdict, or claimed."""
-    judged = [v for v in verification.submission.verifications if v.state == "done" and v.outcome]
-    return str(judged[-1].outcome) if judged else "claimed"
+    """The status a submission falls back to: its published verdict, or claimed."""
+    return published_status(verification.submission)
 
 
 def set_status(session: Session, submission: Submission, status: str) -> None:

@@ -123,6 +123,7 @@ def test_without_a_key_nobody_vouches_for_a_file(bundle: Bundle, tmp_path: Path)
     assert bundle.failed() == {"signer", "verdict"}
     _, results = bundle.audit("--json")
     assert (results["signature"], results["signer"]) == ("pass", "fail")
+    assert "name the server's public key with --key" in bundle.checks["signer"]["why"]
 
 
 Change = Callable[[dict[str, Any]], None]
