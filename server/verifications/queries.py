@@ -65,7 +65,7 @@ def list_verifications(session: Session, *, state: str | None, limit: int) -> li
         select(Verification)
         .order_by(Verification.created_at.desc())
         .limit(limit)
-        .options(selectinload(Verification.submission))
+        .options(selectinload(Verification.submission).selectinload(Submission.verifications))
     )
     if state is not None:
         query = query.where(Verification.state == state)
