@@ -96,6 +96,22 @@ class ServerClient:
         answer = self._request("POST", path, files=list(files), data=dict(fields), headers=headers)
         return self._document(answer), answer.headers.get("Idempotent-Replayed") == "true"
 
+    def download(self, path: str, *, limit_bytes: int) -> bytes:
+        """The bytes at an API path. Raises CliError, also if they are more than allowed."""
+        content = bytearray()
+        with transport_errors(self.url), self._http.stream("GET", API + path) as answer:
+            if answer.is_error or answer.is_redirect:
+                answer.read()
+                raise error_of(answer)
+            for chunk in answer.iter_bytes():
+                content += chunk
+                if len(content) > limit_bytes:
+                    raise CliError(
+                        f"The answer of {self.url} is larger than {limit_bytes} bytes.",
+                        exit_code=ExitCode.REFUSED,
+                    )
+        return bytes(content)
+
     def delete(self, path: str) -> None:
         """Delete what is at an API path. Raises CliError."""
         self._answer("DELETE", path)

@@ -10,8 +10,11 @@ import typer
 from rich.text import Text
 
 from cli.commands import calibration, lists, token
+from cli.commands.audit import audit
+from cli.commands.audit_log import audit_log
 from cli.commands.calibrate import calibrate
 from cli.commands.check import check
+from cli.commands.decide import compare_verifications, decide
 from cli.commands.demo import demo
 from cli.commands.import_archive import import_archive
 from cli.commands.rescore import rescore
@@ -33,11 +36,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    up, demo, run, check, score, submit, verify, calibrate, rescore, lists.show,
+    up, demo, run, check, score, submit, verify, calibrate, rescore, audit, decide, lists.show,
     lists.leaderboard, lists.benchmarks, lists.workers,
 ):  # fmt: skip
     app.command()(command)
 app.command("import")(import_archive)
+app.command("audit-log")(audit_log)
+app.command("compare-verifications")(compare_verifications)
 app.add_typer(token.app, name="token")
 app.add_typer(calibration.app, name="calibration")
 

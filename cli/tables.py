@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.formats import ABSENT, cost_text, number_text, quality_text, seconds_text
+from rules.proof_check import Check
 
 View = Mapping[str, Any]
 STATUS_STYLES = {
@@ -15,9 +16,12 @@ STATUS_STYLES = {
     "rejected": "bold red",
     "inconclusive": "yellow",
     "failed": "bold red",
+    "pass": "green",
+    "fail": "bold red",
+    "open": "yellow",
 }
 # Columns that give way when the terminal is narrow; figures and ids never do.
-WIDE = ("model", "system", "submitter", "processor")
+WIDE = ("model", "system", "submitter", "processor", "what was compared", "reason", "reasons")
 
 
 def status_text(status: object) -> Text:
@@ -170,6 +174,32 @@ def verdict_lines(view: View) -> list[RenderableType]:
                 )
             )
     return lines
+
+
+def check_table(checks: Sequence[Check]) -> Table:
+    """The checks of a proof, and why one did not pass."""
+    table = make_table("check", "result", "what was compared")
+    for check in checks:
+        compared = f"{check.compared}: {check.why}" if check.why else check.compared
+        table.add_row(check.name, status_text(check.result), compared)
+    return table
+
+
+def audit_table(records: Sequence[View]) -> RenderableType:
+    """Records of the audit log, newest first."""
+    if not records:
+        return Text("Nothing was changed yet.", style="dim")
+    table = make_table("id", "when", "who", "what", "subject", "reason")
+    for item in records:
+        table.add_row(
+            str(item.get("id")),
+            str(item.get("at"))[:19],
+            _or_dash(item.get("actor")),
+            _or_dash(item.get("action")),
+            f"{item.get('subject_kind')} {item.get('subject_id')}",
+            _or_dash(item.get("reason")),
+        )
+    return table
 
 
 def benchmark_table(benchmarks: Sequence[View]) -> Table:

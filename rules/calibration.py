@@ -67,14 +67,13 @@ class SizeComparison:
 
 def plan_calibration(runs: int, *, entropy: bytes, taken: Collection[int] = ()) -> Plan:
     """Seeds of further calibration runs, none of them `taken`: a function of 32 random bytes."""
-    nonce = hashlib.sha256(b"finishline calibration" + entropy).digest()
     seeds: dict[int, None] = {}  # an ordered set
-    for seed in _draw_seeds(nonce + entropy):
+    for seed in _draw_seeds(b"finishline calibration" + entropy):
         if len(seeds) == runs:
             break
         if seed not in taken:
             seeds[seed] = None
-    return Plan(seeds=tuple(seeds), nonce=nonce.hex())
+    return Plan(seeds=tuple(seeds), nonce=entropy.hex())
 
 
 def _draw_seeds(entropy: bytes) -> Iterator[int]:
@@ -101,6 +100,14 @@ def runs_sha256(runs: Sequence[ReferenceRun]) -> str:
     """What a seal names a calibration's runs by: SHA-256 over their compact JSON, sorted."""
     rows = sorted([run.batch_size, run.seed, list(run.quality)] for run in runs)
     return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()
+
+
+def judged_beside(calibration_id: str, calibrated: Benchmark) -> dict[str, str]:
+    """What is sealed beside the draw of a replay that an adopted calibration judges."""
+    return {
+        "calibration": calibration_id,
+        "reference_runs_sha256": runs_sha256(calibrated.reference_runs),
+    }
 
 
 def convergence_table(benchmark: Benchmark, runs: Sequence[ReferenceRun]) -> list[ConvergenceAt]:

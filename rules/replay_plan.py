@@ -2,18 +2,21 @@
 
 import hashlib
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from rules.benchmark import Benchmark
+from rules.canonical import sha256_of
 from rules.claim import Claim
 from rules.control_points import control_points
 from rules.errors import RuleError
 from rules.messages import ControlPoint, JobKind, ReplayJob, TargetSpec
 from rules.verdict import SHARES
+
+# How runs and seeds are drawn, sealed with them. From draw 1 they did not follow from the nonce.
+DRAW = 2
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,8 @@ class Plan:
 
 def plan(benchmark: Benchmark, claim: Claim, *, entropy: bytes) -> Plan:
     """How many runs a verification makes, and their seeds: a function of 32 random bytes.
+
+    Those bytes are the nonce, so that whoever is told the nonce can draw the same again.
 
     Between min_runs and max_runs, twice as many where the claimed settings are not calibrated:
     there the replays are the only evidence, or stand beside an interpolated reference. Raises
@@ -44,7 +49,7 @@ def plan(benchmark: Benchmark, claim: Claim, *, entropy: bytes) -> Plan:
     seeds: dict[int, None] = {}  # an ordered set: of equal seeds the first stays
     while len(seeds) < runs:
         seeds[next(drawn)] = None
-    return Plan(seeds=tuple(seeds), nonce=digest.hex())
+    return Plan(seeds=tuple(seeds), nonce=entropy.hex())
 
 
 def _draw_seed(entropy: bytes, index: int) -> int:
@@ -72,25 +77,39 @@ def seal(
     sealed: Plan,
     *,
     beside: Mapping[str, Any] | None = None,
+    draw: int = DRAW,
 ) -> str:
     """SHA-256 over everything that was drawn: public before the first run, checkable after it.
 
     `beside` is what else was settled by then, by name: a kind other than a replay, the settings of
-    each run, the calibration to judge by. A plain replay has nothing beside its draw.
+    each run, the calibration to judge by. A plain replay has nothing beside its draw. `draw` says
+    how it was drawn; a seal of draw 1 does not hold that number.
     """
-    content = json.dumps(
-        dict(beside or {})
-        | {
-            "benchmark_sha256": benchmark.sha256,
-            "nonce": sealed.nonce,
-            "runs": len(sealed.seeds),
-            "seeds": list(sealed.seeds),
-            "submission": submission_id,
-        },
-        sort_keys=True,
-        separators=(",", ":"),
-    )
-    return hashlib.sha256(content.encode()).hexdigest()
+    content: dict[str, Any] = dict(beside or {}) | {
+        "benchmark_sha256": benchmark.sha256,
+        "nonce": sealed.nonce,
+        "runs": len(sealed.seeds),
+        "seeds": list(sealed.seeds),
+        "submission": submission_id,
+    }
+    if draw > 1:
+        content["draw"] = draw
+    return sha256_of(content)
+
+
+def draw_of(
+    benchmark: Benchmark,
+    submission_id: str | None,
+    sealed: Plan,
+    *,
+    sealed_as: str,
+    beside: Mapping[str, Any] | None = None,
+) -> int | None:
+    """Which draw a seal opens as, None if it does not open."""
+    for draw in range(DRAW, 0, -1):
+        if seal(benchmark, submission_id, sealed, beside=beside, draw=draw) == sealed_as:
+            return draw
+    return None
 
 
 def band_for(benchmark: Benchmark, claim: Claim, *, runs: int) -> list[ControlPoint]:

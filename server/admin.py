@@ -9,8 +9,9 @@ from pathlib import Path
 
 from rules.benchmark import load_benchmarks
 from rules.errors import RuleError
-from server.accounts.service import ROLES, create_token
+from server.accounts.service import ROLES, create_token, record_new_token
 from server.artifacts import ArtifactStore
+from server.audit.service import Administrator
 from server.database import Database
 from server.dependencies import Parts
 from server.errors import ServerError
@@ -105,6 +106,7 @@ def _make_token(database: Database, arguments: argparse.Namespace) -> dict[str, 
         made = create_token(
             session, user_name=arguments.user, role=arguments.role, expires_in=expires_in
         )
+        record_new_token(session, Administrator(), made.token)
         expires_at = made.token.expires_at
         return {
             "id": made.token.id,

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from rules.benchmark import load_benchmarks
 from server.accounts import endpoints as accounts
 from server.artifacts import ArtifactStore
+from server.audit import endpoints as audit
 from server.benchmarks import endpoints as benchmarks
 from server.calibrations import endpoints as calibrations
 from server.comparisons import endpoints as comparisons
@@ -23,7 +24,9 @@ from server.leaderboard.encoding import BoardCache
 from server.middleware import BodyLimit, SecurityHeaders
 from server.pages import api_reference
 from server.pages import endpoints as pages
+from server.proofs import endpoints as proofs
 from server.records import endpoints as records
+from server.reruns import endpoints as reruns
 from server.rescoring import endpoints as rescoring
 from server.schema import require_current_schema
 from server.settings import Settings, get_settings
@@ -40,11 +43,14 @@ FEATURES = (
     submissions,
     leaderboard,
     comparisons,
+    reruns,
     verifications,
     events,
+    proofs,
     calibrations,
     workers,
     rescoring,
+    audit,
 )
 STALE_UPLOAD_SECONDS = 3600.0
 DESCRIPTION = (

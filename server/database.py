@@ -122,3 +122,8 @@ def _begin_sqlite(connection: Connection) -> None:
 def utc_now() -> datetime:
     """This moment, in UTC."""
     return datetime.now(UTC)
+
+
+def moment_text(moment: datetime) -> str:
+    """A moment as text, the same whatever timezone a database's session answers in."""
+    return moment.astimezone(UTC).isoformat()

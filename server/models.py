@@ -215,6 +215,7 @@ class Verification(Base):
     attempts: Mapped[list["Attempt"]] = relationship(
         order_by="Attempt.number", lazy="selectin", back_populates="verification"
     )
+    decision: Mapped["Decision | None"] = relationship(lazy="selectin")
 
 
 class Calibration(Base):
@@ -321,3 +322,67 @@ class WorkerRow(Base):
     system: Mapped[dict[str, Any]]
     first_seen_at: Mapped[datetime]
     last_seen_at: Mapped[datetime] = mapped_column(index=True)
+
+
+class Evidence(Base):
+    """What a verification was judged on, as it was when it ended: scoring again changes results.
+
+    `submission` is the part of that name in a proof bundle, `code` what judged.
+    """
+
+    __tablename__ = "evidence"
+
+    verification_id: Mapped[str] = mapped_column(ForeignKey("verifications.id"), primary_key=True)
+    benchmark_sha256: Mapped[str] = mapped_column(ForeignKey("benchmark_definitions.sha256"))
+    submission: Mapped[dict[str, Any]]
+    code: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime]
+
+
+class SigningKey(Base):
+    """A public key that proofs were signed with (hex); none is ever removed."""
+
+    __tablename__ = "signing_keys"
+
+    id: Mapped[str] = mapped_column(String(16), primary_key=True)
+    public_key: Mapped[str] = mapped_column(String(64))
+    created_at: Mapped[datetime]
+
+
+class Decision(Base):
+    """What became of a verdict: the first is published by itself, a later one as decided.
+
+    `decision` is publish or keep; `decided_by` is None for what was published by itself. The one
+    published last is what a submission's status rests on.
+    """
+
+    __tablename__ = "decisions"
+
+    verification_id: Mapped[str] = mapped_column(ForeignKey("verifications.id"), primary_key=True)
+    decision: Mapped[str] = mapped_column(String(10))
+    decided_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    reason: Mapped[str] = mapped_column(Text)
+    decided_at: Mapped[datetime]
+
+
+class AuditRecord(Base):
+    """Who changed what, and why; a trigger refuses to change or delete it.
+
+    Each hash covers the one before. `actor` keeps the name; `actor_id` is None for the server's
+    own administration.
+    """
+
+    __tablename__ = "audit_log"
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    at: Mapped[datetime]
+    actor_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    actor: Mapped[str] = mapped_column(String(100))
+    action: Mapped[str] = mapped_column(String(50))
+    subject_kind: Mapped[str] = mapped_column(String(50))
+    subject_id: Mapped[str] = mapped_column(String(200))
+    reason: Mapped[str | None] = mapped_column(Text)
+    before: Mapped[dict[str, Any] | None]
+    after: Mapped[dict[str, Any] | None]
+    previous_sha256: Mapped[str] = mapped_column(String(64))
+    sha256: Mapped[str] = mapped_column(String(64))

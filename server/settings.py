@@ -20,6 +20,9 @@ class Settings(BaseSettings):
     artifacts_dir: Path = Path("var/artifacts")
     benchmarks_dir: Path = CHECKOUT / "benchmarks"
     public_url: str = "http://127.0.0.1:8000"
+    # The private key that proofs are signed with; beside the artifacts if it is not named.
+    signing_key: Path | None = None
+    code_commit: str | None = Field(default=None, pattern="^[0-9a-f]{7,64}$")
 
     max_log_bytes: int = Field(default=64 * MIB, gt=0)
     max_request_bytes: int = Field(default=512 * MIB, gt=0)
@@ -29,6 +32,11 @@ class Settings(BaseSettings):
     dispatch_interval_seconds: float = Field(default=0.5, gt=0)
     worker_alive_seconds: float = Field(default=20.0, gt=0)
     lease_slack_seconds: float = Field(default=60.0, ge=0)
+
+    @property
+    def signing_key_path(self) -> Path:
+        """Where the private key lies, or will lie once something is signed."""
+        return self.signing_key or self.artifacts_dir.parent / "signing-key.pem"
 
 
 @lru_cache

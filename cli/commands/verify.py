@@ -1,41 +1,84 @@
-"""`finishline verify`: ask for a verification, and watch its replay."""
+"""`finishline verify`: ask for one verification and watch its replay, or for many at once."""
 
 from typing import Annotated
 
 import typer
 
 from cli.client import ServerClient, View, segment
-from cli.errors import ExitCode
+from cli.errors import CliError, ExitCode
 from cli.options import DEFAULT_URL, Json, Token, Url
-from cli.screen import open_screen
+from cli.rerun_views import batch_lines
+from cli.screen import Screen, open_screen
 from cli.tables import verdict_lines
 from cli.watching import verdict_code, watch_verification
 
 
 def verify(
-    submission: Annotated[str, typer.Argument(help="Id of the submission.")],
+    submissions: Annotated[
+        list[str] | None, typer.Argument(metavar="[SUBMISSION]...", help="Ids of submissions.")
+    ] = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Show the replay and wait for the verdict.")
+        bool, typer.Option("--watch", help="Show the replay of one and wait for the verdict.")
     ] = False,
     reason: Annotated[
         str | None, typer.Option("--reason", help="Why; shown with the verification.")
     ] = None,
+    benchmark: Annotated[
+        str | None, typer.Option("--benchmark", help="Every submission of this benchmark instead.")
+    ] = None,
+    status: Annotated[
+        str | None, typer.Option("--status", help="Of the benchmark's, those of this status.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be queued and what it would cost.")
+    ] = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Ask for a submission to be replayed (organisers only).
+    """Ask for submissions to be replayed (organisers only). Several need a --reason.
 
     With --watch the exit code is 0 when it ends verified and 3 when it ends otherwise.
     """
+    named = submissions or []
+    _require_one_choice(named, benchmark=benchmark, status=status)
     screen = open_screen(as_json=as_json)
     with ServerClient(url, token) as server:
-        view = request_verification(server, submission, reason=reason)
-        if not watch:
-            page = f"{server.url}/verifications/{view['id']}"
-            screen.answer(view, [f"Verification {view['id']} is {view['state']}: {page}"])
+        if benchmark is not None or dry_run or len(named) > 1:
+            _require_batch(reason, watch=watch)
+            wanted = {"benchmark": benchmark, "status": status} if benchmark else {}
+            listed = {"submissions": named} if named else {}
+            body = {**wanted, **listed, "reason": reason, "dry_run": dry_run}
+            batch = server.post("/verifications/batch", body)
+            screen.answer(batch, batch_lines(batch))
             return int(ExitCode.OK)
-        ended = watch_verification(server, view, screen)
+        return _verify_one(server, named[0], reason=reason, watch=watch, screen=screen)
+
+
+def _require_one_choice(named: list[str], *, benchmark: str | None, status: str | None) -> None:
+    if bool(named) == (benchmark is not None) or (status is not None and benchmark is None):
+        raise CliError(
+            "Name submissions, or a benchmark with --benchmark and perhaps --status.",
+            exit_code=ExitCode.USAGE,
+        )
+
+
+def _require_batch(reason: str | None, *, watch: bool) -> None:
+    if not reason:
+        raise CliError("Several replays need a --reason.", exit_code=ExitCode.USAGE)
+    if watch:
+        raise CliError("--watch is for one submission.", exit_code=ExitCode.USAGE)
+
+
+def _verify_one(
+    server: ServerClient, submission: str, *, reason: str | None, watch: bool, screen: Screen
+) -> int:
+    view = request_verification(server, submission, reason=reason)
+    if not watch:
+        page = f"{server.url}/verifications/{view['id']}"
+        screen.answer(view, [f"Verification {view['id']} is {view['state']}: {page}"])
+        return int(ExitCode.OK)
+    ended = watch_verification(server, view, screen)
     screen.answer(ended, verdict_lines(ended))
     return int(verdict_code(ended))
 

@@ -45,6 +45,11 @@ class VarPaths:
         return self.root / "tokens"
 
     @property
+    def signing_key(self) -> Path:
+        """The private key that the server signs proofs with."""
+        return self.root / "signing-key.pem"
+
+    @property
     def redis(self) -> Path:
         """The broker's working folder."""
         return self.root / "redis"

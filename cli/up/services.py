@@ -39,6 +39,7 @@ class Plan:
             "FINISHLINE_DATABASE_URL": f"sqlite:///{self.paths.database}",
             "FINISHLINE_BROKER_URL": self.broker.url,
             "FINISHLINE_ARTIFACTS_DIR": str(self.paths.artifacts),
+            "FINISHLINE_SIGNING_KEY": str(self.paths.signing_key),
             "FINISHLINE_DATA_DIR": str(self.paths.data),
             "FINISHLINE_PUBLIC_URL": self.url,
             "FINISHLINE_SERVER_URL": self.url,

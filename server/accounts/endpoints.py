@@ -19,7 +19,7 @@ def me(caller: CallerDep) -> MeView:
 
 
 @router.post("/tokens", status_code=201)
-def create_token(body: TokenCreate, parts: PartsDep, _caller: OrganiserDep) -> TokenCreated:
+def create_token(body: TokenCreate, parts: PartsDep, caller: OrganiserDep) -> TokenCreated:
     """Make a token. Its secret is in this answer and nowhere else."""
     days = body.expires_in_days
     with parts.database.write() as session:
@@ -30,6 +30,7 @@ def create_token(body: TokenCreate, parts: PartsDep, _caller: OrganiserDep) -> T
             expires_in=timedelta(days=days) if days is not None else None,
         )
         view = token_view(made.token)
+        service.record_new_token(session, caller, made.token)
     return TokenCreated(**view.model_dump(), token=made.secret)
 
 
@@ -42,8 +43,8 @@ def list_tokens(parts: PartsDep, _caller: OrganiserDep) -> TokenList:
 
 @router.delete("/tokens/{token_id}", status_code=204)
 def revoke_token(
-    token_id: Annotated[int, Path(ge=1, le=2**31 - 1)], parts: PartsDep, _caller: OrganiserDep
+    token_id: Annotated[int, Path(ge=1, le=2**31 - 1)], parts: PartsDep, caller: OrganiserDep
 ) -> None:
     """End a token now."""
     with parts.database.write() as session:
-        service.revoke_token(session, token_id)
+        service.revoke_token(session, caller, token_id)

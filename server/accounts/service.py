@@ -4,10 +4,12 @@ import hashlib
 import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from server.audit.service import Actor, Subject, record
 from server.database import insert_missing, utc_now
 from server.errors import NotFoundError, NotSignedInError
 from server.models import Token, User
@@ -74,9 +76,43 @@ def list_tokens(session: Session) -> list[Token]:
     return list(session.scalars(select(Token).order_by(Token.id.desc())))
 
 
-def revoke_token(session: Session, token_id: int) -> None:
+def record_new_token(session: Session, actor: Actor, token: Token) -> None:
+    """Write to the audit log that a token was made; its secret is not in it."""
+    record(
+        session,
+        actor,
+        "token.create",
+        Subject("token", str(token.id)),
+        reason=None,
+        before=None,
+        after=_logged(token),
+    )
+
+
+def revoke_token(session: Session, actor: Actor, token_id: int) -> None:
     """End a token now. Revoking twice changes nothing."""
     token = session.get(Token, token_id)
     if token is None:
         raise NotFoundError(f"There is no token {token_id}.")
-    token.revoked_at = token.revoked_at or utc_now()
+    if token.revoked_at is not None:
+        return
+    before = _logged(token)
+    token.revoked_at = utc_now()
+    record(
+        session,
+        actor,
+        "token.revoke",
+        Subject("token", str(token_id)),
+        reason=None,
+        before=before,
+        after=_logged(token),
+    )
+
+
+def _logged(token: Token) -> dict[str, Any]:
+    return {
+        "user": token.user.name,
+        "role": token.role,
+        "expires_at": token.expires_at,
+        "revoked_at": token.revoked_at,
+    }

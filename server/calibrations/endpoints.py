@@ -116,6 +116,6 @@ def adopt_calibration(
     """Judge by this calibration whatever is planned for its definition from now on."""
     with parts.database.write() as session:
         calibration = service.adopt_calibration(
-            session, calibration_id, adopted_by=caller.user_id, reason=body.reason
+            session, calibration_id, adopted_by=caller, reason=body.reason
         )
         return views.view(session, calibration)

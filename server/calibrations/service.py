@@ -8,11 +8,13 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark, ReplayPolicy
-from rules.calibration import chunk_sizes, plan_calibration, why_not_adoptable
+from rules.calibration import chunk_sizes, plan_calibration, runs_sha256, why_not_adoptable
 from rules.replay_plan import Plan, seal
+from server.audit.service import Subject, record
 from server.benchmarks.queries import definition
 from server.calibrations.progress import OPEN, has_every_run
 from server.calibrations.queries import (
+    adopted_calibration,
     chunks_of,
     find_calibration,
     finished_runs,
@@ -20,6 +22,7 @@ from server.calibrations.queries import (
     reference_runs,
 )
 from server.database import utc_now
+from server.dependencies import Caller
 from server.errors import ConflictError, ContentError
 from server.models import BenchmarkDefinition, Calibration, Verification
 from server.verifications.limits import RUN_START_SECONDS
@@ -105,7 +108,7 @@ def cancel_calibration(session: Session, calibration_id: str) -> Calibration:
 
 
 def adopt_calibration(
-    session: Session, calibration_id: str, *, adopted_by: int, reason: str
+    session: Session, calibration_id: str, *, adopted_by: Caller, reason: str
 ) -> Calibration:
     """Judge by this calibration whatever is planned for its definition from now on.
 
@@ -123,9 +126,24 @@ def adopt_calibration(
         raise ConflictError(
             f"Calibration {calibration_id} cannot judge yet: {unable}; continue it with more runs."
         )
+    before = adopted_calibration(session, calibration.benchmark_sha256)
     calibration.adopted_at = utc_now()
-    calibration.adopted_by = adopted_by
+    calibration.adopted_by = adopted_by.user_id
     calibration.adopted_because = reason
+    record(
+        session,
+        adopted_by,
+        "calibration.adopt",
+        Subject("calibration", calibration_id),
+        reason=reason,
+        before={"calibration": before.id if before is not None else None},
+        after={
+            "benchmark": calibration.benchmark_id,
+            "calibration": calibration_id,
+            "runs": len(runs),
+            "reference_runs_sha256": runs_sha256(runs),
+        },
+    )
     return calibration
 
 

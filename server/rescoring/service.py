@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from rules.benchmark import Benchmark
 from rules.errors import RuleError
 from rules.submission import ScoredSubmission, score_submission
+from server.audit.service import Actor, Administrator, Subject, record
 from server.benchmarks.queries import definition, find_benchmark, keep_definition
 from server.dependencies import Parts
 from server.errors import ConflictError, ServerError
@@ -39,11 +40,13 @@ class Choice:
     """Which submissions are scored again, of one benchmark if it is named, and how.
 
     Under the definition each result names, or under the `current` one; a dry run keeps nothing.
+    The audit log names the `actor`.
     """
 
     benchmark_id: str | None = None
     current: bool = False
     dry_run: bool = False
+    actor: Actor = field(default_factory=Administrator)
 
 
 @dataclass(frozen=True)
@@ -177,7 +180,9 @@ def _rescore(parts: Parts, submission_id: str, choice: Choice) -> list[Change]:
     scored = _score_again(parts, submission, benchmark)
     changes = differences(before, derived_figures(scored, benchmark))
     if changes and not choice.dry_run:
-        _keep(parts, submission_id, scored, benchmark, read_under=submission.benchmark_sha256)
+        read_under = submission.benchmark_sha256
+        kept = _Kept(scored, benchmark, changes, read_under, choice.actor)
+        _keep(parts, submission_id, kept)
     return changes
 
 
@@ -225,15 +230,24 @@ def _read(parts: Parts, sha256: str, *, what: str) -> bytes:
     return content
 
 
+@dataclass(frozen=True)
+class _Kept:
+    """What a submission was scored to again, and under which definition it was read before."""
+
+    scored: ScoredSubmission
+    benchmark: Benchmark
+    changes: Sequence[Change]
+    read_under: str
+    actor: Actor
+
+
 def _keep(
     parts: Parts,
     submission_id: str,
-    scored: ScoredSubmission,
-    benchmark: Benchmark,
-    *,
-    read_under: str,
+    kept: _Kept,
 ) -> None:
-    """Store what was derived and raise the board's version, in one transaction."""
+    """Store what was derived, raise the board's version and log it, in one transaction."""
+    scored, benchmark, read_under = kept.scored, kept.benchmark, kept.read_under
     with parts.database.write() as session:
         lock_submission(session, submission_id)
         submission = find_submission(session, submission_id)
@@ -248,6 +262,15 @@ def _keep(
         for row, (run, score) in zip(rows, scored.scored_runs, strict=True):
             _set(row, run_figures(run, score))
         raise_board_version(session, submission.benchmark_id)
+        record(
+            session,
+            kept.actor,
+            "submission.rescore",
+            Subject("submission", submission_id),
+            reason=None,
+            before={change.field: change.before for change in kept.changes},
+            after={change.field: change.after for change in kept.changes},
+        )
 
 
 def _set(row: Submission | RunRow, figures: Figures) -> None:

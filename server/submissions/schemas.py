@@ -1,11 +1,17 @@
 """Submissions as the API and the pages show them."""
 
 from datetime import date, datetime
+from typing import Literal
 
 from pydantic import BaseModel
 
 from server.models import RunRow, Submission
 from server.submissions.result_views import InferenceResultView, ResultView, result_view
+from server.verifications.publishing import (
+    decision_word,
+    pending_verifications,
+    published_verification,
+)
 
 EXAMPLE_CLAIM = {
     "benchmark": "digits",
@@ -62,12 +68,17 @@ class VerificationSummary(BaseModel):
     outcome: str | None
     created_at: datetime
     ended_at: datetime | None
+    decision: Literal["publish", "keep", "pending"] | None
+    published: bool
 
 
 class SubmissionView(BaseModel):
     """A submission: the claim, the result, the runs and the verifications.
 
     `kind` is "train", or "inference" for one without runs, whose result is another.
+
+    Its status rests on `published_verification`; `pending_decisions` are verdicts of reruns that
+    wait for an organiser.
     """
 
     id: str
@@ -90,6 +101,8 @@ class SubmissionView(BaseModel):
     result: ResultView | InferenceResultView
     runs: list[RunView]
     verifications: list[VerificationSummary]
+    published_verification: str | None
+    pending_decisions: list[str]
 
 
 class SubmissionList(BaseModel):
@@ -153,6 +166,7 @@ def curve_view(run: RunRow) -> CurveView:
 
 def submission_view(submission: Submission, *, benchmark_version: str) -> SubmissionView:
     """A stored submission with its runs and verifications."""
+    published = published_verification(submission)
     return SubmissionView(
         id=submission.id,
         kind=submission.kind,
@@ -180,7 +194,11 @@ def submission_view(submission: Submission, *, benchmark_version: str) -> Submis
                 outcome=verification.outcome,
                 created_at=verification.created_at,
                 ended_at=verification.ended_at,
+                decision=decision_word(verification),
+                published=verification is published,
             )
             for verification in submission.verifications
         ],
+        published_verification=published.id if published is not None else None,
+        pending_decisions=[item.id for item in pending_verifications(submission)],
     )

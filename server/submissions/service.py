@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
 from rules.curve import curve_row
@@ -14,6 +15,7 @@ from rules.run import Run
 from rules.scoring import Result, RunScore
 from rules.submission import ScoredSubmission, score_submission
 from server.artifacts import Staged
+from server.audit.service import Subject, record
 from server.benchmarks.queries import definition, keep_definition
 from server.database import utc_now
 from server.dependencies import Caller, Parts
@@ -116,12 +118,32 @@ def _store(
         session.add(submission)
         session.flush()
         raise_board_version(session, benchmark.benchmark_id)
-        if not upload.archive:
+        # Almost last, so that what fails leaves no file; before the commit, so that a stored
+        # submission always has its logs.
+        if upload.archive:
+            parts.artifacts.keep(upload.files)
+            _record_import(session, caller, submission)
+        else:
             verify_by_policy(session, submission, benchmark, scored.claim)
-        # Last, so that what fails leaves no file; before the commit, so that a stored submission
-        # always has its logs.
-        parts.artifacts.keep(upload.files)
+            parts.artifacts.keep(upload.files)
     return Accepted(submission, benchmark_version=benchmark.version, repeated=False)
+
+
+def _record_import(session: Session, caller: Caller, submission: Submission) -> None:
+    record(
+        session,
+        caller,
+        "archive.import",
+        Subject("submission", submission.id),
+        reason=None,
+        before=None,
+        after={
+            "benchmark": submission.benchmark_id,
+            "organisation": submission.organisation,
+            "claim_sha256": submission.claim_sha256,
+            "tta_seconds": submission.tta_seconds,
+        },
+    )
 
 
 def _submission_row(

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 
+from server.audit.service import Subject, record
 from server.dependencies import OrganiserDep, PartsDep
 from server.submissions.queries import find_submission
 from server.verifications import queries, service
@@ -31,6 +32,15 @@ def request_verification(
             submission,
             requested_by=caller.user_id,
             reason=body.reason if body is not None else None,
+        )
+        record(
+            session,
+            caller,
+            "verification.request",
+            Subject("submission", submission_id),
+            reason=verification.reason,
+            before=None,
+            after={"verification": verification.id, "seal": verification.seal},
         )
         session.refresh(verification)
         return queries.view(
@@ -67,13 +77,23 @@ def get_verification(verification_id: str, parts: PartsDep) -> VerificationView:
 
 @router.post("/verifications/{verification_id}/cancel")
 def cancel_verification(
-    verification_id: str, parts: PartsDep, _caller: OrganiserDep
+    verification_id: str, parts: PartsDep, caller: OrganiserDep
 ) -> VerificationView:
     """End a verification without a verdict."""
     with parts.database.write() as session:
         queries.lock_verification(session, verification_id)
         verification = queries.find_verification(session, verification_id)
+        before = {"state": verification.state}
         service.cancel_verification(session, verification)
+        record(
+            session,
+            caller,
+            "verification.cancel",
+            Subject("verification", verification_id),
+            reason=None,
+            before=before,
+            after={"state": verification.state},
+        )
         return queries.view(
             session, verification, alive_seconds=parts.settings.worker_alive_seconds
         )

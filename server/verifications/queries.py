@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from sqlalchemy import func, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, selectinload
 
 from rules.benchmark import Benchmark
 from rules.claim import Claim, System
@@ -73,7 +73,12 @@ def verification_under_way(
 
 def list_verifications(session: Session, *, state: str | None, limit: int) -> list[Verification]:
     """Verifications, newest first."""
-    query = select(Verification).order_by(Verification.created_at.desc()).limit(limit)
+    query = (
+        select(Verification)
+        .order_by(Verification.created_at.desc())
+        .limit(limit)
+        .options(selectinload(Verification.submission).selectinload(Submission.verifications))
+    )
     if state is not None:
         query = query.where(Verification.state == state)
     return list(session.scalars(query))

@@ -1,13 +1,14 @@
 """Verifications as the API and the pages show them."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from rules.benchmark import Benchmark
 from server.benchmarks.schemas import TargetView, target_view
 from server.models import Attempt, Verification
+from server.verifications.publishing import decision_word, is_published
 
 ENDED = ("done", "failed", "cancelled")
 
@@ -79,6 +80,14 @@ class ReasonView(BaseModel):
     numbers: dict[str, float]
 
 
+class DecisionView(BaseModel):
+    """Whether a verdict is published, kept back, or pending: waits for an organiser's decision."""
+
+    decision: Literal["publish", "keep", "pending"]
+    reason: str | None
+    decided_at: datetime | None
+
+
 class VerificationView(BaseModel):
     """A verification: sealed plan, attempts, verdict. Seeds and nonce show once it has ended.
 
@@ -109,6 +118,8 @@ class VerificationView(BaseModel):
     reason: str | None
     created_at: datetime
     ended_at: datetime | None
+    decision: DecisionView | None
+    published: bool
 
 
 class VerificationList(BaseModel):
@@ -168,4 +179,18 @@ def verification_view(
         reason=verification.reason,
         created_at=verification.created_at,
         ended_at=verification.ended_at,
+        decision=decision_view(verification),
+        published=is_published(verification),
+    )
+
+
+def decision_view(verification: Verification) -> DecisionView | None:
+    """What was decided about a verdict; None for a verification without one."""
+    word, decided = decision_word(verification), verification.decision
+    if word is None:
+        return None
+    return DecisionView(
+        decision=word,
+        reason=decided.reason if decided is not None else None,
+        decided_at=decided.decided_at if decided is not None else None,
     )

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
-from rules.calibration import runs_sha256
+from rules.calibration import judged_beside
 from rules.claim import Claim
 from rules.replay_plan import band_for, plan, seal, why_not_replayable
 from rules.verdict import Reason, Verdict
@@ -17,7 +17,9 @@ from server.database import utc_now
 from server.errors import ConflictError, ContentError
 from server.leaderboard.service import raise_board_version
 from server.models import Attempt, Submission, Verification
+from server.proofs.evidence import keep_evidence
 from server.verifications.limits import RUN_START_SECONDS
+from server.verifications.publishing import published_status, settle
 from server.verifications.queries import OPEN, claim_of, verification_under_way
 
 
@@ -69,6 +71,7 @@ def request_verification(
         lease_seconds=policy.lease_seconds,
         limit_seconds=len(drawn.seeds) * (policy.run_limit_seconds + RUN_START_SECONDS),
         reasons=[],
+        decision=None,
         created_at=utc_now(),
     )
     session.add(verification)
@@ -82,12 +85,7 @@ def request_verification(
 
 def _sealed_beside(benchmark: Benchmark, calibration_id: str | None) -> dict[str, Any] | None:
     """What a replay is judged by, unless it is the benchmark's file alone."""
-    if calibration_id is None:
-        return None
-    return {
-        "calibration": calibration_id,
-        "reference_runs_sha256": runs_sha256(benchmark.reference_runs),
-    }
+    return None if calibration_id is None else judged_beside(calibration_id, benchmark)
 
 
 def verify_by_policy(
@@ -138,13 +136,14 @@ def cancel_verification(session: Session, verification: Verification) -> None:
 
 
 def end_with_verdict(session: Session, verification: Verification, verdict: Verdict) -> None:
-    """Store a replay's verdict; the submission's status follows it in the same transaction."""
+    """Store a replay's verdict. The first is the submission's status; a later one waits."""
     verification.state = "done"
     verification.outcome = verdict.outcome
     verification.reasons = [asdict(reason) for reason in verdict.reasons]
     verification.ended_at = utc_now()
+    keep_evidence(session, verification)
     if verification.submission is not None:
-        set_status(session, verification.submission, verdict.outcome)
+        set_status(session, verification.submission, settle(verification.submission, verification))
 
 
 def end_without_judging(session: Session, verification: Verification) -> None:
@@ -168,17 +167,8 @@ def settle_without_verdict(session: Session, verification: Verification) -> None
     """Give a replay's submission the status it had before; a calibration's state follows."""
     settle_calibration(session, verification)
     if verification.kind == "replay" and verification.submission is not None:
-        set_status(session, verification.submission, last_outcome(verification.submission))
-
-
-def last_outcome(submission: Submission) -> str:
-    """The status a submission falls back to: its latest verdict, or claimed."""
-    judged = [
-        v
-        for v in submission.verifications
-        if v.kind == "replay" and v.state == "done" and v.outcome
-    ]
-    return str(judged[-1].outcome) if judged else "claimed"
+        keep_evidence(session, verification)
+        set_status(session, verification.submission, published_status(verification.submission))
 
 
 def set_status(session: Session, submission: Submission, status: str) -> None:

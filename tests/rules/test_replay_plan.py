@@ -18,6 +18,7 @@ from rules.replay_plan import (
     band_for,
     batch_size_of,
     build_job,
+    draw_of,
     is_calibrated,
     plan,
     seal,
@@ -126,12 +127,43 @@ def test_the_seal_can_be_checked_by_anyone_who_is_told_what_was_drawn(digits: Be
     """The published recipe: SHA-256 over the sorted, compact JSON of all that was drawn."""
     sealed = Plan(seeds=(11, 22, 33), nonce="ab" * 32)
     content = (
-        f'{{"benchmark_sha256":"{digits.sha256}","nonce":"{sealed.nonce}","runs":3,'
+        f'{{"benchmark_sha256":"{digits.sha256}","draw":2,"nonce":"{sealed.nonce}","runs":3,'
         '"seeds":[11,22,33],"submission":"sub-1"}'
     )
     assert json.loads(content)["runs"] == 3
 
     assert seal(digits, "sub-1", sealed) == hashlib.sha256(content.encode()).hexdigest()
+
+
+def test_a_seal_from_before_draws_were_numbered_opens_as_the_first(digits: Benchmark) -> None:
+    sealed = Plan(seeds=(11, 22, 33), nonce="ab" * 32)
+    content = (
+        f'{{"benchmark_sha256":"{digits.sha256}","nonce":"{sealed.nonce}","runs":3,'
+        '"seeds":[11,22,33],"submission":"sub-1"}'
+    )
+    earlier = hashlib.sha256(content.encode()).hexdigest()
+
+    assert draw_of(digits, "sub-1", sealed, sealed_as=earlier) == 1
+    assert draw_of(digits, "sub-1", sealed, sealed_as=seal(digits, "sub-1", sealed)) == 2
+    assert draw_of(digits, "sub-2", sealed, sealed_as=earlier) is None
+
+
+def test_whoever_is_told_the_nonce_draws_the_same_runs_and_seeds(digits: Benchmark) -> None:
+    """Drawn again here without the rules: SHA-256 with a counter, four bytes each."""
+    drawn = plan(digits, claim_of(), entropy=ENTROPY)
+    entropy = bytes.fromhex(drawn.nonce)
+    assert digits.replay is not None
+    first = int.from_bytes(hashlib.sha256(b"finishline plan" + entropy).digest()[:8], "big")
+    span = digits.replay.max_runs - digits.replay.min_runs + 1
+    runs = digits.replay.min_runs + first % span
+    seeds = [
+        int.from_bytes(
+            hashlib.sha256(b"finishline seed" + entropy + i.to_bytes(4, "big")).digest()[:4], "big"
+        )
+        for i in range(runs)
+    ]
+
+    assert list(drawn.seeds) == seeds
 
 
 def test_the_seal_changes_with_any_part_of_it(digits: Benchmark) -> None:
@@ -154,7 +186,7 @@ def test_the_seal_changes_with_any_part_of_it(digits: Benchmark) -> None:
 def test_what_else_was_settled_is_sealed_under_its_name(digits: Benchmark) -> None:
     sealed = Plan(seeds=(11, 22), nonce="ab" * 32)
     content = (
-        f'{{"benchmark_sha256":"{digits.sha256}","hyperparameters":[{{"batch_size":32.0}},'
+        f'{{"benchmark_sha256":"{digits.sha256}","draw":2,"hyperparameters":[{{"batch_size":32.0}},'
         f'{{"batch_size":64.0}}],"kind":"calibration","nonce":"{sealed.nonce}","runs":2,'
         '"seeds":[11,22],"submission":null}'
     )

@@ -10,6 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from rules.messages import Failure
+from rules.proof_check import check_proof
 from server.database import Database
 from server.models import Verification
 
@@ -120,6 +121,7 @@ def test_what_a_chunk_was_sealed_with_can_be_checked_at_its_end(
     opened = {
         "benchmark_sha256": calibrated["benchmark_sha256"],
         "calibration": calibrated["id"],
+        "draw": 2,
         "hyperparameters": [{"batch_size": 32.0}] * 6,
         "kind": "calibration",
         "nonce": chunk["nonce"],
@@ -277,6 +279,18 @@ def test_once_adopted_it_judges_what_is_planned_afterwards_and_nothing_before(
     runs = get(client, calibrated["id"], "/runs")
     assert planned["seal"] == _seal_of(replay.view(), calibrated, runs["runs_sha256"])
 
+    proof = client.get(f"/api/v1/verifications/{replay.verification_id}/proof?format=json").json()
+    judged_by = {"seal", "calibration", "band", "runs", "verdict"}
+    assert judged_by <= {check.name for check in check_proof(proof, None) if check.result == "pass"}
+    proof["calibration"]["runs"][0]["quality"][0] += 0.5
+    assert _failed(proof) >= {"parts", "calibration"}
+    proof["calibration"] = None
+    assert _failed(proof) >= {"parts", "calibration", "band"}
+
+
+def _failed(proof: dict[str, Any]) -> set[str]:
+    return {check.name for check in check_proof(proof, None) if check.result == "fail"}
+
 
 def _reference_runs(view: dict[str, Any]) -> int:
     return int(
@@ -292,6 +306,7 @@ def _seal_of(view: dict[str, Any], calibration: dict[str, Any], sha256: str) -> 
     opened = {
         "benchmark_sha256": calibration["benchmark_sha256"],
         "calibration": calibration["id"],
+        "draw": 2,
         "nonce": view["nonce"],
         "reference_runs_sha256": sha256,
         "runs": view["runs_planned"],

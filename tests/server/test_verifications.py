@@ -174,6 +174,7 @@ def test_the_seal_is_public_at_once_and_opened_at_the_end(
     submission = client.get(f"/api/v1/submissions/{replay.submission_id}").json()
     opened = {
         "benchmark_sha256": submission["benchmark_sha256"],
+        "draw": 2,
         "nonce": after["nonce"],
         "runs": before["runs_planned"],
         "seeds": after["seeds"],

@@ -1,0 +1,36 @@
+"""`finishline audit-log`: who changed what and why (organisers only)."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.audit_logs import fetch_log, write_log
+from cli.client import ServerClient
+from cli.errors import ExitCode
+from cli.options import DEFAULT_URL, Json, Limit, Token, Url
+from cli.screen import open_screen
+from cli.tables import audit_table
+
+
+def audit_log(
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write the whole log to this file (JSON).")
+    ] = None,
+    limit: Limit = 50,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Show the audit log, newest first, or keep the whole of it in a file."""
+    screen = open_screen(as_json=as_json)
+    with ServerClient(url, token) as server:
+        if out is None:
+            page = server.get("/audit", limit=limit)
+            screen.answer(page, [audit_table(page["records"])])
+            return int(ExitCode.OK)
+        records = fetch_log(server)
+    write_log(out, records)
+    view = {"file": str(out), "records": len(records)}
+    screen.answer(view, [f"{len(records)} records in {out}; `finishline audit --log {out}`."])
+    return int(ExitCode.OK)

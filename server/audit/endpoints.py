@@ -1,0 +1,47 @@
+"""The audit log: read and checked by organisers, its head by everybody."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from rules.chain import check_chain
+from server.audit import queries, service
+from server.audit.schemas import AuditCheck, AuditHead, AuditList, AuditRecordView
+from server.dependencies import OrganiserDep, PartsDep
+
+router = APIRouter(tags=["audit"])
+
+
+@router.get("/audit")
+def list_audit(
+    parts: PartsDep,
+    _caller: OrganiserDep,
+    before: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> AuditList:
+    """What was changed by whom and why, newest first."""
+    with parts.database.read() as session:
+        found = queries.list_records(session, before=before, limit=limit + 1)
+        views = [AuditRecordView(**queries.hashed_view(row)) for row in found[:limit]]
+    return AuditList(records=views, next_before=views[-1].id if len(found) > limit else None)
+
+
+@router.get("/audit/head")
+def get_audit_head(parts: PartsDep) -> AuditHead:
+    """The hash that stands for the whole log. Note it: a log without it was changed since."""
+    with parts.database.read() as session:
+        head = service.read_head(session)
+    return AuditHead(id=head.id, sha256=head.sha256)
+
+
+@router.get("/audit/check")
+def check_audit(parts: PartsDep, _caller: OrganiserDep) -> AuditCheck:
+    """Every hash of the log derived again."""
+    with parts.database.read() as session:
+        chain = check_chain(queries.all_records(session))
+    return AuditCheck(
+        records=chain.records,
+        head=AuditHead(id=chain.head.id, sha256=chain.head.sha256),
+        whole=not chain.problems,
+        problems=[str(problem) for problem in chain.problems],
+    )

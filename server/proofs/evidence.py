@@ -1,0 +1,56 @@
+"""What a verification stands on, kept at its end in the transaction that ends it."""
+
+from dataclasses import asdict
+from typing import Any
+
+import orjson
+from sqlalchemy.orm import Session
+
+from rules.claim import System
+from rules.proof import ClaimPart, LogFile, SubmissionPart
+from server.code_version import code_version
+from server.database import insert_missing, moment_text, utc_now
+from server.models import Evidence, Submission, Verification
+from server.submissions.queries import runs_with_curves
+from server.verifications.copies import find_elsewhere
+from server.verifications.queries import claimed_runs
+
+
+def keep_evidence(session: Session, verification: Verification) -> None:
+    """Keep what a verification was judged on, once: a later rescoring leaves it as it is."""
+    submission = verification.submission
+    if submission is None or verification.kind != "replay":
+        return
+    insert_missing(
+        session,
+        Evidence,
+        verification_id=verification.id,
+        benchmark_sha256=verification.benchmark_sha256,
+        submission=submission_part(session, submission),
+        code=asdict(code_version()),
+        created_at=utc_now(),
+    )
+
+
+def submission_part(session: Session, submission: Submission) -> dict[str, Any]:
+    """A submission as a proof holds it, as plain JSON."""
+    part = SubmissionPart(
+        id=submission.id,
+        submitter=submission.submitter,
+        division=submission.division,
+        submitted_at=moment_text(submission.submitted_at),
+        claim_sha256=submission.claim_sha256,
+        claim=ClaimPart(
+            model=submission.model,
+            framework=submission.framework,
+            hyperparameters=dict(submission.hyperparameters),
+            system=System(**submission.system),
+        ),
+        logs=[LogFile(run.file, run.log_sha256, run.log_bytes) for run in submission.runs],
+        runs=claimed_runs(submission),
+        curves=[run.curve for run in runs_with_curves(session, submission.id)],
+        elsewhere=find_elsewhere(session, submission),
+        result=submission.result,
+    )
+    plain: dict[str, Any] = orjson.loads(orjson.dumps(asdict(part)))
+    return plain

@@ -1,0 +1,147 @@
+"""Reading all that a proof bundle holds."""
+
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from rules.calibration import judged_beside
+from rules.messages import Failure
+from rules.proof import (
+    AttemptPart,
+    BenchmarkPart,
+    CalibratedRun,
+    CalibrationPart,
+    DrawPart,
+    PostedEvaluation,
+    VerificationPart,
+)
+from server.calibrations.queries import benchmark_of
+from server.code_version import code_version
+from server.database import moment_text
+from server.errors import ConflictError, NotFoundError
+from server.models import (
+    Attempt,
+    BenchmarkDefinition,
+    Evidence,
+    ReplayEventRow,
+    SigningKey,
+    Verification,
+)
+from server.proofs.evidence import submission_part
+
+Table = dict[str, Any]
+
+
+def proof_parts(session: Session, verification: Verification) -> Table:
+    """The parts of a verification's proof, by name.
+
+    One that ended before evidence was kept is shown with its submission as it is today.
+    """
+    submission = verification.submission
+    if submission is None or verification.kind != "replay":
+        raise ConflictError(
+            f"Verification {verification.id} is a {verification.kind}: only a replay of a "
+            "submission has a proof."
+        )
+    kept = session.get(Evidence, verification.id)
+    sha256 = kept.benchmark_sha256 if kept is not None else verification.benchmark_sha256
+    return {
+        "verification": asdict(_verification_part(verification)),
+        "benchmark": asdict(_benchmark_part(session, sha256)),
+        "calibration": _calibration_part(session, verification),
+        "submission": kept.submission if kept is not None else submission_part(session, submission),
+        "draw": asdict(_draw_part(session, verification)),
+        "plan": {
+            "control_points": verification.control_points,
+            "max_attempts": verification.max_attempts,
+            "lease_seconds": verification.lease_seconds,
+            "limit_seconds": verification.limit_seconds,
+        },
+        "attempts": [asdict(_attempt_part(session, item)) for item in verification.attempts],
+        "report": verification.report,
+        "verdict": {"outcome": verification.outcome, "reasons": verification.reasons},
+        "code": kept.code if kept is not None else asdict(code_version()),
+    }
+
+
+def list_keys(session: Session) -> list[SigningKey]:
+    """Every key that a proof was ever signed with, newest first."""
+    query = select(SigningKey).order_by(SigningKey.created_at.desc(), SigningKey.id)
+    return list(session.scalars(query))
+
+
+def _verification_part(verification: Verification) -> VerificationPart:
+    ended = verification.ended_at
+    return VerificationPart(
+        id=verification.id,
+        state=verification.state,  # type: ignore[arg-type]  # it has ended
+        reason=verification.reason,
+        created_at=moment_text(verification.created_at),
+        ended_at=moment_text(ended) if ended is not None else None,
+    )
+
+
+def _benchmark_part(session: Session, sha256: str) -> BenchmarkPart:
+    row = session.get(BenchmarkDefinition, sha256)
+    if row is None:
+        raise NotFoundError(f"There is no benchmark definition {sha256}.")
+    return BenchmarkPart(id=row.benchmark_id, sha256=sha256, definition=row.content)
+
+
+def _calibration_part(session: Session, verification: Verification) -> Table | None:
+    if verification.calibration_id is None:
+        return None
+    runs = benchmark_of(session, verification).reference_runs
+    part = CalibrationPart(
+        id=verification.calibration_id,
+        runs=[CalibratedRun(run.batch_size, run.seed, list(run.quality)) for run in runs],
+    )
+    return asdict(part)
+
+
+def _draw_part(session: Session, verification: Verification) -> DrawPart:
+    calibration_id = verification.calibration_id
+    return DrawPart(
+        seal=verification.seal,
+        nonce=verification.nonce,
+        runs=len(verification.seeds),
+        seeds=verification.seeds,
+        beside={}
+        if calibration_id is None
+        else judged_beside(calibration_id, benchmark_of(session, verification)),
+    )
+
+
+def _attempt_part(session: Session, attempt: Attempt) -> AttemptPart:
+    started, ended = attempt.started_at, attempt.ended_at
+    return AttemptPart(
+        number=attempt.number,
+        state=attempt.state,
+        worker=attempt.worker,
+        started_at=moment_text(started) if started is not None else None,
+        ended_at=moment_text(ended) if ended is not None else None,
+        failure=Failure(**attempt.failure) if attempt.failure is not None else None,
+        evaluations=[] if attempt.state == "done" else _posted(session, attempt),
+    )
+
+
+def _posted(session: Session, attempt: Attempt) -> list[PostedEvaluation]:
+    """What an attempt without a report had measured: so that nothing is dropped unseen."""
+    rows = session.scalars(
+        select(ReplayEventRow)
+        .where(ReplayEventRow.attempt_id == attempt.id)
+        .order_by(ReplayEventRow.sequence)
+    )
+    return [
+        PostedEvaluation(
+            run=row.event["run"],
+            epoch=row.event["epoch"],
+            samples=row.event["samples"],
+            seconds=row.event["seconds"],
+            quality=row.event["quality"],
+        )
+        for row in rows
+        if row.event["kind"] == "evaluation"
+    ]

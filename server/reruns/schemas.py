@@ -1,0 +1,138 @@
+"""Reruns as they cross the API: many at once, decided about, side by side."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from server.verifications.schemas import ReasonView
+
+LARGEST_BATCH = 1000
+Reason = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S")]
+Status = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
+
+
+class BatchCreate(BaseModel):
+    """Which submissions to replay: a list of them, or those of a benchmark, by status."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"benchmark": "digits", "status": "verified", "reason": "new driver",
+                          "dry_run": True}]
+        },
+    )  # fmt: skip
+
+    submissions: list[str] | None = Field(default=None, min_length=1, max_length=LARGEST_BATCH)
+    benchmark: str | None = None
+    status: Status | None = None
+    reason: Reason
+    dry_run: bool = False
+
+    @model_validator(mode="after")
+    def _names_one_thing(self) -> Self:
+        if (self.submissions is None) == (self.benchmark is None):
+            raise ValueError("name either submissions or a benchmark")
+        if self.status is not None and self.benchmark is None:
+            raise ValueError("a status chooses among the submissions of a benchmark")
+        return self
+
+
+class ExpectedReplay(BaseModel):
+    """A replay of the batch. `seconds_expected` is for all its runs; `basis` says from what.
+
+    `verification_id` is None in a dry run.
+    """
+
+    submission_id: str
+    verification_id: str | None
+    runs_expected: float
+    seconds_expected: float
+    accelerators: int
+    basis: Literal["replays of the submission", "replays of the benchmark", "run limit"]
+
+
+class Skipped(BaseModel):
+    """A submission that is not replayed, and why."""
+
+    submission_id: str
+    why: str
+
+
+class BatchView(BaseModel):
+    """What a batch queues, or would. GPU seconds are seconds times accelerators."""
+
+    dry_run: bool
+    replays: list[ExpectedReplay]
+    skipped: list[Skipped]
+    gpu_seconds_expected: float
+    cpu_seconds_expected: float
+
+
+class DecisionCreate(BaseModel):
+    """What becomes of a verdict that waits: it is published, or what is published is kept."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"decision": "keep", "reason": "the host was throttled"}]},
+    )
+
+    decision: Literal["publish", "keep"]
+    reason: Reason
+
+
+class SideView(BaseModel):
+    """One of two verifications that are compared."""
+
+    id: str
+    state: str
+    outcome: str | None
+    published: bool
+    worker: str | None
+    hardware_class: str | None
+    reasons: list[ReasonView]
+    runs: list["ReplayView"]
+
+
+class ReplayView(BaseModel):
+    """One replay in one line."""
+
+    index: int
+    seed: int
+    status: str
+    tta_seconds: float | None
+    epochs_to_target: float | None
+    best_quality: float | None
+
+
+class DifferenceView(BaseModel):
+    """A figure's means, their ratio (first over second), and the two-sided p-value of Welch's test.
+
+    Times on different hardware classes are not comparable and have no p-value.
+    """
+
+    figure: str
+    first_mean: float | None
+    second_mean: float | None
+    ratio: float | None
+    p_value: float | None
+    comparable: bool
+
+
+class SystemDifferenceView(BaseModel):
+    """A line in which the workers' systems differ."""
+
+    field: str
+    first: str | None
+    second: str | None
+
+
+class ComparisonView(BaseModel):
+    """Two verifications of one submission, side by side."""
+
+    submission_id: str
+    benchmark: str
+    first: SideView
+    second: SideView
+    same_band: bool
+    differences: list[DifferenceView]
+    systems: list[SystemDifferenceView]

@@ -1,0 +1,193 @@
+"""Replaying many submissions at once, and deciding about verdicts that wait."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from rules.replay_plan import why_not_replayable
+from server.audit.service import Subject, record
+from server.benchmarks.queries import definition, find_benchmark
+from server.database import utc_now
+from server.dependencies import Caller, Parts
+from server.errors import ContentError
+from server.models import Decision, Submission, Verification
+from server.reruns.estimate import Estimator, Expected
+from server.reruns.schemas import (
+    LARGEST_BATCH,
+    BatchCreate,
+    BatchView,
+    DecisionCreate,
+    ExpectedReplay,
+    Skipped,
+)
+from server.verifications.publishing import (
+    PUBLISH,
+    publication,
+    require_pending,
+    require_submission,
+)
+from server.verifications.queries import OPEN, claim_of, find_verification, lock_verification
+from server.verifications.service import request_verification, set_status
+
+
+def verify_batch(parts: Parts, caller: Caller, wanted: BatchCreate) -> BatchView:
+    """Queue a replay of every submission that is named and can be replayed, in one transaction.
+
+    A dry run answers the same and queues nothing. Raises NotFoundError for an unknown benchmark,
+    ContentError for more submissions than one batch may have.
+    """
+    if wanted.benchmark is not None:
+        find_benchmark(parts.benchmarks, wanted.benchmark)
+    if wanted.dry_run:
+        with parts.database.read() as session:
+            return _batch(session, caller, wanted)
+    with parts.database.write() as session:
+        view = _batch(session, caller, wanted)
+        if view.replays:
+            _record_batch(session, caller, wanted, view)
+    return view
+
+
+def _batch(session: Session, caller: Caller, wanted: BatchCreate) -> BatchView:
+    named = wanted.submissions
+    found = _chosen(session, wanted)
+    missing = sorted(set(named or ()) - {submission.id for submission in found})
+    skipped = [Skipped(submission_id=name, why="There is no such submission.") for name in missing]
+    under_way = _under_way(session, [submission.id for submission in found])
+    estimator, replays = Estimator(session), []
+    for submission in found:
+        why = under_way.get(submission.id) or _why_not(session, submission)
+        if why is not None:
+            skipped.append(Skipped(submission_id=submission.id, why=why))
+            continue
+        expected = _expected(session, estimator, submission)
+        verification_id = None if wanted.dry_run else _queue(session, caller, wanted, submission)
+        replays.append(_replay_view(submission, expected, verification_id))
+    return BatchView(
+        dry_run=wanted.dry_run,
+        replays=replays,
+        skipped=skipped,
+        gpu_seconds_expected=sum(item.seconds_expected * item.accelerators for item in replays),
+        cpu_seconds_expected=sum(i.seconds_expected for i in replays if i.accelerators == 0),
+    )
+
+
+def _chosen(session: Session, wanted: BatchCreate) -> Sequence[Submission]:
+    """The submissions a batch names, locked in one order, before anything of theirs is changed.
+
+    So two batches, or a batch and a report, wait for each other in one direction only.
+    """
+    query = select(Submission).order_by(Submission.id).limit(LARGEST_BATCH + 1)
+    if wanted.submissions is not None:
+        query = query.where(Submission.id.in_(wanted.submissions))
+    else:
+        query = query.where(Submission.benchmark_id == wanted.benchmark)
+        if wanted.status is not None:
+            query = query.where(Submission.status == wanted.status)
+    if not wanted.dry_run:
+        query = query.with_for_update(of=Submission).execution_options(populate_existing=True)
+    found = session.scalars(query).unique().all()
+    if len(found) > LARGEST_BATCH:
+        raise ContentError(
+            f"More than {LARGEST_BATCH} submissions: choose fewer, for example by status."
+        )
+    return found
+
+
+def _under_way(session: Session, submission_ids: Sequence[str]) -> dict[str, str]:
+    """Why a submission is not asked for again, by id, where a verification is under way."""
+    rows = session.execute(
+        select(Verification.submission_id, Verification.id).where(
+            Verification.submission_id.in_(submission_ids),
+            Verification.kind == "replay",
+            Verification.state.in_(OPEN),
+        )
+    )
+    return {
+        submission_id: f"Verification {verification_id} is under way."
+        for submission_id, verification_id in rows
+        if submission_id is not None
+    }
+
+
+def _why_not(session: Session, submission: Submission) -> str | None:
+    benchmark = definition(session, submission.benchmark_sha256)
+    reason = why_not_replayable(benchmark, claim_of(submission))
+    return f"It cannot be replayed: {reason}." if reason is not None else None
+
+
+def _expected(session: Session, estimator: Estimator, submission: Submission) -> Expected:
+    benchmark = definition(session, submission.benchmark_sha256)
+    return estimator.estimate(submission, benchmark, claim_of(submission))
+
+
+def _queue(session: Session, caller: Caller, wanted: BatchCreate, submission: Submission) -> str:
+    return request_verification(
+        session, submission, requested_by=caller.user_id, reason=wanted.reason
+    ).id
+
+
+def _replay_view(
+    submission: Submission, expected: Expected, verification_id: str | None
+) -> ExpectedReplay:
+    return ExpectedReplay(
+        submission_id=submission.id,
+        verification_id=verification_id,
+        runs_expected=expected.runs,
+        seconds_expected=expected.seconds,
+        accelerators=expected.accelerators,
+        basis=expected.basis,
+    )
+
+
+def _record_batch(session: Session, caller: Caller, wanted: BatchCreate, view: BatchView) -> None:
+    queued = {item.submission_id: item.verification_id for item in view.replays}
+    chosen = {"benchmark": wanted.benchmark, "status": wanted.status}
+    record(
+        session,
+        caller,
+        "verification.batch",
+        Subject("benchmark", wanted.benchmark) if wanted.benchmark else Subject("batch", "list"),
+        reason=wanted.reason,
+        before=None,
+        after={
+            "chosen": chosen,
+            "queued": queued,
+            "skipped": [item.model_dump() for item in view.skipped],
+        },
+    )
+
+
+def decide(
+    session: Session, caller: Caller, verification_id: str, wanted: DecisionCreate
+) -> Verification:
+    """Publish the verdict of a rerun, or keep what is published; written to the audit log.
+
+    Raises NotFoundError, ConflictError if there is no verdict that waits.
+    """
+    lock_verification(session, verification_id)
+    verification = find_verification(session, verification_id)
+    submission = require_submission(verification)
+    session.execute(select(Submission.id).where(Submission.id == submission.id).with_for_update())
+    session.refresh(submission)
+    require_pending(verification)
+    before = publication(submission)
+    verification.decision = Decision(
+        decision=wanted.decision,
+        decided_by=caller.user_id,
+        reason=wanted.reason,
+        decided_at=utc_now(),
+    )
+    if wanted.decision == PUBLISH:
+        set_status(session, submission, str(verification.outcome))
+    record(
+        session,
+        caller,
+        "verification.decide",
+        Subject("verification", verification.id),
+        reason=wanted.reason,
+        before=before,
+        after=publication(submission) | {"decision": wanted.decision},
+    )
+    return verification

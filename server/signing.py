@@ -1,0 +1,83 @@
+"""The server's Ed25519 key: made where it is first needed, read again for each signature.
+
+Replacing the file rotates the key, without a restart; the public keys of earlier ones stay listed.
+"""
+
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from rules.proof import key_id_of
+from server.errors import ServerError
+
+ALGORITHM = "ed25519"
+
+
+@dataclass(frozen=True)
+class Signer:
+    """A private key, its id, and its public half in hex."""
+
+    key: Ed25519PrivateKey
+    key_id: str
+    public_key: str
+
+    def sign(self, content: bytes) -> str:
+        """The signature of some bytes in hex; the same bytes always have the same one."""
+        return self.key.sign(content).hex()
+
+
+def load_signer(path: Path) -> Signer:
+    """The signer whose private key is in a file, made with mode 0600 if it is not there.
+
+    Raises ServerError if the file is there and holds no Ed25519 key: what is in it is kept.
+    """
+    if not path.exists():
+        _make_key(path)
+    try:
+        key = load_pem_private_key(path.read_bytes(), password=None)
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise _unusable(path, str(error)) from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise _unusable(path, "another kind of key")
+    raw = key.public_key().public_bytes_raw()
+    return Signer(key=key, key_id=key_id_of(raw), public_key=raw.hex())
+
+
+def _make_key(path: Path) -> None:
+    """Write a key beside its place and link it there: of two servers that do so, one wins."""
+    pem = Ed25519PrivateKey.generate().private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+    )
+    fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(pem)
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(fresh, path)
+        except FileExistsError:
+            pass  # The other server's key counts for both.
+        finally:
+            fresh.unlink(missing_ok=True)
+    except OSError as error:
+        raise _unusable(path, str(error.strerror)) from error
+
+
+def _unusable(path: Path, reason: str) -> ServerError:
+    return ServerError(
+        f"The signing key {path} cannot be used ({reason}): expected an Ed25519 private key in "
+        "PEM; name another file with FINISHLINE_SIGNING_KEY."
+    )

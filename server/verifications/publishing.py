@@ -1,0 +1,98 @@
+"""Which verdict is published: the first by itself, a later one only by an organiser's decision."""
+
+from datetime import datetime
+from typing import Any, Literal
+
+from server.database import utc_now
+from server.errors import ConflictError
+from server.models import Decision, Submission, Verification
+
+PUBLISH = "publish"
+DecisionWord = Literal["publish", "keep", "pending"]
+
+
+def published_verification(submission: Submission) -> Verification | None:
+    """The verification that a submission's status rests on, None before its first verdict."""
+    published = [
+        (moment, verification.created_at, verification)
+        for verification in submission.verifications
+        if (moment := _published_at(verification)) is not None
+    ]
+    return max(published, key=lambda found: found[:2])[2] if published else None
+
+
+def _published_at(verification: Verification) -> datetime | None:
+    decision = verification.decision
+    published = decision is not None and decision.decision == PUBLISH
+    return decision.decided_at if decision is not None and published else None
+
+
+def is_published(verification: Verification) -> bool:
+    """Whether a submission's status rests on this verification."""
+    submission = verification.submission
+    return submission is not None and published_verification(submission) is verification
+
+
+def published_status(submission: Submission) -> str:
+    """The status of a submission that is not being verified: its published verdict, or claimed."""
+    found = published_verification(submission)
+    return "claimed" if found is None else str(found.outcome)
+
+
+def pending_verifications(submission: Submission) -> list[Verification]:
+    """Verdicts that wait for a decision, oldest first."""
+    return [item for item in submission.verifications if is_pending(item)]
+
+
+def is_pending(verification: Verification) -> bool:
+    """Whether a verification has a verdict about which nothing is decided."""
+    judged = verification.kind == "replay" and verification.state == "done"
+    return judged and verification.decision is None
+
+
+def settle(submission: Submission, verification: Verification) -> str:
+    """The submission's status after a verdict: this one if it is the first, else as published."""
+    if published_verification(submission) is None:
+        verification.decision = Decision(
+            decision=PUBLISH, decided_by=None, reason="first verdict", decided_at=utc_now()
+        )
+    return published_status(submission)
+
+
+def decision_word(verification: Verification) -> DecisionWord | None:
+    """publish, keep or pending; None for a verification without a verdict."""
+    if verification.decision is not None:
+        return "publish" if verification.decision.decision == PUBLISH else "keep"
+    return "pending" if is_pending(verification) else None
+
+
+def require_submission(verification: Verification) -> Submission:
+    """The submission a verdict is about. Raises ConflictError if there is none to decide about."""
+    if verification.kind != "replay" or verification.submission is None:
+        raise ConflictError(
+            f"Verification {verification.id} is a {verification.kind}: it has no verdict to decide."
+        )
+    return verification.submission
+
+
+def require_pending(verification: Verification) -> None:
+    """Raise ConflictError unless a decision about a verification is wanted."""
+    if verification.state != "done":
+        raise ConflictError(
+            f"Verification {verification.id} is {verification.state}: it has no verdict to decide."
+        )
+    decision = verification.decision
+    if decision is not None:
+        raise ConflictError(
+            f"It was decided to {decision.decision} verification {verification.id} "
+            f"({decision.reason}); ask for another verification."
+        )
+
+
+def publication(submission: Submission) -> dict[str, Any]:
+    """What is published about a submission, as the audit log keeps it."""
+    found = published_verification(submission)
+    return {
+        "status": submission.status,
+        "verification": found.id if found is not None else None,
+    }

@@ -1,0 +1,73 @@
+"""The hash chain of the audit log: what is changed, added or removed is seen."""
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+
+from rules.chain import FIRST_PREVIOUS, check_chain, has_head, record_sha256
+
+
+def make_records(count: int) -> list[dict[str, Any]]:
+    """A log hashed here without the rules: sorted, compact JSON of all but the hash."""
+    records: list[dict[str, Any]] = []
+    previous = "0" * 64
+    for number in range(1, count + 1):
+        record = {
+            "id": number, "at": f"2026-01-01T00:00:0{number}+00:00", "actor_id": 1, "actor": "ö",
+            "action": "token.create", "subject_kind": "token", "subject_id": str(number),
+            "reason": None, "before": None, "after": {"x": 0.1}, "previous_sha256": previous,
+        }  # fmt: skip
+        text = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        previous = hashlib.sha256(text.encode()).hexdigest()
+        records.append(record | {"sha256": previous})
+    return records
+
+
+def test_a_whole_log_has_no_problem_and_its_last_hash_as_head() -> None:
+    records = make_records(4)
+    chain = check_chain(records)
+
+    assert (chain.records, chain.problems) == (4, ())
+    assert (chain.head.id, chain.head.sha256) == (4, records[-1]["sha256"])
+    assert check_chain([]).head.sha256 == FIRST_PREVIOUS
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("actor", "eve"), ("action", "x"), ("reason", "x"), ("after", {"x": 0.2}), ("at", "x"),
+     ("actor_id", 2), ("subject_id", "9"), ("subject_kind", "x"), ("before", {})],
+)  # fmt: skip
+def test_a_changed_field_is_found_at_its_record(name: str, value: Any) -> None:
+    records = make_records(4)
+    records[1][name] = value
+
+    (problem,) = check_chain(records).problems
+    assert problem.field == "record 2.sha256"
+
+
+def test_a_record_that_was_changed_and_hashed_again_breaks_the_next_one() -> None:
+    records = make_records(4)
+    records[1]["actor"] = "eve"
+    records[1]["sha256"] = record_sha256(records[1])
+
+    (problem,) = check_chain(records).problems
+    assert problem.field == "record 3.previous_sha256"
+
+
+def test_a_removed_record_leaves_a_gap_and_a_missing_field_is_named() -> None:
+    records = make_records(4)
+    del records[2]
+    assert check_chain(records).problems[0].field == "record 3.id"
+    records = make_records(2)
+    del records[0]["reason"]
+    assert check_chain(records).problems[0].field == "record 1.reason"
+
+
+def test_a_log_that_was_cut_off_lacks_the_head_that_was_noted() -> None:
+    records = make_records(4)
+
+    assert check_chain(records[:3]).problems == ()
+    assert has_head(records, records[-1]["sha256"])
+    assert not has_head(records[:3], records[-1]["sha256"])

@@ -1,0 +1,203 @@
+"""The audit log on both databases: what goes in, that it stays, and who may read it."""
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import text
+from sqlalchemy.exc import DatabaseError
+
+from cli.audit_logs import write_log
+from cli.main import main
+from rules.chain import FIRST_PREVIOUS
+from server.audit.service import Administrator, Subject, record
+from server.database import Database
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """Every test here runs on both databases."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture
+def log(client: TestClient, olivia: Any) -> Callable[..., list[dict[str, Any]]]:
+    """The records of the log, oldest first."""
+
+    def read(**query: int) -> list[dict[str, Any]]:
+        answer = client.get("/api/v1/audit", params=query, headers=olivia.headers)
+        assert answer.status_code == 200, answer.text
+        return list(reversed(answer.json()["records"]))
+
+    return read
+
+
+def check(client: TestClient, person: Any) -> Any:
+    return client.get("/api/v1/audit/check", headers=person.headers).json()
+
+
+def write(database: Database, subject: str) -> None:
+    with database.write() as session:
+        record(
+            session, Administrator(), "test", Subject("thing", subject), reason="ü",
+            before=None, after={"x": 0.1, "n": 2**60},
+        )  # fmt: skip
+
+
+def test_tokens_and_verifications_are_logged_with_who_and_why(
+    replay: Any, client: TestClient, olivia: Any, log: Callable[..., Any]
+) -> None:
+    made = client.post(
+        "/api/v1/tokens", json={"user": "zoe", "role": "submitter"}, headers=olivia.headers
+    ).json()
+    for _ in range(2):  # Revoking twice changes nothing, and is told once.
+        client.delete(f"/api/v1/tokens/{made['id']}", headers=olivia.headers)
+    client.post(f"/api/v1/verifications/{replay.verification_id}/cancel", headers=olivia.headers)
+    records = log()
+
+    assert [(r["action"], r["subject_kind"], r["subject_id"], r["reason"]) for r in records] == [
+        ("verification.request", "submission", replay.submission_id, "record claim"),
+        ("token.create", "token", str(made["id"]), None),
+        ("token.revoke", "token", str(made["id"]), None),
+        ("verification.cancel", "verification", replay.verification_id, None),
+    ]
+    assert {r["actor"] for r in records} == {"olivia"}
+    assert records[2]["before"]["revoked_at"] is None
+    assert records[2]["after"]["revoked_at"] is not None
+    assert made["token"] not in json.dumps(records)
+    found = check(client, olivia)
+    assert (found["whole"], found["records"], found["problems"]) == (True, 4, [])
+    assert client.get("/api/v1/audit/head").json() == found["head"]
+    assert found["head"]["sha256"] == records[-1]["sha256"]
+
+
+def test_an_empty_log_has_a_head(client: TestClient) -> None:
+    assert client.get("/api/v1/audit/head").json() == {"id": 0, "sha256": FIRST_PREVIOUS}
+
+
+def test_what_is_rolled_back_is_not_logged(database: Database, client: TestClient) -> None:
+    with database.write() as session:
+        record(session, Administrator(), "x", Subject("a", "b"), reason=None, before=None, after={})
+        session.rollback()
+
+    assert client.get("/api/v1/audit/head").json()["id"] == 0
+
+
+def test_the_database_itself_refuses_to_change_or_delete_a_record(
+    database: Database, client: TestClient, olivia: Any
+) -> None:
+    write(database, "1")
+    statements = ["UPDATE audit_log SET actor = 'eve'", "DELETE FROM audit_log"]
+    if not database.is_sqlite:
+        statements.append("TRUNCATE audit_log")
+    for statement in statements:
+        with (
+            pytest.raises(DatabaseError, match="only ever added to"),
+            database.write() as session,
+        ):
+            session.execute(text(statement))
+
+    assert check(client, olivia)["records"] == 1
+
+
+def test_a_change_behind_the_triggers_back_is_found(
+    database: Database, client: TestClient, olivia: Any
+) -> None:
+    for subject in ("1", "2", "3"):
+        write(database, subject)
+    drop = (
+        "DROP TRIGGER audit_log_refuses_update"
+        if database.is_sqlite
+        else "DROP TRIGGER audit_log_refuses ON audit_log"
+    )
+    with database.write() as session:
+        session.execute(text(drop))
+        session.execute(text("UPDATE audit_log SET actor = 'eve' WHERE id = 2"))
+    found = check(client, olivia)
+
+    assert found["whole"] is False
+    assert ["record 2.sha256" in problem for problem in found["problems"]] == [True]
+
+
+def test_records_written_at_once_make_one_chain(
+    database: Database, client: TestClient, olivia: Any
+) -> None:
+    barrier, failed = threading.Barrier(8), []
+
+    def run(number: int) -> None:
+        barrier.wait(timeout=10)
+        try:
+            for turn in range(3):
+                write(database, f"{number}.{turn}")
+        except Exception as error:  # noqa: BLE001  Whatever it is, the test fails with it.
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    found = check(client, olivia)
+
+    assert failed == []
+    assert (found["whole"], found["records"]) == (True, 24), found
+
+
+def test_a_database_in_another_timezone_reads_the_same_hashes(
+    database: Database, client: TestClient, olivia: Any
+) -> None:
+    write(database, "1")
+    if not database.is_sqlite:
+        with database.write() as session:
+            name = session.scalar(text("SELECT current_database()"))
+            session.execute(text(f"ALTER DATABASE \"{name}\" SET timezone TO 'Asia/Kathmandu'"))
+        database.close()
+    write(database, "2")
+
+    assert check(client, olivia)["whole"] is True
+
+
+def test_the_log_is_paged_newest_first(
+    database: Database, client: TestClient, olivia: Any, log: Callable[..., Any]
+) -> None:
+    for number in range(5):
+        write(database, str(number))
+    page = client.get("/api/v1/audit", params={"limit": 2}, headers=olivia.headers).json()
+
+    assert ([r["id"] for r in page["records"]], page["next_before"]) == ([5, 4], 4)
+    assert [r["id"] for r in log(limit=3, before=4)] == [1, 2, 3]
+    last = client.get("/api/v1/audit", params={"before": 4}, headers=olivia.headers).json()
+    assert last["next_before"] is None
+    for query in ({"limit": 0}, {"limit": 1001}, {"before": 0}, {"before": "x"}):
+        answer = client.get("/api/v1/audit", params=query, headers=olivia.headers)
+        assert answer.status_code == 422
+
+
+def test_only_organisers_read_the_log(client: TestClient, alice: Any, walter: Any) -> None:
+    for path in ("/api/v1/audit", "/api/v1/audit/check"):
+        assert client.get(path).status_code == 401
+        for person in (alice, walter):
+            assert client.get(path, headers=person.headers).status_code == 403
+
+
+def test_an_exported_log_is_checked_offline(
+    database: Database, log: Callable[..., Any], tmp_path: Path, capsys: Any
+) -> None:
+    for subject in ("1", "2", "3"):
+        write(database, subject)
+    records, path = log(), tmp_path / "log.json"
+    write_log(path, records)
+    head = records[-1]["sha256"]
+    assert main(["audit", "--log", str(path), "--head", head]) == 0
+    write_log(path, records[:2])
+    assert main(["audit", "--log", str(path)]) == 0
+    assert main(["audit", "--log", str(path), "--head", head]) == 1
+    assert "is not in the log: it was cut off" in capsys.readouterr().out
+    write_log(path, [records[0], records[1] | {"reason": "another"}])
+    assert main(["audit", "--log", str(path)]) == 1
+    assert "record 2.sha256: it was changed" in capsys.readouterr().out

@@ -1,0 +1,225 @@
+"""Proof bundles and signing keys as the server gives them out."""
+
+import hashlib
+import io
+import json
+import threading
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from fastapi.testclient import TestClient
+
+from server.errors import ServerError
+from server.models import Submission
+from server.settings import Settings
+from server.signing import load_signer
+
+SECP256R1_PEM = generate_private_key(SECP256R1()).private_bytes(
+    Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+)
+
+
+@pytest.fixture
+def ended(replay: Any, make_report: Callable[..., Any]) -> Any:
+    """A verification that ended verified."""
+    replay.report(replay.claim().json(), make_report(replay.seeds()))
+    assert replay.view()["outcome"] == "verified"
+    return replay
+
+
+def proof_of(replay: Any, **query: str) -> Any:
+    return replay.client.get(f"/api/v1/verifications/{replay.verification_id}/proof", params=query)
+
+
+def test_a_bundle_holds_the_document_and_the_files_as_they_were_sent(
+    ended: Any, digits_submission: Any
+) -> None:
+    answer = proof_of(ended)
+
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/zip"
+    assert f"proof-{ended.verification_id}.zip" in answer.headers["content-disposition"]
+    bundle = zipfile.ZipFile(io.BytesIO(answer.content))
+    sent = {hashlib.sha256(log).hexdigest(): log for log in digits_submission.logs.values()}
+    names = bundle.namelist()
+    assert names == ["proof.json", *sorted(names[1:])]
+    files = {name.removeprefix("logs/"): bundle.read(name) for name in names[1:]}
+    (claim,) = set(files) - set(sent)
+    assert json.loads(files.pop(claim)) == digits_submission.claim
+    assert files == sent
+    assert bundle.read("proof.json") == proof_of(ended, format="json").content
+
+
+def test_the_document_holds_all_the_verdict_stands_on(ended: Any, client: TestClient) -> None:
+    document = proof_of(ended, format="json").json()
+    view, submission = ended.view(), client.get(f"/api/v1/submissions/{ended.submission_id}").json()
+
+    assert document["format"] == "finishline-proof/1"
+    assert document["report"] == view["report"]
+    assert document["verdict"] == {"outcome": "verified", "reasons": view["reasons"]}
+    assert document["draw"] == {
+        "seal": view["seal"], "nonce": view["nonce"], "seeds": view["seeds"],
+        "runs": view["runs_planned"], "beside": {},
+    }  # fmt: skip
+    assert document["plan"]["control_points"] == view["control_points"]
+    definition = document["benchmark"]["definition"].encode()
+    assert hashlib.sha256(definition).hexdigest() == submission["benchmark_sha256"]
+    assert document["submission"]["result"]["tta_seconds"] == submission["result"]["tta_seconds"]
+    assert [log["sha256"] for log in document["submission"]["logs"]] == [
+        run["log_sha256"] for run in submission["runs"]
+    ]
+    assert [attempt["state"] for attempt in document["attempts"]] == ["done"]
+    assert document["report"]["system"]["software"] == {"torch": "2.13.0"}
+    assert document["code"]["version"]
+
+
+def test_the_signature_is_over_the_sorted_compact_json_of_the_rest(
+    ended: Any, client: TestClient
+) -> None:
+    document = proof_of(ended, format="json").json()
+    signature = document.pop("signature")
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    (key,) = client.get("/api/v1/keys").json()["keys"]
+
+    public = bytes.fromhex(key["public_key"])
+    assert key["id"] == hashlib.sha256(public).hexdigest()[:16] == signature["key_id"]
+    Ed25519PublicKey.from_public_bytes(public).verify(
+        bytes.fromhex(signature["value"]), text.encode()
+    )
+
+
+def test_the_same_bundle_is_the_same_bytes(ended: Any) -> None:
+    assert proof_of(ended).content == proof_of(ended).content
+
+
+def test_there_is_no_proof_before_the_end(replay: Any) -> None:
+    for _ in range(2):
+        answer = proof_of(replay)
+        assert answer.status_code == 409
+        assert "once it has ended" in answer.json()["detail"]
+        assert not any(str(seed) in answer.text for seed in replay.seeds())
+        replay.claim()
+
+
+def test_what_is_not_there_has_no_proof_and_a_strange_format_is_refused(
+    ended: Any, client: TestClient
+) -> None:
+    assert client.get("/api/v1/verifications/nothing/proof").status_code == 404
+    assert proof_of(ended, format="xml").status_code == 422
+
+
+def test_a_lost_file_is_said_by_its_hash(ended: Any, settings: Settings) -> None:
+    sha256 = proof_of(ended, format="json").json()["submission"]["logs"][0]["sha256"]
+    (settings.artifacts_dir / sha256[:2] / sha256).unlink()
+    answer = proof_of(ended)
+
+    assert answer.status_code == 500
+    assert sha256 in answer.json()["detail"]
+
+
+def test_a_rescored_result_leaves_the_evidence_as_it_was(ended: Any) -> None:
+    before = proof_of(ended, format="json").content
+    with ended.database.write() as session:
+        submission = session.get_one(Submission, ended.submission_id)
+        submission.result = submission.result | {"tta_seconds": 1.0}
+        submission.runs[0].tta_seconds = 1.0
+
+    assert proof_of(ended, format="json").content == before
+
+
+def test_attempts_without_a_report_keep_what_they_had_measured(
+    replay: Any, make_report: Callable[..., Any]
+) -> None:
+    grant = replay.claim().json()
+    evaluation = {"sequence": 1, "run": 0, "kind": "evaluation", "epoch": 1.0, "samples": 1152,
+                  "seconds": 0.5, "quality": 12.5}  # fmt: skip
+    replay.post(grant, [{"sequence": 0, "run": 0, "kind": "run_started"}, evaluation])
+    failure = {"kind": "infrastructure", "code": "child_died", "message": "x", "next_step": "y"}
+    report = make_report(replay.seeds())
+    lost = {"runs": [], "system": report.system.__dict__, "failure": failure}
+    answer = replay.client.post(
+        f"/api/v1/attempts/{grant['attempt_id']}/report", json=lost,
+        headers={
+            "Authorization": f"Bearer {grant['token']}",
+            "Finishline-Fence": str(grant["fence"]),
+        },
+    )  # fmt: skip
+    assert answer.status_code == 200
+    replay.report(replay.claim().json(), report)
+    first, second = proof_of(replay, format="json").json()["attempts"]
+
+    assert (first["state"], first["failure"]) == ("failed", failure)
+    assert first["evaluations"] == [
+        {"run": 0, "epoch": 1.0, "samples": 1152, "seconds": 0.5, "quality": 12.5}
+    ]
+    assert (second["state"], second["evaluations"]) == ("done", [])
+
+
+def test_a_cancelled_verification_has_a_proof_without_a_verdict(replay: Any, olivia: Any) -> None:
+    replay.client.post(
+        f"/api/v1/verifications/{replay.verification_id}/cancel", headers=olivia.headers
+    )
+    document = proof_of(replay, format="json").json()
+
+    assert document["verification"]["state"] == "cancelled"
+    assert (document["verdict"], document["report"]) == ({"outcome": None, "reasons": []}, None)
+
+
+def test_the_key_is_made_once_and_only_its_owner_can_read_it(
+    client: TestClient, settings: Settings
+) -> None:
+    path = settings.artifacts_dir.parent / "signing-key.pem"
+    assert not path.exists()
+    first = client.get("/api/v1/keys").json()
+
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert client.get("/api/v1/keys").json() == first
+    assert path.read_bytes() not in json.dumps(first).encode()
+
+
+def test_an_earlier_key_stays_listed_after_a_rotation(
+    ended: Any, client: TestClient, settings: Settings
+) -> None:
+    earlier = proof_of(ended, format="json").json()["signature"]["key_id"]
+    settings.signing_key_path.unlink()
+    present = proof_of(ended, format="json").json()["signature"]["key_id"]
+
+    listed = [(key["id"], key["current"]) for key in client.get("/api/v1/keys").json()["keys"]]
+    assert listed == [(present, True), (earlier, False)]
+    assert present != earlier
+
+
+@pytest.mark.parametrize("content", [b"", b"not a key", SECP256R1_PEM])
+def test_a_file_without_an_ed25519_key_is_kept_and_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "key.pem"
+    path.write_bytes(content)
+
+    with pytest.raises(ServerError, match=r"key\.pem cannot be used"):
+        load_signer(path)
+    assert path.read_bytes() == content
+
+
+def test_servers_that_make_the_key_at_once_share_one(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "key.pem"
+    found: list[str] = []
+    barrier = threading.Barrier(8)
+
+    def load() -> None:
+        barrier.wait(timeout=10)
+        found.append(load_signer(path).key_id)
+
+    threads = [threading.Thread(target=load) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=10)
+
+    assert len(found) == 8
+    assert len(set(found)) == 1
+    assert [item.name for item in path.parent.iterdir()] == ["key.pem"]

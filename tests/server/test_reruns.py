@@ -1,0 +1,336 @@
+"""Reruns: many at once, their cost, and that a later verdict waits for a decision."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+BATCH = "/api/v1/verifications/batch"
+COMPARE = "/api/v1/verifications/compare"
+FAR_BELOW = [10.0] * 8
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """Every test here runs on both databases."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture
+def batch(client: TestClient, olivia: Any) -> Callable[..., Any]:
+    """Asks for a batch as olivia."""
+
+    def ask(**body: Any) -> Any:
+        answer = client.post(BATCH, json={"reason": "new driver"} | body, headers=olivia.headers)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    return ask
+
+
+def finish(replay: Any, report: Any) -> None:
+    assert replay.report(replay.claim().json(), report).status_code == 200
+
+
+def rerun(replay: Any, person: Any) -> str:
+    """Ask for another verification of the same submission; the first one's id."""
+    first = replay.verification_id
+    answer = replay.client.post(
+        f"/api/v1/submissions/{replay.submission_id}/verifications", headers=person.headers
+    )
+    replay.verification_id = answer.json()["id"]
+    return str(first)
+
+
+def decide(replay: Any, person: Any, decision: str, verification_id: str | None = None) -> Any:
+    return replay.client.post(
+        f"/api/v1/verifications/{verification_id or replay.verification_id}/decide",
+        json={"decision": decision, "reason": "throttled host"},
+        headers=person.headers,
+    )
+
+
+def submission_of(replay: Any) -> Any:
+    return replay.client.get(f"/api/v1/submissions/{replay.submission_id}").json()
+
+
+@pytest.fixture
+def rerun_below(replay: Any, olivia: Any, make_report: Callable[..., Any]) -> Any:
+    """A verified submission whose rerun was rejected; `first` is the verified one's id."""
+    finish(replay, make_report(replay.seeds()))
+    replay.first = rerun(replay, olivia)
+    finish(replay, make_report(replay.seeds(), qualities=FAR_BELOW))
+    return replay
+
+
+def test_the_first_verdict_is_published_by_itself(
+    replay: Any, make_report: Callable[..., Any]
+) -> None:
+    assert submission_of(replay)["published_verification"] is None
+    finish(replay, make_report(replay.seeds()))
+    submission = submission_of(replay)
+
+    assert (submission["status"], submission["pending_decisions"]) == ("verified", [])
+    assert submission["published_verification"] == replay.verification_id
+    assert replay.view()["decision"]["decision"] == "publish"
+    assert replay.view()["published"] is True
+
+
+def test_a_reruns_verdict_waits_and_changes_no_board(rerun_below: Any, client: TestClient) -> None:
+    submission = submission_of(rerun_below)
+
+    assert rerun_below.view()["outcome"] == "rejected"
+    assert rerun_below.view()["decision"]["decision"] == "pending"
+    assert (submission["status"], submission["published_verification"]) == (
+        "verified",
+        rerun_below.first,
+    )
+    assert submission["pending_decisions"] == [rerun_below.verification_id]
+    assert [(v["published"], v["decision"]) for v in submission["verifications"]] == [
+        (True, "publish"),
+        (False, "pending"),
+    ]
+    (entry,) = client.get("/api/v1/leaderboards/digits").json()["entries"]
+    assert (entry["status"], entry["rank"]) == ("verified", 1)
+
+
+@pytest.mark.parametrize(
+    ("decision", "status", "published"), [("publish", "rejected", 1), ("keep", "verified", 0)]
+)
+def test_a_decision_publishes_or_keeps_and_is_logged(
+    rerun_below: Any,
+    client: TestClient,
+    olivia: Any,
+    decision: str,
+    status: str,
+    published: int,
+) -> None:
+    ids = [rerun_below.first, rerun_below.verification_id]
+    before = client.get(f"/api/v1/verifications/{ids[0]}").json()["report"]
+    answer = decide(rerun_below, olivia, decision)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["decision"]["reason"] == "throttled host"
+    submission = submission_of(rerun_below)
+
+    assert (submission["status"], submission["published_verification"]) == (status, ids[published])
+    assert submission["pending_decisions"] == []
+    (entry,) = client.get("/api/v1/leaderboards/digits").json()["entries"]
+    assert entry["status"] == status
+    record = client.get("/api/v1/audit", headers=olivia.headers).json()["records"][0]
+    assert (record["action"], record["actor"], record["reason"]) == (
+        "verification.decide", "olivia", "throttled host",
+    )  # fmt: skip
+    assert record["before"] == {"status": "verified", "verification": ids[0]}
+    assert record["after"] == {
+        "status": status, "verification": ids[published], "decision": decision,
+    }  # fmt: skip
+    assert client.get(f"/api/v1/verifications/{ids[0]}").json()["report"] == before
+    assert decide(rerun_below, olivia, "publish").status_code == 409
+
+
+def test_a_submission_page_shows_what_is_published_and_what_waits(
+    rerun_below: Any, client: TestClient
+) -> None:
+    page = client.get(f"/submissions/{rerun_below.submission_id}").text
+
+    assert page.count("published") >= 1
+    assert "waits for a decision" in page
+    assert f"finishline decide {rerun_below.verification_id}" in page
+
+
+def test_only_a_verdict_that_waits_is_decided_about(
+    replay: Any, client: TestClient, olivia: Any, make_report: Callable[..., Any]
+) -> None:
+    assert decide(replay, olivia, "publish").status_code == 409
+    finish(replay, make_report(replay.seeds()))
+    assert decide(replay, olivia, "keep").status_code == 409
+    assert decide(replay, olivia, "keep", "nothing").status_code == 404
+    rerun(replay, olivia)
+    client.post(f"/api/v1/verifications/{replay.verification_id}/cancel", headers=olivia.headers)
+    assert decide(replay, olivia, "publish").status_code == 409
+    assert submission_of(replay)["status"] == "verified"
+
+
+def test_only_organisers_decide_and_ask_for_batches(
+    rerun_below: Any, client: TestClient, alice: Any, walter: Any
+) -> None:
+    body = {"submissions": [rerun_below.submission_id], "reason": "x"}
+    for person in (alice, walter):
+        assert decide(rerun_below, person, "publish").status_code == 403
+        assert client.post(BATCH, json=body, headers=person.headers).status_code == 403
+    assert client.post(BATCH, json=body).status_code == 401
+    address = f"/api/v1/verifications/{rerun_below.verification_id}/decide"
+    assert client.post(address, json={"decision": "keep", "reason": "x"}).status_code == 401
+    assert submission_of(rerun_below)["status"] == "verified"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{}, {"decision": "publish"}, {"decision": "maybe", "reason": "x"}, [1],
+     {"decision": "keep", "reason": " "}, {"decision": "keep", "reason": "x", "more": 1}],
+)  # fmt: skip
+def test_a_bad_decision_is_422(
+    rerun_below: Any, client: TestClient, olivia: Any, body: Any
+) -> None:
+    address = f"/api/v1/verifications/{rerun_below.verification_id}/decide"
+
+    assert client.post(address, json=body, headers=olivia.headers).status_code == 422
+    assert rerun_below.view()["decision"]["decision"] == "pending"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{}, {"submissions": ["a"]}, {"submissions": [], "reason": "x"}, {"reason": "x"},
+     {"submissions": ["a"], "benchmark": "digits", "reason": "x"},
+     {"submissions": ["a"], "status": "verified", "reason": "x"},
+     {"benchmark": "digits", "status": "good", "reason": "x"},
+     {"benchmark": "digits", "reason": ""}, {"submissions": ["a"] * 1001, "reason": "x"}],
+)  # fmt: skip
+def test_a_bad_batch_is_422_and_queues_nothing(
+    client: TestClient, olivia: Any, body: Any, row_counts: Callable[[], Any]
+) -> None:
+    before = row_counts()
+    assert client.post(BATCH, json=body, headers=olivia.headers).status_code == 422
+    assert row_counts() == before
+
+
+def test_a_batch_of_an_unknown_benchmark_is_404(client: TestClient, olivia: Any) -> None:
+    body = {"benchmark": "nothing", "reason": "x"}
+    assert client.post(BATCH, json=body, headers=olivia.headers).status_code == 404
+
+
+def test_a_batch_queues_what_it_can_and_says_why_not_the_rest(
+    replay: Any,
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    batch: Callable[..., Any],
+    make_log: Callable[..., bytes],
+    client: TestClient,
+    olivia: Any,
+) -> None:
+    free = submit(digits_submission).json()["id"]
+    digits_submission.claim |= {"division": "open", "hyperparameters": {"dropout": 0.1}}
+    for index, name in enumerate(digits_submission.logs):
+        digits_submission.logs[name] = make_log(index, name=name, division="open")
+    strange = submit(digits_submission).json()["id"]
+    view = batch(submissions=[free, strange, replay.submission_id, "nothing"])
+
+    (queued,) = view["replays"]
+    assert queued["submission_id"] == free
+    verification = client.get(f"/api/v1/verifications/{queued['verification_id']}").json()
+    assert (verification["state"], verification["reason"]) == ("queued", "new driver")
+    why = {item["submission_id"]: item["why"] for item in view["skipped"]}
+    assert why.keys() == {strange, replay.submission_id, "nothing"}
+    assert replay.verification_id in why[replay.submission_id]
+    assert "dropout" in why[strange]
+    record = client.get("/api/v1/audit", headers=olivia.headers).json()["records"][0]
+    assert (record["action"], record["reason"]) == ("verification.batch", "new driver")
+    assert record["after"]["queued"] == {free: queued["verification_id"]}
+
+
+def test_a_dry_run_says_the_cost_and_queues_nothing(
+    replay: Any,
+    digits: Any,
+    batch: Callable[..., Any],
+    make_report: Callable[..., Any],
+    row_counts: Callable[[], Any],
+) -> None:
+    finish(replay, make_report(replay.seeds()))
+    before = row_counts()
+    view = batch(submissions=[replay.submission_id], dry_run=True)
+
+    assert row_counts() == before
+    (item,) = view["replays"]
+    assert (item["verification_id"], item["basis"]) == (None, "replays of the submission")
+    # digits.toml draws 3 to 4 runs; a run's ledger: 2.2 s to prepare, 8 epochs of its pace + 4 ms.
+    assert item["runs_expected"] == 3.5
+    runs = len(replay.seeds())
+    paces = [0.11 * (1 + 0.01 * index) for index in range(runs)]
+    seconds = 3.5 * sum(2.2 + 8 * (pace + 0.004) for pace in paces) / runs
+    assert item["seconds_expected"] == pytest.approx(seconds)
+    assert (view["gpu_seconds_expected"], view["cpu_seconds_expected"]) == (
+        0.0,
+        pytest.approx(seconds),
+    )
+
+
+def test_what_was_never_replayed_costs_what_its_benchmark_did_or_else_the_limit(
+    replay: Any,
+    digits: Any,
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    batch: Callable[..., Any],
+    make_report: Callable[..., Any],
+) -> None:
+    digits_submission.claim["system"] |= {"accelerator": "G", "accelerator_count": 4}
+    other = submit(digits_submission).json()["id"]
+    by_limit = batch(submissions=[other], dry_run=True)
+    limit = 3.5 * digits.replay.run_limit_seconds
+    assert by_limit["replays"][0]["basis"] == "run limit"
+    assert by_limit["gpu_seconds_expected"] == pytest.approx(4 * limit)
+    system = replace(make_report([]).system, accelerator="G", accelerator_count=2)
+    finish(replay, make_report(replay.seeds(), system=system))
+    by_others = batch(submissions=[other], dry_run=True)
+
+    (item,) = by_others["replays"]
+    assert (item["basis"], item["accelerators"]) == ("replays of the benchmark", 2)
+    assert by_others["gpu_seconds_expected"] == pytest.approx(2 * item["seconds_expected"])
+    assert by_others["cpu_seconds_expected"] == 0.0
+
+
+def test_a_benchmarks_submissions_are_chosen_by_status(
+    replay: Any,
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    batch: Callable[..., Any],
+    make_report: Callable[..., Any],
+) -> None:
+    finish(replay, make_report(replay.seeds()))
+    claimed = submit(digits_submission).json()["id"]
+
+    def chosen(**query: str) -> list[str]:
+        view = batch(benchmark="digits", dry_run=True, **query)
+        return sorted(item["submission_id"] for item in view["replays"])
+
+    assert chosen() == sorted([claimed, replay.submission_id])
+    assert chosen(status="verified") == [replay.submission_id]
+    assert chosen(status="rejected") == []
+    view = batch(benchmark="digits", status="verified")
+    assert [item["submission_id"] for item in view["replays"]] == [replay.submission_id]
+
+
+def test_two_verifications_are_compared_side_by_side(rerun_below: Any, client: TestClient) -> None:
+    query = {"first": rerun_below.first, "second": rerun_below.verification_id}
+    view = client.get(COMPARE, params=query).json()
+
+    assert view["submission_id"] == rerun_below.submission_id
+    assert [view[side]["outcome"] for side in ("first", "second")] == ["verified", "rejected"]
+    assert [view[side]["published"] for side in ("first", "second")] == [True, False]
+    assert {run["epochs_to_target"] for run in view["first"]["runs"]} == {8.0}
+    assert {run["tta_seconds"] for run in view["second"]["runs"]} == {None}
+    assert "did_not_reach" in [reason["code"] for reason in view["second"]["reasons"]]
+    times = view["differences"][0]
+    assert (times["figure"], times["second_mean"], times["p_value"]) == ("tta_seconds", None, None)
+    assert view["systems"] == []
+
+
+def test_only_two_of_one_submission_are_compared(
+    replay: Any,
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    batch: Callable[..., Any],
+    client: TestClient,
+) -> None:
+    other = submit(digits_submission).json()["id"]
+    second = batch(submissions=[other])["replays"][0]["verification_id"]
+    first = replay.verification_id
+    for query, status in (
+        ({"first": first, "second": second}, 422),
+        ({"first": first, "second": first}, 422),
+        ({"first": first, "second": "nothing"}, 404),
+        ({"first": first}, 422),
+    ):
+        assert client.get(COMPARE, params=query).status_code == status
