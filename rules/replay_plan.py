@@ -40,16 +40,24 @@ def plan(benchmark: Benchmark, claim: Claim, *, entropy: bytes) -> Plan:
     if reason is not None or benchmark.replay is None:
         raise RuleError(reason or "no replay", expected="a submission the reference can replay")
     policy = benchmark.replay
-    digest = hashlib.sha256(b"finishline plan" + entropy).digest()
     span = policy.max_runs - policy.min_runs + 1
-    runs = policy.min_runs + int.from_bytes(digest[:8], "big") % span
+    runs = policy.min_runs + int.from_bytes(_digest_plan(entropy)[:8], "big") % span
     if not is_calibrated(benchmark, claim):
         runs *= 2
+    return draw(entropy, runs=runs)
+
+
+def draw(entropy: bytes, *, runs: int) -> Plan:
+    """Distinct seeds for so many runs, and their nonce: a function of 32 random bytes."""
     drawn = (_draw_seed(entropy, index) for index in itertools.count())
     seeds: dict[int, None] = {}  # an ordered set: of equal seeds the first stays
     while len(seeds) < runs:
         seeds[next(drawn)] = None
     return Plan(seeds=tuple(seeds), nonce=entropy.hex())
+
+
+def _digest_plan(entropy: bytes) -> bytes:
+    return hashlib.sha256(b"finishline plan" + entropy).digest()
 
 
 def _draw_seed(entropy: bytes, index: int) -> int:

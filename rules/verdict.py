@@ -26,6 +26,10 @@ ReasonCode = Literal[
     "log_of_another_submission",
     "infrastructure",
     "replay_failed",
+    "duel_time",
+    "duel_pace",
+    "duel_epochs",
+    "duel_missed",
 ]
 Weight = Literal["supports", "rejects", "leaves_open", "note"]
 

@@ -81,7 +81,7 @@ def _judge_origin(elsewhere: Mapping[str, str]) -> list[Reason]:
 
 
 def _judge_reach(benchmark: Benchmark, report: ReplayReport, planned: int) -> list[Reason]:
-    trained = [run for run in report.runs if not _is_excused(run)]
+    trained = [run for run in report.runs if not is_excused(run)]
     reached = sum(evaluation_at_target(benchmark, run) is not None for run in trained)
     started = len(trained)
     target = benchmark.target
@@ -115,7 +115,7 @@ def _judge_reach(benchmark: Benchmark, report: ReplayReport, planned: int) -> li
     ]
 
 
-def _is_excused(run: ReplayRun) -> bool:
+def is_excused(run: ReplayRun) -> bool:
     """Whether a run ended for a reason that tells nothing about the claim."""
     if run.failure is not None:
         return run.failure.kind in EXCUSED_FAILURES

@@ -1,0 +1,277 @@
+"""Duels: the order of the runs, and who is faster."""
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+from scipy import stats
+
+from rules.benchmark import Benchmark
+from rules.claim import Claim, System
+from rules.duel import (
+    Duel,
+    DuelRun,
+    Pair,
+    interleave,
+    judge_duel,
+    pair_runs,
+    why_no_duel,
+)
+from rules.duel_reasons import duel_reasons, duel_sentence
+from rules.errors import RuleError
+from rules.messages import Failure, ReplayEvaluation, ReplayReport, ReplayRun, WorkerSystem
+
+LETTERS = {"challenger": "A", "holder": "B"}
+SYSTEM = WorkerSystem("w", "cpu-test", "test", 2, 24.0, None, 0, 1, {})
+BY_HAND = [(1.00, 1.20), (1.10, 1.30), (0.90, 1.20), (1.00, 1.25)]
+
+
+@pytest.fixture
+def claim() -> Claim:
+    system = System("laptop", "cpu-test", "any")
+    return Claim("digits", "closed", "reference", "torch", system, ("run_0.log",))
+
+
+def run_of(seconds: float | None, *, epochs: float = 8.0, ending: str = "reached") -> DuelRun:
+    if seconds is None:
+        return DuelRun(0, 1, "missed" if ending == "reached" else "void")
+    return DuelRun(0, 1, "reached", seconds, epochs)
+
+
+def fight(*times: tuple[float | None, float | None]) -> Duel:
+    """The duel of these seconds (challenger, holder), None for a run that missed the target."""
+    return judge_duel(
+        [Pair(number, run_of(a), run_of(b)) for number, (a, b) in enumerate(times, start=1)]
+    )
+
+
+def replayed(index: int, *, seconds: float = 1.0, quality: float = 98.0) -> ReplayRun:
+    ledger = {"train": seconds}
+    curve = [
+        ReplayEvaluation(1.0, 1152, seconds / 2, 60.0, ledger),
+        ReplayEvaluation(2.0, 2304, seconds, quality, ledger),
+    ]
+    return ReplayRun(
+        index=index, seed=100 + index, status="reached", evaluations=curve, ledger=ledger,
+        tta_seconds=seconds, parent_seconds=seconds, child_seconds=seconds,
+    )  # fmt: skip
+
+
+def test_runs_alternate_a_b_b_a() -> None:
+    assert "".join(LETTERS[side] for side in interleave(4)) == "ABBAABBA"
+    assert "".join(LETTERS[side] for side in interleave(3)) == "ABBAAB"
+
+
+@pytest.mark.parametrize("pairs", [2, 4, 20])
+def test_a_linear_drift_leaves_an_even_number_of_pairs_alone(pairs: int) -> None:
+    order = interleave(pairs)
+    places = {side: [i for i, each in enumerate(order) if each == side] for side in LETTERS}
+    assert sum(places["challenger"]) == sum(places["holder"])
+    assert len(places["challenger"]) == pairs
+
+
+def test_four_pairs_worked_by_hand() -> None:
+    """Log ratios -0.18232, -0.16705, -0.28768, -0.22314: mean -0.21505, s 0.05390, t -7.98."""
+    duel = fight(*BY_HAND)
+
+    assert (duel.outcome, duel.test) == ("challenger_faster", "paired_t")
+    assert duel.time is not None
+    assert duel.time.ratio == pytest.approx(math.exp(-0.215050), abs=1e-5)
+    half = 3.182446 * 0.053900 / 2
+    assert duel.time.low == pytest.approx(math.exp(-0.215050 - half), abs=1e-4)
+    assert duel.time.high == pytest.approx(math.exp(-0.215050 + half), abs=1e-4)
+    assert duel.p_value == pytest.approx(0.0041, abs=5e-5)
+    assert duel.pairs_needed is None
+    assert [pair.winner for pair in duel.pairs] == ["challenger"] * 4
+
+
+def test_the_other_way_round_the_holder_is_faster() -> None:
+    duel = fight(*((b, a) for a, b in BY_HAND))
+    assert duel.outcome == "holder_faster"
+    assert duel.p_value == pytest.approx(fight(*BY_HAND).p_value)
+
+
+def test_what_drifts_alike_on_both_sides_does_not_hide_a_difference() -> None:
+    """Twice as slow at the end as at the start, and 5 % apart: pairing sees it, Welch does not."""
+    drift = [1.0, 1.2, 1.5, 1.7, 2.0]
+    noise = [0.01, -0.01, 0.0, 0.005, -0.005]
+    times = [(0.95 * d * (1 + e), d) for d, e in zip(drift, noise, strict=True)]
+    unpaired = stats.ttest_ind(
+        *([math.log(pair[side]) for pair in times] for side in (0, 1)), equal_var=False
+    )
+
+    assert fight(*times).outcome == "challenger_faster"
+    assert unpaired.pvalue > 0.5
+
+
+def test_noise_is_told_apart_from_nothing_and_says_how_many_pairs_it_would_take() -> None:
+    """Log ratios +-0.1 about -0.05: s = 0.11547; ((1.95996 + 0.84162) s / 0.05)^2 + 1.92 = 43.8."""
+    duel = fight(*((math.exp(x), 1.0) for x in (0.05, -0.15, 0.05, -0.15)))
+
+    assert duel.outcome == "not_separable"
+    assert duel.pairs_needed == 44
+    assert "about 44 pairs" in duel_sentence(duel)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_not_separated_needs_more_pairs_than_there_were(seed: int) -> None:
+    draw = random.Random(seed)
+    times = [(draw.lognormvariate(0.03, 0.05), 1.0) for _ in range(draw.choice([2, 3, 5]))]
+    duel = fight(*times)
+    if duel.outcome == "not_separable" and duel.pairs_needed is not None:
+        assert duel.pairs_needed > len(times)
+    assert duel.outcome in ("not_separable", "challenger_faster", "holder_faster")
+
+
+def test_a_side_that_missed_does_not_win_by_its_other_runs() -> None:
+    """Four times far faster and once not at all: to drop that run would reward a gamble."""
+    duel = fight((None, 1.0), *[(0.5 + i / 100, 1.0) for i in range(4)])
+
+    assert (duel.outcome, duel.test) == ("not_separable", "count")
+    # One-sided for the challenger: 4 or 5 wins of 5.
+    assert duel.p_value == pytest.approx(2 * 6 / 32)
+    assert (duel.missed_by("challenger"), duel.won_by("holder")) == (1, 1)
+
+
+def test_a_missed_run_of_the_slower_side_takes_nothing_from_the_faster() -> None:
+    duel = fight((1.0, None), *BY_HAND)
+
+    assert (duel.outcome, duel.test) == ("challenger_faster", "paired_t")
+    assert duel.time is not None
+    assert duel.time.pairs == 4
+
+
+def test_a_side_that_never_reaches_loses_once_there_are_six_pairs() -> None:
+    """2 (1/2)^5 = 0.0625 is not yet proof, 2 (1/2)^6 = 0.03125 is."""
+    five, six = fight(*[(1.0, None)] * 5), fight(*[(1.0, None)] * 6)
+
+    assert (five.outcome, five.p_value, five.pairs_needed) == ("not_separable", 0.0625, 6)
+    assert (six.outcome, six.p_value) == ("challenger_faster", 0.03125)
+    assert six.time is None
+    assert "the challenger won 6 and the holder 0" in duel_sentence(six)
+
+
+def test_where_most_pairs_lack_a_time_both_sides_are_held_to_their_wins() -> None:
+    """Two noisy pairs with both times say nothing; ten won pairs of ten say enough."""
+    duel = fight((0.7, 1.0), (0.99, 1.0), *[(1.0, None)] * 8)
+
+    assert (duel.outcome, duel.test) == ("challenger_faster", "count")
+    assert duel.p_value == pytest.approx(2 / 2**10)
+
+
+def test_where_nobody_reaches_nothing_can_be_said() -> None:
+    duel = fight((None, None), (None, None))
+
+    assert (duel.outcome, duel.p_value) == ("inconclusive", None)
+    assert "nothing can be said" in duel_sentence(duel)
+
+
+def test_a_void_run_takes_its_pair_out() -> None:
+    void = Pair(5, DuelRun(8, 1, "void"), run_of(9.0))
+    duel = judge_duel([*fight(*BY_HAND).pairs, void])
+
+    assert duel.time is not None
+    assert duel.time.pairs == 4
+    assert duel.outcome == "challenger_faster"
+    assert void.winner is None
+
+
+def test_one_pair_is_too_few() -> None:
+    assert fight((1.0, 2.0)).outcome == "inconclusive"
+
+
+def test_the_ratio_of_times_is_that_of_epochs_times_that_of_paces() -> None:
+    pairs = [
+        Pair(1, run_of(1.0, epochs=8.0), run_of(1.5, epochs=9.0)),
+        Pair(2, run_of(1.1, epochs=7.0), run_of(1.4, epochs=10.0)),
+        Pair(3, run_of(0.9, epochs=8.0), run_of(1.6, epochs=11.0)),
+    ]
+    duel = judge_duel(pairs)
+
+    assert duel.time is not None
+    assert duel.epochs is not None
+    assert duel.pace is not None
+    assert duel.epochs.ratio == pytest.approx(stats.gmean([8 / 9, 7 / 10, 8 / 11]))
+    assert duel.time.ratio == pytest.approx(duel.epochs.ratio * duel.pace.ratio)
+
+
+def test_equal_sides_are_separated_at_most_one_time_in_twenty() -> None:
+    draw = random.Random(17)
+    wrong = 0
+    for _ in range(2000):
+        times = [
+            tuple(None if draw.random() < 0.05 else draw.lognormvariate(0, 0.05) for _ in "AB")
+            for _ in range(8)
+        ]
+        wrong += fight(*times).outcome in ("challenger_faster", "holder_faster")  # type: ignore[arg-type]
+    # 5 % of 2000, and three standard deviations of such a count.
+    assert wrong <= 100 + 3 * math.sqrt(2000 * 0.05 * 0.95)
+    assert wrong > 20
+
+
+def test_a_report_is_read_in_the_order_the_sides_were_trained(digits: Benchmark) -> None:
+    runs = [replayed(i, seconds=float(i + 1)) for i in range(4)]
+    pairs = pair_runs(digits, ReplayReport(runs, SYSTEM))
+
+    assert [(p.challenger.seconds, p.holder.seconds) for p in pairs] == [(1.0, 2.0), (4.0, 3.0)]
+    assert [(p.challenger.seed, p.holder.index) for p in pairs] == [(100, 1), (103, 2)]
+    assert pairs[0].challenger.epochs == 2.0
+
+
+def test_a_run_that_says_it_reached_and_did_not_is_missed(digits: Benchmark) -> None:
+    diverged = Failure("submitter", "training_diverged", "no", "mend it")
+    lost = Failure("infrastructure", "child_died", "no", "wait")
+    runs = [
+        replayed(0, quality=97.4),
+        replayed(1, quality=97.5),
+        replace(replayed(2), status="failed", failure=diverged, tta_seconds=None),
+        replace(replayed(3), status="failed", failure=lost, tta_seconds=None),
+    ]
+    first, second = pair_runs(digits, ReplayReport(runs, SYSTEM))
+
+    assert (first.challenger.ending, first.holder.ending) == ("missed", "reached")
+    assert (second.challenger.ending, second.holder.ending) == ("void", "missed")
+    assert (first.winner, second.winner) == ("holder", None)
+
+
+def test_a_time_of_zero_counts_as_the_shortest_that_is_measured(digits: Benchmark) -> None:
+    runs = [replayed(0, seconds=0.0), replayed(1, seconds=1.0)]
+    (pair,) = pair_runs(digits, ReplayReport(runs, SYSTEM))
+
+    assert pair.ratio == pytest.approx(0.001)
+
+
+def test_an_odd_number_of_runs_is_no_duel(digits: Benchmark) -> None:
+    with pytest.raises(RuleError, match="two runs for each pair"):
+        pair_runs(digits, ReplayReport([replayed(0)], SYSTEM))
+
+
+def test_the_reasons_tell_time_pace_epochs_and_who_missed(digits: Benchmark, claim: Claim) -> None:
+    duel = fight((1.0, None), *BY_HAND)
+    reasons = duel_reasons(duel, claimed_on=claim.system, trained_on=SYSTEM)
+    by_code = {reason.code: reason for reason in reasons}
+
+    assert list(by_code) == ["duel_time", "duel_missed", "duel_pace", "duel_epochs"]
+    assert by_code["duel_time"].message.startswith(
+        "the challenger is faster: the challenger took 0.807 times the holder's time (95 % 0.740"
+    )
+    assert by_code["duel_time"].numbers["challenger_won"] == 5.0
+    assert by_code["duel_missed"].message.startswith("1 of the holder's 5 runs did not reach")
+    elsewhere = replace(claim.system, hardware_class="h200-8")
+    codes = [r.code for r in duel_reasons(duel, claimed_on=elsewhere, trained_on=SYSTEM)]
+    assert codes[-1] == "hardware_differs"
+
+
+def test_a_duel_takes_two_replayable_claims_of_one_division_and_hardware_class(
+    digits: Benchmark, claim: Claim
+) -> None:
+    system = replace(claim.system, hardware_class="h200-8")
+    unknown = replace(claim, hyperparameters={"dropout": 0.1})
+
+    assert why_no_duel(digits, claim, claim) is None
+    assert "one division" in str(why_no_duel(digits, claim, replace(claim, division="open")))
+    assert "h200-8" in str(why_no_duel(digits, claim, replace(claim, system=system)))
+    assert "the holder cannot be replayed" in str(why_no_duel(digits, claim, unknown))
+    reach = replace(digits.reach, name="fixed_stop")
+    assert "same step" in str(why_no_duel(replace(digits, reach=reach), claim, claim))
