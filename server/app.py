@@ -17,6 +17,7 @@ from server.comparisons import endpoints as comparisons
 from server.database import Database
 from server.dependencies import Parts
 from server.dispatch import Dispatcher, make_broker
+from server.duels import endpoints as duels
 from server.errors import ERROR_ANSWERS, add_error_handlers
 from server.health import endpoints as health
 from server.leaderboard import endpoints as leaderboard
@@ -45,6 +46,7 @@ FEATURES = (
     comparisons,
     reruns,
     verifications,
+    duels,
     events,
     proofs,
     calibrations,

@@ -7,6 +7,7 @@ A figure with several views (the same runs over seconds and over epochs) names t
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rules.duel import SIDES
 from web.board_chart import pareto_figure
 from web.chart_parts import (
     Figure,
@@ -18,6 +19,7 @@ from web.chart_parts import (
     target_line,
     time_unit,
 )
+from web.progress import side_of
 
 __all__ = ["curves_figure", "pareto_figure", "replay_figure"]
 
@@ -69,10 +71,15 @@ def replay_figure(verification: View) -> Figure:
     traces = []
     for run in runs:
         curve, name = done.get(run, []), f"run {run + 1}"
+        side = side_of(verification, run)
         steps = list(range(1, len(curve) + 1))
         seconds = [point["seconds"] for point in curve]
-        traces.append(_run_trace(run, name, steps, curve, view="evaluations"))
-        traces.append(_run_trace(run, name, seconds, curve, view="seconds"))
+        for view, at in (("evaluations", steps), ("seconds", seconds)):
+            trace = _run_trace(run, name, at, curve, view=view)
+            if side is not None:
+                trace["name"] = f"{name} ({side})"
+                trace["meta"]["series"] = SIDES.index(side)  # One colour for all its runs.
+            traces.append(trace)
     places = [point["index"] for point in points]
     return {
         "data": [*band_traces(points, places, view="evaluations"), *traces],

@@ -3,7 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rules.duel import Side
+
 KIND_WORDS = {"replay": "verification"}
+SUBJECTS = {"calibration": "the reference", "duel": "either submission"}
+DUEL_SENTENCES = {
+    "challenger_faster": "The challenger is faster.",
+    "holder_faster": "The holder is faster.",
+    "not_separable": "The two cannot be told apart.",
+}
 
 
 def kind_word(verification: Mapping[str, Any]) -> str:
@@ -18,23 +26,35 @@ def state_sentence(verification: Mapping[str, Any]) -> str:
     planned = verification["runs_planned"]
     runs = f"{planned} run{'' if planned == 1 else 's'}" if planned else "its runs"
     if state == "queued":
-        return f"Waiting for a worker to replay {runs} with sealed seeds."
+        doing = "train" if verification["kind"] == "duel" else "replay"
+        return f"Waiting for a worker to {doing} {runs} with sealed seeds."
     if state == "running":
         worker = next(
             (a["worker"] for a in reversed(verification["attempts"]) if a["worker"]), None
         )
         return f"Replaying {runs} on {worker}." if worker else f"Replaying {runs}."
-    about = "the reference" if verification["kind"] == "calibration" else "the submission"
+    about = SUBJECTS.get(verification["kind"], "the submission")
     if state == "cancelled":
         return f"This {kind_word(verification)} was cancelled; it says nothing about {about}."
     if state == "failed":
         return f"No attempt could finish; this says nothing about {about}."
     if verification["kind"] == "calibration":
         return f"The reference was measured in {runs}."
+    if verification["kind"] == "duel":
+        return DUEL_SENTENCES.get(outcome, f"The duel of {runs} tells nothing of either.")
     return {
         "verified": f"The replay of {runs} supports the claim.",
         "rejected": f"The replay of {runs} contradicts the claim.",
     }.get(outcome, f"The replay of {runs} could not decide about the claim.")
+
+
+def side_of(verification: Mapping[str, Any], run: int) -> Side | None:
+    """Which side of a duel a run (from 0) trains; None in what is no duel."""
+    duel = verification["duel"]
+    if duel is None or run >= len(duel["order"]):
+        return None
+    side: Side = duel["order"][run]
+    return side
 
 
 def expected_evaluations(verification: Mapping[str, Any]) -> int | None:

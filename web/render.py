@@ -7,7 +7,7 @@ convergence.html   benchmark, convergence
 benchmark.html     benchmark, board, filters (current query values); optional explanation (text)
 submission.html    submission; optional benchmark, curves (runs with "file" and "curve")
 inference.html     submission (of inference), benchmark
-verification.html  verification, submission
+verification.html  verification, submission; optional against (a duel's holder)
 workers.html       workers
 error.html         status, title, detail, problems
 """
@@ -22,7 +22,7 @@ from web import board_links, formats
 from web.assets import static_url
 from web.families import families, short_title
 from web.ledger import ledger_bars, phases_used
-from web.progress import expected_evaluations, kind_word, replay_rows, state_sentence
+from web.progress import expected_evaluations, kind_word, replay_rows, side_of, state_sentence
 
 TEMPLATES = Path(__file__).parent / "templates"
 CLOCKS = {
@@ -84,6 +84,7 @@ def environment() -> Environment:
         rcp_verdicts=RCP_VERDICTS,
         replay_rows=replay_rows,
         short_title=short_title,
+        side_of=side_of,
         sort_link=board_links.sort_link,
         sort_state=board_links.sort_state,
         state_sentence=state_sentence,

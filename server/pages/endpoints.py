@@ -23,6 +23,7 @@ from server.workers.service import list_workers
 from web.assets import static_asset
 from web.charts import curves_figure, pareto_figure, replay_figure
 from web.convergence_chart import convergence_figure
+from web.duel_chart import duel_figure
 from web.render import render
 
 router = APIRouter(include_in_schema=False)
@@ -125,6 +126,16 @@ def replay_chart(verification_id: str, parts: PartsDep) -> dict[str, Any]:
     with parts.database.read() as session:
         context = verification_context(session, parts, verification_id)
     return replay_figure(context["verification"])
+
+
+@router.get("/verifications/{verification_id}/charts/duel.json")
+def duel_chart(verification_id: str, parts: PartsDep) -> dict[str, Any]:
+    """The times of a duel, pair by pair."""
+    with parts.database.read() as session:
+        context = verification_context(session, parts, verification_id)
+    if context["verification"]["duel"] is None:
+        raise HTTPException(404, f"Verification {verification_id} is no duel.")
+    return duel_figure(context["verification"]["duel"])
 
 
 @router.get("/workers", response_class=HTMLResponse)

@@ -65,13 +65,18 @@ def submission_with_curves(session: Session, submission_id: str) -> list[Context
 
 
 def verification_context(session: Session, parts: Parts, verification_id: str) -> Context:
-    """A verification and the submission it checks, None for a calibration."""
+    """A verification with the submission it checks and that of a duel's holder, or None."""
     verification = find_verification(session, verification_id)
     shown = view(session, verification, alive_seconds=parts.settings.worker_alive_seconds)
-    submission = None
-    if verification.submission_id is not None:
-        submission = submission_context(session, parts, verification.submission_id)["submission"]
-    return {"verification": shown.model_dump(mode="json"), "submission": submission}
+    submission, against = (
+        submission_context(session, parts, submission_id)["submission"] if submission_id else None
+        for submission_id in (verification.submission_id, verification.against_id)
+    )
+    return {
+        "verification": shown.model_dump(mode="json"),
+        "submission": submission,
+        "against": against,
+    }
 
 
 def explain_scoring(benchmark: Benchmark) -> str:

@@ -61,9 +61,10 @@ class RunView(BaseModel):
 
 
 class VerificationSummary(BaseModel):
-    """A verification of a submission in one line."""
+    """A verification of a submission, or a duel it asked for, in one line."""
 
     id: str
+    kind: str
     state: str
     outcome: str | None
     created_at: datetime
@@ -190,6 +191,7 @@ def submission_view(submission: Submission, *, benchmark_version: str) -> Submis
         verifications=[
             VerificationSummary(
                 id=verification.id,
+                kind=verification.kind,
                 state=verification.state,
                 outcome=verification.outcome,
                 created_at=verification.created_at,

@@ -9,6 +9,7 @@ from rules.messages import ReplayReport
 from rules.verification import judge
 from server.calibrations.progress import keep_runs
 from server.calibrations.queries import benchmark_of
+from server.duels.service import end_duel
 from server.models import Verification
 from server.verifications.copies import find_elsewhere
 from server.verifications.queries import claim_of, claimed_curves, claimed_runs
@@ -46,4 +47,5 @@ def keep_calibration(session: Session, verification: Verification, report: Repla
 OUTCOMES: dict[str, EndVerification] = {
     "replay": judge_replay,
     "calibration": keep_calibration,
+    "duel": end_duel,
 }

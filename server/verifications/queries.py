@@ -2,12 +2,15 @@
 
 from datetime import datetime, timedelta
 
+from pydantic import TypeAdapter
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, selectinload
 
 from rules.benchmark import Benchmark
 from rules.claim import Claim, System
 from rules.curve import evaluation_of
+from rules.duel import Duel, judge_duel, pair_runs
+from rules.messages import ReplayReport
 from rules.run import Evaluation
 from rules.scoring import RunScore
 from server.benchmarks.queries import definition
@@ -18,6 +21,7 @@ from server.submissions.queries import runs_with_curves
 from server.verifications.schemas import VerificationView, verification_view
 
 OPEN = ("queued", "running")
+REPORT = TypeAdapter(ReplayReport)
 
 
 def find_verification(session: Session, verification_id: str) -> Verification:
@@ -109,8 +113,17 @@ def view(
         verification,
         benchmark=benchmark,
         waiting_for=waiting_for(session, verification, alive_seconds=alive_seconds),
+        duel=_judged_duel(verification, benchmark) if with_report else None,
         with_report=with_report,
     )
+
+
+def _judged_duel(verification: Verification, benchmark: Benchmark) -> Duel | None:
+    """What the report of a duel comes to; None for what is no duel or has no report."""
+    if verification.kind != "duel" or verification.report is None:
+        return None
+    report = REPORT.validate_python(verification.report)
+    return judge_duel(pair_runs(benchmark, report))
 
 
 def waiting_for(

@@ -6,7 +6,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from rules.benchmark import Benchmark
+from rules.duel import Duel
 from server.benchmarks.schemas import TargetView, target_view
+from server.duels.schemas import DuelView, duel_view
 from server.models import Attempt, Verification
 from server.verifications.publishing import decision_word, is_published
 
@@ -93,7 +95,7 @@ class VerificationView(BaseModel):
 
     `kind` is "replay" for the check of a submission, "calibration" for a measurement of the
     reference, "duel" for a submission `against` another. `hyperparameters` are those of each run
-    where the runs differ; they are sealed as seeds are.
+    where the runs differ; they are sealed as seeds are. `duel` is None for every other kind.
     """
 
     id: str
@@ -114,6 +116,7 @@ class VerificationView(BaseModel):
     attempts: list[AttemptView]
     outcome: str | None
     reasons: list[ReasonView]
+    duel: DuelView | None
     report: dict[str, Any] | None
     reason: str | None
     created_at: datetime
@@ -152,6 +155,7 @@ def verification_view(
     *,
     benchmark: Benchmark,
     waiting_for: str | None,
+    duel: Duel | None = None,
     with_report: bool = True,
 ) -> VerificationView:
     """A stored verification. What was drawn stays hidden until the end."""
@@ -175,6 +179,7 @@ def verification_view(
         attempts=[attempt_view(attempt) for attempt in verification.attempts],
         outcome=verification.outcome,
         reasons=[ReasonView(**reason) for reason in verification.reasons],
+        duel=duel_view(verification, duel) if verification.kind == "duel" else None,
         report=verification.report if with_report else None,
         reason=verification.reason,
         created_at=verification.created_at,

@@ -138,6 +138,38 @@ def test_verifications_of_one_submission_asked_for_at_once_are_one(
     assert len(client.get("/api/v1/verifications").json()["verifications"]) == 1
 
 
+def test_duels_of_two_submissions_asked_for_at_once_from_both_sides_are_one(
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    client: TestClient,
+    olivia: Any,
+    bob: Any,
+) -> None:
+    first = submit(digits_submission).json()["id"]
+    second = submit(digits_submission, by=bob).json()["id"]
+
+    def ask(challenger: str, holder: str) -> Any:
+        body = {"challenger": challenger, "holder": holder}
+        return client.post("/api/v1/duels", json=body, headers=olivia.headers)
+
+    turns = [lambda: ask(first, second), lambda: ask(second, first)]
+    answers = at_once(*turns, *turns)
+
+    assert codes(answers) == [201, 409, 409, 409]
+    assert len(client.get("/api/v1/verifications").json()["verifications"]) == 1
+
+
+def test_a_duel_with_an_id_that_no_database_stores_is_refused(
+    client: TestClient, olivia: Any
+) -> None:
+    answer = client.post(
+        "/api/v1/duels",
+        content=b'{"challenger": "a\\u0000", "holder": "b"}',
+        headers=olivia.headers | {"Content-Type": "application/json"},
+    )
+    assert answer.status_code in (404, 422)
+
+
 def test_claims_at_once_have_one_winner(replay: Any) -> None:
     attempt_id = replay.attempt_id
     answers = at_once(*[lambda n=n: replay.claim(attempt_id, worker=f"w-{n}") for n in range(4)])

@@ -118,6 +118,7 @@ def test_what_takes_a_token_says_so(schema: dict[str, Any]) -> None:
         "POST /api/v1/verifications/batch",
         "GET /api/v1/audit",
         "GET /api/v1/audit/check",
+        "POST /api/v1/duels",
         "POST /api/v1/workers/hello",
         "POST /api/v1/attempts/{attempt_id}/claim",
         "POST /api/v1/attempts/{attempt_id}/evaluations",

@@ -303,6 +303,7 @@ def make_submission(**changes: Any) -> View:
         "verifications": [
             {
                 "id": "ver-1",
+                "kind": "replay",
                 "state": "done",
                 "outcome": "verified",
                 "created_at": "2026-11-20T10:00:01Z",
@@ -388,6 +389,7 @@ def make_verification(**changes: Any) -> View:
         "against_id": None,
         "calibration_id": None,
         "hyperparameters": None,
+        "duel": None,
         "benchmark": "digits",
         "state": "done",
         "waiting_for": None,
@@ -454,6 +456,59 @@ def make_verification(**changes: Any) -> View:
     } | changes
 
 
+def make_duel_run(run: int, seconds: float | None, epochs: float) -> View:
+    reached = seconds is not None
+    return {
+        "run": run,
+        "seed": 90_000 + run,
+        "ending": "reached" if reached else "missed",
+        "seconds": seconds,
+        "epochs": epochs if reached else None,
+    }
+
+
+def make_duel(**changes: Any) -> View:
+    """A verification of kind duel: three pairs, in the last of which the holder missed."""
+    times = [(0, 0.8, 1, 1.0), (3, 0.82, 2, 1.1), (4, 0.79, 5, None)]
+    pairs = [
+        {
+            "number": number,
+            "challenger": make_duel_run(a, seconds, 8.0),
+            "holder": make_duel_run(b, other, 9.0),
+            "ratio": None if other is None else seconds / other,
+            "winner": "challenger",
+        }
+        for number, (a, seconds, b, other) in enumerate(times, start=1)
+    ]
+    sides = ["challenger", "holder"]
+    duel = {
+        "challenger": "sub-1",
+        "holder": "sub-2",
+        "order": sides + sides[::-1] + sides,
+        "pairs": pairs,
+        "time": {"pairs": 2, "ratio": 0.77186, "low": 0.681, "high": 0.875, "p_value": 0.03},
+        "epochs": None,
+        "pace": None,
+        "test": "paired_t",
+        "p_value": 0.03,
+        "pairs_needed": None,
+    }
+    runs = [make_replay_run(i) for i in range(6)]
+    return make_verification(
+        **{
+            "kind": "duel",
+            "against_id": "sub-2",
+            "duel": duel,
+            "runs_planned": 6,
+            "seeds": [90_000 + i for i in range(6)],
+            "control_points": [],
+            "outcome": "challenger_faster",
+            "report": {"runs": runs, "system": {}, "failure": None},
+        }
+        | changes
+    )
+
+
 def make_queued_verification(**changes: Any) -> View:
     return (
         make_verification(
@@ -498,6 +553,7 @@ BUILDERS: dict[str, Callable[..., View]] = {
     "bare_submission": make_bare_submission,
     "benchmark": make_benchmark,
     "board": make_board,
+    "duel": make_duel,
     "entry": make_entry,
     "inference_board": make_inference_board,
     "inference_entry": make_inference_entry,

@@ -121,7 +121,14 @@
       drawOrSay(entry.target);
     }
   }, { rootMargin: "200px" });
-  for (const box of document.querySelectorAll("[data-chart]")) watcher.observe(box);
+  const watch = () => {
+    for (const box of document.querySelectorAll("[data-chart]:not([data-watched])")) {
+      box.dataset.watched = "";
+      watcher.observe(box);
+    }
+  };
+  document.addEventListener("partsreplaced", watch); // A part of the page may bring a chart of its own.
+  watch();
 
   // A link to a table that is folded away opens it first.
   const unfold = () => {

@@ -100,6 +100,7 @@
       const fresh = page.querySelector(`[data-live="${part.dataset.live}"]`);
       if (fresh && names.includes(part.dataset.live)) part.replaceChildren(...fresh.childNodes);
     }
+    document.dispatchEvent(new CustomEvent("partsreplaced"));
   };
 
   const connection = document.getElementById("connection");
@@ -114,7 +115,7 @@
   source.addEventListener("state", () => refresh(["badge", "state", "attempts"]).catch(() => {}));
   source.addEventListener("end", () => {
     source.close();
-    refresh(["badge", "state", "attempts", "runs", "evaluations", "seal"])
+    refresh(["badge", "state", "attempts", "runs", "evaluations", "seal", "duel"])
       .catch(() => say("The verification has ended. Reload the page to read its verdict."));
   });
   source.addEventListener("error", () => {

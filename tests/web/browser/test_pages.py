@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from web.charts import curves_figure, pareto_figure, replay_figure
+from web.duel_chart import duel_figure
 from web.render import render
 
 pytestmark = pytest.mark.browser
@@ -41,6 +42,8 @@ def site(
     hostile_board = make["board"](named, {**named, "submission_id": "x"})
     submission, benchmark = make["submission"](), make["benchmark"]()
     verification = make["verification"]()
+    duel = make["duel"](id="duel-1")
+    named_submission = make["submission"](model=hostile, submitter=hostile)
     page_server.answers |= {
         "/": html(
             "home.html",
@@ -76,6 +79,12 @@ def site(
         "/verifications/ver-1": html(
             "verification.html", verification=verification, submission=submission
         ),
+        "/verifications/duel-1": html(
+            "verification.html",
+            verification=duel,
+            submission=submission,
+            against=named_submission,
+        ),
         "/workers": html("workers.html", workers=[make["worker"](name=hostile)]),
         "/error": html("error.html", status=404, title=hostile, detail=hostile, problems=[]),
         "/benchmarks/digits/charts/pareto.json": as_json(pareto_figure(busy_board)),
@@ -84,6 +93,8 @@ def site(
             curves_figure(curves, target, control_points)
         ),
         "/verifications/ver-1/charts/replay.json": as_json(replay_figure(verification)),
+        "/verifications/duel-1/charts/replay.json": as_json(replay_figure(duel)),
+        "/verifications/duel-1/charts/duel.json": as_json(duel_figure(duel["duel"])),
     }
     return page_server
 
@@ -132,7 +143,7 @@ def test_no_page_scrolls_sideways_or_complains(
 ) -> None:
     tab.set_viewport_size({"width": width, "height": 900})
     pages = [path for path in site.answers if not path.endswith(".json")]
-    assert len(pages) == 9
+    assert len(pages) == 10
     for path in pages:
         tab.goto(site.url + path)
         if tab.locator("[data-chart]").count():
@@ -245,4 +256,32 @@ def test_a_replay_is_followed_live_to_its_verdict(
     tab.wait_for_selector("text=The replay of 3 runs supports the claim.")
     eventually(tab, rows, 24)
     assert tab.locator("#run-rows tr").count() == 3
+    assert complaints == []
+
+
+def test_a_duel_that_ends_shows_its_pairs_and_draws_them(
+    tab: Any, site: Any, make: Make, complaints: list[str]
+) -> None:
+    path = "/verifications/duel-1"
+    sides = {"submission": make["submission"](), "against": make["submission"](id="sub-2")}
+    nothing = make["duel"]()["duel"] | {"pairs": [], "time": None}
+    running = make["duel"](id="duel-1", state="running", outcome=None, report=None, duel=nothing)
+    ended = site.answers[path]
+    site.answers[path] = html("verification.html", verification=running, **sides)
+    gate = threading.Event()
+
+    def stream() -> tuple[str, bytes]:
+        gate.wait(60)
+        return "text/event-stream", sse("end", make["duel"]()).encode()
+
+    site.answers[f"/api/v1{path}/events"] = stream
+    tab.goto(site.url + path)
+    assert tab.locator("#duel-chart").count() == 0
+    site.answers[path] = ended
+    gate.set()
+    tab.wait_for_selector("text=The challenger is faster.")
+    tab.locator("#duel-chart").scroll_into_view_if_needed()
+    tab.wait_for_selector(f"#duel-chart {DRAWN}", timeout=30_000)
+    dots = "document.querySelectorAll('#duel-chart .scatterlayer .point').length"
+    eventually(tab, dots, 5)
     assert complaints == []

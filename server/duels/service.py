@@ -1,0 +1,137 @@
+"""Asking for a duel, and ending one. Neither submission's status depends on it."""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from rules.benchmark import Benchmark
+from rules.duel import SIDES, interleave, judge_duel, pair_runs, why_no_duel
+from rules.duel_reasons import duel_reasons
+from rules.messages import ReplayReport
+from rules.replay_plan import draw, seal
+from server.benchmarks.queries import definition
+from server.database import utc_now
+from server.duels.schemas import DuelCreate
+from server.errors import ConflictError, ContentError
+from server.models import Submission, Verification
+from server.submissions.queries import find_submission
+from server.verifications.limits import RUN_START_SECONDS
+from server.verifications.queries import OPEN, claim_of
+from server.verifications.service import new_id, queue_attempt
+
+Hyperparameters = list[dict[str, float]]
+
+
+def request_duel(session: Session, body: DuelCreate, *, requested_by: int) -> Verification:
+    """Draw and seal a duel, and queue its first attempt.
+
+    Raises NotFoundError if a submission is missing, ContentError if the two cannot fight,
+    ConflictError if they do already.
+    """
+    challenger, holder = _lock_both(session, body)
+    benchmark = _require_comparable(session, challenger, holder)
+    policy = benchmark.replay
+    if policy is None:
+        raise ContentError(f"{benchmark.benchmark_id} has no reference model to replay yet.")
+    _require_no_other(session, challenger, holder)
+    drawn = draw(secrets.token_bytes(32), runs=2 * body.pairs)
+    settings = _settings_by_run(benchmark, (challenger, holder), pairs=body.pairs)
+    beside = {"against": holder.id, "hyperparameters": settings, "kind": "duel"}
+    verification = Verification(
+        id=new_id(),
+        kind="duel",
+        submission=challenger,
+        against=holder,
+        benchmark_sha256=challenger.benchmark_sha256,
+        requested_by=requested_by,
+        reason=body.reason,
+        state="queued",
+        seal=seal(benchmark, challenger.id, drawn, beside=beside),
+        nonce=drawn.nonce,
+        seeds=list(drawn.seeds),
+        hyperparameters=settings,
+        control_points=[],
+        max_attempts=policy.max_attempts,
+        lease_seconds=policy.lease_seconds,
+        limit_seconds=len(drawn.seeds) * (policy.run_limit_seconds + RUN_START_SECONDS),
+        reasons=[],
+        created_at=utc_now(),
+    )
+    session.add(verification)
+    session.flush()
+    queue_attempt(session, verification, number=1)
+    return verification
+
+
+def _lock_both(session: Session, body: DuelCreate) -> tuple[Submission, Submission]:
+    if body.challenger == body.holder:
+        raise ContentError(
+            f"Submission {body.challenger} cannot fight itself; expected two submissions."
+        )
+    found = find_submission(session, body.challenger), find_submission(session, body.holder)
+    # In one order, so that two requests for the same two submissions take turns.
+    ids = (body.challenger, body.holder)
+    ordered = select(Submission.id).where(Submission.id.in_(ids)).order_by(Submission.id)
+    session.execute(ordered.with_for_update())
+    return found
+
+
+def _require_comparable(session: Session, challenger: Submission, holder: Submission) -> Benchmark:
+    if challenger.benchmark_sha256 != holder.benchmark_sha256:
+        raise ContentError(
+            f"Submissions {challenger.id} ({challenger.benchmark_id}) and {holder.id} "
+            f"({holder.benchmark_id}) were scored under different definitions; "
+            "expected two of one benchmark and version."
+        )
+    benchmark = definition(session, challenger.benchmark_sha256)
+    unable = why_no_duel(benchmark, claim_of(challenger), claim_of(holder))
+    if unable is not None:
+        raise ContentError(
+            f"Submissions {challenger.id} and {holder.id} cannot have a duel: {unable}."
+        )
+    return benchmark
+
+
+def _require_no_other(session: Session, challenger: Submission, holder: Submission) -> None:
+    ids = (challenger.id, holder.id)
+    under_way = session.scalar(
+        select(Verification.id).where(
+            Verification.kind == "duel",
+            Verification.submission_id.in_(ids),
+            Verification.against_id.in_(ids),
+            Verification.state.in_(OPEN),
+        )
+    )
+    if under_way is not None:
+        raise ConflictError(
+            f"Duel {under_way} of these two is under way; wait for it or cancel it."
+        )
+
+
+def _settings_by_run(
+    benchmark: Benchmark, sides: Sequence[Submission], *, pairs: int
+) -> Hyperparameters:
+    """What each run trains with, complete: nothing of one side is a default of the other."""
+    complete = {
+        side: benchmark.defaults() | dict(submission.hyperparameters)
+        for side, submission in zip(SIDES, sides, strict=True)
+    }
+    return [complete[side] for side in interleave(pairs)]
+
+
+def end_duel(session: Session, verification: Verification, report: ReplayReport) -> None:
+    """Store who is faster, or that it cannot be told. No submission's status changes."""
+    submission = verification.submission
+    if submission is None:
+        raise ValueError(f"verification {verification.id} is a duel without a challenger")
+    benchmark = definition(session, verification.benchmark_sha256)
+    duel = judge_duel(pair_runs(benchmark, report))
+    reasons = duel_reasons(duel, claimed_on=claim_of(submission).system, trained_on=report.system)
+    verification.report = asdict(report)
+    verification.state = "done"
+    verification.outcome = duel.outcome
+    verification.reasons = [asdict(reason) for reason in reasons]
+    verification.ended_at = utc_now()
