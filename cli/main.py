@@ -16,6 +16,7 @@ from cli.commands.calibrate import calibrate
 from cli.commands.check import check
 from cli.commands.decide import compare_verifications, decide
 from cli.commands.demo import demo
+from cli.commands.duel import duel
 from cli.commands.import_archive import import_archive
 from cli.commands.rescore import rescore
 from cli.commands.run import run
@@ -36,8 +37,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    up, demo, run, check, score, submit, verify, calibrate, rescore, audit, decide, lists.show,
-    lists.leaderboard, lists.benchmarks, lists.workers,
+    up, demo, run, check, score, submit, verify, duel, calibrate, rescore, audit, decide,
+    lists.show, lists.leaderboard, lists.benchmarks, lists.workers,
 ):  # fmt: skip
     app.command()(command)
 app.command("import")(import_archive)

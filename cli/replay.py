@@ -57,14 +57,20 @@ class RunProgress:
 class ReplayProgress:
     """A training of several runs, built up from its events.
 
-    `bands` is keyed by the number of the evaluation, from 1. A second attempt starts all over.
+    `bands` is keyed by the number of the evaluation, from 1. `sides` says which side of a duel each
+    run trains, and is empty where there are none. A second attempt starts all over.
     """
 
     target: Target
     bands: Mapping[int, Band] = field(default_factory=dict)
     runs_planned: int | None = None
+    sides: Sequence[str] = ()
     attempt: int | None = None
     runs: dict[int, RunProgress] = field(default_factory=dict)
+
+    def side_of(self, run: int) -> str:
+        """The side that a run (from 0) trains; empty in what is no duel."""
+        return self.sides[run] if run < len(self.sides) else ""
 
     def take_event(self, event: Mapping[str, Any]) -> RunProgress:
         """Take in one ReplayEvent and return the run it belongs to as it is after it."""

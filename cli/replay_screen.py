@@ -44,7 +44,9 @@ class _Lines:
     def show(self, event: Mapping[str, Any]) -> None:
         run = self._progress.take_event(event)
         if event.get("kind") in ("evaluation", "run_finished"):
-            self._screen.say(Text(f"  run {run.index + 1}  ").append_text(self._line(run)))
+            self._screen.say(
+                Text(f"  {_name_of(run.index, self._progress)}  ").append_text(self._line(run))
+            )
 
     def _line(self, run: RunProgress) -> Text:
         return line_of(run, self._progress) if run.status is None else ending_of(run)
@@ -75,8 +77,13 @@ def bars(progress: ReplayProgress) -> Table:
         run = progress.runs.get(index, RunProgress(index))
         way = progress.target.fraction_of_way(run.quality)
         bar = ProgressBar(total=1.0, completed=way, width=BAR_WIDTH)
-        table.add_row(f"  run {index + 1}/{planned}", bar, line_of(run, progress))
+        name = f"  run {index + 1}/{planned} {progress.side_of(index)}".rstrip()
+        table.add_row(name, bar, line_of(run, progress))
     return table
+
+
+def _name_of(run: int, progress: ReplayProgress) -> str:
+    return f"run {run + 1} {progress.side_of(run)}".rstrip()
 
 
 def line_of(run: RunProgress, progress: ReplayProgress) -> Text:

@@ -15,6 +15,9 @@ STATUS_STYLES = {
     "verified": "bold green",
     "rejected": "bold red",
     "inconclusive": "yellow",
+    "challenger_faster": "bold green",
+    "holder_faster": "bold green",
+    "not_separable": "yellow",
     "failed": "bold red",
     "pass": "green",
     "fail": "bold red",
@@ -25,9 +28,9 @@ WIDE = ("model", "system", "submitter", "processor", "what was compared", "reaso
 
 
 def status_text(status: object) -> Text:
-    """A status word in its colour."""
+    """A status or an outcome in its colour."""
     word = str(status or ABSENT)
-    return Text(word, style=STATUS_STYLES.get(word, ""))
+    return Text(word.replace("_", " "), style=STATUS_STYLES.get(word, ""))
 
 
 def make_table(*columns: str, right: Sequence[str] = ()) -> Table:

@@ -48,6 +48,7 @@ def watch_verification(server: ServerClient, view: View, screen: Screen) -> View
 def _take_state(progress: ReplayProgress, view: View, screen: Screen, said: set[str]) -> None:
     progress.bands = read_bands(view.get("control_points") or [])
     progress.runs_planned = view.get("runs_planned")
+    progress.sides = (view.get("duel") or {}).get("order") or ()
     sentence = view.get("waiting_for")
     if sentence and sentence not in said:
         said.add(sentence)
