@@ -144,6 +144,7 @@ def test_the_seal_opens_to_both_submissions_the_settings_and_the_seeds(
     sealed = {
         "against": two[1],
         "benchmark_sha256": digits.sha256,
+        "draw": 2,
         "hyperparameters": view["hyperparameters"],
         "kind": "duel",
         "nonce": view["nonce"],
