@@ -14,6 +14,7 @@ from typing import Any
 
 from celery import Celery
 from sqlalchemy import select, update
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from rules.messages import ANY_QUEUE, REPLAY_TASK, ReplayJob, job_kind, queue_of
@@ -121,6 +122,7 @@ class Dispatcher:
         self._settings = settings
         self._stop = threading.Event()
         self._broker_ok: bool | None = None
+        self._database_ok = True
         self._thread = threading.Thread(target=self._loop, name="dispatch", daemon=True)
 
     @property
@@ -142,9 +144,20 @@ class Dispatcher:
         while not self._stop.is_set():
             try:
                 self.run_once()
+                self._note_database(ok=True)
+            except DBAPIError as error:
+                self._note_database(ok=False, why=str(error.orig))
             except Exception:
                 log.exception("dispatch round failed; trying again")
             self._stop.wait(self._settings.dispatch_interval_seconds)
+
+    def _note_database(self, *, ok: bool, why: str = "") -> None:
+        """Say once that the database is away, and once that it is back."""
+        if ok and not self._database_ok:
+            log.info("the database answers again")
+        elif not ok and self._database_ok:
+            log.error("the database does not answer (%s); trying again until it does", why.strip())
+        self._database_ok = ok
 
     def run_once(self) -> None:
         """One round: expire, end what is overdue, then send."""

