@@ -10,14 +10,14 @@ from server.benchmarks.convergence import convergence_view
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions, find_benchmark
 from server.benchmarks.schemas import benchmark_view
 from server.dependencies import PartsDep
-from server.leaderboard.queries import read_board
-from server.leaderboard.schemas import BoardQuery, BoardQueryDep
+from server.leaderboard.schemas import BoardQueryDep
 from server.pages.queries import (
     board_context,
     submission_context,
     submission_with_curves,
     verification_context,
 )
+from server.records.queries import standing_record
 from server.verifications.queries import list_verifications, view
 from server.workers.service import list_workers
 from web.assets import static_asset
@@ -39,11 +39,10 @@ def home(parts: PartsDep) -> str:
         counts = count_submissions(session)
         for benchmark_id, benchmark in parts.benchmarks.items():
             card = benchmark_view(benchmark, counts.get(benchmark_id, NO_SUBMISSIONS))
-            # A board is read only where something stands on it: most of the archives' are empty.
-            query = BoardQuery(limit=1)
-            first = read_board(session, benchmark, query).entries if card.submissions else []
-            record = first[0].model_dump(mode="json") if first and first[0].rank else None
-            cards.append(card.model_dump(mode="json") | {"record": record})
+            # Looked for only where something stands: most of the archives' boards are empty.
+            record = standing_record(session, benchmark) if card.submissions else None
+            shown = record.model_dump(mode="json") if record is not None else None
+            cards.append(card.model_dump(mode="json") | {"record": shown})
         verifications = [
             view(session, verification, alive_seconds=alive, with_report=False).model_dump(
                 mode="json"

@@ -44,12 +44,24 @@ def list_records(session: Session, benchmark: Benchmark) -> RecordList:
     )
 
 
+def standing_record(session: Session, benchmark: Benchmark) -> RecordView | None:
+    """The record that stands today, the lowest of its divisions'; None before the first."""
+    divisions = list_records(session, benchmark).divisions
+    standing = [division.records[-1] for division in divisions if division.records]
+    return min(standing, key=lambda record: record.tta_seconds, default=None)
+
+
 def _of_division(
     division: str, rows: Sequence[Any], times: Mapping[str, Sequence[float]]
 ) -> DivisionRecords:
     history = record_history(_contender(row, times.get(row.id, ())) for row in rows)
     named = {
-        row.id: {"submitter": row.organisation or row.submitter, "model": row.model} for row in rows
+        row.id: {
+            "submitter": row.organisation or row.submitter,
+            "model": row.model,
+            "status": row.status,
+        }
+        for row in rows
     }
     return DivisionRecords(
         division=division,

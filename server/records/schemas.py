@@ -13,6 +13,7 @@ class RecordView(BaseModel):
     submission_id: str
     submitter: str
     model: str
+    status: str
     date: str
     tta_seconds: float
     single_run: bool
@@ -27,6 +28,7 @@ class NoRecordView(BaseModel):
     submission_id: str
     submitter: str
     model: str
+    status: str
     date: str
     tta_seconds: float
     holder: str

@@ -311,6 +311,18 @@ def test_a_record_falls_only_to_who_is_faster_beyond_chance(
     assert [r["submission_id"] for r in opened["records"]] == [other_division]
 
 
+def test_the_home_page_shows_who_holds_the_record_not_who_is_lowest(
+    enter: Enter, client: TestClient
+) -> None:
+    holder, lower = enter(*NEAR), enter(*LEADER)
+
+    page = client.get("/").text
+
+    card = page[page.index("<h3>") : page.index("</li>", page.index('href="/submissions/'))]
+    assert f'href="/submissions/{holder}"' in card
+    assert lower not in card
+
+
 def test_a_benchmark_without_submissions_has_no_records_and_an_unknown_one_is_404(
     client: TestClient,
 ) -> None:
