@@ -166,6 +166,9 @@ def verdict_lines(view: View) -> list[RenderableType]:
     lines: list[RenderableType] = [Text.assemble("Verdict: ", status_text(word))]
     for reason in view.get("reasons") or []:
         lines.append(Text(f"  {reason.get('code')}: {reason.get('message')}"))
+    backends = view.get("backends") or []
+    if backends:
+        lines.append(_backend_table(backends))
     for attempt in view.get("attempts") or []:
         failure = attempt.get("failure")
         if failure:
@@ -201,6 +204,24 @@ def audit_table(records: Sequence[View]) -> RenderableType:
             _or_dash(item.get("action")),
             f"{item.get('subject_kind')} {item.get('subject_id')}",
             _or_dash(item.get("reason")),
+        )
+    return table
+
+
+def _backend_table(backends: Sequence[View]) -> Table:
+    figures = ("mean", "p50", "p90", "p99")
+    table = make_table(
+        "backend", *figures, "items/s", "drift", "cost of 10,000", "samples",
+        right=(*figures, "items/s", "drift", "cost of 10,000", "samples"),
+    )  # fmt: skip
+    for item in backends:
+        table.add_row(
+            _or_dash(item.get("backend")),
+            *(number_text(item.get(f"{name}_ms"), digits=3, unit=" ms") for name in figures),
+            number_text(item.get("items_per_second"), digits=0),
+            number_text(item.get("drift_percent"), unit=" %"),
+            cost_text(item.get("cost_usd_per_10000")),
+            _or_dash(item.get("samples") or None),
         )
     return table
 

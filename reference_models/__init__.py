@@ -12,11 +12,17 @@ this phase"; whatever runs before the first one is `Phase.INIT`. A `Measurement`
 evaluation and carries no time: who reads it keeps the clock. Preparing (`INIT`, `COMPILE`,
 `WARMUP`) ends before the run first touches training data. An accelerator is synchronised before
 every yield. Stopping early is not asking for the next one.
+
+A reference whose trained model can be timed offers besides
+
+* `Measurement.model`: the module that was evaluated, to be used before the next item is asked for;
+* `evaluation_items(*, device, data_dir)`: what that module is given for each item of the evaluation
+  set, in order: a tuple of tensors whose first dimension is 1.
 """
 
 import importlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -28,11 +34,15 @@ REFERENCES = {"digits": "reference_models.digits"}
 
 @dataclass(frozen=True)
 class Measurement:
-    """One quality measurement of a training; `epoch` and `samples` count what was trained on."""
+    """One quality measurement of a training; `epoch` and `samples` count what was trained on.
+
+    `model` is the torch module that was measured, None where the reference does not give it.
+    """
 
     epoch: float
     samples: int
     quality: float
+    model: Any = field(default=None, compare=False, repr=False)
 
 
 class HyperparameterError(RuleError):

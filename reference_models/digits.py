@@ -141,7 +141,8 @@ def train(
         if not math.isfinite(loss.item()):
             raise TrainingDivergedError(f"the loss is {loss.item()} at the end of epoch {epoch}")
         quality = accuracy_percent(averaged, test_x, test_y)
-        yield Measurement(epoch=epoch, samples=step * config.batch_size, quality=quality)
+        samples = step * config.batch_size
+        yield Measurement(epoch=epoch, samples=samples, quality=quality, model=averaged)
         if epoch < config.epochs:
             yield Phase.TRAIN
 
@@ -226,6 +227,12 @@ def load_split() -> tuple[Tensor, Tensor, Tensor, Tensor]:
     mean, std = x[~tests].mean(), x[~tests].std()
     x = (x - mean) / std
     return x[~tests], y[~tests], x[tests], y[tests]
+
+
+def evaluation_items(*, device: str, data_dir: Path) -> list[tuple[Tensor]]:
+    """The test images one by one, each (1, 1, 8, 8); `data_dir` is not read."""
+    _, _, test_x, _ = load_split()
+    return [(x.unsqueeze(0),) for x in test_x.to(device)]
 
 
 def learning_rate_at(step: int, steps: int, config: DigitsConfig) -> float:

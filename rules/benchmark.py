@@ -10,6 +10,7 @@ from rules.clock import CLOCK_NAMES, Clock
 from rules.convergence import ConvergenceUnit, ReferencePoint, SpreadOf
 from rules.errors import BenchmarkError
 from rules.fields import Fields
+from rules.latency_protocol import LatencyProtocol, read_latency_protocol
 from rules.quality import QualityTarget as QualityTarget
 from rules.quality import read_target
 
@@ -125,7 +126,7 @@ class Benchmark:
 
     `sha256` is the hash of that file: a result names the definition it was scored under.
     `convergence_unit` is what convergence is counted in; `rcp` is None where no reference
-    convergence points are known.
+    convergence points are known, `latency` where the latency of its model is not measured.
     """
 
     benchmark_id: str
@@ -146,6 +147,7 @@ class Benchmark:
     sha256: str
     convergence_unit: ConvergenceUnit = "epoch_num"
     rcp: RcpRule | None = None
+    latency: LatencyProtocol | None = None
 
     def defaults(self) -> dict[str, float]:
         """The reference hyperparameters."""
@@ -198,9 +200,12 @@ def parse_benchmark(content: bytes, *, file: str) -> Benchmark:
         sha256=hashlib.sha256(content).hexdigest(),
         convergence_unit=_convergence_unit(root.optional_table("convergence")),
         rcp=_rcp(root.optional_table("rcp"), runs),
+        latency=read_latency_protocol(root.optional_table("latency")),
     )
     if benchmark.replay is not None and benchmark.reach.name == "fixed_stop":
         raise root.fail("replay", "a replay stops at the target", expected="no replay: fixed_stop")
+    if benchmark.latency is not None and benchmark.replay is None:
+        raise root.fail("latency", "no reference trains the model", expected="a [replay] table")
     root.refuse_unknown()
     return benchmark
 

@@ -11,8 +11,16 @@ REPLAY_TASK = "finishline.replay"  # The Celery task name: neither side imports 
 ANY_QUEUE = "replay.any"  # The queue every worker listens on beside that of its hardware class.
 FENCE_HEADER = "Finishline-Fence"  # Carries a claim's fence with every post of that claim.
 
-JobKind = Literal["replay", "calibration", "duel"]
+JobKind = Literal["replay", "calibration", "duel", "latency"]
 StopAt = Literal["target", "end"]
+Backend = Literal["eager", "compiled", "onnxruntime"]
+AbsenceCode = Literal[
+    "not_installed",  # a package that it takes is missing
+    "not_supported",  # not on this device or with this Python
+    "compile_failed",
+    "export_failed",
+    "outputs_differ",  # from those of eager, by more than the tolerance
+]
 EventKind = Literal["run_started", "phase", "evaluation", "run_finished"]
 RunStatus = Literal["reached", "not_reached", "below_band", "cancelled", "failed"]
 FailureKind = Literal["submitter", "rules", "infrastructure", "time_limit"]
@@ -64,14 +72,24 @@ class TargetSpec:
 
 
 @dataclass(frozen=True)
+class LatencyOrder:
+    """How to measure the latency of the trained model: see rules.latency_protocol."""
+
+    items: int
+    warmup_items: int
+    output_tolerance: float
+
+
+@dataclass(frozen=True)
 class ReplayJob:
     """What one attempt trains: complete, so that a worker needs no other source.
 
     `seeds` has one seed per run. `control_points` is empty where no band is known for this
     configuration. `clock` and `division` say which seconds count. `hyperparameters_by_run` has one
     table per seed where the runs differ, and is empty where all train with `hyperparameters`.
-    `stop_at` "end" trains every epoch, past the target and out of any band. Raises ValueError if
-    there are tables for some runs only.
+    `stop_at` "end" trains every epoch, past the target and out of any band. `latency` says how to
+    measure the model once it is at the target, None where it is not measured. Raises ValueError
+    if there are tables for some runs only.
     """
 
     attempt_id: str
@@ -91,6 +109,7 @@ class ReplayJob:
     kind: JobKind = "replay"
     hyperparameters_by_run: list[dict[str, float]] = field(default_factory=list)
     stop_at: StopAt = "target"
+    latency: LatencyOrder | None = None
 
     def __post_init__(self) -> None:
         tables, runs = len(self.hyperparameters_by_run), len(self.seeds)
@@ -185,6 +204,31 @@ class ReplayEvaluation:
 
 
 @dataclass(frozen=True)
+class Absence:
+    """Why a backend was not measured, from a closed list, and what it said."""
+
+    code: AbsenceCode
+    message: str
+
+
+@dataclass(frozen=True)
+class BackendLatency:
+    """One way of running the trained model, timed one item at a time; warm-up included.
+
+    `largest_difference` is that of its outputs to eager's, as a share of eager's largest output.
+    `seconds` and `cpu_seconds` are the span of the timed items on the wall and of the processor.
+    Without times there is an `absence`.
+    """
+
+    backend: Backend
+    milliseconds: list[float] = field(default_factory=list)
+    largest_difference: float | None = None
+    seconds: float | None = None
+    cpu_seconds: float | None = None
+    absence: Absence | None = None
+
+
+@dataclass(frozen=True)
 class ReplayRun:
     """One training of a replay.
 
@@ -205,6 +249,7 @@ class ReplayRun:
     cpu_seconds: float | None = None
     failure: Failure | None = None
     log_tail: str = ""
+    latency: list[BackendLatency] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from rules.canonical import sha256_of
 from rules.claim import Claim
 from rules.control_points import control_points
 from rules.errors import RuleError
-from rules.messages import ControlPoint, JobKind, ReplayJob, TargetSpec
+from rules.messages import ControlPoint, JobKind, LatencyOrder, ReplayJob, TargetSpec
 from rules.verdict import SHARES
 
 # How runs and seeds are drawn, sealed with them. From draw 1 they did not follow from the nonce.
@@ -68,7 +68,9 @@ def _draw_seed(entropy: bytes, index: int) -> int:
 def why_not_replayable(benchmark: Benchmark, claim: Claim) -> str | None:
     """Why the reference model cannot replay a claim, in one sentence, or None if it can."""
     if claim.kind == "inference":
-        return "it is an inference result, and none can be replayed yet"
+        return (
+            "it is an inference result: ask for its latency to be measured (kind latency) instead"
+        )
     if benchmark.replay is None:
         return f"{benchmark.benchmark_id} has no reference model to replay yet"
     if claim.dawnbench is not None:
@@ -179,12 +181,34 @@ def build_job(
         control_points=(
             band_for(benchmark, claim, runs=len(sealed.seeds)) if claim and kind == "replay" else []
         ),
-        run_limit_seconds=benchmark.replay.run_limit_seconds,
+        run_limit_seconds=run_limit_seconds(benchmark, kind),
         kind=kind,
         hyperparameters_by_run=[
             benchmark.defaults() | claimed | dict(settings) for settings in hyperparameters_by_run
         ],
         stop_at="end" if kind == "calibration" else "target",
+        latency=_latency_order(benchmark) if kind == "latency" else None,
+    )
+
+
+def run_limit_seconds(benchmark: Benchmark, kind: str) -> float:
+    """What one run may take; 0 for a benchmark without replays.
+
+    A latency is measured in the time its protocol adds to that of the training.
+    """
+    training = benchmark.replay.run_limit_seconds if benchmark.replay is not None else 0.0
+    measuring = benchmark.latency.limit_seconds if benchmark.latency is not None else 0.0
+    return training + measuring if kind == "latency" else training
+
+
+def _latency_order(benchmark: Benchmark) -> LatencyOrder:
+    protocol = benchmark.latency
+    if protocol is None:
+        raise RuleError("no latency protocol", file=benchmark.benchmark_id, expected="[latency]")
+    return LatencyOrder(
+        items=protocol.items,
+        warmup_items=protocol.warmup_items,
+        output_tolerance=protocol.output_tolerance,
     )
 
 

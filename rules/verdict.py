@@ -30,6 +30,12 @@ ReasonCode = Literal[
     "duel_pace",
     "duel_epochs",
     "duel_missed",
+    "latency_agrees",
+    "latency_slower_than_claimed",
+    "latency_not_measured",
+    "latency_not_compared",
+    "claim_has_no_latency",
+    "backend_absent",
 ]
 Weight = Literal["supports", "rejects", "leaves_open", "note"]
 

@@ -92,7 +92,7 @@ class Submission(Base):
     """A submitter's runs on one system, with the result derived from their logs.
 
     One of `kind` "inference" has no runs: latency and cost are as its entry states them. The others
-    are of kind "train".
+    are of kind "train". `measured_latency_ms` is a worker's, on their hardware class.
 
     An `archive` submission was published elsewhere, by `organisation` on `submitted_on`; it is kept
     with whatever rules it breaks.
@@ -124,6 +124,7 @@ class Submission(Base):
     cost_usd: Mapped[float | None]
     latency_ms: Mapped[float | None]
     cost_usd_per_10000: Mapped[float | None]
+    measured_latency_ms: Mapped[float | None]
     result: Mapped[dict[str, Any]]
     idempotency_key: Mapped[str | None] = mapped_column(String(200))
     request_sha256: Mapped[str] = mapped_column(String(64))
@@ -178,7 +179,8 @@ class Verification(Base):
     """One set of sealed runs on a worker: plan first, verdict last, attempts in between.
 
     A `replay` checks its submission. A `calibration` measures the reference for its calibration
-    and has no submission. A `duel` holds its submission `against` another. `hyperparameters` has
+    and has no submission. A `duel` holds its submission `against` another. A `latency` times the
+    trained model. `hyperparameters` has
     one table per run where the runs differ. A replay's `calibration_id` is what it is judged by.
     """
 

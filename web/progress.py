@@ -13,6 +13,11 @@ DUEL_SENTENCES = {
     "not_separable": "The two cannot be told apart.",
 }
 
+LATENCY_SENTENCES = {
+    "verified": "The measured latency supports the claim.",
+    "rejected": "The measured latency contradicts the claim.",
+}
+
 
 def kind_word(verification: Mapping[str, Any]) -> str:
     """What a set of sealed runs is called: a verification where it checks a submission."""
@@ -33,6 +38,8 @@ def state_sentence(verification: Mapping[str, Any]) -> str:
             (a["worker"] for a in reversed(verification["attempts"]) if a["worker"]), None
         )
         return f"Replaying {runs} on {worker}." if worker else f"Replaying {runs}."
+    if state == "done" and verification["kind"] == "latency":
+        return LATENCY_SENTENCES.get(outcome, "The measurement could not decide about a claim.")
     about = SUBJECTS.get(verification["kind"], "the submission")
     if state == "cancelled":
         return f"This {kind_word(verification)} was cancelled; it says nothing about {about}."

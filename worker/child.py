@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 import traceback
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,12 @@ from reference_models import (
     DataSetError,
     HyperparameterError,
     Measurement,
+    Reference,
     TrainingDivergedError,
     UnknownReferenceError,
     load_reference,
 )
-from rules.messages import FailureCode, TargetSpec
+from rules.messages import FailureCode, LatencyOrder, TargetSpec
 from rules.run import Phase
 from worker.target import is_reached
 
@@ -89,7 +91,29 @@ def train(told: dict[str, Any], events: EventWriter) -> None:
         write_measurement(item, events)
         qualities.append(item.quality)
         if told["stop_at"] == "target" and is_reached(qualities, target):
+            if told["latency"] is not None:
+                time_model(item, reference, told, events)
             return
+
+
+def time_model(
+    measurement: Measurement, reference: Reference, told: dict[str, Any], events: EventWriter
+) -> None:
+    """Time the model that reached the target. Raises UnknownReferenceError if there is none."""
+    items_of = getattr(reference, "evaluation_items", None)
+    if measurement.model is None or items_of is None:
+        raise UnknownReferenceError(
+            f"the reference {told['reference']!r} gives no model to time",
+            field="reference",
+            expected="Measurement.model and evaluation_items()",
+        )
+    from worker.latency import measure_latency  # torch loads with the reference, not before it
+
+    events.write("phase", phase=Phase.IDLE.value)
+    items = items_of(device=told["device"], data_dir=Path(told["data_dir"]))
+    order = LatencyOrder(**told["latency"])
+    for found in measure_latency(measurement.model, items, order, device=told["device"]):
+        events.write("latency", latency=asdict(found))
 
 
 def write_measurement(measurement: Measurement, events: EventWriter) -> None:

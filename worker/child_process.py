@@ -128,6 +128,7 @@ def _orders(job: ReplayJob, index: int, *, host: Host) -> dict[str, Any]:
         "data_set_sha256": job.data_set_sha256,
         "target": asdict(job.target),
         "stop_at": job.stop_at,
+        "latency": asdict(job.latency) if job.latency is not None else None,
     }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from rules.messages import WorkerSystem
 
 NVIDIA_SMI_SECONDS = 10.0
-PACKAGES = ("torch", "numpy", "scikit-learn", "celery")
+PACKAGES = ("torch", "numpy", "scikit-learn", "celery", "onnxruntime")
 
 
 def probe(*, worker: str, hardware_class: str | None, threads: int) -> WorkerSystem:

@@ -5,12 +5,20 @@ from dataclasses import asdict
 from typing import Any
 
 from rules.clock import Clock
-from rules.messages import Failure, ReplayEvaluation, ReplayJob, ReplayRun, RunStatus
+from rules.messages import (
+    BackendLatency,
+    Failure,
+    ReplayEvaluation,
+    ReplayJob,
+    ReplayRun,
+    RunStatus,
+)
 from rules.run import Phase
 from worker.announcer import Announcer
 from worker.failures import failure
 from worker.stopwatch import Stopwatch, clocks_disagree
 from worker.target import is_below_band, is_reached
+from worker.wire import read_latency
 
 
 class RunRecord:
@@ -23,6 +31,7 @@ class RunRecord:
         self.job = job
         self.index = index
         self.evaluations: list[ReplayEvaluation] = []
+        self.latency: list[BackendLatency] = []
         self.status: RunStatus | None = None
         self.failure: Failure | None = None
         self._tta_seconds: float | None = None
@@ -72,6 +81,7 @@ class RunRecord:
             cpu_seconds=self._cpu_span[1] - self._cpu_span[0] if self._cpu_span else None,
             failure=self.failure,
             log_tail=log_tail,
+            latency=self.latency,
         )
 
     def _take(self, event: dict[str, Any], at: float) -> None:
@@ -89,6 +99,10 @@ class RunRecord:
                 self._watch.stamp(at)
                 self._follow_clocks(event, at)
                 self._measure(event)
+            case "latency":
+                self._watch.stamp(at)
+                self._follow_clocks(event, at)
+                self.latency.append(read_latency(event["latency"]))
             case "failure":
                 self._watch.stamp(at)
                 self.fail(failure(event["code"], event["message"]))
@@ -115,7 +129,8 @@ class RunRecord:
         if self.job.stop_at == "end":
             return
         if self._tta_seconds is not None:
-            self.end("reached")
+            if self.job.latency is None:  # Otherwise the model at the target is still to be timed.
+                self.end("reached")
         elif is_below_band(qualities, self.job.control_points, self.job.target):
             self.end("below_band")
 

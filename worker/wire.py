@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 import orjson
 from pydantic import TypeAdapter
 
-from rules.messages import ReplayJob
+from rules.messages import BackendLatency, ReplayJob
 
 _Message = TypeVar("_Message")
 
@@ -23,3 +23,8 @@ def decode(content: bytes, kind: type[_Message]) -> _Message:
 def read_job(payload: object) -> ReplayJob:
     """The job of a broker message. Raises pydantic's ValidationError, a ValueError."""
     return TypeAdapter(ReplayJob).validate_python(payload)
+
+
+def read_latency(fields: object) -> BackendLatency:
+    """What the training process measured. Raises pydantic's ValidationError, a ValueError."""
+    return TypeAdapter(BackendLatency).validate_python(fields)

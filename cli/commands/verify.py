@@ -1,5 +1,6 @@
 """`finishline verify`: ask for one verification and watch its replay, or for many at once."""
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -13,6 +14,13 @@ from cli.tables import verdict_lines
 from cli.watching import verdict_code, watch_verification
 
 
+class Kind(StrEnum):
+    """What is verified."""
+
+    REPLAY = "replay"
+    LATENCY = "latency"
+
+
 def verify(
     submissions: Annotated[
         list[str] | None, typer.Argument(metavar="[SUBMISSION]...", help="Ids of submissions.")
@@ -20,6 +28,9 @@ def verify(
     watch: Annotated[
         bool, typer.Option("--watch", help="Show the replay of one and wait for the verdict.")
     ] = False,
+    kind: Annotated[
+        Kind, typer.Option("--kind", help="replay: train it again; latency: time its model.")
+    ] = Kind.REPLAY,
     reason: Annotated[
         str | None, typer.Option("--reason", help="Why; shown with the verification.")
     ] = None,
@@ -36,7 +47,9 @@ def verify(
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Ask for submissions to be replayed (organisers only). Several need a --reason.
+    """Ask for submissions to be replayed, or for the latency of one (organisers only).
+
+    Several need a --reason.
 
     With --watch the exit code is 0 when it ends verified and 3 when it ends otherwise.
     """
@@ -45,14 +58,15 @@ def verify(
     screen = open_screen(as_json=as_json)
     with ServerClient(url, token) as server:
         if benchmark is not None or dry_run or len(named) > 1:
-            _require_batch(reason, watch=watch)
+            _require_batch(reason, watch=watch, kind=kind)
             wanted = {"benchmark": benchmark, "status": status} if benchmark else {}
             listed = {"submissions": named} if named else {}
             body = {**wanted, **listed, "reason": reason, "dry_run": dry_run}
             batch = server.post("/verifications/batch", body)
             screen.answer(batch, batch_lines(batch))
             return int(ExitCode.OK)
-        return _verify_one(server, named[0], reason=reason, watch=watch, screen=screen)
+        view = request_verification(server, named[0], kind=kind.value, reason=reason)
+        return _follow_one(server, view, watch=watch, screen=screen)
 
 
 def _require_one_choice(named: list[str], *, benchmark: str | None, status: str | None) -> None:
@@ -63,17 +77,16 @@ def _require_one_choice(named: list[str], *, benchmark: str | None, status: str 
         )
 
 
-def _require_batch(reason: str | None, *, watch: bool) -> None:
+def _require_batch(reason: str | None, *, watch: bool, kind: Kind) -> None:
+    if kind is not Kind.REPLAY:
+        raise CliError(f"--kind {kind.value} is for one submission.", exit_code=ExitCode.USAGE)
     if not reason:
         raise CliError("Several replays need a --reason.", exit_code=ExitCode.USAGE)
     if watch:
         raise CliError("--watch is for one submission.", exit_code=ExitCode.USAGE)
 
 
-def _verify_one(
-    server: ServerClient, submission: str, *, reason: str | None, watch: bool, screen: Screen
-) -> int:
-    view = request_verification(server, submission, reason=reason)
+def _follow_one(server: ServerClient, view: View, *, watch: bool, screen: Screen) -> int:
     if not watch:
         page = f"{server.url}/verifications/{view['id']}"
         screen.answer(view, [f"Verification {view['id']} is {view['state']}: {page}"])
@@ -83,8 +96,10 @@ def _verify_one(
     return int(verdict_code(ended))
 
 
-def request_verification(server: ServerClient, submission: str, *, reason: str | None) -> View:
+def request_verification(
+    server: ServerClient, submission: str, *, kind: str = "replay", reason: str | None
+) -> View:
     """The view of a new verification of a submission. Raises CliError."""
     path = f"/submissions/{segment(submission)}/verifications"
-    view: View = server.post(path, {"reason": reason})
+    view: View = server.post(path, {"kind": kind, "reason": reason})
     return view

@@ -46,6 +46,7 @@ CSV_COLUMNS = (
     "single_run",
     "lens_clock",
     "lens_target",
+    "measured_latency_ms",
 )
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 

@@ -22,6 +22,7 @@ SortColumn = Literal[
     "epochs",
     "cost",
     "latency",
+    "measured_latency",
     "inference_cost",
     "quality",
     "status",
@@ -74,7 +75,8 @@ class BoardEntry(BaseModel):
     """One submission on a board. `rank` is None where it is not ranked, with the reason.
 
     `quality` is the best of a training or that of an inference's model, in the unit of the target.
-    Times and runs are of trainings alone, `latency_ms` and `cost_usd_per_10000` of inference.
+    Times and runs are of trainings alone, `latency_ms` and `cost_usd_per_10000` of inference, both
+    as claimed. `measured_latency_ms` is a worker's median on the same hardware class, None without.
 
     Ranked submissions of one `group` cannot be told from its best and share its `group_rank`;
     `p_same_as_leader` is the p-value of being as fast as that one. A `single_run` is never told
@@ -102,6 +104,7 @@ class BoardEntry(BaseModel):
     cost_usd: float | None
     latency_ms: float | None
     cost_usd_per_10000: float | None = None
+    measured_latency_ms: float | None = None
     quality: float | None = None
     evaluation_interval_seconds: float | None
     submitted_at: datetime

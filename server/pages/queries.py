@@ -129,7 +129,8 @@ def explain_inference(benchmark: Benchmark) -> str:
             "price of 10,000 items. An entry is ranked if its model has "
             f"{target.metric} of {sign} {target.value:g} {target.unit}.",
             "All three are as the submitter states them: an inference entry has no log that they "
-            "could be derived from, and none is measured again yet.",
+            "could be derived from. A verification trains the reference to the target and times "
+            "its model one item at a time; that latency stands beside the stated one.",
         ]
     )
 

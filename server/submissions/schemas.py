@@ -77,6 +77,7 @@ class SubmissionView(BaseModel):
     """A submission: the claim, the result, the runs and the verifications.
 
     `kind` is "train", or "inference" for one without runs, whose result is another.
+    `measured_latency_ms` is a worker's median for one item on the same hardware class.
 
     Its status rests on `published_verification`; `pending_decisions` are verdicts of reruns that
     wait for an organiser.
@@ -99,6 +100,7 @@ class SubmissionView(BaseModel):
     submitted_on: date | None
     archive: bool
     status: str
+    measured_latency_ms: float | None
     result: ResultView | InferenceResultView
     runs: list[RunView]
     verifications: list[VerificationSummary]
@@ -186,6 +188,7 @@ def submission_view(submission: Submission, *, benchmark_version: str) -> Submis
         submitted_on=submission.submitted_on,
         archive=submission.archive,
         status=submission.status,
+        measured_latency_ms=submission.measured_latency_ms,
         result=result_view(submission),
         runs=[run_view(run) for run in submission.runs],
         verifications=[

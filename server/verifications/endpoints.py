@@ -8,6 +8,7 @@ from server.audit.service import Subject, record
 from server.dependencies import OrganiserDep, PartsDep
 from server.submissions.queries import find_submission
 from server.verifications import queries, service
+from server.verifications.latency import request_latency
 from server.verifications.schemas import (
     VerificationCreate,
     VerificationList,
@@ -15,6 +16,7 @@ from server.verifications.schemas import (
 )
 
 router = APIRouter(tags=["verifications"])
+REQUESTS = {"replay": service.request_verification, "latency": request_latency}
 
 
 @router.post("/submissions/{submission_id}/verifications", status_code=201)
@@ -24,14 +26,16 @@ def request_verification(
     caller: OrganiserDep,
     body: VerificationCreate | None = None,
 ) -> VerificationView:
-    """Ask for a replay of a submission. The drawn runs and seeds are sealed in the answer."""
+    """Ask for a replay of a submission, or for its latency to be measured.
+
+    The drawn runs and seeds are sealed in the answer.
+    """
+    asked = body or VerificationCreate()
+    request = REQUESTS[asked.kind]
     with parts.database.write() as session:
         submission = find_submission(session, submission_id)
-        verification = service.request_verification(
-            session,
-            submission,
-            requested_by=caller.user_id,
-            reason=body.reason if body is not None else None,
+        verification = request(
+            session, submission, requested_by=caller.user_id, reason=asked.reason
         )
         record(
             session,

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
+from rules.replay_plan import run_limit_seconds as limit_of_run
 from server.benchmarks.queries import definition
 from server.models import Attempt
 
@@ -30,5 +31,8 @@ def why_over_limit(session: Session, attempt: Attempt, *, now: datetime) -> str 
 
 def run_limit_seconds(session: Session, attempt: Attempt) -> float | None:
     """What one run may take on the server's clock; None for a benchmark without replays."""
-    policy = definition(session, attempt.verification.benchmark_sha256).replay
-    return None if policy is None else policy.run_limit_seconds + RUN_START_SECONDS
+    verification = attempt.verification
+    benchmark = definition(session, verification.benchmark_sha256)
+    if benchmark.replay is None:
+        return None
+    return limit_of_run(benchmark, verification.kind) + RUN_START_SECONDS

@@ -12,6 +12,7 @@ from server.calibrations.queries import benchmark_of
 from server.duels.service import end_duel
 from server.models import Verification
 from server.verifications.copies import find_elsewhere
+from server.verifications.latency import judge_measured
 from server.verifications.queries import claim_of, claimed_curves, claimed_runs
 from server.verifications.service import end_with_verdict, end_without_judging
 
@@ -48,4 +49,5 @@ OUTCOMES: dict[str, EndVerification] = {
     "replay": judge_replay,
     "calibration": keep_calibration,
     "duel": end_duel,
+    "latency": judge_measured,
 }

@@ -11,6 +11,13 @@ PUBLISH = "publish"
 DecisionWord = Literal["publish", "keep", "pending"]
 
 
+def checks_claim(verification: Verification, submission: Submission) -> bool:
+    """Whether a submission's status follows this verification: a training is replayed, and an
+    inference has its latency measured. A duel and the latency of a training say nothing of it.
+    """
+    return verification.kind == ("latency" if submission.kind == "inference" else "replay")
+
+
 def published_verification(submission: Submission) -> Verification | None:
     """The verification that a submission's status rests on, None before its first verdict."""
     published = [
@@ -46,8 +53,9 @@ def pending_verifications(submission: Submission) -> list[Verification]:
 
 def is_pending(verification: Verification) -> bool:
     """Whether a verification has a verdict about which nothing is decided."""
-    judged = verification.kind == "replay" and verification.state == "done"
-    return judged and verification.decision is None
+    submission = verification.submission
+    judged = verification.state == "done" and verification.decision is None
+    return judged and submission is not None and checks_claim(verification, submission)
 
 
 def settle(submission: Submission, verification: Verification) -> str:
@@ -68,11 +76,12 @@ def decision_word(verification: Verification) -> DecisionWord | None:
 
 def require_submission(verification: Verification) -> Submission:
     """The submission a verdict is about. Raises ConflictError if there is none to decide about."""
-    if verification.kind != "replay" or verification.submission is None:
+    submission = verification.submission
+    if submission is None or not checks_claim(verification, submission):
         raise ConflictError(
             f"Verification {verification.id} is a {verification.kind}: it has no verdict to decide."
         )
-    return verification.submission
+    return submission
 
 
 def require_pending(verification: Verification) -> None:

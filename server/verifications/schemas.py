@@ -10,19 +10,24 @@ from rules.duel import Duel
 from server.benchmarks.schemas import TargetView, target_view
 from server.duels.schemas import DuelView, duel_view
 from server.models import Attempt, Verification
+from server.verifications.latency_views import BackendView, backend_views
 from server.verifications.publishing import decision_word, is_published
 
 ENDED = ("done", "failed", "cancelled")
 
 
 class VerificationCreate(BaseModel):
-    """Why a verification is asked for; kept with it."""
+    """What is to be verified, and why that is asked for; both are kept.
+
+    A "replay" trains the reference as the claim says; a "latency" times its trained model.
+    """
 
     model_config = ConfigDict(
         extra="forbid",
-        json_schema_extra={"examples": [{"reason": "record claim"}]},
+        json_schema_extra={"examples": [{"kind": "replay", "reason": "record claim"}]},
     )
 
+    kind: Literal["replay", "latency"] = "replay"
     reason: str | None = Field(default=None, max_length=2000)
 
 
@@ -94,8 +99,9 @@ class VerificationView(BaseModel):
     """A verification: sealed plan, attempts, verdict. Seeds and nonce show once it has ended.
 
     `kind` is "replay" for the check of a submission, "calibration" for a measurement of the
-    reference, "duel" for a submission `against` another. `hyperparameters` are those of each run
-    where the runs differ; they are sealed as seeds are. `duel` is None for every other kind.
+    reference, "duel" for a submission `against` another, "latency" for the time its model takes,
+    with the `backends` that were measured. `hyperparameters` are those of each run where the runs
+    differ; they are sealed as seeds are. `duel` is None for every other kind.
     """
 
     id: str
@@ -118,6 +124,7 @@ class VerificationView(BaseModel):
     reasons: list[ReasonView]
     duel: DuelView | None
     report: dict[str, Any] | None
+    backends: list[BackendView]
     reason: str | None
     created_at: datetime
     ended_at: datetime | None
@@ -181,6 +188,7 @@ def verification_view(
         reasons=[ReasonView(**reason) for reason in verification.reasons],
         duel=duel_view(verification, duel) if verification.kind == "duel" else None,
         report=verification.report if with_report else None,
+        backends=backend_views(verification, benchmark) if with_report else [],
         reason=verification.reason,
         created_at=verification.created_at,
         ended_at=verification.ended_at,

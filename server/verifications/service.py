@@ -19,7 +19,7 @@ from server.leaderboard.service import raise_board_version
 from server.models import Attempt, Submission, Verification
 from server.proofs.evidence import keep_evidence
 from server.verifications.limits import RUN_START_SECONDS
-from server.verifications.publishing import published_status, settle
+from server.verifications.publishing import checks_claim, published_status, settle
 from server.verifications.queries import OPEN, claim_of, verification_under_way
 
 
@@ -77,10 +77,20 @@ def request_verification(
     session.add(verification)
     session.flush()
     queue_attempt(session, verification, number=1)
-    if submission.status not in ("verified", "rejected"):
-        # An earlier verdict stands, on the board too, until there is another.
-        set_status(session, submission, "verifying")
+    mark_verifying(session, verification)
     return verification
+
+
+def mark_verifying(session: Session, verification: Verification) -> None:
+    """Show that a submission's claim is being checked.
+
+    An earlier verdict stands, on the board too, until there is another.
+    """
+    submission = verification.submission
+    if submission is None or not checks_claim(verification, submission):
+        return
+    if submission.status not in ("verified", "rejected"):
+        set_status(session, submission, "verifying")
 
 
 def _sealed_beside(benchmark: Benchmark, calibration_id: str | None) -> dict[str, Any] | None:
@@ -136,14 +146,15 @@ def cancel_verification(session: Session, verification: Verification) -> None:
 
 
 def end_with_verdict(session: Session, verification: Verification, verdict: Verdict) -> None:
-    """Store a replay's verdict. The first is the submission's status; a later one waits."""
+    """Store a verdict. The first about a claim is its submission's status; a later one waits."""
     verification.state = "done"
     verification.outcome = verdict.outcome
     verification.reasons = [asdict(reason) for reason in verdict.reasons]
     verification.ended_at = utc_now()
     keep_evidence(session, verification)
-    if verification.submission is not None:
-        set_status(session, verification.submission, settle(verification.submission, verification))
+    submission = verification.submission
+    if submission is not None and checks_claim(verification, submission):
+        set_status(session, submission, settle(submission, verification))
 
 
 def end_without_judging(session: Session, verification: Verification) -> None:
@@ -164,11 +175,12 @@ def end_without_verdict(session: Session, verification: Verification, reason: Re
 
 
 def settle_without_verdict(session: Session, verification: Verification) -> None:
-    """Give a replay's submission the status it had before; a calibration's state follows."""
+    """Give the submission the status it had before; a calibration's state follows."""
     settle_calibration(session, verification)
-    if verification.kind == "replay" and verification.submission is not None:
+    submission = verification.submission
+    if submission is not None and checks_claim(verification, submission):
         keep_evidence(session, verification)
-        set_status(session, verification.submission, published_status(verification.submission))
+        set_status(session, submission, published_status(submission))
 
 
 def set_status(session: Session, submission: Submission, status: str) -> None:

@@ -291,3 +291,39 @@ def test_the_shipped_digits_can_be_replayed_with_a_band(digits: Benchmark) -> No
 def test_a_folder_without_definitions_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BenchmarkError, match="no benchmark definition"):
         load_benchmarks(tmp_path)
+
+
+LATENCY = """
+[latency]
+items = 1000
+warmup_items = 30
+output_tolerance = 0.0001
+time_tolerance = 0.5
+alpha = 0.01
+limit_seconds = 240
+"""
+
+
+def test_a_latency_protocol_is_read_and_a_small_set_is_measured_whole() -> None:
+    protocol = parse(GOOD + LATENCY).latency
+
+    assert protocol is not None
+    assert (protocol.items, protocol.warmup_items, protocol.limit_seconds) == (1000, 30, 240.0)
+    assert [protocol.samples_of(items) for items in (599, 5000, None)] == [599, 1000, 1000]
+    assert parse(GOOD).latency is None
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "field"),
+    [
+        ("items = 1000", "items = 63", "latency.items"),
+        ("items = 1000", "items = 2001", "latency.items"),
+        ("warmup_items = 30", "warmup_items = 0", "latency.warmup_items"),
+        ("alpha = 0.01", "alpha = 0.6", "latency.alpha"),
+        ("alpha = 0.01", "alpha = 0.01\nbatch = 1", "latency.batch"),
+    ],
+)
+def test_a_wrong_latency_protocol_names_its_field(was: str, becomes: str, field: str) -> None:
+    with pytest.raises(BenchmarkError) as refusal:
+        parse(GOOD + LATENCY.replace(was, becomes, 1))
+    assert refusal.value.field == field

@@ -138,6 +138,7 @@ def make_inference_entry(**changes: Any) -> View:
         "runs_started": 0,
         "latency_ms": 9.784310778490001,
         "cost_usd_per_10000": 0.024460776946225,
+        "measured_latency_ms": 9.1,
         "quality": 98.24,
         "raw_tta_seconds": None,
     }
@@ -298,6 +299,7 @@ def make_submission(**changes: Any) -> View:
         "submitted_on": None,
         "archive": False,
         "status": "verified",
+        "measured_latency_ms": None,
         "result": make_result(),
         "runs": [make_run(0), make_run(1), make_run(2)],
         "verifications": [
@@ -451,6 +453,7 @@ def make_verification(**changes: Any) -> View:
             "system": {},
             "failure": None,
         },
+        "backends": [],
         "created_at": "2026-11-20T10:00:01Z",
         "ended_at": "2026-11-20T10:00:21Z",
     } | changes

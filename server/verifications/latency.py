@@ -1,0 +1,97 @@
+"""Asking for the latency of a submission's model to be measured, and what comes of it."""
+
+import secrets
+from dataclasses import asdict
+
+from sqlalchemy.orm import Session
+
+from rules.claim import Claim
+from rules.judge_latency import judge_latency, measured_figures
+from rules.latency_check import check_latency
+from rules.latency_plan import plan_latency, why_not_measurable
+from rules.messages import ReplayReport
+from rules.replay_plan import run_limit_seconds, seal
+from server.benchmarks.queries import definition
+from server.database import utc_now
+from server.errors import ConflictError, ContentError
+from server.leaderboard.service import raise_board_version
+from server.models import Submission, Verification
+from server.verifications.limits import RUN_START_SECONDS
+from server.verifications.queries import claim_of, verification_under_way
+from server.verifications.service import (
+    end_with_verdict,
+    mark_verifying,
+    new_id,
+    queue_attempt,
+)
+
+
+def request_latency(
+    session: Session, submission: Submission, *, requested_by: int, reason: str | None
+) -> Verification:
+    """Draw and seal the training whose model is to be timed, and queue its first attempt.
+
+    Raises ContentError if no latency can be measured for the submission, ConflictError if one is
+    being measured.
+    """
+    session.refresh(submission, ["status", "benchmark_sha256"], with_for_update=True)
+    under_way = verification_under_way(session, submission.id, kind="latency")
+    if under_way is not None:
+        raise ConflictError(
+            f"Verification {under_way} of this submission's latency is under way; wait for it or "
+            "cancel it."
+        )
+    benchmark = definition(session, submission.benchmark_sha256)
+    claim = claim_of(submission)
+    unable = why_not_measurable(benchmark, claim)
+    if unable is not None or benchmark.replay is None or benchmark.latency is None:
+        raise ContentError(f"The latency of {submission.id} cannot be measured: {unable}.")
+    drawn = plan_latency(benchmark, claim, entropy=secrets.token_bytes(32))
+    verification = Verification(
+        id=new_id(),
+        kind="latency",
+        submission=submission,
+        benchmark_sha256=submission.benchmark_sha256,
+        requested_by=requested_by,
+        reason=reason,
+        state="queued",
+        seal=seal(benchmark, submission.id, drawn, beside={"kind": "latency"}),
+        nonce=drawn.nonce,
+        seeds=list(drawn.seeds),
+        control_points=[],
+        max_attempts=benchmark.replay.max_attempts,
+        lease_seconds=benchmark.replay.lease_seconds,
+        limit_seconds=run_limit_seconds(benchmark, "latency") + RUN_START_SECONDS,
+        reasons=[],
+        created_at=utc_now(),
+    )
+    session.add(verification)
+    session.flush()
+    queue_attempt(session, verification, number=1)
+    mark_verifying(session, verification)
+    return verification
+
+
+def judge_measured(session: Session, verification: Verification, report: ReplayReport) -> None:
+    """Hold the claimed latency against the measured one, which the board shows beside it.
+
+    Raises RuleError if the report is not as it was ordered.
+    """
+    submission = verification.submission
+    if submission is None:
+        raise ValueError(f"verification {verification.id} is a latency without a submission")
+    benchmark = definition(session, verification.benchmark_sha256)
+    check_latency(report, benchmark)
+    claim = claim_of(submission)
+    verification.report = asdict(report)
+    verdict = judge_latency(benchmark, claim, submission.latency_ms, report)
+    figures = measured_figures(benchmark, report)
+    if figures is not None and _is_of_its_system(claim, report):
+        submission.measured_latency_ms = figures.p50_ms
+        raise_board_version(session, submission.benchmark_id)
+    end_with_verdict(session, verification, verdict)
+
+
+def _is_of_its_system(claim: Claim, report: ReplayReport) -> bool:
+    """Whether what was measured may stand beside the claim: on its hardware class only."""
+    return claim.system.hardware_class == report.system.hardware_class

@@ -1,0 +1,84 @@
+"""The measured backends of a verification as the API and the pages show them."""
+
+from dataclasses import asdict
+
+from pydantic import BaseModel, TypeAdapter
+
+from rules.benchmark import Benchmark
+from rules.judge_convergence import evaluation_at_target
+from rules.latency import FEWEST_SAMPLES, latency_result, why_absent
+from rules.messages import BackendLatency, ReplayRun
+from server.models import Verification
+
+
+class BackendView(BaseModel):
+    """One backend: milliseconds for one item at batch size 1, or why it was not measured.
+
+    `missing` says why a percentile is not told. `eligible` is whether the model meets the target.
+    `cost_usd_per_10000` is at the price of the submission's system.
+    """
+
+    backend: str
+    samples: int = 0
+    mean_ms: float | None = None
+    p50_ms: float | None = None
+    p90_ms: float | None = None
+    p99_ms: float | None = None
+    missing: dict[str, str] = {}
+    items_per_second: float | None = None
+    drift_percent: float | None = None
+    cost_usd_per_10000: float | None = None
+    quality: float | None = None
+    eligible: bool = False
+    largest_difference: float | None = None
+    absence: str | None = None
+    why_absent: str | None = None
+
+
+def backend_views(verification: Verification, benchmark: Benchmark) -> list[BackendView]:
+    """The backends of a latency that was measured; none of another kind or before its end."""
+    if verification.kind != "latency" or verification.report is None or benchmark.latency is None:
+        return []
+    runs = TypeAdapter(list[ReplayRun]).validate_python(verification.report["runs"])
+    return [
+        _view_of(item, run, verification, benchmark, warmup_items=benchmark.latency.warmup_items)
+        for run in runs
+        for item in run.latency
+    ]
+
+
+def _view_of(
+    item: BackendLatency,
+    run: ReplayRun,
+    verification: Verification,
+    benchmark: Benchmark,
+    *,
+    warmup_items: int,
+) -> BackendView:
+    reached = evaluation_at_target(benchmark, run)
+    if item.absence is not None or reached is None:
+        absence = item.absence
+        return BackendView(
+            backend=item.backend,
+            absence=absence.code if absence is not None else None,
+            why_absent=absence.message if absence is not None else None,
+        )
+    submission = verification.submission
+    result = latency_result(
+        item.milliseconds,
+        warmup_items=warmup_items,
+        quality=reached.quality,
+        target=benchmark.target,
+        price_usd_per_hour=submission.system["price_usd_per_hour"] if submission else None,
+    )
+    figures = asdict(result.figures)
+    missing = {f"p{p}": why_absent(result.figures.samples, p) for p in FEWEST_SAMPLES}
+    return BackendView(
+        backend=item.backend,
+        **figures,
+        missing={name: why for name, why in missing.items() if why is not None},
+        cost_usd_per_10000=result.cost_usd_per_10000,
+        quality=result.quality,
+        eligible=result.eligible,
+        largest_difference=item.largest_difference,
+    )

@@ -1,0 +1,238 @@
+"""What a measured latency makes of a claimed one, and which reports are no measurement."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rules.benchmark import load_benchmark
+from rules.claim import Claim, Kind, System
+from rules.errors import RuleError
+from rules.judge_latency import judge_latency, measured_figures
+from rules.latency_check import check_latency
+from rules.latency_plan import plan_latency, why_not_measurable
+from rules.messages import (
+    Absence,
+    Backend,
+    BackendLatency,
+    Failure,
+    ReplayEvaluation,
+    ReplayReport,
+    ReplayRun,
+    WorkerSystem,
+)
+from rules.replay_plan import build_job, run_limit_seconds
+
+DIGITS = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "digits.toml")
+SYSTEM = System(name="m", hardware_class="cpu-test", processor="p")
+COUNT = 30 + 599  # the warm-up, and every image of the test set
+ABSENT = BackendLatency("compiled", absence=Absence("compile_failed", "no compiler"))
+
+
+def claim(*, division: str = "closed", kind: Kind = "inference", hardware: str = "cpu-test"):
+    return Claim(
+        benchmark_id="digits",
+        division=division,
+        model="m",
+        framework="f",
+        system=replace(SYSTEM, hardware_class=hardware),
+        run_files=(),
+        kind=kind,
+    )
+
+
+def timed(backend: Backend, milliseconds: float, *, cpu_share: float = 1.0) -> BackendLatency:
+    return BackendLatency(
+        backend=backend,
+        milliseconds=[50.0] * 30 + [milliseconds] * 599,
+        largest_difference=1e-6,
+        seconds=2.0,
+        cpu_seconds=2.0 * cpu_share,
+    )
+
+
+def report(*latency: BackendLatency, quality: float = 98.0, accelerators: int = 0) -> ReplayReport:
+    run = ReplayRun(
+        index=0,
+        seed=1,
+        status="reached" if quality >= 97.5 else "not_reached",
+        evaluations=[ReplayEvaluation(1.0, 1152, 1.0, quality, {})],
+        ledger={},
+        tta_seconds=1.0,
+        parent_seconds=60.0,
+        child_seconds=60.0,
+        latency=list(latency),
+    )
+    system = WorkerSystem("w", "cpu-test", "p", 2, 1.0, None, accelerators, 1, {})
+    return ReplayReport(runs=[run], system=system)
+
+
+MEASURED = (timed("eager", 0.2), ABSENT, timed("onnxruntime", 0.1))
+
+
+def test_a_claim_within_the_tolerance_of_the_fastest_backend_is_verified() -> None:
+    verdict = judge_latency(DIGITS, claim(), 0.07, report(*MEASURED))
+
+    assert verdict.outcome == "verified"
+    assert [reason.code for reason in verdict.reasons] == ["backend_absent", "latency_agrees"]
+    assert "onnxruntime, the fastest backend, takes 1.43 times" in verdict.reasons[1].message
+    assert "compiled was not measured (compile failed): no compiler" in verdict.reasons[0].message
+
+
+def test_a_claim_slower_than_measured_stands() -> None:
+    assert judge_latency(DIGITS, claim(), 5.0, report(*MEASURED)).outcome == "verified"
+
+
+@pytest.mark.parametrize(("claimed", "outcome"), [(0.0667, "verified"), (0.0666, "rejected")])
+def test_the_tolerance_is_that_of_the_benchmark(claimed: float, outcome: str) -> None:
+    # 0.1 ms is 1.499 times 0.0667 ms and 1.502 times 0.0666 ms; digits tolerates 1.5.
+    assert judge_latency(DIGITS, claim(), claimed, report(*MEASURED)).outcome == outcome
+
+
+def test_a_claim_too_fast_is_left_open_where_the_model_may_be_another() -> None:
+    closed = judge_latency(DIGITS, claim(), 0.01, report(*MEASURED))
+    opened = judge_latency(DIGITS, claim(division="open"), 0.01, report(*MEASURED))
+
+    assert (closed.outcome, opened.outcome) == ("rejected", "inconclusive")
+    assert closed.reasons[-1].code == opened.reasons[-1].code == "latency_slower_than_claimed"
+    assert closed.reasons[-1].numbers["ratio"] == pytest.approx(10.0)
+
+
+def test_a_few_slow_items_do_not_speak_against_a_claim() -> None:
+    stalled = replace(MEASURED[2], milliseconds=[0.1, 9.0] * 15 + [0.1, 0.1, 9.0] * 200)
+
+    assert judge_latency(DIGITS, claim(), 0.1, report(stalled)).outcome == "verified"
+
+
+def test_another_hardware_class_decides_nothing() -> None:
+    verdict = judge_latency(DIGITS, claim(hardware="1x-t4"), 0.01, report(*MEASURED))
+
+    assert (verdict.outcome, verdict.reasons[-1].code) == ("inconclusive", "hardware_differs")
+
+
+@pytest.mark.parametrize("accelerators", [0, 1])
+def test_a_shared_processor_excuses_a_slow_measurement_and_no_accelerator(
+    accelerators: int,
+) -> None:
+    shared = report(timed("eager", 0.2, cpu_share=0.7), accelerators=accelerators)
+    verdict = judge_latency(DIGITS, claim(), 0.01, shared)
+
+    expected = ("inconclusive", "noisy_host") if not accelerators else ("rejected", None)
+    assert verdict.outcome == expected[0]
+    assert (verdict.reasons[-1].code == "noisy_host") is (expected[1] is not None)
+    fair = judge_latency(DIGITS, claim(), 0.2, shared)
+    assert fair.outcome == "verified"
+
+
+def test_a_latency_that_drifts_rejects_nobody() -> None:
+    drifting = replace(timed("eager", 0.2), milliseconds=[1.0] * 30 + [0.2] * 299 + [0.23] * 300)
+    steady = replace(timed("eager", 0.2), milliseconds=[1.0] * 30 + [0.2] * 299 + [0.21] * 300)
+
+    assert judge_latency(DIGITS, claim(), 0.01, report(drifting)).outcome == "inconclusive"
+    assert judge_latency(DIGITS, claim(), 0.01, report(steady)).outcome == "rejected"
+
+
+def test_too_few_samples_decide_nothing() -> None:
+    few = replace(timed("eager", 0.2), milliseconds=[0.2] * (30 + 63))
+    enough = replace(timed("eager", 0.2), milliseconds=[0.2] * (30 + 64))
+
+    verdict = judge_latency(DIGITS, claim(), 0.2, report(few))
+    assert (verdict.outcome, verdict.reasons[-1].code) == ("inconclusive", "latency_not_compared")
+    assert "63 of 64" in verdict.reasons[-1].message
+    assert judge_latency(DIGITS, claim(), 0.2, report(enough)).outcome == "verified"
+
+
+def test_a_model_below_the_target_has_no_latency() -> None:
+    below = report(*MEASURED, quality=97.0)
+    verdict = judge_latency(DIGITS, claim(), 0.2, below)
+
+    assert (verdict.outcome, verdict.reasons[0].code) == ("inconclusive", "did_not_reach")
+    assert measured_figures(DIGITS, below) is None
+
+
+def test_a_training_claims_no_latency() -> None:
+    verdict = judge_latency(DIGITS, claim(kind="train"), None, report(*MEASURED))
+
+    assert (verdict.outcome, verdict.reasons[-1].code) == ("inconclusive", "claim_has_no_latency")
+    assert verdict.reasons[-1].numbers["measured_p50_ms"] == 0.1
+
+
+@pytest.mark.parametrize("latency", [(), (ABSENT,)])
+def test_without_a_backend_nothing_is_decided(latency: tuple[BackendLatency, ...]) -> None:
+    verdict = judge_latency(DIGITS, claim(), 0.2, report(*latency))
+
+    assert (verdict.outcome, verdict.reasons[-1].code) == ("inconclusive", "latency_not_measured")
+
+
+def test_a_run_that_failed_measured_nothing() -> None:
+    failure = Failure("time_limit", "run_time_limit", "stopped after 300 s", "ask again")
+    failed = replace(report(*MEASURED).runs[0], failure=failure, status="failed")
+    verdict = judge_latency(DIGITS, claim(), 0.2, replace(report(), runs=[failed]))
+
+    assert verdict.outcome == "inconclusive"
+    assert verdict.reasons[0].message == "nothing was measured: stopped after 300 s"
+
+
+def test_the_measured_figures_are_those_of_the_fastest_backend() -> None:
+    figures = measured_figures(DIGITS, report(*MEASURED))
+
+    assert figures is not None
+    assert (figures.p50_ms, figures.samples, figures.p99_ms) == (0.1, 599, None)
+
+
+def test_a_report_as_ordered_is_taken() -> None:
+    check_latency(report(*MEASURED), DIGITS)
+
+
+@pytest.mark.parametrize(
+    ("broken", "told"),
+    [
+        (MEASURED[:2], "each of eager, compiled, onnxruntime"),
+        ((*MEASURED, timed("eager", 0.2)), "each of eager"),
+        ((replace(MEASURED[0], milliseconds=[0.2] * 600), *MEASURED[1:]), "629 with warm-up"),
+        ((timed("eager", 0.0), *MEASURED[1:]), "not above 0"),
+        ((timed("eager", float("inf")), *MEASURED[1:]), "not above 0"),
+        ((replace(MEASURED[0], largest_difference=2e-4), *MEASURED[1:]), "at most 0.0001"),
+        ((replace(MEASURED[0], largest_difference=None), *MEASURED[1:]), "at most 0.0001"),
+        ((replace(ABSENT, milliseconds=[1.0]), MEASURED[0], MEASURED[2]), "beside an absence"),
+        ((timed("eager", 200.0), *MEASURED[1:]), "at most the run's 60.000 s"),
+    ],
+)
+def test_a_report_that_is_not_as_ordered_is_refused(
+    broken: tuple[BackendLatency, ...], told: str
+) -> None:
+    with pytest.raises(RuleError, match=r"latency") as refusal:
+        check_latency(report(*broken), DIGITS)
+    assert told in str(refusal.value)
+
+
+def test_one_training_is_drawn_and_the_job_says_how_to_time_its_model() -> None:
+    drawn = plan_latency(DIGITS, claim(), entropy=bytes(32))
+    other = plan_latency(DIGITS, claim(), entropy=bytes(31) + b"\1")
+    ids = {"attempt_id": "a", "verification_id": "v", "submission_id": "s"}
+    job = build_job(DIGITS, claim(), drawn, kind="latency", **ids)
+
+    assert (len(drawn.seeds), drawn.seeds != other.seeds) == (1, True)
+    assert job.latency is not None
+    assert (job.latency.items, job.latency.warmup_items) == (1000, 30)
+    assert (job.stop_at, job.control_points, job.hyperparameters["batch_size"]) == (
+        "target",
+        [],
+        64,
+    )
+    assert job.run_limit_seconds == run_limit_seconds(DIGITS, "latency") == 60 + 240
+    replay = build_job(DIGITS, claim(kind="train"), drawn, **ids)
+    assert (replay.latency, replay.run_limit_seconds) == (None, 60)
+
+
+def test_what_cannot_be_measured_says_why() -> None:
+    entry = replace(claim(kind="train"), dawnbench={"model": "m"})
+    unknown = replace(claim(kind="train"), hyperparameters={"layers": 3.0})
+
+    assert "no reference model" in str(why_not_measurable(replace(DIGITS, replay=None), claim()))
+    assert "no [latency]" in str(why_not_measurable(replace(DIGITS, latency=None), claim()))
+    assert "tells no hyperparameters" in str(why_not_measurable(DIGITS, entry))
+    assert "no hyperparameter 'layers'" in str(why_not_measurable(DIGITS, unknown))
+    assert why_not_measurable(DIGITS, replace(claim(), dawnbench={"model": "m"})) is None
+    with pytest.raises(RuleError, match="layers"):
+        plan_latency(DIGITS, unknown, entropy=bytes(32))
