@@ -148,7 +148,7 @@ def test_verify_without_watching_answers_at_once(
     ran = finishline("verify", "s1", "--reason", "too good", "--token", "fl_o")
     assert ran.code == 0
     assert f"Verification v1 is queued: {standin.url}/verifications/v1" in ran.out
-    assert json.loads(standin.asked[0].body) == {"reason": "too good"}
+    assert json.loads(standin.asked[0].body) == {"kind": "replay", "reason": "too good"}
 
 
 @pytest.mark.parametrize(
@@ -187,6 +187,37 @@ def test_watching_shows_why_nothing_happens_then_each_evaluation_then_the_verdic
     ]
     streams = [asked for asked in standin.asked if asked.path.endswith("/events")]
     assert [asked.headers.get("Last-Event-ID") for asked in streams] == [None, "3"]
+
+
+BACKENDS = [
+    {"backend": "eager", "samples": 599, "mean_ms": 0.31, "p50_ms": 0.3, "p90_ms": 0.4,
+     "p99_ms": None, "items_per_second": 3225.8, "drift_percent": 1.25,
+     "cost_usd_per_10000": 0.0031},
+    {"backend": "compiled", "samples": 0, "mean_ms": None, "p50_ms": None, "p90_ms": None,
+     "p99_ms": None, "items_per_second": None, "drift_percent": None, "cost_usd_per_10000": None},
+]  # fmt: skip
+
+
+def test_a_latency_is_asked_for_by_its_kind_and_ends_in_a_table_of_backends(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    standin.answer("POST /api/v1/submissions/s1/verifications", VERIFICATION, status=201)
+    events = stream(("end", ENDED | {"backends": BACKENDS}))
+    standin.answer("GET /api/v1/verifications/v1/events", events)
+    ran = finishline("verify", "s1", "--kind", "latency", "--watch")
+
+    assert ran.code == 0
+    assert json.loads(standin.asked[0].body)["kind"] == "latency"
+    rows = [line.split() for line in ran.out.splitlines()[-2:]]
+    assert rows[0][:7] == ["eager", "0.310", "ms", "0.300", "ms", "0.400", "ms"]
+    assert rows[0][-1] == "599"
+    assert rows[1][0] == "compiled"
+    assert set(rows[1][1:]) == {"–"}
+
+
+def test_a_kind_that_is_none_is_a_usage_error(finishline: "Finishline") -> None:
+    ran = finishline("verify", "s1", "--kind", "race", "--json")
+    assert ran.error()["exit_code"] == 2
 
 
 def test_leaderboard_passes_its_filters_on_and_ranks_as_the_server_did(

@@ -209,7 +209,7 @@ def test_the_csv_has_the_figures_of_inference(send: Callable[..., Any], client: 
     assert float(row["cost_usd_per_10000"]) == pytest.approx(0.04)
 
 
-def test_no_inference_is_verified_yet_and_a_sentence_says_so(
+def test_no_inference_is_replayed_and_a_sentence_says_what_to_ask_for(
     send: Callable[..., Any],
     client: TestClient,
     olivia: Any,
@@ -219,7 +219,10 @@ def test_no_inference_is_verified_yet_and_a_sentence_says_so(
     answer = client.post(f"{SUBMISSIONS}/{submission_id}/verifications", headers=olivia.headers)
 
     assert answer.status_code == 422
-    assert "an inference result, and none can be replayed yet" in answer.json()["detail"]
+    assert (
+        "an inference result: ask for its latency to be measured (kind latency)"
+        in answer.json()["detail"]
+    )
     assert row_counts()["verifications"] == 0
 
 

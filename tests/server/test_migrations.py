@@ -120,6 +120,22 @@ def test_going_back_keeps_the_replays_and_drops_what_has_no_submission(empty: Da
     assert select_all(empty, "SELECT benchmark_sha256 FROM verifications") == [("abc",)]
 
 
+def test_going_back_drops_latencies_and_no_other_verification(empty: Database) -> None:
+    migrate(empty, "0002")
+    insert_rows(empty, OLD_ROWS)
+    migrate(empty)
+    insert_rows(empty, CALIBRATION_ROWS.replace("'calibration'", "'latency'"))
+    insert_rows(empty, "UPDATE submissions SET measured_latency_ms = 0.25")
+    command.downgrade(alembic_config(empty), "0005")
+
+    assert select_all(empty, "SELECT id FROM verifications") == [("v-1",)]
+    assert select_all(empty, "SELECT id FROM attempts") == [("a-1",)]
+    assert select_all(empty, "SELECT attempt_id FROM replay_events") == [("a-1",)]
+    migrate(empty)
+    query = "SELECT id, status, measured_latency_ms FROM submissions"
+    assert select_all(empty, query) == [("s-1", "verified", None)]
+
+
 def test_migrating_twice_changes_nothing(empty: Database) -> None:
     migrate(empty)
     migrate(empty)

@@ -322,7 +322,7 @@ def test_an_inference_board_shows_latency_cost_quality_and_reasons(make: Make, r
     )
     board = make["inference_board"](make["inference_entry"](), weak)
     words = read(benchmark_page(make, board, metric="latency")).replace("\u00a0", " ")
-    assert "9.78 ms $0.0245 98.24 %" in words
+    assert "9.78 ms 9.10 ms ○ claimed $0.0245 98.24 %" in words
     assert "Not ranked" in words
     assert "not ranked: did not reach the target" in words
     assert "– not ranked by cost 90.25 %" in words
@@ -339,10 +339,11 @@ def test_an_inference_page_has_no_runs_and_says_why_it_is_not_ranked(
     words = read(page).replace("\u00a0", " ")
     assert "Latency 9.78 ms" in words
     assert "Not ranked. The model did not reach the target: 94.09 % top1Accuracy" in words
-    assert "cannot be replayed so far" in words
+    assert "No worker has measured this yet: it is a claim." in words
+    assert "measured: " not in words
     assert "divided by 100" not in words
     assert "Seed" not in words
-    assert "finishline verify" not in words
+    assert "finishline verify sub-1 --kind latency --watch" in words
 
 
 def test_a_quality_that_was_rescaled_says_so(make: Make) -> None:

@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from rules.messages import ControlPoint, ReplayEvent, ReplayJob, TargetSpec, WorkerSystem
+from rules.messages import (
+    ControlPoint,
+    LatencyOrder,
+    ReplayEvent,
+    ReplayJob,
+    TargetSpec,
+    WorkerSystem,
+)
 from worker.announcer import Announcer
 from worker.child_process import Host
 from worker.server_client import ServerClient
@@ -32,6 +39,7 @@ def make_job():
         run_limit_seconds: float = 30.0,
         hyperparameters_by_run: tuple[dict[str, float], ...] = (),
         stop_at: str = "target",
+        latency: LatencyOrder | None = None,
     ) -> ReplayJob:
         return ReplayJob(
             attempt_id="attempt-1",
@@ -50,6 +58,7 @@ def make_job():
             run_limit_seconds=run_limit_seconds,
             hyperparameters_by_run=list(hyperparameters_by_run),
             stop_at=stop_at,
+            latency=latency,
         )
 
     return make

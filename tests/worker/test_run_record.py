@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from rules.messages import Absence, LatencyOrder
 from worker.run_record import RunRecord
 
 
@@ -99,3 +100,37 @@ def test_a_run_that_ends_short_of_the_target_did_not_reach(record):
     tell(record, "end", 105.1)
     run = record.close("")
     assert (run.status, run.tta_seconds) == ("not_reached", None)
+
+
+@pytest.fixture
+def timed(make_job, announcer):
+    """A run whose model is to be timed, at its target after 2 s."""
+    order = LatencyOrder(items=64, warmup_items=1, output_tolerance=0.1)
+    record = RunRecord(make_job(latency=order), 0, at=100.0, announcer=announcer)
+    start(record)
+    evaluate(record, 105.0, 98.0)
+    return record
+
+
+def test_a_run_whose_model_is_to_be_timed_goes_on_after_its_target(timed):
+    assert timed.status is None
+    tell(timed, "phase", 105.5, phase="idle")
+    found = {"backend": "eager", "milliseconds": [1.5, 1.0], "seconds": 0.5, "cpu_seconds": 0.4}
+    tell(timed, "latency", 108.0, latency=found | {"largest_difference": 0.0, "absence": None})
+    refused = {"code": "not_installed", "message": "onnx is missing"}
+    tell(timed, "latency", 109.0, latency={"backend": "onnxruntime", "absence": refused})
+    tell(timed, "end", 109.0)
+    run = timed.close("")
+    assert (run.status, run.tta_seconds, run.failure) == ("reached", 2.0, None)
+    assert [item.backend for item in run.latency] == ["eager", "onnxruntime"]
+    assert run.latency[0].milliseconds == [1.5, 1.0]
+    assert run.latency[1].absence == Absence("not_installed", "onnx is missing")
+    assert run.ledger["idle"] == 3.5
+
+
+@pytest.mark.parametrize(
+    "broken", [{"backend": "abacus"}, {"milliseconds": [1.0]}, {"backend": "eager", "absence": {}}]
+)
+def test_a_latency_that_is_none_fails_the_run(timed, broken):
+    tell(timed, "latency", 106.0, latency=broken)
+    assert (timed.status, timed.failure.code) == ("failed", "child_died")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rules.messages import ControlPoint
+from rules.messages import ControlPoint, LatencyOrder
 from worker.training import train_run
 from worker.wire import encode
 
@@ -234,3 +234,15 @@ def test_no_training_survives_a_worker_that_is_killed(host, make_job):
         parent.kill()
         parent.wait()
     wait_until(lambda: not is_running(child_pid))
+
+
+def test_a_reference_without_a_model_to_time_fails_by_name(train, make_job):
+    order = LatencyOrder(items=64, warmup_items=1, output_tolerance=0.1)
+    run = train(make_job("climb", latency=order))
+    assert (run.status, run.failure.code, run.failure.kind) == (
+        "failed",
+        "unknown_reference",
+        "rules",
+    )
+    assert "gives no model to time" in run.failure.message
+    assert run.latency == []

@@ -1,0 +1,278 @@
+"""Verifications of kind latency: asked for, measured, judged, shown beside the claim."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from rules.messages import Absence, BackendLatency
+from server.database import Database
+from server.dispatch import take_due
+from server.models import Verification
+
+SUBMISSIONS = "/api/v1/submissions"
+BOARD = "/api/v1/leaderboards/digits"
+ENTRY = {
+    "version": "v1.0", "author": "Ada", "authorEmail": "ada@example.org", "framework": "any 1.0",
+    "model": "small net", "hardware": "CPU test", "timestamp": "2019-10-15", "latency": 0.15,
+    "costPerHour": 3.6, "top1Accuracy": 98.1,
+}  # fmt: skip
+
+
+@pytest.fixture
+def enter(client: TestClient, alice: Any) -> Callable[..., str]:
+    """Hands in an inference entry for digits as alice; its id."""
+
+    def post(*, division: str = "closed", **changes: Any) -> str:
+        content = json.dumps(ENTRY | changes).encode()
+        answer = client.post(
+            SUBMISSIONS,
+            files=[("submission", ("entry.json", content))],
+            data={"benchmark": "digits", "division": division},
+            headers=alice.headers,
+        )
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    return post
+
+
+@pytest.fixture
+def ask(client: TestClient, olivia: Any) -> Callable[..., Any]:
+    """Asks for a latency as the organiser, or as somebody else."""
+
+    def post(submission_id: str, *, by: Any = None, kind: str = "latency") -> Any:
+        return client.post(
+            f"{SUBMISSIONS}/{submission_id}/verifications",
+            json={"kind": kind, "reason": "a record"},
+            headers=(by or olivia).headers,
+        )
+
+    return post
+
+
+@pytest.fixture
+def measured(replay: Any, olivia: Any, client: TestClient, enter: Any, ask: Any) -> Any:
+    """The fixture `replay`, turned to the latency of an inference entry."""
+    client.post(f"/api/v1/verifications/{replay.verification_id}/cancel", headers=olivia.headers)
+    replay.submission_id = enter()
+    answer = ask(replay.submission_id)
+    assert answer.status_code == 201, answer.text
+    replay.verification_id = answer.json()["id"]
+    return replay
+
+
+def timed(backend: Any, milliseconds: float) -> BackendLatency:
+    """As many items as the protocol of digits orders: 30 of warm-up and the 599 test images."""
+    times = [9.0] * 30 + [milliseconds] * 599
+    return BackendLatency(backend, times, 1e-6, seconds=1.0, cpu_seconds=1.0)
+
+
+LATENCY = (
+    timed("eager", 0.3),
+    BackendLatency("compiled", absence=Absence("compile_failed", "no <b>compiler</b>")),
+    timed("onnxruntime", 0.2),
+)
+
+
+def report_of(make_report: Any, seeds: list[int], *latency: BackendLatency, **system: Any) -> Any:
+    report = make_report(seeds)
+    spans = {"parent_seconds": 60.0, "child_seconds": 60.0}
+    run = replace(report.runs[0], latency=list(latency or LATENCY), **spans)
+    return replace(report, runs=[run], system=replace(report.system, **system))
+
+
+def finish(measured: Any, make_report: Any, *latency: BackendLatency, **system: Any) -> Any:
+    report = report_of(make_report, measured.seeds(), *latency, **system)
+    return measured.report(measured.claim().json(), report)
+
+
+def test_a_latency_is_one_sealed_run_whose_job_says_how_to_measure(
+    measured: Any, database: Database, client: TestClient, walter: Any, make_report: Any
+) -> None:
+    view = measured.view()
+    assert (view["kind"], view["runs_planned"], view["seeds"]) == ("latency", 1, None)
+    assert (view["control_points"], view["backends"], view["reason"]) == ([], [], "a record")
+    hello = {"system": vars(make_report([]).system), "state": "idle"}
+    client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
+    with database.write() as session:
+        (sending,) = take_due(session, alive_seconds=20.0)
+        limit = session.get_one(Verification, measured.verification_id).limit_seconds
+
+    assert sending.job.kind == "latency"
+    assert sending.job.latency is not None
+    assert sending.job.latency.items == 1000
+    assert (sending.queue, limit) == ("replay.cpu-test", 60 + 240 + 60)
+
+
+def test_a_claim_the_worker_confirms_is_verified_and_stands_on_the_board(
+    measured: Any, client: TestClient, make_report: Any
+) -> None:
+    assert measured.status() == "verifying"
+    version = client.get(BOARD, params={"metric": "latency"}).json()["version"]
+    answer = finish(measured, make_report)
+    assert (answer.status_code, answer.json()["outcome"]) == (200, "verified")
+
+    view = measured.view()
+    assert [r["code"] for r in view["reasons"]] == ["backend_absent", "latency_agrees"]
+    assert measured.status() == "verified"
+    board = client.get(BOARD, params={"metric": "latency"}).json()
+    (entry,) = board["entries"]
+    assert (entry["latency_ms"], entry["measured_latency_ms"]) == (0.15, 0.2)
+    assert board["version"] > version
+    submission = client.get(f"{SUBMISSIONS}/{measured.submission_id}").json()
+    assert submission["measured_latency_ms"] == 0.2
+    assert [v["kind"] for v in submission["verifications"]] == ["latency"]
+
+
+def test_every_backend_is_shown_with_its_figures_or_the_reason_why_not(
+    measured: Any, make_report: Any
+) -> None:
+    finish(measured, make_report)
+    eager, compiled, onnx = measured.view()["backends"]
+
+    assert (eager["backend"], eager["samples"], eager["p50_ms"]) == ("eager", 599, 0.3)
+    assert (eager["p90_ms"], eager["p99_ms"]) == (0.3, None)
+    assert eager["missing"] == {"p99": "not enough samples: 599 of 662"}
+    assert eager["items_per_second"] == pytest.approx(1000 / 0.3)
+    # 3.6 USD an hour are 0.001 a second; 10,000 items of 0.2 ms take 2 s.
+    assert onnx["cost_usd_per_10000"] == pytest.approx(0.002)
+    assert (onnx["quality"], onnx["eligible"]) == (98.1, True)
+    assert (compiled["absence"], compiled["p50_ms"]) == ("compile_failed", None)
+
+
+@pytest.mark.parametrize(("division", "status"), [("closed", "rejected"), ("open", "inconclusive")])
+def test_a_claim_too_fast_is_not_verified(
+    measured: Any, make_report: Any, enter: Any, ask: Any, division: str, status: str
+) -> None:
+    measured.submission_id = enter(latency=0.1, division=division)
+    measured.verification_id = ask(measured.submission_id).json()["id"]
+    finish(measured, make_report)
+
+    assert measured.status() == status
+    assert measured.view()["reasons"][-1]["code"] == "latency_slower_than_claimed"
+
+
+def test_what_another_hardware_class_measures_does_not_stand_beside_the_claim(
+    measured: Any, client: TestClient, make_report: Any
+) -> None:
+    answer = finish(measured, make_report, hardware_class="1x-t4")
+
+    assert answer.json()["outcome"] == "inconclusive"
+    (entry,) = client.get(BOARD, params={"metric": "latency"}).json()["entries"]
+    assert (entry["status"], entry["measured_latency_ms"]) == ("inconclusive", None)
+    assert measured.view()["backends"][0]["p50_ms"] == 0.3
+
+
+def test_a_report_that_is_not_as_ordered_is_refused_and_ends_nothing(
+    measured: Any, make_report: Any
+) -> None:
+    grant = measured.claim().json()
+    few = replace(timed("eager", 0.3), milliseconds=[0.3] * 100)
+    refused = measured.report(
+        grant, report_of(make_report, measured.seeds(), few, LATENCY[1], LATENCY[2])
+    )
+
+    assert refused.status_code == 422
+    assert "runs[0].latency.eager" in refused.text
+    assert measured.view()["state"] == "running"
+    good = measured.report(grant, report_of(make_report, measured.seeds()))
+    assert (good.status_code, good.json()["outcome"]) == (200, "verified")
+
+
+def test_the_latency_of_a_training_is_measured_and_leaves_its_status_alone(
+    replay: Any, client: TestClient, ask: Any, make_report: Any
+) -> None:
+    assert ask(replay.submission_id).status_code == 201  # Beside the replay that is under way.
+    replay.report(replay.claim().json(), make_report(replay.seeds()))
+    assert replay.status() == "verified"
+    again = client.get(f"{SUBMISSIONS}/{replay.submission_id}").json()["verifications"]
+    replay.verification_id = next(v["id"] for v in again if v["kind"] == "latency")
+    finish(replay, make_report)
+
+    view = replay.view()
+    assert (view["outcome"], view["reasons"][-1]["code"]) == (
+        "inconclusive",
+        "claim_has_no_latency",
+    )
+    assert replay.status() == "verified"
+    (entry,) = client.get(BOARD).json()["entries"]
+    assert (entry["latency_ms"], entry["measured_latency_ms"]) == (None, 0.2)
+
+
+def test_one_latency_at_a_time_by_organisers_only_and_of_what_can_be_measured(
+    measured: Any, client: TestClient, ask: Any, alice: Any, enter: Any
+) -> None:
+    again = ask(measured.submission_id)
+    assert (again.status_code, "under way" in again.json()["detail"]) == (409, True)
+    assert ask(measured.submission_id, by=alice).status_code == 403
+    assert ask("nobody").status_code == 404
+    assert ask(measured.submission_id, kind="race").status_code == 422
+    content = json.dumps(ENTRY).encode()
+    other = client.post(
+        SUBMISSIONS,
+        files=[("submission", ("entry.json", content))],
+        data={"benchmark": "cifar10"},
+        headers=alice.headers,
+    ).json()["id"]
+    refused = ask(other)
+    assert refused.status_code == 422
+    assert "no reference model to measure" in refused.json()["detail"]
+
+
+def test_a_cancelled_measurement_leaves_the_entry_a_claim(
+    measured: Any, client: TestClient, olivia: Any
+) -> None:
+    cancel = f"/api/v1/verifications/{measured.verification_id}/cancel"
+
+    assert client.post(cancel, headers=olivia.headers).json()["state"] == "cancelled"
+    assert measured.status() == "claimed"
+
+
+def test_a_measurement_without_a_verdict_leaves_the_last_one(
+    measured: Any, client: TestClient, olivia: Any, make_report: Any, ask: Any
+) -> None:
+    finish(measured, make_report)
+    again = ask(measured.submission_id).json()["id"]
+    assert measured.status() == "verified"
+    client.post(f"/api/v1/verifications/{again}/cancel", headers=olivia.headers)
+
+    assert measured.status() == "verified"
+
+
+def test_boards_are_sorted_by_what_was_measured_and_csv_has_it(
+    measured: Any, client: TestClient, make_report: Any, enter: Any
+) -> None:
+    unmeasured = enter(latency=0.01)
+    finish(measured, make_report)
+    order = {"metric": "latency", "sort": "measured_latency"}
+    ids = [e["submission_id"] for e in client.get(BOARD, params=order).json()["entries"]]
+    assert ids == [measured.submission_id, unmeasured]
+    text = client.get("/api/v1/leaderboards/digits.csv", params={"metric": "latency"}).text
+    rows = {row["submission_id"]: row for row in csv.DictReader(io.StringIO(text))}
+    assert rows[measured.submission_id]["measured_latency_ms"] == "0.2"
+    assert rows[unmeasured]["measured_latency_ms"] == ""
+
+
+def test_pages_show_the_measurement_beside_the_claim(
+    measured: Any, client: TestClient, make_report: Any
+) -> None:
+    address = f"/verifications/{measured.verification_id}"
+    assert "Claimed:" in client.get(address).text
+    finish(measured, make_report)
+
+    page = client.get(address).text
+    assert "The measured latency supports the claim." in page
+    assert "not enough samples: 599 of 662" in page
+    assert "no &lt;b&gt;compiler&lt;/b&gt;" in page
+    submission = client.get(f"/submissions/{measured.submission_id}").text
+    assert "measured: 0.200" in submission
+    assert address in submission
+    board = client.get("/benchmarks/digits", params={"metric": "latency"}).text
+    assert "0.200" in board
+    assert "0.150" in board

@@ -1,0 +1,189 @@
+"""Timing a trained model in the training process: real torch, real ONNX Runtime."""
+
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from reference_models import digits
+from rules.messages import LatencyOrder
+from worker.latency import largest_difference, measure_latency
+from worker.latency_backends import (
+    BackendAbsentError,
+    prepare_compiled,
+    prepare_eager,
+    prepare_onnxruntime,
+)
+
+ORDER = LatencyOrder(items=8, warmup_items=3, output_tolerance=1e-4)
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 3)).requires_grad_(False)
+
+
+@pytest.fixture
+def items():
+    return [(torch.randn(1, 4),) for _ in range(20)]
+
+
+def measure(model, items, order=ORDER, **backends):
+    return list(measure_latency(model, items, order, device="cpu", backends=backends))
+
+
+def refuse(code, message):
+    def prepare(*_):
+        raise BackendAbsentError(code, message)
+
+    return prepare
+
+
+def test_warm_up_and_as_many_items_as_ordered_are_timed(model, items):
+    [found] = measure(model, items, eager=prepare_eager)
+    assert (len(found.milliseconds), found.largest_difference, found.absence) == (3 + 8, 0.0, None)
+    assert min(found.milliseconds) > 0
+    assert sum(found.milliseconds) / 1000 <= found.seconds
+    assert found.cpu_seconds > 0
+
+
+def test_a_small_set_is_measured_whole_after_a_warm_up_that_goes_round(model, items):
+    seen = []
+
+    def prepare(*_):
+        def call(x):
+            seen.append(x)
+            return model(x)
+
+        return call
+
+    [found] = measure(model, items[:2], eager=prepare)
+    assert len(found.milliseconds) == 3 + 2
+    expected = [items[0], items[1], items[0], items[0], items[1]]
+    assert all(x is item[0] for x, item in zip(seen, expected, strict=True))
+    assert all(x.shape == (1, 4) for x in seen)
+
+
+def test_the_model_is_evaluated_and_keeps_no_gradients(items):
+    model = nn.Sequential(nn.Dropout(0.9), nn.Linear(4, 3))
+    modes = []
+
+    def prepare(*_):
+        def call(x):
+            modes.append((model.training, torch.is_inference_mode_enabled()))
+            return model(x)
+
+        return call
+
+    measure(model, items, eager=prepare)
+    assert set(modes) == {(False, True)}
+
+
+def test_an_absent_backend_is_told_and_does_not_stop_the_others(model, items):
+    found = measure(
+        model,
+        items,
+        eager=prepare_eager,
+        compiled=refuse("compile_failed", "no compiler"),
+        onnxruntime=prepare_eager,
+    )
+    assert [item.backend for item in found] == ["eager", "compiled", "onnxruntime"]
+    absences = [item.absence and (item.absence.code, item.absence.message) for item in found]
+    assert absences == [None, ("compile_failed", "no compiler"), None]
+    assert found[1].milliseconds == []
+
+
+@pytest.mark.parametrize(
+    ("factor", "agrees"), [(1.00005, True), (1.001, False), (float("nan"), False)]
+)
+def test_a_backend_whose_outputs_differ_has_no_latency(model, items, factor, agrees):
+    def prepare(*_):
+        return lambda x: model(x) * factor
+
+    found = measure(model, items, eager=prepare_eager, compiled=prepare)[1]
+    assert (found.absence is None, bool(found.milliseconds)) == (agrees, agrees)
+    if not agrees:
+        assert found.absence.code == "outputs_differ"
+
+
+def test_the_difference_is_a_share_of_the_largest_output():
+    outputs, expected = torch.tensor([2.0, -4.0]), torch.tensor([2.0, -3.0])
+    assert largest_difference([outputs], [expected]) == pytest.approx(1 / 3)
+    assert largest_difference([torch.zeros(1)], [torch.zeros(1)]) == 0.0
+    assert largest_difference([torch.zeros(1)], [torch.zeros(2)]) == float("inf")
+
+
+def test_an_accelerator_is_waited_for_at_both_edges_of_every_item(model, items, monkeypatch):
+    told = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: told.append("wait"))
+
+    def prepare(*_):
+        return lambda x: told.append("item") or model(x)
+
+    found = list(measure_latency(model, items, ORDER, device="cuda", backends={"eager": prepare}))
+    assert told == ["wait", "item", "wait"] * 11
+    assert len(found[0].milliseconds) == 11
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch's exporter, of torch
+def test_onnx_runtime_agrees_with_eager_on_the_images_of_digits(tmp_path):
+    model = digits.build_model().requires_grad_(False)
+    items = digits.evaluation_items(device="cpu", data_dir=tmp_path)
+    assert (len(items), items[0][0].shape) == (599, (1, 1, 8, 8))
+    eager, onnx = measure(model, items, eager=prepare_eager, onnxruntime=prepare_onnxruntime)
+    assert onnx.absence is None, onnx.absence
+    assert 0 < onnx.largest_difference < 1e-5
+    assert (len(eager.milliseconds), len(onnx.milliseconds)) == (11, 11)
+
+
+@pytest.mark.parametrize("package", ["onnx", "onnxruntime", "onnxscript"])
+def test_without_onnx_the_reason_says_what_to_install(model, items, package, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(BackendAbsentError, match="pip install 'finishline") as absent:
+        prepare_onnxruntime(model, items[0], "cpu")
+    assert absent.value.code == "not_installed"
+
+
+def test_onnx_runtime_is_measured_on_a_processor_only(model, items):
+    with pytest.raises(BackendAbsentError, match="not on cuda") as absent:
+        prepare_onnxruntime(model, items[0], "cuda")
+    assert absent.value.code == "not_supported"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (RuntimeError("No working C++ compiler found\nin /usr/bin"), "compile_failed"),
+        (ValueError("a bug"), "compile_failed"),
+        (RuntimeError("torch.compile is not supported on Python 3.99+"), "not_supported"),
+    ],
+)
+def test_a_model_that_does_not_compile_says_why(model, items, monkeypatch, error, code):
+    def refuse_to_compile(*_, **__):
+        raise error
+
+    monkeypatch.setattr(torch, "compile", refuse_to_compile)
+    with pytest.raises(BackendAbsentError) as absent:
+        prepare_compiled(model, items[0], "cpu")
+    assert (absent.value.code, str(absent.value)) == (code, str(error).splitlines()[0])
+
+
+def test_running_out_of_memory_is_no_absence(model, items, monkeypatch):
+    def run_out(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(torch, "compile", run_out)
+    with pytest.raises(MemoryError):
+        prepare_compiled(model, items[0], "cpu")
+
+
+def test_an_export_that_fails_is_told(items):
+    class Branching(nn.Module):
+        def forward(self, x):
+            return x * 2 if x.sum().item() > 0 else x
+
+    with pytest.raises(BackendAbsentError) as absent:
+        prepare_onnxruntime(Branching(), items[0], "cpu")
+    assert absent.value.code == "export_failed"
