@@ -206,6 +206,15 @@ def test_a_report_that_is_not_as_ordered_is_refused(
     assert told in str(refusal.value)
 
 
+def test_a_run_that_failed_may_have_some_backends_and_none_twice() -> None:
+    failed = replace(report(MEASURED[0]).runs[0], status="failed")
+    check_latency(replace(report(), runs=[failed]), DIGITS)
+
+    twice = replace(failed, latency=[MEASURED[0], MEASURED[0]])
+    with pytest.raises(RuleError, match="each of eager"):
+        check_latency(replace(report(), runs=[twice]), DIGITS)
+
+
 def test_one_training_is_drawn_and_the_job_says_how_to_time_its_model() -> None:
     drawn = plan_latency(DIGITS, claim(), entropy=bytes(32))
     other = plan_latency(DIGITS, claim(), entropy=bytes(31) + b"\1")

@@ -5,6 +5,7 @@ import io
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from fastapi.testclient import TestClient
 from rules.messages import Absence, BackendLatency
 from server.database import Database
 from server.dispatch import take_due
-from server.models import Verification
+from server.models import Attempt, Verification
+from server.verifications.limits import why_over_limit
 
 SUBMISSIONS = "/api/v1/submissions"
 BOARD = "/api/v1/leaderboards/digits"
@@ -193,8 +195,10 @@ def test_the_latency_of_a_training_is_measured_and_leaves_its_status_alone(
     assert replay.status() == "verified"
     again = client.get(f"{SUBMISSIONS}/{replay.submission_id}").json()["verifications"]
     replay.verification_id = next(v["id"] for v in again if v["kind"] == "latency")
+    version = client.get(BOARD).json()["version"]
     finish(replay, make_report)
 
+    assert client.get(BOARD).json()["version"] > version
     view = replay.view()
     assert (view["outcome"], view["reasons"][-1]["code"]) == (
         "inconclusive",
@@ -203,6 +207,18 @@ def test_the_latency_of_a_training_is_measured_and_leaves_its_status_alone(
     assert replay.status() == "verified"
     (entry,) = client.get(BOARD).json()["entries"]
     assert (entry["latency_ms"], entry["measured_latency_ms"]) == (None, 0.2)
+
+
+def test_a_run_may_take_the_time_that_measuring_adds(measured: Any, database: Database) -> None:
+    attempt_id = measured.claim().json()["attempt_id"]
+    with database.read() as session:
+        attempt = session.get_one(Attempt, attempt_id)
+        assert attempt.started_at is not None
+        # 60 s to train, 240 s to compile and measure, 60 s to start and to stop.
+        late = [attempt.started_at + timedelta(seconds=seconds) for seconds in (359, 361)]
+        told = [why_over_limit(session, attempt, now=now) for now in late]
+
+    assert (told[0], told[1] is not None) == (None, True)
 
 
 def test_one_latency_at_a_time_by_organisers_only_and_of_what_can_be_measured(
