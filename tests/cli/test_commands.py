@@ -215,6 +215,12 @@ def test_a_latency_is_asked_for_by_its_kind_and_ends_in_a_table_of_backends(
     assert set(rows[1][1:]) == {"–"}
 
 
+def test_latencies_are_asked_for_one_by_one(finishline: "Finishline") -> None:
+    ran = finishline("verify", "s1", "s2", "--kind", "latency", "--reason", "r", "--json")
+    assert ran.error()["exit_code"] == 2
+    assert "--kind latency is for one submission" in ran.error()["message"]
+
+
 def test_a_kind_that_is_none_is_a_usage_error(finishline: "Finishline") -> None:
     ran = finishline("verify", "s1", "--kind", "race", "--json")
     assert ran.error()["exit_code"] == 2

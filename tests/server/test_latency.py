@@ -261,6 +261,19 @@ def test_a_measurement_without_a_verdict_leaves_the_last_one(
     assert measured.status() == "verified"
 
 
+def test_a_second_verdict_on_a_latency_waits_for_a_decision(
+    measured: Any, client: TestClient, make_report: Any, ask: Any
+) -> None:
+    finish(measured, make_report)
+    measured.verification_id = ask(measured.submission_id).json()["id"]
+    slow = (timed("eager", 3.0), LATENCY[1], timed("onnxruntime", 2.0))
+    finish(measured, make_report, *slow)
+
+    assert (measured.view()["outcome"], measured.status()) == ("rejected", "verified")
+    submission = client.get(f"{SUBMISSIONS}/{measured.submission_id}").json()
+    assert submission["pending_decisions"] == [measured.verification_id]
+
+
 def test_boards_are_sorted_by_what_was_measured_and_csv_has_it(
     measured: Any, client: TestClient, make_report: Any, enter: Any
 ) -> None:

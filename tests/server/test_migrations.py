@@ -126,7 +126,7 @@ def test_going_back_drops_latencies_and_no_other_verification(empty: Database) -
     migrate(empty)
     insert_rows(empty, CALIBRATION_ROWS.replace("'calibration'", "'latency'"))
     insert_rows(empty, "UPDATE submissions SET measured_latency_ms = 0.25")
-    command.downgrade(alembic_config(empty), "0005")
+    command.downgrade(alembic_config(empty), "0007")
 
     assert select_all(empty, "SELECT id FROM verifications") == [("v-1",)]
     assert select_all(empty, "SELECT id FROM attempts") == [("a-1",)]
