@@ -21,6 +21,7 @@ from server.reruns.schemas import (
     ExpectedReplay,
     Skipped,
 )
+from server.verifications.latency import show_measured
 from server.verifications.publishing import (
     PUBLISH,
     publication,
@@ -181,6 +182,7 @@ def decide(
     )
     if wanted.decision == PUBLISH:
         set_status(session, submission, str(verification.outcome))
+        show_measured(session, verification)
     record(
         session,
         caller,

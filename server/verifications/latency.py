@@ -3,6 +3,7 @@
 import secrets
 from dataclasses import asdict
 
+from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from rules.claim import Claim
@@ -17,6 +18,7 @@ from server.errors import ConflictError, ContentError
 from server.leaderboard.service import raise_board_version
 from server.models import Submission, Verification
 from server.verifications.limits import RUN_START_SECONDS
+from server.verifications.publishing import is_pending
 from server.verifications.queries import claim_of, verification_under_way
 from server.verifications.service import (
     end_with_verdict,
@@ -82,14 +84,26 @@ def judge_measured(session: Session, verification: Verification, report: ReplayR
         raise ValueError(f"verification {verification.id} is a latency without a submission")
     benchmark = definition(session, verification.benchmark_sha256)
     check_latency(report, benchmark)
-    claim = claim_of(submission)
     verification.report = asdict(report)
-    verdict = judge_latency(benchmark, claim, submission.latency_ms, report)
-    figures = measured_figures(benchmark, report)
-    if figures is not None and _is_of_its_system(claim, report):
+    verdict = judge_latency(benchmark, claim_of(submission), submission.latency_ms, report)
+    end_with_verdict(session, verification, verdict)
+    if not is_pending(verification):
+        show_measured(session, verification)
+
+
+def show_measured(session: Session, verification: Verification) -> None:
+    """Put a measured latency beside the claim on the board; what is no latency changes nothing.
+
+    One that waits for a decision is shown once it is published, with its verdict.
+    """
+    submission = verification.submission
+    if verification.kind != "latency" or submission is None or verification.report is None:
+        return
+    report = TypeAdapter(ReplayReport).validate_python(verification.report)
+    figures = measured_figures(definition(session, verification.benchmark_sha256), report)
+    if figures is not None and _is_of_its_system(claim_of(submission), report):
         submission.measured_latency_ms = figures.p50_ms
         raise_board_version(session, submission.benchmark_id)
-    end_with_verdict(session, verification, verdict)
 
 
 def _is_of_its_system(claim: Claim, report: ReplayReport) -> bool:

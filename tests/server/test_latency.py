@@ -262,7 +262,7 @@ def test_a_measurement_without_a_verdict_leaves_the_last_one(
 
 
 def test_a_second_verdict_on_a_latency_waits_for_a_decision(
-    measured: Any, client: TestClient, make_report: Any, ask: Any
+    measured: Any, client: TestClient, make_report: Any, ask: Any, olivia: Any
 ) -> None:
     finish(measured, make_report)
     measured.verification_id = ask(measured.submission_id).json()["id"]
@@ -272,6 +272,15 @@ def test_a_second_verdict_on_a_latency_waits_for_a_decision(
     assert (measured.view()["outcome"], measured.status()) == ("rejected", "verified")
     submission = client.get(f"{SUBMISSIONS}/{measured.submission_id}").json()
     assert submission["pending_decisions"] == [measured.verification_id]
+    assert submission["measured_latency_ms"] == 0.2
+    decided = client.post(
+        f"/api/v1/verifications/{measured.verification_id}/decide",
+        json={"decision": "publish", "reason": "a quieter host"},
+        headers=olivia.headers,
+    )
+    assert decided.status_code == 200, decided.text
+    submission = client.get(f"{SUBMISSIONS}/{measured.submission_id}").json()
+    assert (submission["status"], submission["measured_latency_ms"]) == ("rejected", 2.0)
 
 
 def test_boards_are_sorted_by_what_was_measured_and_csv_has_it(
