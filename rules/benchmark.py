@@ -199,8 +199,8 @@ def parse_benchmark(content: bytes, *, file: str) -> Benchmark:
         convergence_unit=_convergence_unit(root.optional_table("convergence")),
         rcp=_rcp(root.optional_table("rcp"), runs),
     )
-    if benchmark.replay is not None and benchmark.reach.name == "fixed_stop":
-        raise root.fail("replay", "a replay stops at the target", expected="no replay: fixed_stop")
+    if benchmark.reach.name == "fixed_stop" and benchmark.replay and benchmark.replay.min_runs < 2:
+        raise root.fail("replay.min_runs", "1 with fixed_stop", expected="at least 2: a mean")
     root.refuse_unknown()
     return benchmark
 

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -99,3 +100,30 @@ def test_a_run_that_ends_short_of_the_target_did_not_reach(record):
     tell(record, "end", 105.1)
     run = record.close("")
     assert (run.status, run.tta_seconds) == ("not_reached", None)
+
+
+@pytest.mark.parametrize("qualities", [[98.0, 97.9], [50.0, 60.0]])
+def test_at_a_fixed_stop_the_last_evaluation_counts_whatever_its_quality(
+    make_job, announcer, qualities
+):
+    job = make_job()
+    job = replace(job, target=replace(job.target, fixed_stop=True))
+    record = RunRecord(job, 0, at=100.0, announcer=announcer)
+    start(record)
+    for at, quality in zip((105.0, 107.0), qualities, strict=True):
+        evaluate(record, at, quality)
+        assert record.status is None
+    tell(record, "end", 107.0)
+    run = record.close("")
+    assert (run.status, run.tta_seconds) == ("reached", 4.0)
+
+
+def test_a_run_that_ends_before_its_first_evaluation_did_not_reach_a_fixed_stop(
+    make_job, announcer
+):
+    job = make_job()
+    job = replace(job, target=replace(job.target, fixed_stop=True))
+    record = RunRecord(job, 0, at=100.0, announcer=announcer)
+    start(record)
+    tell(record, "end", 104.0)
+    assert record.close("").status == "not_reached"
