@@ -23,7 +23,11 @@ from typing import Any, Protocol, cast
 from rules.errors import RuleError
 from rules.run import Phase
 
-REFERENCES = {"digits": "reference_models.digits"}
+REFERENCES = {
+    "digits": "reference_models.digits",
+    "grammar": "reference_models.grammar",
+    "text": "reference_models.text",
+}
 
 
 @dataclass(frozen=True)
