@@ -26,6 +26,7 @@ from rules.run import Phase
 REFERENCES = {
     "digits": "reference_models.digits",
     "grammar": "reference_models.grammar",
+    "squad": "reference_models.squad",
     "text": "reference_models.text",
 }
 
