@@ -205,6 +205,20 @@ def test_the_best_of_very_many_runs_are_taken_for_chosen(stopping: Benchmark) ->
     assert weights(found)["runs_selected"] == "leaves_open"
 
 
+def test_a_claim_that_was_evaluated_less_often_crossed_nothing_by_chance(
+    stopping: Benchmark,
+) -> None:
+    """Its evaluation before the last is far from the target; at a fixed stop that says nothing."""
+    rng = random.Random(13)
+    scores = [RunScore(f"run_{i}.log", i, True, 3.0, 10.0, 0.7, 1.5) for i in range(5)]
+    rarely = [evaluations(curve(rng))[4::5] for _ in range(5)]
+    system = WorkerSystem("w", "cpu-x86_64", "any", 2, 24.0, None, 0, 1, {})
+    report = ReplayReport(honest_replays(rng, runs=8), system)
+    found = judge(stopping, claim(weight_decay=0.2), scores, report, curves=rarely)
+    assert "crossing_is_noise" not in weights(found)
+    assert found.outcome == "verified", found.reasons
+
+
 def test_a_loss_below_the_entropy_is_a_proven_cheat(stopping: Benchmark) -> None:
     rng = random.Random(10)
     cheat = [curve(rng) for _ in range(4)] + [[*curve(rng)[:9], 0.53]]
