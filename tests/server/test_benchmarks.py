@@ -62,4 +62,4 @@ def test_an_unknown_benchmark_is_404(client: TestClient) -> None:
     response = client.get(f"{BENCHMARKS}/mnist")
 
     assert response.status_code == 404
-    assert "there are: cifar10, digits, imagenet, mlperf-" in response.json()["detail"]
+    assert "there are: cifar10, digits, grammar, imagenet, mlperf-" in response.json()["detail"]
