@@ -29,7 +29,12 @@ from typing import Any, Protocol, cast
 from rules.errors import RuleError
 from rules.run import Phase
 
-REFERENCES = {"digits": "reference_models.digits"}
+REFERENCES = {
+    "digits": "reference_models.digits",
+    "grammar": "reference_models.grammar",
+    "squad": "reference_models.squad",
+    "text": "reference_models.text",
+}
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,10 @@ class HyperparameterError(RuleError):
 
 class DataSetError(RuleError):
     """The data set on this machine is not the one the benchmark names."""
+
+
+class DeviceError(RuleError):
+    """The device a training was sent to is not there or cannot do what is asked."""
 
 
 class TrainingDivergedError(RuntimeError):

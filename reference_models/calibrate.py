@@ -15,6 +15,7 @@ from pathlib import Path
 from reference_models import Measurement, load_reference
 from rules.benchmark import ReferenceRun
 from rules.calibration import reference_run_toml
+from rules.quality import Direction, QualityTarget
 
 
 def calibrate(name: str, *, batch_size: int, seed: int) -> list[float]:
@@ -28,14 +29,18 @@ def calibrate(name: str, *, batch_size: int, seed: int) -> list[float]:
     return [item.quality for item in run if isinstance(item, Measurement)]
 
 
-def epochs_to(quality: list[float], *, target: float) -> int | None:
-    """The first evaluation, counted from 1, at or above the target."""
-    return next((index for index, value in enumerate(quality, 1) if value >= target), None)
+def epochs_to(
+    quality: list[float], *, target: float, direction: Direction = "higher"
+) -> int | None:
+    """The first evaluation, counted from 1, at the target or beyond it."""
+    goal = QualityTarget(metric="", value=target, unit="", direction=direction)
+    return next((index for index, value in enumerate(quality, 1) if goal.is_reached(value)), None)
 
 
-def summary(curves: list[list[float]], *, target: float) -> str:
+def summary(curves: list[list[float]], *, target: float, direction: Direction = "higher") -> str:
     """How many runs reached the target, and after how many evaluations."""
-    reached = [n for curve in curves if (n := epochs_to(curve, target=target)) is not None]
+    found = (epochs_to(curve, target=target, direction=direction) for curve in curves)
+    reached = [n for n in found if n is not None]
     if len(reached) < 2:
         return f"{len(reached)} of {len(curves)} seeds reached {target:g}"
     mean, std = statistics.mean(reached), statistics.stdev(reached)
@@ -53,6 +58,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=40)
     parser.add_argument("--first-seed", type=int, default=1000)
     parser.add_argument("--target", type=float, default=97.5)
+    parser.add_argument("--direction", choices=("higher", "lower"), default="higher")
     chosen = parser.parse_args()
     sizes = [int(size) for size in chosen.batch_sizes.split(",")]
     print(
@@ -67,7 +73,8 @@ def main() -> None:
             curves.append(calibrate(chosen.reference, batch_size=size, seed=seed))
             run = ReferenceRun(batch_size=size, seed=seed, quality=tuple(curves[-1]))
             print("\n" + reference_run_toml(run))
-        print(f"batch size {size}: {summary(curves, target=chosen.target)}", file=sys.stderr)
+        told = summary(curves, target=chosen.target, direction=chosen.direction)
+        print(f"batch size {size}: {told}", file=sys.stderr)
 
 
 if __name__ == "__main__":

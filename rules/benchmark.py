@@ -202,8 +202,8 @@ def parse_benchmark(content: bytes, *, file: str) -> Benchmark:
         rcp=_rcp(root.optional_table("rcp"), runs),
         latency=read_latency_protocol(root.optional_table("latency")),
     )
-    if benchmark.replay is not None and benchmark.reach.name == "fixed_stop":
-        raise root.fail("replay", "a replay stops at the target", expected="no replay: fixed_stop")
+    if benchmark.reach.name == "fixed_stop" and benchmark.replay and benchmark.replay.min_runs < 2:
+        raise root.fail("replay.min_runs", "1 with fixed_stop", expected="at least 2: a mean")
     if benchmark.latency is not None and benchmark.replay is None:
         raise root.fail("latency", "no reference trains the model", expected="a [replay] table")
     root.refuse_unknown()

@@ -63,12 +63,17 @@ class ControlPoint:
 
 @dataclass(frozen=True)
 class TargetSpec:
-    """The quality target a replay stops at."""
+    """The quality target a replay stops at.
+
+    With `fixed_stop` it goes on to the end of its training, and counts there whatever its quality:
+    the mean over runs is tested.
+    """
 
     metric: str
     value: float
     direction: Literal["higher", "lower"]
     evaluations_in_a_row: int = 1
+    fixed_stop: bool = False
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,8 @@ class QualityTarget:
     `also` has what else the same evaluation must reach; then `logged_as` is what logs call this
     metric. `offline` is whether quality is measured from the checkpoints of a run once it is over:
     the times of such evaluations say nothing. `single_precision` is whether logs have qualities in
-    single precision, where 21.8 is 21.799999237060547.
+    single precision, where 21.8 is 21.799999237060547. `floor` is the best quality that the data
+    allows, where that is known: nobody gets beyond it honestly.
     """
 
     metric: str
@@ -41,6 +42,7 @@ class QualityTarget:
     also: tuple["QualityTarget", ...] = ()
     offline: bool = False
     single_precision: bool = False
+    floor: float | None = None
 
     def is_reached(self, quality: float) -> bool:
         """Whether a raw quality of this metric is at the target or beyond it."""
@@ -62,6 +64,15 @@ class QualityTarget:
             and other.is_reached(quality)
             for other in self.also
         )
+
+    def is_beyond_floor(self, quality: float) -> bool:
+        """Whether a quality is better than the data allows, so that it cannot have been measured.
+
+        The entropy of a source, for one, is the least loss that can be expected on what it wrote.
+        """
+        if self.floor is None:
+            return False
+        return quality > self.floor if self.direction == "higher" else quality < self.floor
 
     def better(self, first: float, second: float) -> float:
         """The better of two qualities."""
@@ -126,6 +137,13 @@ def _read_metric(
         also=also,
         offline=offline,
         single_precision=single_precision,
+        floor=table.optional_number("floor"),
     )
+    if target.is_beyond_floor(target.value):
+        raise table.fail(
+            "floor",
+            f"{target.floor:g}, which the target of {target.value:g} is beyond",
+            expected="the best quality that is possible, at the target or beyond it",
+        )
     table.refuse_unknown()
     return target

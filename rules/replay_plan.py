@@ -175,6 +175,7 @@ def build_job(
             value=target.value,
             direction=target.direction,
             evaluations_in_a_row=benchmark.reach.evaluations,
+            fixed_stop=benchmark.reach.name == "fixed_stop",
         ),
         clock=benchmark.clock.name,
         division=claim.division if claim is not None else benchmark.divisions[0],

@@ -23,6 +23,7 @@ ReasonCode = Literal[
     "crossing_is_noise",
     "curve_copied",
     "runs_selected",
+    "below_entropy",
     "log_of_another_submission",
     "infrastructure",
     "replay_failed",

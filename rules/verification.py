@@ -10,6 +10,7 @@ from rules.control_points import BandBreak, first_break
 from rules.errors import RuleError
 from rules.judge_convergence import Curve, evaluation_at_target, judge_convergence
 from rules.judge_curves import judge_curves
+from rules.judge_stop import judge_floor, judge_mean_at_stop, judge_stop
 from rules.judge_time import judge_time
 from rules.messages import ReplayReport, ReplayRun
 from rules.replay_plan import band_for
@@ -52,11 +53,13 @@ def judge(
     rule = benchmark.runs
     window = median_window(times, count=rule.count, dropped=rule.dropped)
     counted, shown = runs[window], curves[window]
+    convergence = judge_stop if benchmark.reach.name == "fixed_stop" else judge_convergence
     reasons = [
         *_judge_reach(benchmark, report, planned),
         *_judge_band(benchmark, claim, report, planned),
-        *judge_convergence(benchmark, claim, counted, report, policy, curves=shown),
+        *convergence(benchmark, claim, counted, report, policy, curves=shown),
         *judge_curves(benchmark, claim, counted, shown, report, policy),
+        *judge_floor(benchmark, runs, curves, report),
         *_judge_origin(elsewhere),
         *judge_time(benchmark, claim, counted, report, policy),
     ]
@@ -105,6 +108,8 @@ def _judge_reach(benchmark: Benchmark, report: ReplayReport, planned: int) -> li
                 numbers | {"planned": float(planned)},
             )
         ]
+    if benchmark.reach.name == "fixed_stop":
+        return [judge_mean_at_stop(benchmark, trained)]
     return [
         Reason(
             "reached_target",

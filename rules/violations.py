@@ -54,6 +54,7 @@ def find_violations(runs: Sequence[Run], benchmark: Benchmark, *, division: str)
                     expected=f"{_target_in_words(benchmark)} reached",
                 )
             )
+    violations += _below_entropy(runs, benchmark)
     if benchmark.reach.name == "fixed_stop":
         violations += _fixed_stop_violations(runs, benchmark)
     return violations
@@ -89,6 +90,31 @@ def _unevaluated(run: Run, benchmark: Benchmark) -> Violation:
         field="evaluations",
         expected=f"an evaluation with {benchmark.target.in_words}",
     )
+
+
+def _below_entropy(runs: Sequence[Run], benchmark: Benchmark) -> list[Violation]:
+    """The first evaluation of each run that is better than the data allows: it is made up."""
+    target = benchmark.target
+    if target.floor is None:
+        return []
+    return [
+        Violation(
+            "below_entropy",
+            f"{target.metric} {impossible.quality:g} at epoch {impossible.epoch}",
+            file=run.name,
+            field="quality",
+            expected=f"nothing beyond {target.floor:g}, the bound that is known of the data",
+        )
+        for run in runs
+        if (impossible := first_beyond_floor(run.evaluations, benchmark)) is not None
+    ]
+
+
+def first_beyond_floor(
+    evaluations: Sequence[Evaluation], benchmark: Benchmark
+) -> Evaluation | None:
+    """The first evaluation that is better than the data allows, None where none is."""
+    return next((e for e in evaluations if benchmark.target.is_beyond_floor(e.quality)), None)
 
 
 def _reaches_target(run: Run, benchmark: Benchmark) -> bool:

@@ -101,6 +101,7 @@ def local_job(chosen: Chosen) -> ReplayJob:
             value=benchmark.target.value,
             direction=benchmark.target.direction,
             evaluations_in_a_row=benchmark.reach.evaluations,
+            fixed_stop=benchmark.reach.name == "fixed_stop",
         ),
         clock=benchmark.clock.name,
         division=chosen.division,

@@ -109,6 +109,8 @@ class RunRecord:
             case "end":
                 self._watch.stamp(at)
                 self._follow_clocks(event, at)
+                if self.job.target.fixed_stop and self.evaluations:
+                    self._tta_seconds = self.evaluations[-1].seconds
                 self.end("not_reached" if self._tta_seconds is None else "reached")
             case unknown:
                 raise ValueError(f"unknown event {unknown!r}")

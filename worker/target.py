@@ -10,8 +10,8 @@ from rules.tta import first_evaluation_at_target
 
 
 def is_reached(qualities: Sequence[float], target: TargetSpec) -> bool:
-    """Whether the target counts as reached after these evaluations."""
-    if not qualities:
+    """Whether a run may stop at its target after these evaluations; never before a fixed stop."""
+    if not qualities or target.fixed_stop:
         return False
     goal = QualityTarget(
         metric=target.metric, value=target.value, unit="", direction=target.direction

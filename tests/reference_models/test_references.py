@@ -31,6 +31,7 @@ def test_the_table_of_references_loads_no_torch():
 def test_epochs_to_target_is_the_first_evaluation_at_it():
     assert epochs_to([90.0, 97.5, 97.0], target=97.5) == 2
     assert epochs_to([90.0, 97.4], target=97.5) is None
+    assert epochs_to([0.9, 0.8, 0.7], target=0.8, direction="lower") == 2
 
 
 def test_summary_counts_the_seeds_that_reached():

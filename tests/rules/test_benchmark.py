@@ -103,7 +103,8 @@ def test_a_good_file_is_read_whole() -> None:
             'reach = "first_crossing"\nevaluations = 3',
             "target.evaluations",
         ),
-        ('reach = "first_crossing"', 'reach = "fixed_stop"', "replay"),
+        ('direction = "higher"', 'direction = "higher"\nfloor = 89.9', "target.floor"),
+        ('direction = "higher"', 'direction = "lower"\nfloor = 90.1', "target.floor"),
         ("dropped = 1", "dropped = 3", "runs.dropped"),
         ("dropped = 1", "dropped = -1", "runs.dropped"),
         ("count = 5", "count = true", "runs.count"),
@@ -129,6 +130,16 @@ def test_a_wrong_file_names_file_and_field(old: str, new: str, field: str) -> No
     error = caught.value
     assert (error.file, error.field) == ("toy.toml", field)
     assert error.expected
+
+
+def test_runs_that_stop_at_a_fixed_step_are_replayed_twice_at_least() -> None:
+    """A mean is tested there, and one run has none."""
+    stopping = GOOD.replace("first_crossing", "fixed_stop")
+
+    assert parse(stopping).reach.name == "fixed_stop"
+    with pytest.raises(BenchmarkError, match="at least 2") as caught:
+        parse(stopping.replace("min_runs = 2", "min_runs = 1"))
+    assert caught.value.field == "replay.min_runs"
 
 
 @pytest.mark.parametrize("content", [b"id = ", b"\xff\xfe", b"[a]\n[a]\n"])
@@ -268,7 +279,7 @@ def test_the_dawnbench_benchmarks_have_its_targets(
         train_items,
         test_items,
     )
-    assert benchmark.replay is None
+    assert benchmark.replay is None or not benchmark.replay.automatic
 
 
 def test_every_shipped_file_loads_under_its_name(benchmarks_dir: Path) -> None:

@@ -59,6 +59,24 @@ def test_in_single_precision_a_target_is_reached_by_itself(
     assert not target.is_reached(single + step)
 
 
+@pytest.mark.parametrize(
+    ("direction", "floor", "quality", "beyond"),
+    [
+        ("lower", 0.54, 0.5399, True),
+        ("lower", 0.54, 0.54, False),
+        ("lower", 0.54, 0.6, False),
+        ("higher", 100.0, 100.1, True),
+        ("higher", 100.0, 100.0, False),
+        ("lower", None, 0.0, False),
+    ],
+)
+def test_no_quality_is_beyond_what_the_data_allow(
+    direction: str, floor: float | None, quality: float, beyond: bool
+) -> None:
+    target = QualityTarget("q", 0.8, "loss", direction, floor=floor)  # type: ignore[arg-type]
+    assert target.is_beyond_floor(quality) is beyond
+
+
 def changed(benchmarks_dir: Path, old: str, new: str) -> bytes:
     text = (benchmarks_dir / "mlperf-v0.5-maskrcnn.toml").read_text()
     assert old in text

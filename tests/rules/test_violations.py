@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rules.benchmark import Benchmark, RunsRule
+from rules.benchmark import Benchmark, QualityTarget, RunsRule
 from rules.run import Run
 from rules.violations import find_violations
 
@@ -149,6 +149,22 @@ def test_at_a_fixed_stop_all_runs_stop_at_the_same_epoch(
     )
 
     assert [(v.code, v.file) for v in violations] == [("different_stop", "2.log")]
+
+
+def test_a_loss_below_the_entropy_of_the_data_is_told_with_its_run(
+    make_benchmark: MakeBenchmark, make_run: MakeRun
+) -> None:
+    target = QualityTarget("loss", 0.8, "nats/byte", "lower", floor=0.54)
+    benchmark = make_benchmark(target=target, count=2)
+    honest = make_run([2.0, 0.7, 0.54], name="0.log", seed=0)
+    made_up = make_run([2.0, 0.5, 0.4], name="1.log", seed=1)
+
+    assert codes([honest, make_run([0.6], seed=3)], benchmark) == []
+    (violation,) = find_violations([honest, made_up], benchmark, division="closed")
+    assert (violation.code, violation.file) == ("below_entropy", "1.log")
+    assert "0.5 at epoch 2" in violation.message
+    assert violation.expected is not None
+    assert "0.54" in violation.expected
 
 
 def test_several_broken_rules_are_all_told(

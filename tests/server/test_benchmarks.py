@@ -11,7 +11,7 @@ BENCHMARKS = "/api/v1/benchmarks"
 def test_every_benchmark_is_listed_with_its_target(client: TestClient) -> None:
     listed = {b["id"]: b for b in client.get(BENCHMARKS).json()["benchmarks"]}
 
-    # Targets: DAWNBench's README and checks; digits: its own calibration.
+    # Targets: DAWNBench's README and checks; digits and grammar: their own calibration.
     targets = {
         name: (b["target"]["metric"], b["target"]["value"], b["target"]["unit"])
         for name, b in listed.items()
@@ -20,10 +20,11 @@ def test_every_benchmark_is_listed_with_its_target(client: TestClient) -> None:
     assert targets == {
         "cifar10": ("top1Accuracy", 94.0, "percent"),
         "digits": ("top1Accuracy", 97.5, "percent"),
+        "grammar": ("validationLoss", 0.80, "nats/byte"),
         "imagenet": ("top5Accuracy", 93.0, "percent"),
         "squad": ("f1Score", 0.75, "fraction"),
     }
-    assert [name for name, b in listed.items() if b["replayable"]] == ["digits"]
+    assert [name for name, b in listed.items() if b["replayable"]] == ["digits", "grammar", "squad"]
     # MLPerf Training rules v5.1 and v0.5.
     assert listed["mlperf-v5.1-llama31_8b"]["target"]["value"] == 3.3
     assert listed["mlperf-v0.5-ncf"]["target"]["value"] == 0.635
@@ -61,4 +62,4 @@ def test_an_unknown_benchmark_is_404(client: TestClient) -> None:
     response = client.get(f"{BENCHMARKS}/mnist")
 
     assert response.status_code == 404
-    assert "there are: cifar10, digits, imagenet, mlperf-" in response.json()["detail"]
+    assert "there are: cifar10, digits, grammar, imagenet, mlperf-" in response.json()["detail"]

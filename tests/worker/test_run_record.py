@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -134,3 +135,30 @@ def test_a_run_whose_model_is_to_be_timed_goes_on_after_its_target(timed):
 def test_a_latency_that_is_none_fails_the_run(timed, broken):
     tell(timed, "latency", 106.0, latency=broken)
     assert (timed.status, timed.failure.code) == ("failed", "child_died")
+
+
+@pytest.mark.parametrize("qualities", [[98.0, 97.9], [50.0, 60.0]])
+def test_at_a_fixed_stop_the_last_evaluation_counts_whatever_its_quality(
+    make_job, announcer, qualities
+):
+    job = make_job()
+    job = replace(job, target=replace(job.target, fixed_stop=True))
+    record = RunRecord(job, 0, at=100.0, announcer=announcer)
+    start(record)
+    for at, quality in zip((105.0, 107.0), qualities, strict=True):
+        evaluate(record, at, quality)
+        assert record.status is None
+    tell(record, "end", 107.0)
+    run = record.close("")
+    assert (run.status, run.tta_seconds) == ("reached", 4.0)
+
+
+def test_a_run_that_ends_before_its_first_evaluation_did_not_reach_a_fixed_stop(
+    make_job, announcer
+):
+    job = make_job()
+    job = replace(job, target=replace(job.target, fixed_stop=True))
+    record = RunRecord(job, 0, at=100.0, announcer=announcer)
+    start(record)
+    tell(record, "end", 104.0)
+    assert record.close("").status == "not_reached"

@@ -26,6 +26,11 @@ def test_sustained_target_needs_evaluations_in_a_row():
     assert is_reached([98.0, 97.0, 98.0, 97.5], twice)
 
 
+def test_a_run_with_a_fixed_stop_never_stops_at_its_target():
+    stop = TargetSpec("loss", 1.0, "lower", fixed_stop=True)
+    assert not is_reached([0.9, 0.8], stop)
+
+
 POINTS = [
     ControlPoint(index=1, mean=50, lower=40, upper=60),
     ControlPoint(index=2, mean=80, lower=75, upper=85),

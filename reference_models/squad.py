@@ -1,0 +1,374 @@
+"""The SQuAD reference: a reader with attention in both directions, to an F1 of 0.75.
+
+Not measured yet: the files of SQuAD v1.1 could not be had where this was written, so no run on
+them is behind this text and no time can be promised. Its class of model (BiDAF; Seo et al. 2017)
+is published with an F1 of 0.773 on the development set, with word vectors learned on other text.
+
+A word is its vector, a convolution over its letters and whether the question has it too. One
+bidirectional LSTM reads context and question; each context word attends to the question and the
+question to the context; two more LSTMs read what comes out, and two linear layers tell where the
+answer begins and ends. Adam, the learning rate up linearly and down along a cosine; evaluated
+once per epoch on an exponential moving average of the weights.
+
+With `pretrained_vectors` = 1 the word vectors are GloVe's and stay as they are; the file
+`squad/glove.6B.100d.txt` has to lie in the data folder. With 0 they are learned from the training
+questions alone, which is not expected to reach the target.
+"""
+
+import hashlib
+import math
+from collections.abc import Container, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
+
+from reference_models import DataSetError, Measurement, TrainingDivergedError
+from reference_models.distributed import World, join, synchronise
+from reference_models.hyperparameters import Limit, checked
+from reference_models.squad_files import TEST_FILE, TRAIN_FILE, checksum_list, read_published
+from reference_models.squad_metric import f1_score, mean_over_questions
+from reference_models.squad_text import (
+    LETTERS,
+    PADDING,
+    Encoded,
+    Example,
+    Vocabulary,
+    encode,
+    make_vocabulary,
+    words_of,
+)
+from rules.run import Phase
+
+DATA_SET_SHA256 = hashlib.sha256(checksum_list([TRAIN_FILE, TEST_FILE]).encode()).hexdigest()
+VECTOR_WIDTH, LETTER_WIDTH, LETTER_FEATURES = 100, 16, 64
+LONGEST_ANSWER = 20  # words
+FEWEST_SIGHTINGS = 2  # of a word that has a vector of its own
+EVALUATION_BATCH = 64
+GRADIENT_CLIP = 5.0
+GLOVE_FILE = "glove.6B.100d.txt"
+
+# benchmarks/squad.toml states the same limits
+LIMITS = {
+    "batch_size": Limit(1, 512, whole=True),
+    "epochs": Limit(1, 100, whole=True),
+    "learning_rate": Limit(1e-5, 0.1),
+    "width": Limit(8, 512, whole=True),
+    "dropout": Limit(0.0, 0.8),
+    "warmup_share": Limit(0.0, 0.9),
+    "ema_decay": Limit(0.0, 0.9999),
+    "longest_context": Limit(20, 1000, whole=True),
+    "pretrained_vectors": Limit(0, 1, whole=True),
+}
+
+
+@dataclass(frozen=True)
+class SquadConfig:
+    """What a run may choose; `longest_context` (words) holds in training only."""
+
+    batch_size: int = 64
+    epochs: int = 12
+    learning_rate: float = 1e-3
+    width: int = 100
+    dropout: float = 0.2
+    warmup_share: float = 0.05
+    ema_decay: float = 0.999
+    longest_context: int = 400
+    pretrained_vectors: int = 1
+
+    def __post_init__(self) -> None:
+        checked(asdict(self), LIMITS, reference="squad")
+
+
+def configure(hyperparameters: Mapping[str, float]) -> SquadConfig:
+    """A configuration from plain numbers. Raises HyperparameterError naming the field."""
+    settings = checked(hyperparameters, LIMITS, reference="squad")
+    return SquadConfig(**settings)  # type: ignore[arg-type]  # whole numbers came back as int
+
+
+def train(
+    config: SquadConfig, *, seed: int, device: str, data_dir: Path
+) -> Iterator[Phase | Measurement]:
+    """Train for `config.epochs` epochs, one measurement (F1, a fraction) after each.
+
+    Reads `squad/*.json` of `data_dir`. Raises DataSetError if a file is missing or another one,
+    TrainingDivergedError if the loss is no finite number at the end of an epoch.
+    """
+    world = join(device)
+    world.part_of_batch(config.batch_size)
+    torch.manual_seed(seed)
+    yield Phase.WARMUP
+    warm_up(config, world)
+    synchronise(world.device)
+    yield Phase.DATA
+    training, tests, vocabulary, vectors = load(data_dir / "squad", config)
+    torch.manual_seed(seed)
+    model = Reader(vocabulary, config, vectors).to(world.device)
+    synchronise(world.device)
+    yield Phase.TRAIN
+    averaged = deepcopy(model).requires_grad_(False).eval()
+    optimiser = make_optimiser(model, config)
+    order = torch.Generator().manual_seed(seed)
+    steps_per_epoch = max(1, len(training.examples) // config.batch_size)
+    step = 0
+    for epoch in range(1, config.epochs + 1):
+        shuffled = torch.randperm(len(training.examples), generator=order)
+        for chosen in shuffled.split(config.batch_size)[:steps_per_epoch]:  # the rest is dropped
+            batch = [training.examples[i] for i in world.shard(chosen).tolist()]
+            rate = learning_rate_at(step, steps_per_epoch * config.epochs, config)
+            loss = train_step(model, optimiser, collate(batch, world.device), rate, world)
+            step += 1
+            average(averaged, model, decay=min(config.ema_decay, step / (step + 10)))
+        synchronise(world.device)
+        yield Phase.EVAL
+        last_loss = world.mean(loss).item()
+        if not math.isfinite(last_loss):
+            raise TrainingDivergedError(f"the loss is {last_loss} at the end of epoch {epoch}")
+        quality = f1_of(averaged, tests, world.device)
+        yield Measurement(epoch=epoch, samples=step * config.batch_size, quality=quality)
+        if epoch < config.epochs:
+            yield Phase.TRAIN
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Questions on contexts as tensors; PADDING fills what is short."""
+
+    context: Tensor  # (B, C)
+    question: Tensor  # (B, Q)
+    spans: Tensor  # (B, 2): first and last word of the answer
+
+
+def collate(examples: Sequence[Example], device: str) -> Batch:
+    """Examples as one batch on a device."""
+    contexts = [torch.tensor(example.context_words) for example in examples]
+    questions = [torch.tensor(example.question_words) for example in examples]
+    return Batch(
+        context=pad_sequence(contexts, batch_first=True, padding_value=PADDING).to(device),
+        question=pad_sequence(questions, batch_first=True, padding_value=PADDING).to(device),
+        spans=torch.tensor([example.span for example in examples]).to(device),
+    )
+
+
+class Reader(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
+    """Where in a context the answer to a question begins and ends."""
+
+    def __init__(self, vocabulary: Vocabulary, config: SquadConfig, vectors: Tensor | None) -> None:
+        super().__init__()
+        width = config.width
+        self.known = vocabulary.known
+        self.register_buffer("letters_of", torch.tensor(vocabulary.letters))
+        self.register_buffer("folded", torch.tensor(vocabulary.folded))
+        self.vectors = nn.Embedding(self.known, VECTOR_WIDTH, padding_idx=PADDING)
+        if vectors is not None:
+            self.vectors.weight.data.copy_(vectors)
+            self.vectors.weight.requires_grad_(False)
+        self.letters = nn.Embedding(LETTERS, LETTER_WIDTH, padding_idx=PADDING)
+        self.spelling = nn.Conv1d(LETTER_WIDTH, LETTER_FEATURES, 5, padding=2)
+        self.dropout = nn.Dropout(config.dropout)
+        self.encoder = Lstm(VECTOR_WIDTH + LETTER_FEATURES + 1, width)
+        self.similarity = nn.Linear(2 * width, 1)
+        self.similarity_of_question = nn.Linear(2 * width, 1, bias=False)
+        self.together = nn.Parameter(torch.full((2 * width,), 1 / (2 * width)))
+        self.first_layer, self.second_layer = Lstm(8 * width, width), Lstm(2 * width, width)
+        self.end_layer = Lstm(2 * width, width)
+        self.starts, self.ends = nn.Linear(10 * width, 1), nn.Linear(10 * width, 1)
+
+    def forward(self, context: Tensor, question: Tensor) -> tuple[Tensor, Tensor]:
+        """Words (B, C) and (B, Q) to log probabilities of start and end, (B, C) each."""
+        shared = self._shared(context, question)  # (B, C)
+        asked = torch.zeros_like(question, dtype=shared.dtype)
+        there = context != PADDING
+        lengths, asked_lengths = there.sum(dim=1).cpu(), (question != PADDING).sum(dim=1).cpu()
+        read = self.encoder(self._words(context, shared), lengths)  # (B, C, 2W)
+        query = self.encoder(self._words(question, asked), asked_lengths)  # (B, Q, 2W)
+        attended = self._attend(read, query, context, question)  # (B, C, 8W)
+        modelled = self.first_layer(self.dropout(attended), lengths)  # (B, C, 2W)
+        modelled = self.second_layer(self.dropout(modelled), lengths)
+        last = self.end_layer(self.dropout(modelled), lengths)
+        starts = self.starts(self.dropout(torch.cat([attended, modelled], dim=2))).squeeze(2)
+        ends = self.ends(self.dropout(torch.cat([attended, last], dim=2))).squeeze(2)
+        return _log_probabilities(starts, there), _log_probabilities(ends, there)
+
+    def _shared(self, context: Tensor, question: Tensor) -> Tensor:
+        """1 for each context word that the question has too, in small letters."""
+        same = self.folded[context][:, :, None] == self.folded[question][:, None, :]  # (B, C, Q)
+        return same.any(dim=2).float() * (context != PADDING)
+
+    def _words(self, numbers: Tensor, shared: Tensor) -> Tensor:
+        """(B, T) to (B, T, vector + letter features + 1)."""
+        vectors = self.vectors(torch.where(numbers < self.known, numbers, 1))
+        letters = self.letters(self.letters_of[numbers].flatten(0, 1))  # (B*T, 16, L)
+        spelled = self.spelling(letters.transpose(1, 2)).relu().amax(dim=2)  # (B*T, F)
+        spelled = spelled.unflatten(0, numbers.shape)
+        return self.dropout(torch.cat([vectors, spelled, shared[:, :, None]], dim=2))
+
+    def _attend(self, read: Tensor, query: Tensor, context: Tensor, question: Tensor) -> Tensor:
+        """Attention from each context word to the question and back (Seo et al. 2017)."""
+        scores = (
+            self.similarity(read)
+            + self.similarity_of_question(query).transpose(1, 2)
+            + (read * self.together) @ query.transpose(1, 2)
+        )  # (B, C, Q)
+        scores = scores.masked_fill((question == PADDING)[:, None, :], -1e9)
+        asked = scores.softmax(dim=2) @ query  # (B, C, 2W)
+        best = scores.amax(dim=2).masked_fill(context == PADDING, -1e9)  # (B, C)
+        told = best.softmax(dim=1)[:, None, :] @ read  # (B, 1, 2W)
+        return torch.cat([read, asked, read * asked, read * told], dim=2)
+
+
+class Lstm(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
+    """A bidirectional LSTM that never reads padding."""
+
+    def __init__(self, inputs: int, width: int) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(inputs, width, batch_first=True, bidirectional=True)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        """(B, T, inputs) to (B, T, 2 * width)."""
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        read, _ = self.lstm(packed)
+        return pad_packed_sequence(read, batch_first=True, total_length=x.shape[1])[0]
+
+
+def _log_probabilities(scores: Tensor, there: Tensor) -> Tensor:
+    return scores.masked_fill(~there, -1e9).log_softmax(dim=1)
+
+
+def best_spans(starts: Tensor, ends: Tensor) -> Tensor:
+    """The likeliest first and last word, (B, 2), of answers of at most LONGEST_ANSWER words."""
+    together = starts[:, :, None] + ends[:, None, :]  # (B, C, C)
+    allowed = torch.ones_like(together[0], dtype=torch.bool).triu().tril(LONGEST_ANSWER - 1)
+    best = together.masked_fill(~allowed, -math.inf).flatten(1).argmax(dim=1)
+    width = starts.shape[1]
+    return torch.stack([best // width, best % width], dim=1)
+
+
+def make_optimiser(model: nn.Module, config: SquadConfig) -> torch.optim.Adam:
+    """Adam on what is trained; the rate is set before each step."""
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return torch.optim.Adam(trained, lr=config.learning_rate)
+
+
+def train_step(
+    model: nn.Module, optimiser: torch.optim.Adam, batch: Batch, rate: float, world: World
+) -> Tensor:
+    """One step at the given learning rate; the loss of this process stays on the device."""
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+    starts, ends = model(batch.context, batch.question)
+    loss = nn.functional.nll_loss(starts, batch.spans[:, 0])
+    loss = loss + nn.functional.nll_loss(ends, batch.spans[:, 1])
+    optimiser.zero_grad()
+    loss.backward()
+    world.average_gradients(model.parameters())
+    nn.utils.clip_grad_norm_(model.parameters(), GRADIENT_CLIP)
+    optimiser.step()
+    return loss.detach()
+
+
+def learning_rate_at(step: int, steps: int, config: SquadConfig) -> float:
+    """Up linearly over the warm-up share of all steps, then along a cosine to zero."""
+    peak_step = config.warmup_share * steps
+    if step < peak_step:
+        return config.learning_rate * (step + 1) / (peak_step + 1)
+    return (
+        config.learning_rate
+        * (1 + math.cos(math.pi * (step - peak_step) / (steps - peak_step)))
+        / 2
+    )
+
+
+def average(averaged: nn.Module, model: nn.Module, *, decay: float) -> None:
+    """Move the averaged weights towards the model's: averaged = decay * averaged + rest * model."""
+    with torch.no_grad():
+        for mean, weight in zip(averaged.parameters(), model.parameters(), strict=True):
+            mean.lerp_(weight, 1 - decay)
+
+
+def f1_of(model: nn.Module, tests: Encoded, device: str) -> float:
+    """F1 over all questions, as a fraction."""
+    return mean_over_questions(f1_score, predict(model, tests, device), tests.golds())
+
+
+def predict(model: nn.Module, tests: Encoded, device: str) -> dict[str, str]:
+    """The answer to each question; questions of like length go together, to pad less."""
+    ordered = sorted(tests.examples, key=lambda example: len(example.context_words))
+    answers: dict[str, str] = {}
+    for begin in range(0, len(ordered), EVALUATION_BATCH):
+        part = ordered[begin : begin + EVALUATION_BATCH]
+        batch = collate(part, device)
+        with torch.no_grad():
+            spans = best_spans(*model(batch.context, batch.question)).tolist()
+        for example, (first, last) in zip(part, spans, strict=True):
+            answers[example.question_id] = tests.answer(example, first, last)
+    return answers
+
+
+def load(folder: Path, config: SquadConfig) -> tuple[Encoded, Encoded, Vocabulary, Tensor | None]:
+    """Training and test questions as numbers, their vocabulary, and word vectors if asked for."""
+    train_file, test_file = (read_published(folder, file) for file in (TRAIN_FILE, TEST_FILE))
+    train_words, test_words = words_of(train_file), words_of(test_file)
+    glove: dict[str, list[float]] = {}
+    if config.pretrained_vectors:
+        wanted = {form for w in (*train_words, *test_words) for form in (w, w.lower())}
+        glove = read_vectors(folder / GLOVE_FILE, wanted)
+    vocabulary = make_vocabulary(train_words, test_words, fewest=FEWEST_SIGHTINGS, named=glove)
+    training = encode(train_file, vocabulary, longest_context=config.longest_context)
+    tests = encode(test_file, vocabulary, longest_context=None)
+    return training, tests, vocabulary, matrix_of(vocabulary, glove) if glove else None
+
+
+def read_vectors(path: Path, wanted: Container[str]) -> dict[str, list[float]]:
+    """The vectors of wanted words from a text file: a word and 100 numbers on each line.
+
+    Raises DataSetError naming the file and line if it is missing or cut off.
+    """
+    vectors: dict[str, list[float]] = {}
+    expected = f"a word and {VECTOR_WIDTH} numbers; download glove.6B.zip and unpack {GLOVE_FILE}"
+    try:
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                word, *numbers = line.rstrip("\n").split(" ")
+                if len(numbers) != VECTOR_WIDTH:
+                    raise DataSetError(
+                        f"{len(numbers)} numbers", file=str(path), line=number, expected=expected
+                    )
+                if word in wanted:
+                    vectors[word] = [float(value) for value in numbers]
+    except OSError as error:
+        raise DataSetError(
+            f"the word vectors cannot be read: {error.strerror}",
+            file=str(path),
+            expected=f"{expected}, or set pretrained_vectors = 0",
+        ) from error
+    return vectors
+
+
+def matrix_of(vocabulary: Vocabulary, vectors: Mapping[str, list[float]]) -> Tensor:
+    """The vector of each known word, of its small-letter form otherwise, zeros where neither is."""
+    matrix = torch.zeros(vocabulary.known, VECTOR_WIDTH)
+    for word, number in vocabulary.numbers.items():
+        found = vectors.get(word) or vectors.get(word.lower())
+        if number < vocabulary.known and found is not None:
+            matrix[number] = torch.tensor(found)
+    return matrix
+
+
+def warm_up(config: SquadConfig, world: World) -> None:
+    """One step and one evaluation of another model on made-up words, which cannot teach."""
+    draw = torch.Generator().manual_seed(0)
+    vocabulary = make_vocabulary([f"w{i}" for i in range(50)], [], fewest=1)
+    model = Reader(vocabulary, config, None).to(world.device)
+    shape = (world.part_of_batch(config.batch_size), min(config.longest_context, 150))
+    batch = Batch(
+        context=torch.randint(2, 50, shape, generator=draw).to(world.device),
+        question=torch.randint(2, 50, (shape[0], 12), generator=draw).to(world.device),
+        spans=torch.randint(shape[1], (shape[0], 2), generator=draw).to(world.device),
+    )
+    train_step(model, make_optimiser(model, config), batch, config.learning_rate, world)
+    with torch.no_grad():
+        best_spans(*model.eval()(batch.context, batch.question))

@@ -1,0 +1,69 @@
+"""The text reference: the small GPT of reference_models.grammar on a file of the organiser's.
+
+The corpus is `text/corpus.txt` in the worker's data folder: any bytes, the last tenth validates
+(text8, a shard of FineWeb as plain text). Where `text/corpus.txt.sha256` lies beside it, in the
+format of sha256sum, the corpus has to have that hash. No benchmark ships for it, because nobody
+knows the entropy of such a text: who organises one names this reference in a file of their own.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from reference_models import DataSetError, Measurement
+from reference_models.grammar import GrammarConfig, train_on
+from reference_models.grammar import configure as configure_grammar
+from rules.run import Phase
+
+DATA_SET_SHA256 = None
+FEWEST_BYTES = 100_000
+
+
+def configure(hyperparameters: Mapping[str, float]) -> GrammarConfig:
+    """A configuration from plain numbers. Raises HyperparameterError naming the field."""
+    return configure_grammar(hyperparameters)
+
+
+def train(
+    config: GrammarConfig, *, seed: int, device: str, data_dir: Path
+) -> Iterator[Phase | Measurement]:
+    """Train for `config.epochs` epochs on the corpus file, one measurement after each.
+
+    Raises DataSetError if the file is missing, too short or not the one its hash names.
+    """
+    return train_on(lambda: read_corpus_file(data_dir), config, seed=seed, device=device)
+
+
+def read_corpus_file(data_dir: Path) -> bytes:
+    """The bytes of the corpus file, checked by the hash beside it where there is one."""
+    file = data_dir / "text" / "corpus.txt"
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise DataSetError(
+            f"the corpus cannot be read: {error.strerror}",
+            file=str(file),
+            expected="a text file; put one there, or set FINISHLINE_DATA_DIR to where it lies",
+        ) from error
+    if len(text) < FEWEST_BYTES:
+        raise DataSetError(
+            f"the corpus has {len(text):,} bytes",
+            file=str(file),
+            expected=f"at least {FEWEST_BYTES:,}; download the file again",
+        )
+    _check_hash(text, file)
+    return text
+
+
+def _check_hash(text: bytes, file: Path) -> None:
+    beside = file.with_name(file.name + ".sha256")
+    if not beside.is_file():
+        return
+    wanted = beside.read_text(encoding="utf-8", errors="replace").split()[:1]
+    sha256 = hashlib.sha256(text).hexdigest()
+    if wanted != [sha256]:
+        raise DataSetError(
+            f"the corpus has the SHA-256 {sha256}; download it again",
+            file=str(file),
+            expected=f"{' '.join(wanted) or 'a hash'}, as {beside.name} says",
+        )

@@ -1,0 +1,340 @@
+"""Properties of the grammar reference: short trainings on one thread."""
+
+import hashlib
+import math
+import os
+import random
+import socket
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from reference_models import (
+    DataSetError,
+    HyperparameterError,
+    Measurement,
+    TrainingDivergedError,
+    grammar,
+    text,
+)
+from reference_models.distributed import World
+from rules.benchmark import load_benchmark
+from rules.run import Phase
+
+BENCHMARK = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "grammar.toml")
+ALONE = World(rank=0, size=1, device="cpu")
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return grammar.read_corpus()
+
+
+def start(*, seed=0, **hyperparameters):
+    config = grammar.configure(hyperparameters)
+    return grammar.train(config, seed=seed, device="cpu", data_dir=Path("unused"))
+
+
+def curve(training):
+    return [item.quality for item in training if isinstance(item, Measurement)]
+
+
+def test_same_seed_gives_the_same_curve_bit_for_bit():
+    assert curve(start(seed=7, epochs=2)) == curve(start(seed=7, epochs=2))
+
+
+def test_two_processes_give_the_curve_of_one_at_the_same_global_batch(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    told = {
+        **os.environ,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+        "WORLD_SIZE": "2",
+        "TORCHELASTIC_RUN_ID": "test",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", TRAIN_ONE_EPOCH],
+            env=told | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in (0, 1)
+    ]
+    try:
+        first, second = (
+            [float(word) for word in process.communicate(timeout=120)[0].split()]
+            for process in processes
+        )
+    finally:
+        for process in processes:
+            process.kill()
+    assert first == second
+    assert first == pytest.approx(curve(start(seed=7, epochs=1)), abs=1e-5)
+
+
+TRAIN_ONE_EPOCH = """
+import os
+from pathlib import Path
+from reference_models import Measurement, grammar
+config = grammar.configure({"epochs": 1})
+for item in grammar.train(config, seed=7, device="cpu", data_dir=Path()):
+    if isinstance(item, Measurement):
+        print(repr(item.quality), flush=True)
+os._exit(0)  # Tearing down a process group can abort.
+"""
+
+
+def test_another_seed_gives_another_curve():
+    assert curve(start(seed=7, epochs=1)) != curve(start(seed=8, epochs=1))
+
+
+def test_loss_falls_from_that_of_a_guess_and_stays_above_the_entropy():
+    qualities = curve(start(seed=3, epochs=4))
+    assert qualities == sorted(qualities, reverse=True)
+    assert qualities[0] < math.log(256) - 2  # a guess among all bytes
+    assert BENCHMARK.target.floor < qualities[-1] < 2.2
+
+
+def test_untrained_model_guesses_among_all_bytes(corpus):
+    torch.manual_seed(0)
+    _, windows = grammar.split(corpus)
+    assert grammar.nats_per_byte(grammar.ByteGPT(), windows) == pytest.approx(
+        math.log(256), abs=0.1
+    )
+
+
+def test_training_on_shuffled_bytes_does_not_get_below_their_frequencies(monkeypatch, corpus):
+    """A text without order has no more to learn than how often each byte comes, 2.6 nats."""
+    shuffled = bytearray(corpus)
+    random.Random(0).shuffle(shuffled)
+    counts = [shuffled.count(byte) for byte in set(shuffled)]
+    order_0 = -sum(n / len(shuffled) * math.log(n / len(shuffled)) for n in counts)
+    monkeypatch.setattr(grammar, "read_corpus", lambda: bytes(shuffled))
+    best = min(curve(start(seed=3, epochs=3)))
+    assert order_0 - 0.05 < best < order_0 + 0.2
+    assert not BENCHMARK.target.is_reached(best)
+
+
+def test_corpus_is_first_read_after_the_clock_started(monkeypatch):
+    reads = []
+    real = grammar.read_corpus
+    monkeypatch.setattr(grammar, "read_corpus", lambda: reads.append(1) or real())
+    phases = []
+    for item in start(epochs=1, batch_size=256):
+        if isinstance(item, Phase):
+            phases.append(item)
+        if not phases or phases[-1] in (Phase.INIT, Phase.WARMUP, Phase.DATA):
+            assert reads == []  # What DATA does, it does when the next item is asked for.
+        else:
+            assert reads == [1]
+    assert phases == [Phase.WARMUP, Phase.DATA, Phase.TRAIN, Phase.EVAL]
+
+
+def test_warm_up_leaves_model_and_random_numbers_as_they_were(monkeypatch):
+    with_warm_up = curve(start(seed=5, epochs=1))
+    monkeypatch.setattr(grammar, "warm_up", lambda *arguments: None)
+    assert curve(start(seed=5, epochs=1)) == with_warm_up
+
+
+def test_measurements_count_epochs_and_windows():
+    training = start(epochs=2, batch_size=256)
+    items = [item for item in training if isinstance(item, Measurement)]
+    assert [(item.epoch, item.samples) for item in items] == [(1, 512), (2, 1024)]  # 640 // 256 = 2
+
+
+def test_a_place_sees_no_byte_after_it():
+    torch.manual_seed(0)
+    model = grammar.ByteGPT()
+    windows = torch.randint(256, (2, 64))
+    changed = windows.clone()
+    changed[:, 40:] = 0
+    before, after = model(windows), model(changed)
+    torch.testing.assert_close(before[:, :40], after[:, :40])
+    assert not torch.allclose(before[:, 40:], after[:, 40:])
+
+
+def test_attention_is_that_of_the_textbook():
+    """softmax(q k / sqrt(d)) v for each head, places after one's own left out."""
+    torch.manual_seed(0)
+    block = grammar.Block()
+    x = torch.randn(1, 5, 64)
+    query, key, value = block.query_key_value(block.norm_1(x))[0].split(64, dim=1)  # (5, 64)
+    heads = []
+    for head in range(4):
+        part = slice(16 * head, 16 * head + 16)
+        scores = query[:, part] @ key[:, part].T / 4
+        scores = scores.masked_fill(torch.ones(5, 5).triu(1).bool(), -math.inf)
+        heads.append(scores.softmax(dim=1) @ value[:, part])
+    attended = x[0] + block.projection(torch.cat(heads, dim=1))
+    wide = torch.nn.functional.gelu(block.widen(block.norm_2(attended)))
+    torch.testing.assert_close(block(x)[0], attended + block.narrow(wide))
+
+
+def test_training_and_test_bytes_do_not_overlap(corpus):
+    train_text, windows = grammar.split(corpus)
+    assert bytes(train_text.tolist()) == corpus[:900_000]
+    assert windows.shape == (256, 65)
+    assert bytes(windows[0].tolist()) == corpus[900_000:900_065]
+    assert bytes(windows[-1].tolist()) == corpus[-65:]
+
+
+def test_drawn_windows_are_stretches_of_the_text_up_to_its_end():
+    letters = torch.arange(70)
+    drawn = grammar.draw_windows(letters, 2_000, torch.Generator().manual_seed(0))
+    assert {tuple(window.diff().unique().tolist()) for window in drawn} == {(1,)}
+    assert set(drawn[:, 0].tolist()) == {0, 1, 2, 3, 4, 5}  # 70 - 65 + 1 places to begin
+
+
+def test_learning_rate_rises_then_falls_along_a_cosine_to_a_tenth():
+    config = grammar.configure({"batch_size": 128})
+    rates = [grammar.learning_rate_at(step, 101, config) for step in range(101)]
+    assert max(rates) == pytest.approx(0.006, rel=0.01)  # 0.003 at 32, twice that at four times it
+    assert rates.index(max(rates)) in (10, 11)
+    assert rates[11:] == sorted(rates[11:], reverse=True)
+    assert rates[0] < 0.001
+    assert rates[55] == pytest.approx(0.006 * 0.55, rel=0.03)  # half-way between 1 and 0.1
+    assert rates[-1] == pytest.approx(0.0006, rel=0.01)
+
+
+def test_only_matrices_are_decayed():
+    model = grammar.ByteGPT()
+    decayed, others = grammar.make_optimiser(model, grammar.configure({})).param_groups
+    assert (decayed["weight_decay"], others["weight_decay"]) == (0.1, 0.0)
+    assert {p.dim() for p in decayed["params"]} == {2}
+    assert {p.dim() for p in others["params"]} == {1}
+    assert sum(p.numel() for group in (decayed, others) for p in group["params"]) == 120_576
+
+
+def test_gradients_are_clipped_before_the_step(corpus):
+    torch.manual_seed(0)
+    _, windows = grammar.split(corpus)
+    model = grammar.ByteGPT()
+    optimiser = grammar.make_optimiser(model, grammar.configure({}))
+    grammar.train_step(model, optimiser, windows[:8], rate=0.001, clip=0.01, world=ALONE)
+    norm = math.sqrt(sum(float(p.grad.square().sum()) for p in model.parameters()))
+    assert norm == pytest.approx(0.01, rel=1e-3)
+
+
+def test_loss_that_is_no_number_ends_the_training(monkeypatch):
+    monkeypatch.setattr(grammar, "train_step", lambda *a, **k: torch.tensor(math.nan))
+    with pytest.raises(TrainingDivergedError, match="epoch 1"):
+        curve(start())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("batch_size", 7),
+        ("batch_size", 32.5),
+        ("batch_size", True),
+        ("epochs", 0),
+        ("epochs", math.nan),
+        ("base_learning_rate", "0.1"),
+        ("gradient_clip", 0),
+        ("learning_rate", 0.003),
+    ],
+)
+def test_wrong_hyperparameter_is_refused_by_name(name, value):
+    with pytest.raises(HyperparameterError) as refused:
+        grammar.configure({name: value})
+    assert refused.value.field == f"hyperparameters.{name}"
+    assert refused.value.expected
+
+
+def test_a_configuration_made_by_hand_is_checked_too():
+    with pytest.raises(HyperparameterError, match="epochs"):
+        grammar.GrammarConfig(epochs=0)
+
+
+def test_benchmark_file_states_the_limits_and_defaults_of_the_reference():
+    stated = {
+        name: grammar.Limit(item.minimum, item.maximum, item.integer)
+        for name, item in BENCHMARK.hyperparameters.items()
+    }
+    assert stated == grammar.LIMITS
+    assert grammar.configure(BENCHMARK.defaults()) == grammar.GrammarConfig()
+    assert BENCHMARK.data_set.sha256 == grammar.DATA_SET_SHA256
+    assert BENCHMARK.data_set.test_items == grammar.TEST_WINDOWS * grammar.CONTEXT_BYTES
+
+
+def test_calibrated_runs_beat_the_target_on_every_seed():
+    runs = BENCHMARK.reference_runs_at(32)
+    assert len({run.seed for run in runs}) >= 20
+    assert {len(run.quality) for run in runs} == {40}
+    finals = [run.quality[-1] for run in runs]
+    assert max(finals) < 0.80
+    assert min(finals) > BENCHMARK.target.floor
+    assert statistics.stdev(finals) < 0.02
+
+
+def test_reference_trains_as_it_was_calibrated():
+    """The first epochs of a full run: warm-up ends with the fourth."""
+    training = start(seed=123)
+    fresh = [item.quality for item in (next_measurement(training) for _ in range(3))]
+    for epoch, quality in enumerate(fresh):
+        column = [run.quality[epoch] for run in BENCHMARK.reference_runs_at(32)]
+        spread = statistics.stdev(column)
+        assert min(column) - 2 * spread <= quality <= max(column) + 2 * spread
+
+
+def next_measurement(training):
+    return next(item for item in training if isinstance(item, Measurement))
+
+
+@pytest.fixture
+def corpus_file(tmp_path, corpus):
+    folder = tmp_path / "text"
+    folder.mkdir()
+    (folder / "corpus.txt").write_bytes(corpus[:200_000])
+    return folder / "corpus.txt"
+
+
+def train_on_file(tmp_path):
+    config = text.configure({"epochs": 1, "batch_size": 256})
+    return curve(text.train(config, seed=0, device="cpu", data_dir=tmp_path))
+
+
+def test_a_file_of_ones_own_is_trained_on(corpus_file, tmp_path):
+    [quality] = train_on_file(tmp_path)
+    assert quality < math.log(256)
+
+
+def test_a_missing_corpus_file_says_where_to_put_it(tmp_path):
+    with pytest.raises(DataSetError, match=r"text/corpus\.txt.*FINISHLINE_DATA_DIR"):
+        train_on_file(tmp_path)
+
+
+def test_a_corpus_file_that_was_cut_off_is_refused(corpus_file, tmp_path):
+    corpus_file.write_bytes(b"short")
+    with pytest.raises(DataSetError, match=r"5 bytes; expected at least 100,000"):
+        train_on_file(tmp_path)
+
+
+@pytest.mark.parametrize("beside", ["0" * 64 + "  corpus.txt\n", ""])
+def test_a_corpus_file_is_held_against_the_hash_beside_it(corpus_file, tmp_path, beside):
+    corpus_file.with_name("corpus.txt.sha256").write_text(beside)
+    with pytest.raises(DataSetError, match="SHA-256"):
+        train_on_file(tmp_path)
+
+
+def test_a_corpus_file_with_its_hash_is_accepted(corpus_file, tmp_path):
+    sha256 = hashlib.sha256(corpus_file.read_bytes()).hexdigest()
+    corpus_file.with_name("corpus.txt.sha256").write_text(f"{sha256}  corpus.txt\n")
+    assert len(train_on_file(tmp_path)) == 1

@@ -1,0 +1,340 @@
+"""Properties of the SQuAD reference on small files in the published format."""
+
+import hashlib
+import json
+import math
+import random
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+
+from reference_models import (
+    DataSetError,
+    HyperparameterError,
+    Measurement,
+    TrainingDivergedError,
+    squad,
+    squad_files,
+)
+from reference_models.squad_files import Answer, PublishedFile, read_published, read_questions
+from reference_models.squad_text import cover, encode, make_vocabulary, split_words, text_of
+from rules.benchmark import load_benchmark
+from rules.run import Phase
+
+BENCHMARK = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "squad.toml")
+NAMES = [f"Name{chr(97 + i)}" for i in range(12)]
+THINGS = [f"thing{chr(97 + i)}" for i in range(12)]
+SMALL = {
+    "batch_size": 16,
+    "width": 16,
+    "dropout": 0.0,
+    "learning_rate": 0.01,
+    "ema_decay": 0.8,
+    "pretrained_vectors": 0,
+}
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def questions_file(count, *, seed, shuffled=False):
+    """Contexts of three facts, "Namea likes thingb.", and a question on one of them."""
+    draw = random.Random(seed)
+    paragraphs = []
+    for index in range(count):
+        names, things = draw.sample(NAMES, 3), draw.sample(THINGS, 3)
+        context = " ".join(f"{n} likes {t}." for n, t in zip(names, things, strict=True))
+        asked = draw.randrange(3)
+        answer = things[draw.randrange(3) if shuffled else asked]
+        gold = {"text": answer, "answer_start": context.index(answer)}
+        question = f"What does {names[asked]} like?"
+        qas = [{"id": f"{seed}-{index}", "question": question, "answers": [gold]}]
+        paragraphs.append({"context": context, "qas": qas})
+    return json.dumps({"version": "1.1", "data": [{"title": "Facts", "paragraphs": paragraphs}]})
+
+
+def publish(monkeypatch, folder, *, train, test):
+    """Write both files and take their sizes and hashes for the published ones."""
+    folder.mkdir(exist_ok=True)
+    for constant, name, text in (
+        ("TRAIN_FILE", "train-v1.1.json", train),
+        ("TEST_FILE", "dev-v1.1.json", test),
+    ):
+        content = text.encode()
+        (folder / name).write_bytes(content)
+        file = PublishedFile(name, len(content), hashlib.sha256(content).hexdigest())
+        monkeypatch.setattr(squad, constant, file)
+
+
+@pytest.fixture
+def facts(monkeypatch, tmp_path):
+    """A data folder with 256 questions to train on and 40 to test."""
+    test = questions_file(40, seed=2)
+    publish(monkeypatch, tmp_path / "squad", train=questions_file(256, seed=1), test=test)
+    return tmp_path
+
+
+def start(data_dir, *, seed=0, **hyperparameters):
+    config = squad.configure(SMALL | hyperparameters)
+    return squad.train(config, seed=seed, device="cpu", data_dir=data_dir)
+
+
+def curve(training):
+    return [item.quality for item in training if isinstance(item, Measurement)]
+
+
+def test_same_seed_gives_the_same_curve_bit_for_bit(facts):
+    first = curve(start(facts, seed=7, epochs=2, dropout=0.2))
+    assert first == curve(start(facts, seed=7, epochs=2, dropout=0.2))
+    assert first != curve(start(facts, seed=8, epochs=2, dropout=0.2))
+
+
+def test_the_reader_learns_to_find_what_a_question_asks_for(facts):
+    qualities = curve(start(facts, epochs=6))
+    assert qualities[0] < BENCHMARK.target.value < qualities[-1] <= 1
+
+
+def test_training_on_shuffled_answers_does_not_reach_the_target(monkeypatch, tmp_path):
+    """One of three things at random: a third is all there is to be had."""
+    train = questions_file(256, seed=1, shuffled=True)
+    publish(monkeypatch, tmp_path / "squad", train=train, test=questions_file(100, seed=2))
+    assert max(curve(start(tmp_path, epochs=6))) < 0.6
+
+
+def test_loss_falls_on_one_batch(facts):
+    torch.manual_seed(0)
+    config = squad.configure(SMALL)
+    training, _, vocabulary, _ = squad.load(facts / "squad", config)
+    model = squad.Reader(vocabulary, config, None)
+    batch = squad.collate(training.examples[:16], "cpu")
+    optimiser, world = squad.make_optimiser(model, config), squad.join("cpu")
+    losses = [squad.train_step(model, optimiser, batch, 0.01, world).item() for _ in range(20)]
+    assert losses[0] == pytest.approx(2 * math.log(12), abs=0.3)  # start and end among 12 words
+    assert losses[-1] < losses[0] / 2
+
+
+def test_files_are_first_read_after_the_clock_started(monkeypatch, facts):
+    reads = []
+    real = squad.load
+    monkeypatch.setattr(squad, "load", lambda *a: reads.append(1) or real(*a))
+    phases = []
+    for item in start(facts, epochs=1):
+        if isinstance(item, Phase):
+            phases.append(item)
+        if not phases or phases[-1] in (Phase.INIT, Phase.WARMUP, Phase.DATA):
+            assert reads == []  # What DATA does, it does when the next item is asked for.
+    assert phases == [Phase.WARMUP, Phase.DATA, Phase.TRAIN, Phase.EVAL]
+
+
+def test_measurements_count_epochs_and_questions(facts):
+    items = [i for i in start(facts, epochs=2, batch_size=100) if isinstance(i, Measurement)]
+    assert [(i.epoch, i.samples) for i in items] == [(1, 200), (2, 400)]  # 256 // 100 = 2
+
+
+def test_loss_that_is_no_number_ends_the_training(monkeypatch, facts):
+    monkeypatch.setattr(squad, "train_step", lambda *a: torch.tensor(math.nan))
+    with pytest.raises(TrainingDivergedError, match="epoch 1"):
+        curve(start(facts))
+
+
+def test_padding_changes_no_answer(facts):
+    torch.manual_seed(0)
+    config = squad.configure(SMALL)
+    training, _, vocabulary, _ = squad.load(facts / "squad", config)
+    model = squad.Reader(vocabulary, config, None).eval()
+    short = training.examples[0]
+    question = [*short.question_words, *short.question_words]
+    long = replace(short, context_words=short.context_words * 3, question_words=question)
+    alone = squad.collate([short], "cpu")
+    padded = squad.collate([short, long], "cpu")
+    size = len(short.context_words)
+    for one, both in zip(
+        model(alone.context, alone.question), model(padded.context, padded.question), strict=True
+    ):
+        torch.testing.assert_close(both[0, :size], one[0])
+        assert both[0, size:].max() < -1e8
+
+
+def test_best_span_is_the_likeliest_that_does_not_end_before_it_begins():
+    starts = torch.tensor([[0.1, 0.2, 0.7], [0.8, 0.1, 0.1]]).log()
+    ends = torch.tensor([[0.6, 0.3, 0.1], [0.1, 0.2, 0.7]]).log()
+    assert squad.best_spans(starts, ends).tolist() == [[2, 2], [0, 2]]  # 0.07, not 0.42 backwards
+
+
+def test_no_answer_is_longer_than_the_limit():
+    starts, ends = torch.full((1, 60), -9.0), torch.full((1, 60), -9.0)
+    starts[0, 0] = ends[0, 59] = 0.0
+    ends[0, 19] = -1.0
+    first, last = squad.best_spans(starts, ends)[0].tolist()
+    assert (first, last) == (0, 19)
+
+
+def test_learning_rate_rises_then_falls_to_zero():
+    config = squad.configure({"warmup_share": 0.1})
+    rates = [squad.learning_rate_at(step, 100, config) for step in range(100)]
+    assert max(rates) == rates[10] == config.learning_rate
+    assert all(a < b for a, b in pairwise(rates[:11]))
+    assert all(a > b for a, b in pairwise(rates[10:]))
+    assert rates[-1] < 1e-6
+
+
+def test_word_vectors_of_a_file_are_used_and_stay_as_they_are(facts):
+    words = ["likes", "namea", "unheard"]
+    lines = [f"{word} " + " ".join([f"{number}.5"] * 100) for number, word in enumerate(words)]
+    (facts / "squad" / "glove.6B.100d.txt").write_text("\n".join(lines) + "\n")
+    config = squad.configure(SMALL | {"pretrained_vectors": 1})
+    training, _, vocabulary, vectors = squad.load(facts / "squad", config)
+    numbers = vocabulary.numbers
+    assert vectors[numbers["likes"]].tolist() == [0.5] * 100
+    assert vectors[numbers["Namea"]].tolist() == [1.5] * 100  # by its small-letter form
+    assert "unheard" not in numbers
+    assert vectors[numbers["What"]].abs().max() == 0
+    model = squad.Reader(vocabulary, config, vectors)
+    batch = squad.collate(training.examples[:16], "cpu")
+    squad.train_step(model, squad.make_optimiser(model, config), batch, 0.1, squad.join("cpu"))
+    assert torch.equal(model.vectors.weight, vectors)
+
+
+def test_missing_word_vectors_say_what_to_do(facts):
+    with pytest.raises(DataSetError, match=r"glove\.6B\.zip.*pretrained_vectors = 0"):
+        curve(start(facts, pretrained_vectors=1))
+
+
+def test_word_vectors_that_were_cut_off_are_refused_with_their_line(facts):
+    path = facts / "squad" / "glove.6B.100d.txt"
+    path.write_text("likes " + " ".join(["0.5"] * 100) + "\nnamea 0.5 0.")
+    with pytest.raises(DataSetError, match=r"line 2: 2 numbers"):
+        squad.read_vectors(path, {"likes"})
+
+
+def test_the_data_set_is_named_by_the_published_hashes():
+    """Computed by `printf '%s  %s\\n%s  %s\\n' ... | sha256sum`."""
+    listed = squad_files.checksum_list([squad_files.TRAIN_FILE, squad_files.TEST_FILE])
+    assert listed.splitlines() == [
+        "3527663986b8295af4f7fcdff1ba1ff3f72d07d61a20f487cb238a6ef92fd955  train-v1.1.json",
+        "95aa6a52d5d6a735563366753ca50492a658031da74f301ac5238b03966972c9  dev-v1.1.json",
+    ]
+    assert BENCHMARK.data_set.sha256 == squad.DATA_SET_SHA256
+
+
+def test_benchmark_file_states_the_limits_and_defaults_of_the_reference():
+    stated = {
+        name: squad.Limit(item.minimum, item.maximum, item.integer)
+        for name, item in BENCHMARK.hyperparameters.items()
+    }
+    assert stated == squad.LIMITS
+    assert squad.configure(BENCHMARK.defaults()) == squad.SquadConfig()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("pretrained_vectors", 2), ("epochs", 1.5), ("dropout", math.nan), ("layers", 3)],
+)
+def test_wrong_hyperparameter_is_refused_by_name(name, value):
+    with pytest.raises(HyperparameterError) as refused:
+        squad.configure({name: value})
+    assert refused.value.field == f"hyperparameters.{name}"
+
+
+def test_a_missing_file_says_what_to_download(tmp_path):
+    with pytest.raises(DataSetError, match=r"train-v1\.1\.json.*download https://"):
+        curve(start(tmp_path))
+
+
+def test_a_half_downloaded_file_is_told_from_a_wrong_one(tmp_path):
+    file = PublishedFile("dev-v1.1.json", 100, "0" * 64)
+    (tmp_path / file.name).write_text("{" * 60)
+    with pytest.raises(DataSetError, match="half-downloaded: 60 bytes; expected 100 bytes"):
+        read_published(tmp_path, file)
+    (tmp_path / file.name).write_text("{" * 100)
+    with pytest.raises(DataSetError, match="the SHA-256 is"):
+        read_published(tmp_path, file)
+
+
+def small_file(context, text, start, **others):
+    qas = [{"id": "q", "question": "Who?", "answers": [{"text": text, "answer_start": start}]}]
+    paragraph = {"context": context, "qas": qas} | others
+    return json.dumps({"data": [{"title": "t", "paragraphs": [paragraph]}]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (small_file("Ann reads.", "Ann", 1), "'Ann' is not at character 1"),
+        (small_file("Ann reads.", "", 0), "is not at character 0"),
+        (small_file("Ann reads.", "Ann", 0, qas=[]), "no question"),
+        (
+            small_file("Ann reads.", "Ann", 0, qas=[{"id": "q", "question": "?", "answers": []}]),
+            "no answer",
+        ),
+        (b'{"data": [{"paragraphs": [{"context": "x"}]}]}', "KeyError"),
+        (b"[]", "TypeError"),
+        (b'{"data": [', "JSONDecodeError"),
+    ],
+)
+def test_a_file_in_another_format_is_refused_with_the_place(content, told):
+    with pytest.raises(DataSetError) as refused:
+        read_questions(content, file="dev.json")
+    assert told in str(refused.value)
+    assert refused.value.file == "dev.json"
+    assert refused.value.expected
+
+
+@pytest.mark.parametrize(
+    ("context", "text", "start", "covered"),
+    [
+        ("Ann read 1,000 books.", "1,000", 9, "1,000"),
+        ("The Broncos' win", "Broncos", 4, "Broncos"),
+        ("a pre-war car", "war", 6, "war"),
+        ("seen in the 1950s", "1950", 12, "1950"),
+        ("unbelievable", "believ", 2, "unbelievable"),  # within a word: the word that covers it
+        ("cost  £5m  then", " £5m ", 5, "£5m"),  # white space belongs to no word
+        ("naïve café Ω Ångström", "café Ω", 6, "café Ω"),
+        ("漢字 and 🙂 here", "🙂", 7, "🙂"),
+        ("e\u0301te\u0301 x", "e\u0301te\u0301", 0, "e\u0301te\u0301"),  # letters and accents apart
+    ],
+)
+def test_an_answer_is_covered_by_whole_words(context, text, start, covered):
+    assert context[start : start + len(text)] == text
+    words = split_words(context)
+    span = cover(words, Answer(text, start))
+    assert span is not None
+    assert text_of(context, words, *span) == covered
+
+
+def test_an_answer_of_white_space_alone_has_no_words():
+    assert cover(split_words("a  b"), Answer(" ", 1)) is None
+
+
+def test_every_character_but_white_space_is_in_exactly_one_word():
+    text = "Zoë's 3rd “test”_case: x² ≠ 🙂\u200d, 漢字!\u00a0end"
+    words = split_words(text)
+    told = "".join(text[word.start : word.end] for word in words)
+    assert told == "".join(text.split())
+
+
+def test_training_leaves_out_answers_beyond_the_longest_context():
+    reading = read_questions(small_file("one two three four", "four", 14), file="f")
+    vocabulary = make_vocabulary(["one"], ["two", "three", "four"], fewest=1)
+    assert encode(reading, vocabulary, longest_context=3).examples == []
+    [example] = encode(reading, vocabulary, longest_context=4).examples
+    assert example.span == (3, 3)
+    assert len(encode(reading, vocabulary, longest_context=None).examples) == 1
+
+
+def test_rare_words_share_one_vector_and_keep_their_letters():
+    vocabulary = make_vocabulary(["the", "the", "rare"], ["Odd"], fewest=2)
+    numbers = vocabulary.numbers
+    assert numbers["the"] < vocabulary.known
+    assert min(numbers["rare"], numbers["Odd"]) >= vocabulary.known
+    assert vocabulary.letters[numbers["rare"]] != vocabulary.letters[numbers["Odd"]]
+    assert vocabulary.folded[numbers["Odd"]] == numbers["odd"]
+    assert vocabulary.encode(split_words("the unheard")) == [numbers["the"], 1]
