@@ -10,7 +10,7 @@ the same work for any entry, takes about as long again.
 No gradient descent: 64 pixels become cosines of random projections, which stand for a Gaussian
 kernel, and ridge regression on them is solved exactly. Features come in blocks of 200, one pass
 over the training images each, until the test images are recognised well enough; the seed draws the
-projections. Kernel width and ridge were chosen on seeds 0 to 7.
+projections. The kernel width was chosen on seeds 0 to 7, the ridge by hand.
 
     python examples/fast_digits.py --out my-digits
     finishline check my-digits
