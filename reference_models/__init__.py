@@ -43,6 +43,10 @@ class DataSetError(RuleError):
     """The data set on this machine is not the one the benchmark names."""
 
 
+class DeviceError(RuleError):
+    """The device a training was sent to is not there or cannot do what is asked."""
+
+
 class TrainingDivergedError(RuntimeError):
     """The loss stopped being a finite number."""
 

@@ -1,0 +1,127 @@
+"""Several processes that train one model: every reference uses these few calls.
+
+Started by `torch.distributed.run`, each process takes its part of every global batch and the
+gradients are averaged, so that N processes make the same steps as one process does at the same
+global batch size. Alone, every call does nothing and costs nothing.
+
+All processes hold the same weights, draw the same random numbers and learn the same quality, so
+each decides by itself, and alike, when to stop.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from reference_models import DeviceError, HyperparameterError
+
+
+@dataclass(frozen=True)
+class World:
+    """The processes of one training; `device` is the one this process computes on."""
+
+    rank: int
+    size: int
+    device: str
+
+    def part_of_batch(self, batch_size: int) -> int:
+        """How many items of a global batch this process takes.
+
+        Raises HyperparameterError if the processes cannot take equal parts: averaged gradients
+        are those of the whole batch only then.
+        """
+        if batch_size % self.size:
+            raise HyperparameterError(
+                f"got {batch_size} on {self.size} processes",
+                field="hyperparameters.batch_size",
+                expected=f"a multiple of {self.size}",
+            )
+        return batch_size // self.size
+
+    def shard(self, batch: Tensor) -> Tensor:
+        """This process's part of a global batch: a view of equal, contiguous parts by rank."""
+        if self.size == 1:
+            return batch
+        part = self.part_of_batch(len(batch))
+        return batch[self.rank * part : (self.rank + 1) * part]
+
+    @torch.no_grad()
+    def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Replace every gradient by its mean over the processes, in one message a data type."""
+        if self.size == 1:
+            return
+        by_type: dict[torch.dtype, list[Tensor]] = {}
+        for parameter in parameters:
+            if parameter.grad is not None:
+                by_type.setdefault(parameter.grad.dtype, []).append(parameter.grad)
+        for gradients in by_type.values():
+            flat = self.mean(torch.cat([gradient.reshape(-1) for gradient in gradients]))
+            parts = flat.split([gradient.numel() for gradient in gradients])
+            for gradient, part in zip(gradients, parts, strict=True):
+                gradient.copy_(part.view_as(gradient))
+
+    @torch.no_grad()
+    def mean(self, value: Tensor) -> Tensor:
+        """The mean of a tensor over the processes, the same bits on each; `value` is changed."""
+        return self.total(value).div_(self.size) if self.size > 1 else value
+
+    @torch.no_grad()
+    def total(self, value: Tensor) -> Tensor:
+        """The sum of a tensor over the processes, the same bits on each; `value` is changed."""
+        if self.size > 1:
+            dist.all_reduce(value)
+        return value
+
+    @torch.no_grad()
+    def agree_on(self, module: nn.Module) -> None:
+        """Give every process the weights and buffers of the first one."""
+        if self.size > 1:
+            for value in (*module.parameters(), *module.buffers()):
+                dist.broadcast(value, src=0)
+
+
+def join(device: str) -> World:
+    """This process's place among those that `torch.distributed.run` started, or a world of one.
+
+    A `cuda` without a number becomes the GPU of this process's local rank. A process joins once:
+    later calls find the group it is in. Raises DeviceError for an accelerator that is not there.
+    """
+    check_device(device)
+    if not dist.is_available() or not (dist.is_initialized() or dist.is_torchelastic_launched()):
+        return World(rank=0, size=1, device=device)
+    own = device
+    if device == "cuda":
+        own = f"cuda:{dist.get_node_local_rank(fallback_rank=0)}"
+        check_device(own)
+        torch.cuda.set_device(own)
+    if not dist.is_initialized():
+        dist.init_process_group("nccl" if own.startswith("cuda") else "gloo")
+    return World(rank=dist.get_rank(), size=dist.get_world_size(), device=own)
+
+
+def check_device(device: str) -> None:
+    """Raise DeviceError with one sentence if a training is sent to a device that is not there."""
+    kind, _, number = device.partition(":")
+    if kind != "cuda":
+        return
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if count == 0:
+        raise DeviceError(
+            "no NVIDIA GPU can be used from here",
+            field="device",
+            expected=f"a GPU and its driver for {device!r}, or the device 'cpu'",
+        )
+    if int(number or 0) >= count:
+        raise DeviceError(
+            f"there is no GPU number {number}",
+            field="device",
+            expected=f"a number from 0 to {count - 1}",
+        )
+
+
+def synchronise(device: str) -> None:
+    """Wait until an accelerator has done all it was given; a CPU always has."""
+    if device.startswith("cuda"):
+        torch.cuda.synchronize(device)
