@@ -47,7 +47,6 @@ class World:
         part = self.part_of_batch(len(batch))
         return batch[self.rank * part : (self.rank + 1) * part]
 
-    @torch.no_grad()
     def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Replace every gradient by its mean over the processes, in one message a data type."""
         if self.size == 1:
@@ -62,24 +61,21 @@ class World:
             for gradient, part in zip(gradients, parts, strict=True):
                 gradient.copy_(part.view_as(gradient))
 
-    @torch.no_grad()
     def mean(self, value: Tensor) -> Tensor:
         """The mean of a tensor over the processes, the same bits on each; `value` is changed."""
         return self.total(value).div_(self.size) if self.size > 1 else value
 
-    @torch.no_grad()
     def total(self, value: Tensor) -> Tensor:
         """The sum of a tensor over the processes, the same bits on each; `value` is changed."""
         if self.size > 1:
             dist.all_reduce(value)
         return value
 
-    @torch.no_grad()
     def agree_on(self, module: nn.Module) -> None:
         """Give every process the weights and buffers of the first one."""
         if self.size > 1:
             for value in (*module.parameters(), *module.buffers()):
-                dist.broadcast(value, src=0)
+                dist.broadcast(value.detach(), src=0)
 
 
 def join(device: str) -> World:
