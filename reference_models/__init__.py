@@ -23,7 +23,11 @@ from typing import Any, Protocol, cast
 from rules.errors import RuleError
 from rules.run import Phase
 
-REFERENCES = {"digits": "reference_models.digits"}
+REFERENCES = {
+    "cifar10": "reference_models.cifar10",
+    "digits": "reference_models.digits",
+    "imagenet": "reference_models.imagenet",
+}
 
 
 @dataclass(frozen=True)
