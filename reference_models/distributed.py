@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from reference_models import DeviceError, HyperparameterError
+from reference_models import DeviceError
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class World:
     def part_of_batch(self, batch_size: int) -> int:
         """How many items of a global batch this process takes.
 
-        Raises HyperparameterError if the processes cannot take equal parts: averaged gradients
-        are those of the whole batch only then.
+        Raises DeviceError if the processes cannot take equal parts: averaged gradients are those
+        of the whole batch only then, and another worker can train what this one cannot.
         """
         if batch_size % self.size:
-            raise HyperparameterError(
-                f"got {batch_size} on {self.size} processes",
-                field="hyperparameters.batch_size",
-                expected=f"a multiple of {self.size}",
+            raise DeviceError(
+                f"{self.size} processes cannot share a batch of {batch_size} equally",
+                field="processes",
+                expected=f"a number that divides {batch_size}",
             )
         return batch_size // self.size
 

@@ -30,7 +30,13 @@ def main() -> int:
         threads=settings.threads,
     )
     device = settings.device or ("cuda" if system.accelerator_count else "cpu")
-    host = Host(device=device, data_dir=Path(settings.data_dir), threads=settings.threads)
+    on_all = system.accelerator_count if device == "cuda" else 1
+    host = Host(
+        device=device,
+        data_dir=Path(settings.data_dir),
+        threads=settings.threads,
+        processes=settings.processes or max(1, on_all),
+    )
     state = WorkerState()
     guard_stop(state)
     with (
