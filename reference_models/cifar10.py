@@ -427,7 +427,7 @@ def correct_answers(model: nn.Module, images: Tensor, labels: Tensor, *, views: 
 
 
 def viewed(model: nn.Module, x: Tensor, *, views: int) -> Tensor:
-    """The mean output over views of the images; half of six views' weight lies on the unshifted.
+    """The summed output over views of the images; of six, the unshifted count twice.
 
     Shifted views are one pixel up and left, and one pixel down and right.
     """

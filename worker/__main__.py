@@ -30,12 +30,11 @@ def main() -> int:
         threads=settings.threads,
     )
     device = settings.device or ("cuda" if system.accelerator_count else "cpu")
-    on_all = system.accelerator_count if device == "cuda" else 1
     host = Host(
         device=device,
         data_dir=Path(settings.data_dir),
         threads=settings.threads,
-        processes=settings.processes or max(1, on_all),
+        processes=settings.processes,
     )
     state = WorkerState()
     guard_stop(state)

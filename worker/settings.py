@@ -13,7 +13,7 @@ class Settings(BaseSettings):
 
     `hardware_class` and `device` are probed where they are not set; `threads` is how many
     processor threads a training may use (on a CPU one thread is the only steady choice), and
-    `processes` over how many processes it is spread: one for each accelerator where not set.
+    `processes` over how many processes, each with a GPU of its own, it is spread.
     """
 
     model_config = SettingsConfigDict(env_prefix="FINISHLINE_", frozen=True)
@@ -27,7 +27,7 @@ class Settings(BaseSettings):
     data_dir: Path = Path("var/data")
     device: str | None = None
     threads: int = 1
-    processes: int | None = Field(default=None, ge=1)
+    processes: int = Field(default=1, ge=1)
 
     @field_validator("server_url")
     @classmethod
