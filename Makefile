@@ -1,17 +1,19 @@
 # What a newcomer needs: `make run` and `make test`. `make help` lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint format bench chaos clean
+.PHONY: help install run test test-vision lint format bench chaos clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+VISION_VENV := .venv-vision
+VISION_STAMP := $(VISION_VENV)/.installed
 # The first Python that is new enough; `make PYTHON=/path/to/python3.12 install` chooses another.
 PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& { echo $$name; break; }; done)
 
 help:  ## list what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(STAMP)  ## set up .venv with the command, a worker and the tests
 
@@ -33,6 +35,17 @@ run: $(STAMP)  ## start everything, run the demo, serve (ONCE=1: stop after the 
 test: $(STAMP)  ## run the tests (ARGS="tests/cli -k sse" for some of them)
 	$(BIN)/python -m pytest $(ARGS)
 
+# torchvision must be of the same build as torch, so the pair has an environment of its own.
+$(VISION_STAMP): pyproject.toml | $(STAMP)
+	@echo "Setting up $(VISION_VENV) (several GB the first time: torch with its CUDA libraries)."
+	@$(BIN)/python -m venv $(VISION_VENV)
+	$(VISION_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
+		-e ".[vision]" "pytest>=9,<10" "pytest-timeout>=2.4,<3"
+	@touch $(VISION_STAMP)
+
+test-vision: $(VISION_STAMP)  ## run the tests of the ImageNet reference, which need torchvision
+	$(VISION_VENV)/bin/python -m pytest tests/reference_models/vision $(ARGS)
+
 lint: $(STAMP)  ## style, types, and who may import whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -50,7 +63,7 @@ chaos: $(STAMP)  ## 100 faults on 30 verifications with real training: everythin
 	FINISHLINE_CHAOS_FAULTS=100 FINISHLINE_CHAOS_VERIFICATIONS=30 FINISHLINE_CHAOS_REFERENCE=digits \
 		$(BIN)/python -m pytest tests/chaos $(ARGS)
 
-clean:  ## remove .venv and caches; var/ with your submissions stays
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+clean:  ## remove both environments and caches; var/ with your submissions stays
+	rm -rf $(VENV) $(VISION_VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

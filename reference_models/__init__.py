@@ -30,8 +30,10 @@ from rules.errors import RuleError
 from rules.run import Phase
 
 REFERENCES = {
+    "cifar10": "reference_models.cifar10",
     "digits": "reference_models.digits",
     "grammar": "reference_models.grammar",
+    "imagenet": "reference_models.imagenet",
     "squad": "reference_models.squad",
     "text": "reference_models.text",
 }

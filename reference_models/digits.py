@@ -32,6 +32,7 @@ from reference_models import (
     Measurement,
     TrainingDivergedError,
 )
+from reference_models.distributed import World, join
 from rules.run import Phase
 
 DATA_SET_SHA256 = "87ff0c9e40dc7e2c0e34e7257799c2e3f3aec1a016363bb11cad869ec428a826"
@@ -112,9 +113,14 @@ def train(
 ) -> Iterator[Phase | Measurement]:
     """Train for `config.epochs` epochs, one measurement after each.
 
-    The data set comes with scikit-learn, so `data_dir` is not read. Raises DataSetError if it is
-    another one, TrainingDivergedError if the loss is no finite number at the end of an epoch.
+    Several processes take equal parts of each batch and evaluate all of the test images each. The
+    data set comes with scikit-learn, so `data_dir` is not read. Raises DataSetError if it is
+    another one, DeviceError for a device that is not there or processes that cannot share a batch,
+    TrainingDivergedError if the loss is no finite number at the end of an epoch.
     """
+    world = join(device)
+    device = world.device
+    world.part_of_batch(config.batch_size)
     torch.manual_seed(seed)
     model = build_model().to(device)
     yield Phase.WARMUP
@@ -133,13 +139,17 @@ def train(
         shuffled = torch.randperm(len(train_x), generator=order).to(device)
         for batch in shuffled.split(config.batch_size)[:steps_per_epoch]:  # the rest is dropped
             rate = learning_rate_at(step, steps_per_epoch * config.epochs, config)
-            loss = train_step(model, optimiser, train_x[batch], train_y[batch], rate=rate)
+            mine = world.shard(batch)
+            loss = train_step(
+                model, optimiser, train_x[mine], train_y[mine], rate=rate, world=world
+            )
             step += 1
             average(averaged, model, decay=min(config.ema_decay, step / (step + 10)))
         _synchronise(device)
         yield Phase.EVAL
-        if not math.isfinite(loss.item()):
-            raise TrainingDivergedError(f"the loss is {loss.item()} at the end of epoch {epoch}")
+        mean_loss = world.mean(loss).item()
+        if not math.isfinite(mean_loss):
+            raise TrainingDivergedError(f"the loss is {mean_loss} at the end of epoch {epoch}")
         quality = accuracy_percent(averaged, test_x, test_y)
         samples = step * config.batch_size
         yield Measurement(epoch=epoch, samples=samples, quality=quality, model=averaged)
@@ -244,7 +254,13 @@ def learning_rate_at(step: int, steps: int, config: DigitsConfig) -> float:
 
 
 def train_step(
-    model: nn.Module, optimiser: torch.optim.SGD, x: Tensor, y: Tensor, *, rate: float
+    model: nn.Module,
+    optimiser: torch.optim.SGD,
+    x: Tensor,
+    y: Tensor,
+    *,
+    rate: float,
+    world: World | None = None,
 ) -> Tensor:
     """One step at the given learning rate; the loss stays on the device."""
     for group in optimiser.param_groups:
@@ -252,6 +268,8 @@ def train_step(
     loss = nn.functional.cross_entropy(model(x), y)
     optimiser.zero_grad()
     loss.backward()
+    if world is not None:
+        world.average_gradients(model.parameters())
     optimiser.step()
     return loss.detach()
 

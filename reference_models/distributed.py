@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from reference_models import DeviceError, HyperparameterError
+from reference_models import DeviceError
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class World:
     def part_of_batch(self, batch_size: int) -> int:
         """How many items of a global batch this process takes.
 
-        Raises HyperparameterError if the processes cannot take equal parts: averaged gradients
-        are those of the whole batch only then.
+        Raises DeviceError if the processes cannot take equal parts: averaged gradients are those
+        of the whole batch only then, and another worker can train what this one cannot.
         """
         if batch_size % self.size:
-            raise HyperparameterError(
-                f"got {batch_size} on {self.size} processes",
-                field="hyperparameters.batch_size",
-                expected=f"a multiple of {self.size}",
+            raise DeviceError(
+                f"{self.size} processes cannot share a batch of {batch_size} equally",
+                field="processes",
+                expected=f"a number that divides {batch_size}",
             )
         return batch_size // self.size
 
@@ -47,7 +47,6 @@ class World:
         part = self.part_of_batch(len(batch))
         return batch[self.rank * part : (self.rank + 1) * part]
 
-    @torch.no_grad()
     def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Replace every gradient by its mean over the processes, in one message a data type."""
         if self.size == 1:
@@ -62,24 +61,21 @@ class World:
             for gradient, part in zip(gradients, parts, strict=True):
                 gradient.copy_(part.view_as(gradient))
 
-    @torch.no_grad()
     def mean(self, value: Tensor) -> Tensor:
         """The mean of a tensor over the processes, the same bits on each; `value` is changed."""
         return self.total(value).div_(self.size) if self.size > 1 else value
 
-    @torch.no_grad()
     def total(self, value: Tensor) -> Tensor:
         """The sum of a tensor over the processes, the same bits on each; `value` is changed."""
         if self.size > 1:
             dist.all_reduce(value)
         return value
 
-    @torch.no_grad()
     def agree_on(self, module: nn.Module) -> None:
         """Give every process the weights and buffers of the first one."""
         if self.size > 1:
             for value in (*module.parameters(), *module.buffers()):
-                dist.broadcast(value, src=0)
+                dist.broadcast(value.detach(), src=0)
 
 
 def join(device: str) -> World:

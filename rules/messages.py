@@ -32,6 +32,7 @@ FailureCode = Literal[
     "clock_mismatch",  # infrastructure
     "child_died",  # infrastructure
     "out_of_memory",  # infrastructure
+    "device_unfit",  # infrastructure
     "worker_stopped",  # infrastructure
     "worker_lost",  # infrastructure: the lease ran out
     "run_time_limit",  # time_limit

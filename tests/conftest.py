@@ -34,7 +34,7 @@ def digits() -> Benchmark:
 
 @pytest.fixture(scope="session")
 def cifar10() -> Benchmark:
-    """The CIFAR-10 benchmark: DAWNBench's rules, one run, no replay."""
+    """The CIFAR-10 benchmark: DAWNBench's rules, one run, replayed but not calibrated."""
     return load_benchmark(BENCHMARKS / "cifar10.toml")
 
 

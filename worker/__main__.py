@@ -30,7 +30,12 @@ def main() -> int:
         threads=settings.threads,
     )
     device = settings.device or ("cuda" if system.accelerator_count else "cpu")
-    host = Host(device=device, data_dir=Path(settings.data_dir), threads=settings.threads)
+    host = Host(
+        device=device,
+        data_dir=Path(settings.data_dir),
+        threads=settings.threads,
+        processes=settings.processes,
+    )
     state = WorkerState()
     guard_stop(state)
     with (

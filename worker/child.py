@@ -2,13 +2,15 @@
 
 It knows nothing of server, broker or attempts. Its standard output carries events only: what a
 trainer or a library prints goes to standard error.
+
+As one of several processes that train together it is told a folder and its parent's number
+instead: orders and events go through that folder (worker.group_channel). The first process tells
+what happens; the others speak only of a failure of their own, which the first may never learn of.
 """
 
-import ctypes
 import json
 import math
 import os
-import signal
 import sys
 import time
 import traceback
@@ -18,6 +20,7 @@ from typing import Any
 
 from reference_models import (
     DataSetError,
+    DeviceError,
     HyperparameterError,
     Measurement,
     Reference,
@@ -25,22 +28,30 @@ from reference_models import (
     UnknownReferenceError,
     load_reference,
 )
+from reference_models.memory import is_out_of_memory
 from rules.messages import FailureCode, LatencyOrder, TargetSpec
 from rules.run import Phase
+from worker.group_channel import open_events, read_orders
+from worker.parent_death import die_with_parent
 from worker.target import is_reached
 
-PR_SET_PDEATHSIG = 1
+MESSAGE_LIMIT = 2_000  # A pipe keeps lines of several writers apart up to 4,096 bytes.
 
 
 class EventWriter:
-    """Writes events to the parent; ends the process when nobody reads them."""
+    """Writes events to the parent; ends the process when nobody reads them.
 
-    def __init__(self) -> None:
-        self._stream = os.dup(1)
-        os.dup2(2, 1)
+    One that is `quiet` writes failures alone.
+    """
+
+    def __init__(self, stream: int, *, quiet: bool = False) -> None:
+        self._stream = stream
+        self._quiet = quiet
 
     def write(self, event: str, **fields: Any) -> None:
         """One line, stamped with this process's own wall clock and processor time."""
+        if self._quiet and event != "failure":
+            return
         stamps = {"clock": time.perf_counter(), "cpu": time.process_time()}
         line = json.dumps({"event": event, **stamps, **fields}) + "\n"
         try:
@@ -50,10 +61,8 @@ class EventWriter:
 
 
 def main() -> None:
-    """Train as told on standard input and end the process."""
-    told = json.loads(sys.stdin.buffer.read())
-    die_with_parent(told["parent_pid"])
-    events = EventWriter()
+    """Train as told and end the process."""
+    told, events = join_group(*sys.argv[1:]) if len(sys.argv) == 3 else stand_alone()
     exit_code = 0
     try:
         train(told, events)
@@ -64,10 +73,26 @@ def main() -> None:
         if code is None:
             exit_code = 1
         else:
-            events.write("failure", code=code, message=str(error))
+            events.write("failure", code=code, message=str(error)[:MESSAGE_LIMIT])
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(exit_code)  # Tearing down torch takes time and can abort.
+
+
+def stand_alone() -> tuple[dict[str, Any], EventWriter]:
+    """Orders from standard input, events to what was standard output."""
+    told = json.loads(sys.stdin.buffer.read())
+    die_with_parent(told["parent_pid"])
+    events = EventWriter(os.dup(1))
+    os.dup2(2, 1)
+    return told, events
+
+
+def join_group(folder: str, parent_pid: str) -> tuple[dict[str, Any], EventWriter]:
+    """Orders and events through a folder; torch's launcher tells each process its rank."""
+    die_with_parent(int(parent_pid))
+    quiet = os.environ["RANK"] != "0"
+    return read_orders(Path(folder)), EventWriter(open_events(Path(folder)), quiet=quiet)
 
 
 def train(told: dict[str, Any], events: EventWriter) -> None:
@@ -138,21 +163,11 @@ def failure_code(error: Exception) -> FailureCode | None:
         return "unknown_reference"
     if isinstance(error, DataSetError):
         return "data_set_differs"
+    if isinstance(error, DeviceError):
+        return "device_unfit"
     if isinstance(error, TrainingDivergedError):
         return "training_diverged"
-    # torch raises its own OutOfMemoryError on an accelerator and a RuntimeError on a CPU.
-    no_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    if no_memory or "can't allocate memory" in str(error):
-        return "out_of_memory"
-    return None
-
-
-def die_with_parent(parent_pid: int) -> None:
-    """Ask the kernel to kill this process when its parent dies, however it dies (Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent_pid:  # It died before the request was made.
-        os._exit(1)
+    return "out_of_memory" if is_out_of_memory(error) else None
 
 
 if __name__ == "__main__":

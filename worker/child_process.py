@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from rules.messages import ReplayJob
+from worker.group_channel import GroupChannel
 
 LOG_TAIL_BYTES = 4_000
 LINE_LIMIT_BYTES = 64_000
@@ -23,11 +24,12 @@ CHILD_COMMAND = (sys.executable, "-m", "worker.child")
 
 @dataclass(frozen=True)
 class Host:
-    """Where a training runs. `command` starts the training process."""
+    """Where a training runs. `command` starts one of its `processes`."""
 
     device: str
     data_dir: Path
     threads: int = 1
+    processes: int = 1
     command: Sequence[str] = CHILD_COMMAND
 
 
@@ -48,23 +50,24 @@ class ChildProcess:
 
     def __init__(self, job: ReplayJob, index: int, *, host: Host) -> None:
         self.started_at = time.perf_counter()
-        self._process = subprocess.Popen(
-            host.command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=child_environment(host.threads),
-            start_new_session=True,
-        )
+        orders = _orders(job, index, host=host)
+        self._group = GroupChannel(orders) if host.processes > 1 else None
+        if self._group is None:
+            self._process = _start_alone(host)
+            events, log = _stream(self._process.stdout), _stream(self._process.stderr)
+        else:
+            self._process = _start_group(self._group, host)
+            events, log = open(self._group.reader, "rb"), _stream(self._process.stdout)  # noqa: PTH123, SIM115
         self._lines: queue.SimpleQueue[Line] = queue.SimpleQueue()
         self._tail = b""
         self._threads = [
-            threading.Thread(target=self._read_events, name="events", daemon=True),
-            threading.Thread(target=self._read_log, name="log", daemon=True),
+            threading.Thread(target=self._read_events, args=(events,), name="events", daemon=True),
+            threading.Thread(target=self._read_log, args=(log,), name="log", daemon=True),
         ]
         for thread in self._threads:
             thread.start()
-        self._tell(_orders(job, index, host=host))
+        if self._group is None:
+            self._tell(orders)
 
     def next_line(self, *, wait_seconds: float) -> Line | None:
         """The next line, or None if none comes in time."""
@@ -88,6 +91,8 @@ class ChildProcess:
         self._process.wait()
         for thread in self._threads:
             thread.join(timeout=5)
+        if self._group is not None:
+            self._group.remove()
 
     def log_tail(self) -> str:
         """The end of what the process wrote to standard error."""
@@ -100,16 +105,46 @@ class ChildProcess:
         with contextlib.suppress(BrokenPipeError):
             stdin.close()
 
-    def _read_events(self) -> None:
-        with _stream(self._process.stdout) as stream:
+    def _read_events(self, events: IO[bytes]) -> None:
+        with events as stream:
             while text := stream.readline(LINE_LIMIT_BYTES):
                 self._lines.put(Line(at=time.perf_counter(), text=text))
         self._lines.put(Line(at=time.perf_counter(), text=None))
 
-    def _read_log(self) -> None:
-        with _stream(self._process.stderr) as stream:
+    def _read_log(self, log: IO[bytes]) -> None:
+        with log as stream:
             while chunk := os.read(stream.fileno(), LINE_LIMIT_BYTES):
                 self._tail = (self._tail + chunk)[-LOG_TAIL_BYTES:]
+
+
+def _start_alone(host: Host) -> subprocess.Popen[bytes]:
+    """Start the one training process; its standard output carries the events."""
+    return subprocess.Popen(
+        host.command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=child_environment(host.threads),
+        start_new_session=True,
+    )
+
+
+def _start_group(group: GroupChannel, host: Host) -> subprocess.Popen[bytes]:
+    """Start the launcher of several processes; both its outputs are log."""
+    python, *command = host.command
+    launcher = (python, "-m", "worker.launcher", str(os.getpid()), str(host.processes))
+    try:
+        return subprocess.Popen(
+            (*launcher, str(group.folder), *command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=child_environment(host.threads),
+            start_new_session=True,
+            pass_fds=(group.writer,),
+        )
+    finally:
+        group.close_writer()
 
 
 def _stream(stream: IO[bytes] | None) -> IO[bytes]:

@@ -34,6 +34,10 @@ _TABLE: dict[FailureCode, tuple[FailureKind, str]] = {
         "infrastructure",
         "Use a worker with more memory, or fewer neighbours; the attempt is made again.",
     ),
+    "device_unfit": (
+        "infrastructure",
+        "Correct the worker's device or number of processes; the attempt is made again.",
+    ),
     "worker_stopped": (
         "infrastructure",
         "Nothing to do: another worker makes the attempt again.",

@@ -4,7 +4,7 @@ import socket
 import sys
 from pathlib import Path
 
-from pydantic import SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -12,7 +12,8 @@ class Settings(BaseSettings):
     """The settings of one worker process.
 
     `hardware_class` and `device` are probed where they are not set; `threads` is how many
-    processor threads a training may use (on a CPU one thread is the only steady choice).
+    processor threads a training may use (on a CPU one thread is the only steady choice), and
+    `processes` over how many processes, each with a GPU of its own, it is spread.
     """
 
     model_config = SettingsConfigDict(env_prefix="FINISHLINE_", frozen=True)
@@ -26,6 +27,7 @@ class Settings(BaseSettings):
     data_dir: Path = Path("var/data")
     device: str | None = None
     threads: int = 1
+    processes: int = Field(default=1, ge=1)
 
     @field_validator("server_url")
     @classmethod

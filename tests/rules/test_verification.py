@@ -445,7 +445,7 @@ def test_the_reference_is_held_to_the_benchmarks_own_reach_rule(
 
 def test_a_benchmark_without_a_replay_is_not_judged(verdict: Judge, cifar10: Benchmark) -> None:
     with pytest.raises(RuleError, match="no replay policy"):
-        verdict(benchmark=cifar10)
+        verdict(benchmark=dataclasses.replace(cifar10, replay=None))
 
 
 def test_on_an_accelerator_the_processor_share_tells_nothing(

@@ -428,7 +428,7 @@ def test_what_is_not_there_is_404(client: TestClient, post: Callable[..., Any], 
         ({"runs": 201}, "runs"),
         ({"reason": ""}, "reason"),
         ({"why": "x"}, "why"),
-        ({"benchmark": "cifar10"}, "no reference model to calibrate"),
+        ({"benchmark": "mlperf-v5.1-rgat"}, "no reference model to calibrate"),
     ],
 )
 def test_a_bad_body_is_422_and_plans_nothing(

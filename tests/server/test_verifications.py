@@ -120,7 +120,7 @@ def test_a_second_verification_while_one_is_under_way_is_409(
     assert replay.verification_id in response.json()["detail"]
 
 
-def test_what_has_no_reference_model_cannot_be_verified(
+def test_a_dawnbench_entry_cannot_be_verified(
     client: TestClient, alice: Any, olivia: Any, row_counts: Callable[[], Any]
 ) -> None:
     made = client.post(
@@ -136,7 +136,7 @@ def test_what_has_no_reference_model_cannot_be_verified(
     response = ask(client, made["id"], olivia)
 
     assert response.status_code == 422
-    assert "cifar10 has no reference model to replay yet" in response.json()["detail"]
+    assert "a DAWNBench entry tells no hyperparameters" in response.json()["detail"]
     assert row_counts() == before
 
 

@@ -12,7 +12,12 @@ import time
 from types import SimpleNamespace
 
 import reference_models
-from reference_models import HyperparameterError, Measurement, TrainingDivergedError
+from reference_models import (
+    DeviceError,
+    HyperparameterError,
+    Measurement,
+    TrainingDivergedError,
+)
 from rules.run import Phase
 from worker import child
 
@@ -131,6 +136,40 @@ def show_environment(config, *, seed, device, data_dir):
     yield from climb(config, seed=seed, device=device, data_dir=data_dir)
 
 
+def fail_elsewhere(config, *, seed, device, data_dir):
+    """Fails on the second of two processes; the first waits for it in vain."""
+    yield from prepare()
+    if os.environ["RANK"] == "1":
+        raise DeviceError("the second device is broken")
+    time.sleep(600)
+
+
+def killed_elsewhere(config, *, seed, device, data_dir):
+    """Is killed from outside on the second of two processes; the first waits for it in vain."""
+    yield from prepare()
+    if os.environ["RANK"] == "1":
+        wait_for(data_dir / "measured")
+        os.kill(os.getpid(), signal.SIGKILL)
+    yield from measure(CURVE[:1])
+    (data_dir / "measured").touch()
+    time.sleep(600)
+
+
+def hang_in_group(config, *, seed, device, data_dir):
+    """Tells the numbers of both processes in files, then the first measures and both hang."""
+    (data_dir / f"{os.environ['RANK']}.part").write_text(str(os.getpid()))
+    (data_dir / f"{os.environ['RANK']}.part").rename(data_dir / f"{os.environ['RANK']}.pid")
+    wait_for(data_dir / "1.pid")
+    yield from hang(config, seed=seed, device=device, data_dir=data_dir)
+
+
+def wait_for(path):
+    """Wait a minute at most until a file is there."""
+    deadline = time.monotonic() + 60
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
 def configure(hyperparameters):
     """Refuses a negative batch size, as a stand-in for every check."""
     if hyperparameters.get("batch_size", 1) < 0:
@@ -155,6 +194,9 @@ for trainer in (
     fast_clock,
     with_helper,
     show_environment,
+    fail_elsewhere,
+    killed_elsewhere,
+    hang_in_group,
 ):
     name = trainer.__name__
     sys.modules[f"fake_{name}"] = SimpleNamespace(

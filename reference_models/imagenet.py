@@ -1,0 +1,308 @@
+"""The ImageNet reference: torchvision's ResNet-50 for 93 % top-5.
+
+Not measured yet: neither on a GPU nor on the real images, so no time and no number of epochs to
+93 % is claimed here. What was run is this file on small made-up pictures on a CPU (tests).
+
+Pictures lie in `imagenet/train/CLASS/` and `imagenet/val/CLASS/` of the data folder, as
+torchvision's ImageFolder wants them. They are decoded on the host, cropped at random to a size that
+grows from epoch to epoch, and scaled on the device. SGD with Nesterov momentum, label smoothing,
+learning rate up linearly and down linearly to zero; bfloat16 and channels-last on a GPU; gradients
+averaged among processes while they are computed. Evaluated after each epoch on the whole
+validation set, each process on its part. The size schedule and the small learning rate per image
+follow what is common in published fast ResNet-50 trainings of 16 to 18 epochs.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from reference_models import HyperparameterError, Measurement, TrainingDivergedError
+from reference_models.distributed import World, join, synchronise
+from reference_models.imagenet_files import CLASSES, Pictures, open_pictures
+from reference_models.limits import Limit, check, typed
+from reference_models.memory import naming_batch_size
+from rules.run import Phase
+
+DATA_SET_SHA256 = None  # The pictures are counted; no checksum of the unpacked set is published.
+CHANNEL_MEAN = (0.485, 0.456, 0.406)  # as torchvision's own training uses
+CHANNEL_STD = (0.229, 0.224, 0.225)
+BASE_BATCH_SIZE = 256  # the learning rate is stated at this batch size and scales with it
+PIXELS_STEP = 32
+GROWTH_SHARE = 0.8  # of the epochs: from then on pictures have their full size
+
+# benchmarks/imagenet.toml states the same limits
+LIMITS = {
+    "batch_size": Limit(2, 65536, whole=True),
+    "epochs": Limit(1, 200, whole=True),
+    "base_learning_rate": Limit(1e-4, 5.0),
+    "momentum": Limit(0.0, 0.999),
+    "weight_decay": Limit(0.0, 0.01),
+    "label_smoothing": Limit(0.0, 0.5),
+    "peak_share": Limit(0.0, 0.9),
+    "smallest_pixels": Limit(32, 512, whole=True),
+    "largest_pixels": Limit(32, 512, whole=True),
+    "evaluation_pixels": Limit(32, 512, whole=True),
+    "loader_processes": Limit(0, 64, whole=True),
+    "compile": Limit(0, 1, whole=True),
+}
+
+
+@dataclass(frozen=True)
+class ImagenetConfig:
+    """What a run may choose. The learning rate follows the batch size.
+
+    `peak_share` is where in the run the learning rate peaks; `loader_processes` decode pictures
+    for each training process and change no result.
+    """
+
+    batch_size: int = 1024
+    epochs: int = 18
+    base_learning_rate: float = 0.5
+    momentum: float = 0.9
+    weight_decay: float = 5e-5
+    label_smoothing: float = 0.1
+    peak_share: float = 0.1
+    smallest_pixels: int = 128
+    largest_pixels: int = 224
+    evaluation_pixels: int = 224
+    loader_processes: int = 8
+    compile: int = 0
+
+    def __post_init__(self) -> None:
+        check(asdict(self), LIMITS)
+        if self.smallest_pixels > self.largest_pixels:
+            raise HyperparameterError(
+                f"got {self.smallest_pixels}",
+                field="hyperparameters.smallest_pixels",
+                expected=f"at most largest_pixels, {self.largest_pixels}",
+            )
+
+    @property
+    def learning_rate(self) -> float:
+        """The peak learning rate at this batch size (linear scaling)."""
+        return self.base_learning_rate * self.batch_size / BASE_BATCH_SIZE
+
+    def pixels_at(self, epoch: int) -> int:
+        """The side of a training picture in an epoch (counted from 1), a multiple of 32 between."""
+        progress = min(1.0, (epoch - 1) / max(1.0, GROWTH_SHARE * self.epochs - 1))
+        grown = self.smallest_pixels + progress * (self.largest_pixels - self.smallest_pixels)
+        rounded = PIXELS_STEP * round(grown / PIXELS_STEP)
+        return min(self.largest_pixels, max(self.smallest_pixels, rounded))
+
+
+def configure(hyperparameters: Mapping[str, float]) -> ImagenetConfig:
+    """A configuration from plain numbers. Raises HyperparameterError naming the field."""
+    return ImagenetConfig(**typed(hyperparameters, LIMITS))  # type: ignore[arg-type]
+
+
+def train(
+    config: ImagenetConfig, *, seed: int, device: str, data_dir: Path
+) -> Iterator[Phase | Measurement]:
+    """Train for `config.epochs` epochs, one measurement after each.
+
+    Raises DataSetError for pictures that are missing or cannot be read, or where torchvision is
+    not installed; DeviceError for a GPU that is not there; TrainingMemoryError;
+    TrainingDivergedError if the loss is no finite number at the end of an epoch.
+    """
+    world = join(device)
+    with naming_batch_size(config.batch_size, device=world.device):
+        yield from _train(config, seed=seed, world=world, data_dir=data_dir)
+
+
+def _train(
+    config: ImagenetConfig, *, seed: int, world: World, data_dir: Path
+) -> Iterator[Phase | Measurement]:
+    part = world.part_of_batch(config.batch_size)
+    torch.manual_seed(seed)
+    model = build_model().to(world.device, memory_format=torch.channels_last)
+    stepping = shared(model, config, world)
+    yield Phase.COMPILE if config.compile else Phase.WARMUP
+    warm_up(model, stepping, config, world)
+    synchronise(world.device)
+    yield Phase.DATA
+    training, validation = open_pictures(data_dir)
+    steps_per_epoch = len(training) // config.batch_size
+    if steps_per_epoch == 0:
+        raise HyperparameterError(
+            f"got {config.batch_size}",
+            field="hyperparameters.batch_size",
+            expected=f"at most the {len(training)} training pictures",
+        )
+    torch.manual_seed(seed * world.size + world.rank)  # Each process crops in its own way.
+    order = torch.Generator().manual_seed(seed)
+    optimiser = make_optimiser(model, config)
+    yield Phase.TRAIN
+    step = 0
+    for epoch in range(1, config.epochs + 1):
+        shuffled = torch.randperm(len(training), generator=order)
+        batches = shuffled[: steps_per_epoch * config.batch_size].view(steps_per_epoch, -1)
+        mine = batches[:, world.rank * part : (world.rank + 1) * part].reshape(-1)
+        stepping.train()
+        pixels = config.pixels_at(epoch)
+        for x, y in loaded(training, mine, config, world, batch_size=part, crop_pixels=pixels):
+            rate = learning_rate_at(step, steps_per_epoch * config.epochs, config)
+            loss = train_step(stepping, optimiser, x, y, config, rate=rate)
+            step += 1
+        synchronise(world.device)
+        yield Phase.EVAL
+        check_loss(world.mean(loss).item(), epoch=epoch)
+        quality = top5_percent(model, validation, config, world)
+        yield Measurement(epoch=epoch, samples=step * config.batch_size, quality=quality)
+        if epoch < config.epochs:
+            yield Phase.TRAIN
+
+
+def build_model() -> nn.Module:
+    """torchvision's ResNet-50, untrained; each block begins as its shortcut."""
+    from torchvision.models import resnet50
+
+    return resnet50(weights=None, num_classes=CLASSES, zero_init_residual=True)
+
+
+def shared(model: nn.Module, config: ImagenetConfig, world: World) -> nn.Module:
+    """The model as it is stepped: gradients averaged among processes, compiled if asked for."""
+    if world.device.startswith("cuda"):
+        torch.backends.cudnn.benchmark = True
+    if world.size > 1:
+        devices = [torch.device(world.device)] if world.device.startswith("cuda") else None
+        model = nn.parallel.DistributedDataParallel(
+            model, device_ids=devices, broadcast_buffers=False
+        )
+    return torch.compile(model) if config.compile else model
+
+
+def make_optimiser(model: nn.Module, config: ImagenetConfig) -> torch.optim.SGD:
+    """SGD with Nesterov momentum; norms and biases are not decayed, the rate is set each step."""
+    decayed = [p for p in model.parameters() if p.dim() > 1]
+    plain = [p for p in model.parameters() if p.dim() <= 1]
+    return torch.optim.SGD(
+        [{"params": decayed, "weight_decay": config.weight_decay}, {"params": plain}],
+        lr=config.learning_rate,
+        momentum=config.momentum,
+        nesterov=config.momentum > 0,
+        fused=True,
+    )
+
+
+def learning_rate_at(step: int, steps: int, config: ImagenetConfig) -> float:
+    """Up linearly to the peak, then linearly to zero."""
+    peak = config.peak_share * steps
+    if step < peak:
+        return config.learning_rate * (step + 1) / (peak + 1)
+    return config.learning_rate * (steps - step) / (steps - peak)
+
+
+def train_step(
+    stepping: nn.Module,
+    optimiser: torch.optim.SGD,
+    x: Tensor,
+    y: Tensor,
+    config: ImagenetConfig,
+    *,
+    rate: float,
+) -> Tensor:
+    """One step at the given learning rate; the loss stays on the device."""
+    for parameters in optimiser.param_groups:
+        parameters["lr"] = rate
+    with lower_precision(x.device.type):
+        outputs = stepping(scaled(x))
+        loss = nn.functional.cross_entropy(outputs, y, label_smoothing=config.label_smoothing)
+    loss.backward()
+    optimiser.step()
+    optimiser.zero_grad(set_to_none=True)
+    return loss.detach()
+
+
+def lower_precision(device_type: str) -> AbstractContextManager[Any]:
+    """bfloat16 for what is safe in it on a GPU; single precision on a CPU."""
+    if device_type != "cuda":
+        return nullcontext()
+    context: AbstractContextManager[Any] = torch.autocast("cuda", dtype=torch.bfloat16)
+    return context
+
+
+def scaled(x: Tensor) -> Tensor:
+    """Bytes (B, 3, H, W) as centred and scaled numbers, channels last."""
+    mean = torch.tensor(CHANNEL_MEAN, device=x.device).view(3, 1, 1)
+    std = torch.tensor(CHANNEL_STD, device=x.device).view(3, 1, 1)
+    return ((x.float() / 255 - mean) / std).contiguous(memory_format=torch.channels_last)
+
+
+def loaded(
+    pictures: Pictures,
+    order: Tensor,
+    config: ImagenetConfig,
+    world: World,
+    *,
+    batch_size: int,
+    crop_pixels: int | None,
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Batches (B, 3, H, W) of bytes and labels (B,) on the device, in the given order.
+
+    Cropped at random to `crop_pixels`, or whole and centred for an evaluation where it is None.
+    """
+    on_gpu = world.device.startswith("cuda")
+    loader = torch.utils.data.DataLoader(
+        pictures.seen(crop_pixels=crop_pixels, whole_pixels=config.evaluation_pixels),
+        batch_size=batch_size,
+        sampler=order.tolist(),
+        num_workers=config.loader_processes,
+        pin_memory=on_gpu,
+    )
+    for x, y in loader:
+        yield x.to(world.device, non_blocking=True), y.to(world.device, non_blocking=True)
+
+
+def check_loss(loss: float, *, epoch: int) -> None:
+    """Raise TrainingDivergedError if the loss is no finite number."""
+    if not math.isfinite(loss):
+        raise TrainingDivergedError(f"the loss is {loss} at the end of epoch {epoch}")
+
+
+def top5_percent(
+    model: nn.Module, validation: Pictures, config: ImagenetConfig, world: World
+) -> float:
+    """Share of the validation pictures whose label is among the five largest outputs, in percent.
+
+    Every process counts its part with the first process's batch statistics, and learns the sum.
+    """
+    world.agree_on(model)
+    model.eval()
+    correct = torch.zeros((), dtype=torch.long, device=world.device)
+    mine = torch.arange(world.rank, len(validation), world.size)
+    part = max(1, config.batch_size // world.size)
+    with torch.no_grad(), lower_precision(torch.device(world.device).type):
+        for x, y in loaded(validation, mine, config, world, batch_size=part, crop_pixels=None):
+            correct += top5_count(model(scaled(x)), y)
+    return float(100 * world.total(correct).item() / len(validation))
+
+
+def top5_count(outputs: Tensor, labels: Tensor) -> Tensor:
+    """How many labels (B,) are among the five largest of their outputs (B, classes)."""
+    best = outputs.topk(min(5, outputs.size(1)), dim=1).indices
+    return (best == labels.unsqueeze(1)).sum()
+
+
+def warm_up(model: nn.Module, stepping: nn.Module, config: ImagenetConfig, world: World) -> None:
+    """A step at each picture size and an evaluation on made-up pictures, which cannot teach."""
+    before = deepcopy(model.state_dict())
+    noise = torch.Generator().manual_seed(0)
+    part = world.part_of_batch(config.batch_size)
+    y = torch.randint(CLASSES, (part,), generator=noise).to(world.device)
+    optimiser = make_optimiser(model, config)
+    sizes = {config.pixels_at(epoch) for epoch in range(1, config.epochs + 1)}
+    for pixels in sorted(sizes):
+        x = torch.randint(256, (part, 3, pixels, pixels), dtype=torch.uint8, generator=noise)
+        stepping.train()
+        train_step(stepping, optimiser, x.to(world.device), y, config, rate=0.0)
+    model.eval()
+    with torch.no_grad(), lower_precision(torch.device(world.device).type):
+        top5_count(model(scaled(x.to(world.device))), y)
+    model.load_state_dict(before)

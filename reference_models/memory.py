@@ -1,0 +1,31 @@
+"""Running out of memory, said in one sentence that names the batch size."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class TrainingMemoryError(MemoryError):
+    """The training does not fit into the device's memory."""
+
+
+@contextmanager
+def naming_batch_size(batch_size: int, *, device: str) -> Iterator[None]:
+    """Turn every kind of out-of-memory error of a training step into one that names its batch.
+
+    torch raises its own error on an accelerator and a plain RuntimeError on a CPU.
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise TrainingMemoryError(
+            f"{device} ran out of memory at a batch size of {batch_size};"
+            " choose a smaller batch_size or a device with more memory"
+        ) from error
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out, on whatever device."""
+    no_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return no_memory or "can't allocate memory" in str(error)

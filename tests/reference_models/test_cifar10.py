@@ -1,0 +1,310 @@
+"""Properties of the CIFAR-10 reference: short trainings of a narrow network on made-up images."""
+
+import itertools
+import math
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from reference_models import (
+    DataSetError,
+    DeviceError,
+    HyperparameterError,
+    Measurement,
+    TrainingDivergedError,
+    cifar10,
+)
+from reference_models.cifar10_images import augmented, cut_out, normalised, pad
+from reference_models.distributed import World
+from reference_models.memory import TrainingMemoryError
+from rules.benchmark import load_benchmark
+from rules.run import Phase
+from tests.support.cifar_files import stripes, write_cifar10
+
+BENCHMARK = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "cifar10.toml")
+SMALL = {"batch_size": 50, "width": 8, "views": 2}
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def short_evaluation(monkeypatch):
+    monkeypatch.setattr(cifar10, "EVALUATION_BATCH", 100)
+
+
+@pytest.fixture
+def start(tmp_path, monkeypatch):
+    """Start a training on 300 striped images; `shuffled` ones have labels that mean nothing."""
+
+    def start(*, seed=0, shuffled=False, **chosen):
+        images, labels = stripes(300, seed=1)
+        if shuffled:
+            labels = np.random.default_rng(0).permutation(labels).tolist()
+        data_dir = tmp_path / f"data{len(list(tmp_path.iterdir()))}"
+        write_cifar10(data_dir, monkeypatch, train=[(images, labels)], test=stripes(100, seed=2))
+        config = cifar10.configure(SMALL | chosen)
+        return cifar10.train(config, seed=seed, device="cpu", data_dir=data_dir)
+
+    return start
+
+
+def curve(training):
+    return [item.quality for item in training if isinstance(item, Measurement)]
+
+
+def test_same_seed_gives_the_same_curve_bit_for_bit_and_another_seed_another(start):
+    first = curve(start(seed=7, epochs=3, cutout_pixels=8))
+    assert first == curve(start(seed=7, epochs=3, cutout_pixels=8))
+    assert first != curve(start(seed=8, epochs=3, cutout_pixels=8))
+
+
+def test_training_learns_what_the_images_show_and_nothing_from_shuffled_labels(start):
+    learned = curve(start(epochs=8))
+    assert BENCHMARK.target.is_reached(max(learned))
+    assert learned[0] < learned[-1]
+    assert max(curve(start(epochs=8, shuffled=True))) < 50
+
+
+def test_warm_up_leaves_weights_statistics_and_random_numbers_as_they_were(start, monkeypatch):
+    with_warm_up = curve(start(seed=5, epochs=2))
+    monkeypatch.setattr(cifar10, "warm_up", lambda *arguments: None)
+    assert curve(start(seed=5, epochs=2)) == with_warm_up
+
+
+def test_phases_and_measurements_come_in_the_order_of_a_run(start):
+    items = list(start(epochs=2, batch_size=128))
+    kinds = ["measured" if isinstance(i, Measurement) else i.value for i in items]
+    assert kinds == [
+        *("warmup", "data", "train", "eval", "measured"),
+        *("train", "eval", "measured"),
+    ]
+    measured = [item for item in items if isinstance(item, Measurement)]
+    assert [(item.epoch, item.samples) for item in measured] == [(1, 256), (2, 512)]  # 300 // 128
+
+
+def test_files_are_first_opened_after_the_clock_started(start, monkeypatch):
+    reads = []
+    real = cifar10.read_cifar10
+    monkeypatch.setattr(cifar10, "read_cifar10", lambda path: reads.append(path) or real(path))
+    training = start(epochs=1)
+    assert [next(training), next(training), reads] == [Phase.WARMUP, Phase.DATA, []]
+    assert next(training) is Phase.TRAIN
+    assert len(reads) == 1
+
+
+def test_compiled_training_gives_the_curve_of_the_plain_one(start, monkeypatch):
+    plain = curve(start(epochs=2))
+    monkeypatch.setattr(torch, "compile", partial(compile_with_eager_kernels, torch.compile))
+    phases = list(start(epochs=2, compile=1))
+    assert phases[0] is Phase.COMPILE
+    assert curve(phases) == pytest.approx(plain, abs=1.0)
+
+
+def compile_with_eager_kernels(real, function, mode="default"):
+    return real(function, backend="eager", fullgraph=True)
+
+
+# The parts
+
+
+def test_default_network_has_the_parameters_of_the_published_one():
+    model = cifar10.build_model(cifar10.configure({}))
+    # 3x3 convolutions without bias 24-64-64-256-256-256-256, whitening 12 x 24 + 24, head 256 x 10,
+    # norms with a scale of ones and a bias each.
+    filters = 9 * (24 * 64 + 64 * 64 + 64 * 256 + 3 * 256 * 256)
+    norms = 2 * (2 * 64 + 4 * 256)
+    assert sum(item.numel() for item in model.parameters()) == filters + 312 + 2560 + norms
+    assert model(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
+
+
+def test_whitened_patches_have_uncorrelated_channels_of_variance_one():
+    torch.manual_seed(0)
+    images = torch.randn(40, 3, 32, 32).cumsum(2).cumsum(3) / 20
+    model = cifar10.build_model(cifar10.configure({}))
+    cifar10.whiten(model, images)
+    outputs = torch.nn.functional.conv2d(images, model[0].weight)  # without its bias
+    channels = outputs.transpose(0, 1).flatten(1)  # (24, N)
+    second_moments = channels @ channels.T / channels.size(1)
+    kept = second_moments.diagonal()[:12] > 0.9  # the others lie below the floor
+    assert kept.sum() >= 6
+    square = second_moments[:12, :12][kept][:, kept]
+    torch.testing.assert_close(square, torch.eye(len(square)), atol=0.1, rtol=0)
+    torch.testing.assert_close(channels[:12], -channels[12:])
+
+
+def test_gather_gives_what_shifting_and_mirroring_one_by_one_gives():
+    images = torch.arange(3 * 3 * 32 * 32.0).view(3, 3, 32, 32)
+    chosen = torch.tensor([2, 0, 1, 2])
+    shifts = torch.tensor([[0, 4, 2], [1, 2, 3]])
+    mirrored = torch.tensor([True, False, True])
+    got = augmented(pad(images, 2), chosen, shifts=shifts, mirrored=mirrored)
+    for row, index in enumerate(chosen.tolist()):
+        wide = np.pad(images[index].numpy(), ((0, 0), (2, 2), (2, 2)), mode="reflect")
+        top, left = shifts[:, index].tolist()
+        one = wide[:, top : top + 32, left : left + 32]
+        one = one[:, :, ::-1] if mirrored[index] else one
+        assert np.array_equal(got[row].numpy(), one)
+    assert got.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_each_image_is_seen_mirrored_in_every_other_epoch(start, monkeypatch):
+    seen = []
+    real = cifar10.augmented
+
+    def spy(padded, chosen, *, shifts, mirrored):
+        seen.append(mirrored.clone())
+        return real(padded, chosen, shifts=shifts, mirrored=mirrored)
+
+    monkeypatch.setattr(cifar10, "augmented", spy)
+    list(start(epochs=3))
+    assert 100 < seen[0].sum() < 200
+    assert torch.equal(seen[1], ~seen[0])
+    assert torch.equal(seen[2], seen[0])
+
+
+def test_cutout_blanks_a_square_that_ends_at_the_border():
+    images = torch.ones(2, 3, 32, 32)
+    cut_out(images, torch.tensor([[16, 0], [10, 31]]), size=8)
+    blank = images[:, 0] == 0
+    assert blank[0].nonzero().aminmax(dim=0).min.tolist() == [12, 6]
+    assert blank[0].nonzero().aminmax(dim=0).max.tolist() == [19, 13]
+    assert blank[1].nonzero().aminmax(dim=0).max.tolist() == [3, 31]
+    assert blank.sum(dim=(1, 2)).tolist() == [64, 4 * 5]
+    assert torch.equal(images[:, 0], images[:, 2])
+
+
+def test_images_are_centred_and_scaled_by_channel():
+    grey = torch.full((1, 3, 32, 32), 51, dtype=torch.uint8)  # 0.2 of full brightness
+    got = normalised(grey, "cpu")[0, :, 0, 0]
+    expected = [(0.2 - 0.4914) / 0.2470, (0.2 - 0.4822) / 0.2435, (0.2 - 0.4465) / 0.2616]
+    assert got.tolist() == pytest.approx(expected, abs=1e-5)
+
+
+def test_schedule_is_a_triangle_of_the_given_peak():
+    assert cifar10.rates(4, 0.0) == [1.0, 0.75, 0.5, 0.25]
+    up_and_down = cifar10.rates(10, 0.4)
+    assert up_and_down == pytest.approx([0.2, 0.4, 0.6, 0.8, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6])
+
+
+def test_two_processes_share_each_batch_between_them():
+    order = torch.arange(10)
+    parts = [
+        cifar10.part_of_epoch(order, 4, World(rank=rank, size=2, device="cpu")) for rank in (0, 1)
+    ]
+    assert [part.tolist() for part in parts] == [[0, 1, 4, 5], [2, 3, 6, 7]]
+
+
+def test_six_views_weigh_unshifted_images_as_much_as_shifted_ones():
+    class Sum(torch.nn.Module):
+        """Outputs that grow with what lies at the left, the right and the upper left."""
+
+        in_features = 1
+
+        def forward(self, x):
+            return torch.stack([x[:, 0, 5, 5], x[:, 0, 5, 26]], dim=1)
+
+        def __getitem__(self, index):
+            return self
+
+    x = torch.zeros(1, 3, 32, 32)
+    x[0, 0, 5, 5] = 1.0
+    x[0, 0, 6, 6] = 10.0  # where the one view looks
+    x[0, 0, 4, 4] = 100.0  # and the other
+    one, two, six = (cifar10.viewed(Sum(), x, views=views)[0] for views in (1, 2, 6))
+    assert one.tolist() == [1, 0]
+    assert two.tolist() == [1, 1]
+    assert six.tolist() == [2 + 110, 2 + 110]
+
+
+# What goes wrong
+
+
+def test_missing_files_end_the_run_with_a_sentence(tmp_path):
+    training = cifar10.train(
+        cifar10.configure(SMALL), seed=0, device="cpu", data_dir=tmp_path / "absent"
+    )
+    with pytest.raises(DataSetError, match="there is no CIFAR-10 in"):
+        list(training)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_gpu_that_is_not_there_ends_the_run_before_anything_else(tmp_path):
+    training = cifar10.train(cifar10.configure(SMALL), seed=0, device="cuda", data_dir=tmp_path)
+    with pytest.raises(DeviceError, match="no NVIDIA GPU can be used from here"):
+        next(training)
+
+
+def test_loss_that_is_no_number_ends_the_run(start, monkeypatch):
+    monkeypatch.setattr(cifar10, "cut_out", lambda images, centres, size: images[0].fill_(math.inf))
+    with pytest.raises(TrainingDivergedError, match="the loss is nan at the end of epoch 1"):
+        list(start(epochs=3))
+
+
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("can't allocate memory")]
+)
+def test_memory_that_runs_out_is_said_with_the_batch_size(start, monkeypatch, error):
+    def step(*arguments):
+        raise error
+
+    monkeypatch.setattr(cifar10, "warm_up", step)
+    with pytest.raises(TrainingMemoryError, match="cpu ran out of memory at a batch size of 50"):
+        list(start())
+
+
+def test_another_error_of_torch_keeps_its_own_words(start, monkeypatch):
+    def step(*arguments):
+        raise RuntimeError("shapes differ")
+
+    monkeypatch.setattr(cifar10, "warm_up", step)
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        list(start())
+
+
+def test_batch_larger_than_the_data_set_is_refused(start):
+    with pytest.raises(HyperparameterError, match="at most the 300 training images"):
+        list(start(batch_size=301))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("speed", 1, "one of batch_size"),
+        ("batch_size", 7, "a whole number from 8 to 10000"),
+        ("batch_size", 10.5, "a whole number"),
+        ("filter_learning_rate", math.nan, "a number from 0.0001 to 2"),
+        ("views", 3, "1, 2 or 6"),
+        ("compile", True, "a whole number from 0 to 1"),
+    ],
+)
+def test_refused_hyperparameter_is_named(name, value, expected):
+    with pytest.raises(HyperparameterError, match=f"hyperparameters.{name}.*{expected}"):
+        cifar10.configure({name: value})
+
+
+def test_benchmark_file_and_code_state_the_same_limits():
+    stated = BENCHMARK.hyperparameters
+    assert set(stated) == set(cifar10.LIMITS)
+    assert BENCHMARK.data_set.sha256 == cifar10.DATA_SET_SHA256
+    defaults = cifar10.configure({})
+    for name, limit in cifar10.LIMITS.items():
+        item = stated[name]
+        assert (item.minimum, item.maximum, item.integer) == (
+            limit.minimum,
+            limit.maximum,
+            limit.whole,
+        )
+        assert item.default == getattr(defaults, name)
+
+
+def test_stopping_early_is_not_asking_for_the_next_item(start):
+    assert len(list(itertools.islice(start(epochs=50), 5))) == 5

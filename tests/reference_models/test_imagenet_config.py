@@ -1,0 +1,52 @@
+"""What the ImageNet reference refuses before it needs torchvision."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from reference_models import DataSetError, HyperparameterError, imagenet, imagenet_files
+from rules.benchmark import load_benchmark
+
+BENCHMARK = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "imagenet.toml")
+
+
+def test_benchmark_file_and_code_state_the_same_limits():
+    stated = BENCHMARK.hyperparameters
+    assert set(stated) == set(imagenet.LIMITS)
+    assert BENCHMARK.data_set.sha256 == imagenet.DATA_SET_SHA256
+    assert BENCHMARK.data_set.train_items == imagenet_files.TRAINING_PICTURES
+    assert BENCHMARK.data_set.test_items == imagenet_files.VALIDATION_PICTURES
+    defaults = imagenet.configure({})
+    for name, limit in imagenet.LIMITS.items():
+        item = stated[name]
+        stated_limit = (item.minimum, item.maximum, item.integer)
+        assert stated_limit == (limit.minimum, limit.maximum, limit.whole)
+        assert item.default == getattr(defaults, name)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "field"),
+    [
+        ({"speed": 1}, "hyperparameters.speed"),
+        ({"batch_size": 1}, "hyperparameters.batch_size"),
+        ({"base_learning_rate": float("inf")}, "hyperparameters.base_learning_rate"),
+        ({"smallest_pixels": 256}, "hyperparameters.smallest_pixels"),
+    ],
+)
+def test_refused_hyperparameter_is_named(chosen, field):
+    with pytest.raises(HyperparameterError, match=field):
+        imagenet.configure(chosen)
+
+
+def test_torchvision_that_is_absent_is_said_with_what_installs_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torchvision.datasets", None)
+    with pytest.raises(DataSetError, match=r"pip install 'finishline\[vision\]'"):
+        imagenet_files.open_pictures(tmp_path)
+
+
+def test_learning_rate_follows_the_batch_size_and_the_triangle():
+    config = imagenet.configure({"batch_size": 512, "peak_share": 0.25})
+    assert config.learning_rate == pytest.approx(2 * 0.5)
+    rates = [imagenet.learning_rate_at(step, 8, config) for step in range(8)]
+    assert rates == pytest.approx([1 / 3, 2 / 3, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6])

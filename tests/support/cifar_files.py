@@ -1,0 +1,91 @@
+"""Small files in the format of the official CIFAR-10 archive, pickled as Python 2 did in 2009."""
+
+import hashlib
+import io
+import struct
+import tarfile
+from pathlib import Path
+
+import numpy as np
+
+from reference_models import cifar10_files
+
+
+def python2_pickle(images: np.ndarray, labels: list[int]) -> bytes:
+    """A batch file byte by byte: protocol 2, byte strings, an array of uint8 (N, 3072)."""
+    text = bytes(images.astype(np.uint8).tobytes())
+    rows, columns = images.shape
+    array = (
+        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(K\x00tU\x01btR"  # an empty one
+        + b"(K\x01(" + number(rows) + number(columns) + b"t"  # version and shape
+        + b"cnumpy\ndtype\n(U\x02u1K\x00K\x01tR(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"  # noqa: E501
+        + b"\x89T" + struct.pack("<i", len(text)) + text + b"tb"
+    )  # fmt: skip
+    names = b"]" + b"".join(string(f"{label}.png") + b"a" for label in labels)
+    numbers = b"](" + b"".join(number(label) for label in labels) + b"e"
+    return (
+        b"\x80\x02}("
+        + string("batch_label") + string("a batch")
+        + string("labels") + numbers
+        + string("data") + array
+        + string("filenames") + names
+        + b"u."
+    )  # fmt: skip
+
+
+def number(value: int) -> bytes:
+    return b"J" + struct.pack("<i", value)
+
+
+def string(text: str) -> bytes:
+    return b"U" + bytes([len(text)]) + text.encode()
+
+
+def write_cifar10(
+    data_dir: Path, monkeypatch, *, train: list[tuple[np.ndarray, list[int]]], test
+) -> None:
+    """Write the folder of batches and let the reader expect their checksums."""
+    folder = data_dir / "cifar-10-batches-py"
+    folder.mkdir(parents=True)
+    md5 = {}
+    for index, (images, labels) in enumerate(train, 1):
+        md5[f"data_batch_{index}"] = write_batch(folder / f"data_batch_{index}", images, labels)
+    monkeypatch.setattr(cifar10_files, "TRAIN_MD5", md5)
+    test_md5 = write_batch(folder / "test_batch", *test)
+    monkeypatch.setattr(cifar10_files, "TEST_MD5", {"test_batch": test_md5})
+
+
+def write_batch(path: Path, images: np.ndarray, labels: list[int]) -> str:
+    content = python2_pickle(images.reshape(len(images), -1), [int(label) for label in labels])
+    path.write_bytes(content)
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
+
+
+def write_archive(data_dir: Path, monkeypatch) -> Path:
+    """Pack the folder into the archive, remove the folder, let the reader expect the archive."""
+    folder = data_dir / "cifar-10-batches-py"
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        tar.add(folder, arcname=folder.name)
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+    archive = data_dir / "cifar-10-python.tar.gz"
+    archive.write_bytes(packed.getvalue())
+    monkeypatch.setattr(cifar10_files, "ARCHIVE_BYTES", len(packed.getvalue()))
+    sha256 = hashlib.sha256(packed.getvalue()).hexdigest()
+    monkeypatch.setattr(cifar10_files, "ARCHIVE_SHA256", sha256)
+    return archive
+
+
+def stripes(items: int, *, seed: int) -> tuple[np.ndarray, list[int]]:
+    """Noisy images (N, 3, 32, 32) whose class is which of ten bands of rows is bright.
+
+    The bands are mirrored by no flip and moved by no shift of two pixels out of their rows.
+    """
+    draws = np.random.default_rng(seed)
+    labels = draws.integers(0, 10, items)
+    images = draws.integers(0, 120, (items, 3, 32, 32))
+    for image, label in zip(images, labels, strict=True):
+        image[:, 3 * label + 1 : 3 * label + 4] += 120
+    return images.astype(np.uint8), [int(label) for label in labels]
