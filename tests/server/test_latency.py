@@ -238,7 +238,7 @@ def test_one_latency_at_a_time_by_organisers_only_and_of_what_can_be_measured(
     ).json()["id"]
     refused = ask(other)
     assert refused.status_code == 422
-    assert "no reference model to measure" in refused.json()["detail"]
+    assert "has no [latency]" in refused.json()["detail"]
 
 
 def test_a_cancelled_measurement_leaves_the_entry_a_claim(
