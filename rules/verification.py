@@ -12,6 +12,7 @@ from rules.judge_convergence import Curve, evaluation_at_target, judge_convergen
 from rules.judge_curves import judge_curves
 from rules.judge_time import judge_time
 from rules.messages import ReplayReport, ReplayRun
+from rules.precision import judge_precision
 from rules.replay_plan import band_for
 from rules.scoring import RunScore
 from rules.verdict import Outcome, Reason, Verdict, Weight
@@ -33,7 +34,8 @@ def judge(
 
     Rejected if more replays than the benchmark drops leave the band downwards or miss the target,
     if the claim converges faster than reference and replays together allow, or if the replay on
-    the same hardware class is slower than claimed beyond tolerance and noise. Left open
+    the same hardware class is slower than claimed beyond tolerance and noise, or if the training
+    touched a narrower floating type than the claim states. Left open
     if a replay is above the band, if nothing could be compared, or if the machinery failed before
     all of `runs_planned` (default: those in the report) were trained. `curves` has the evaluations
     of each of `runs`; without them the claim is judged by its epochs and times alone.
@@ -59,6 +61,7 @@ def judge(
         *judge_curves(benchmark, claim, counted, shown, report, policy),
         *_judge_origin(elsewhere),
         *judge_time(benchmark, claim, counted, report, policy),
+        *judge_precision(claim, report),
     ]
     weights = {reason.weight for reason in reasons}
     outcome: Outcome = "verified"

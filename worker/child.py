@@ -25,6 +25,7 @@ from reference_models import (
 )
 from rules.messages import FailureCode, TargetSpec
 from rules.run import Phase
+from worker.memory import accelerator_peak_bytes, resident_peak_bytes
 from worker.target import is_reached
 
 PR_SET_PDEATHSIG = 1
@@ -103,6 +104,8 @@ def write_measurement(measurement: Measurement, events: EventWriter) -> None:
         epoch=measurement.epoch,
         samples=measurement.samples,
         quality=measurement.quality,
+        resident_peak_bytes=resident_peak_bytes(),
+        accelerator_peak_bytes=accelerator_peak_bytes(),
     )
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from rules.messages import ReplayJob
+from worker.telemetry import Sensors
 
 LOG_TAIL_BYTES = 4_000
 LINE_LIMIT_BYTES = 64_000
@@ -23,12 +24,13 @@ CHILD_COMMAND = (sys.executable, "-m", "worker.child")
 
 @dataclass(frozen=True)
 class Host:
-    """Where a training runs. `command` starts the training process."""
+    """Where a training runs. `command` starts the training process, `sensors` observe it."""
 
     device: str
     data_dir: Path
     threads: int = 1
     command: Sequence[str] = CHILD_COMMAND
+    sensors: Sensors | None = None
 
 
 @dataclass(frozen=True)

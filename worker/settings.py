@@ -3,8 +3,9 @@
 import socket
 import sys
 from pathlib import Path
+from typing import Literal
 
-from pydantic import SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -12,7 +13,9 @@ class Settings(BaseSettings):
     """The settings of one worker process.
 
     `hardware_class` and `device` are probed where they are not set; `threads` is how many
-    processor threads a training may use (on a CPU one thread is the only steady choice).
+    processor threads a training may use (on a CPU one thread is the only steady choice). `measure`
+    says what the worker measures of itself: its roofs, canary and audits, the canary alone, or
+    nothing. `image_digest` names the container image it was started from.
     """
 
     model_config = SettingsConfigDict(env_prefix="FINISHLINE_", frozen=True)
@@ -26,6 +29,9 @@ class Settings(BaseSettings):
     data_dir: Path = Path("var/data")
     device: str | None = None
     threads: int = 1
+    measure: Literal["all", "canary", "off"] = "all"
+    image_digest: str | None = None
+    visible_accelerators: str | None = Field(None, validation_alias="CUDA_VISIBLE_DEVICES")
 
     @field_validator("server_url")
     @classmethod
