@@ -1,9 +1,10 @@
 """Utilisation and roofline: the work of a model against the measured roofs of a machine."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from rules.measurements import ModelWork
+from rules.measurements import Figure, ModelWork
 
 
 @dataclass(frozen=True)
@@ -53,3 +54,14 @@ def roofline(
         of_attainable=achieved / attainable,
         bound="compute" if attainable >= roof_flops else "bandwidth",
     )
+
+
+def best_roof_tflops(figures: Mapping[str, Figure], precision: str | None) -> float | None:
+    """The best of matmul and convolution in a type; None where neither was measured.
+
+    Convolution is the faster of the two on some machines: held against matmul alone a
+    convolutional network would pass 100 %.
+    """
+    roofs = [figures.get(f"{what}_{precision}") for what in ("gemm", "convolution")]
+    values = [roof.value for roof in roofs if roof is not None and roof.value is not None]
+    return max(values, default=None)

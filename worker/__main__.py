@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from functools import partial
 from pathlib import Path
 
 from rules.messages import ReplayJob
@@ -9,6 +10,7 @@ from worker.app import make_app, run_worker
 from worker.attempt_checks import AttemptChecks
 from worker.child_process import Host
 from worker.hello import HelloThread
+from worker.measuring import measure_apart
 from worker.probe import probe
 from worker.replay import replay
 from worker.self_check import SelfCheck
@@ -39,6 +41,7 @@ def main() -> int:
     host = Host(device=device, data_dir=data_dir, threads=settings.threads, sensors=sensors)
     state = WorkerState()
     guard_stop(state)
+    measure = partial(measure_apart, stop=lambda: state.stopping)
     with (
         ServerClient(settings.server_url, token=token) as server,
         HelloThread(server, system, state),
@@ -49,6 +52,7 @@ def main() -> int:
             device=device,
             surroundings=describe_surroundings(image_digest=settings.image_digest),
             extent=settings.measure,
+            measure=measure,
         ) as self_check,
     ):
         checks = AttemptChecks(
@@ -57,6 +61,7 @@ def main() -> int:
             data_dir=data_dir,
             threads=settings.threads,
             audits=settings.measure == "all",
+            measure=measure,
         )
 
         def make_attempt(job: ReplayJob) -> None:

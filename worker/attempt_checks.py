@@ -51,6 +51,10 @@ class AttemptChecks:
         self._known: dict[str, Audited] = {}
         self.canaries: list[Canary] = []
 
+    def may_claim(self) -> bool:
+        """Whether this worker is as fast as it was, so that it may ask for an attempt."""
+        return self._self_check.is_fit()
+
     def before(self, job: ReplayJob) -> Failure | None:
         """Measure the canary; the failure that ends the attempt if this worker is out."""
         self.canaries = []

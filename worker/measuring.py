@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,14 +19,23 @@ from worker.child_process import child_environment
 
 log = logging.getLogger(__name__)
 
+POLL_SECONDS = 0.2
+
 Answer = dict[str, Any]
 Measure = Callable[[str, Mapping[str, Any], float], Answer | None]
+"""Measures: a module, its orders, the seconds it may take."""
 
 
-def measure_apart(module: str, orders: Mapping[str, Any], limit_seconds: float) -> Answer | None:
+def measure_apart(
+    module: str,
+    orders: Mapping[str, Any],
+    limit_seconds: float,
+    *,
+    stop: Callable[[], bool] = lambda: False,
+) -> Answer | None:
     """What a measuring module answers; None, with a line in the log, if it fails or is too slow.
 
-    It gets as many threads as the orders say, else one.
+    It gets as many threads as the orders say, else one. It is given up as soon as `stop` says so.
     """
     process = subprocess.Popen(
         [sys.executable, "-m", module],
@@ -37,9 +47,10 @@ def measure_apart(module: str, orders: Mapping[str, Any], limit_seconds: float) 
     )
     told = json.dumps(dict(orders) | {"parent_pid": os.getpid()}).encode()
     try:
-        said, errors = process.communicate(told, timeout=limit_seconds)
+        said, errors = _converse(process, told, limit_seconds, stop)
     except subprocess.TimeoutExpired:
-        log.warning("%s took longer than %.0f s and was stopped", module, limit_seconds)
+        if not stop():
+            log.warning("%s took longer than %.0f s and was stopped", module, limit_seconds)
         return None
     finally:
         _end(process)
@@ -49,6 +60,22 @@ def measure_apart(module: str, orders: Mapping[str, Any], limit_seconds: float) 
         log.warning("%s ended with exit code %d: %s", module, process.returncode, last)
         return None
     return _read(module, said)
+
+
+def _converse(
+    process: "subprocess.Popen[bytes]",
+    told: bytes,
+    limit_seconds: float,
+    stop: Callable[[], bool],
+) -> tuple[bytes, bytes]:
+    """Its output and errors. Raises TimeoutExpired at the limit, or when it is to stop."""
+    give_up_at = time.monotonic() + limit_seconds
+    while True:
+        try:
+            return process.communicate(told, timeout=min(POLL_SECONDS, limit_seconds))
+        except subprocess.TimeoutExpired:
+            if stop() or time.monotonic() > give_up_at:
+                raise
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

@@ -40,6 +40,9 @@ def replay(
     server, which knows better, is asked before and during the training. `checks` surround the runs;
     without them the report has neither canaries nor an audit.
     """
+    if checks is not None and not checks.may_claim():
+        log.info("attempt %s is left to another worker: this one is out", job.attempt_id)
+        return
     request = ClaimRequest(worker=system.worker, hardware_class=system.hardware_class)
     try:
         grant = server.claim(job.attempt_id, request)

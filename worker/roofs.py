@@ -20,6 +20,7 @@ from torch import Tensor
 
 from rules.measurements import Figure
 from worker.canary import best_seconds
+from worker.child import die_with_parent
 from worker.roof_shapes import SHAPES, Shapes
 from worker.roof_types import Arithmetic, fp8_product, types_of
 
@@ -202,6 +203,7 @@ def all_reduce_bus_rate(part_bytes: float, count: int, seconds: float) -> float:
 def main() -> None:
     """Measure and tell."""
     told = json.loads(sys.stdin.buffer.read())
+    die_with_parent(told["parent_pid"])
     device = find_device(told["device"])
     figures = Roofs(device).figures(
         limit_seconds=told.get("limit_seconds", LIMIT_SECONDS), only=tuple(told.get("only", ()))

@@ -77,6 +77,7 @@ class SelfCheck:
         self._one_at_a_time = threading.Lock()
         self._over = threading.Event()
         self._is_out = False
+        self._untold: WorkerProbe | None = None
         self._thread = threading.Thread(target=self._look_after, name="self-check", daemon=True)
 
     def __enter__(self) -> Self:
@@ -99,8 +100,12 @@ class SelfCheck:
         with self._one_at_a_time:
             return self._check(moment, attempt_id)
 
-    def probe(self) -> WorkerProbe:
-        """The roofs, the surroundings and a canary, told to the server."""
+    def is_fit(self) -> bool:
+        """Whether this worker may take work; one that is out measures again before it says no."""
+        return not self._is_out or self.check("recheck").drift is None
+
+    def probe(self) -> None:
+        """Measure the roofs and a canary, and tell the server with the surroundings."""
         with self._one_at_a_time:
             figures, host = self._roofs()
             canary = self._canary()
@@ -111,8 +116,9 @@ class SelfCheck:
                 figures=figures,
                 host=self._surroundings | host,
             )
-            self._take_answer(self._tell(probe))
-        return probe
+            answer = self._tell(probe)
+            self._untold = probe if answer is None else None
+            self._take_answer(answer)
 
     def _check(self, moment: ProbeMoment, attempt_id: str | None) -> Checked:
         checked = Checked()
@@ -185,6 +191,8 @@ class SelfCheck:
             self.check("start")
         while not self._over.wait(self._recheck_seconds):
             with self._one_at_a_time:
+                if self._untold is not None and self._tell(self._untold) is not None:
+                    self._untold = None
                 if self._is_out and not self._state.busy:
                     self._check("recheck", None)
 

@@ -1,6 +1,6 @@
 """The work of a training step, counted: FLOPs of its matmuls and convolutions, bytes they move."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from torch.utils.flop_counter import (
     sdpa_flop_count,
 )
 
-from rules.measurements import Figure, ModelWork
+from rules.measurements import ModelWork
 
 _ATEN = torch.ops.aten
 
@@ -51,17 +51,6 @@ def count_work(step: Callable[[], object], *, batch_size: int) -> ModelWork | No
     if not flops:
         return None
     return ModelWork(batch_size, step_flops=float(flops), step_bytes=float(moved.total))
-
-
-def best_roof_tflops(figures: Mapping[str, Figure], precision: str | None) -> float | None:
-    """The best of matmul and convolution in a type; None where neither was measured.
-
-    Convolution is the faster of the two on some machines: held against matmul alone a
-    convolutional network would pass 100 %.
-    """
-    roofs = [figures.get(f"{what}_{precision}") for what in ("gemm", "convolution")]
-    values = [roof.value for roof in roofs if roof is not None and roof.value is not None]
-    return max(values, default=None)
 
 
 def _attention_on_processors() -> dict[Any, Callable[..., int]]:
