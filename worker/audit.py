@@ -46,7 +46,7 @@ def audit_warm_up(
     training = reference.train(config, seed=SEED, device=device, data_dir=data_dir)
     watch = PrecisionWatch(device)
     compiled = False
-    with watch:
+    with watch.autocast, watch:
         for item in training:
             compiled = compiled or item is Phase.COMPILE
             if item not in (Phase.INIT, Phase.COMPILE, Phase.WARMUP):

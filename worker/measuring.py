@@ -70,10 +70,12 @@ def _converse(
 ) -> tuple[bytes, bytes]:
     """Its output and errors. Raises TimeoutExpired at the limit, or when it is to stop."""
     give_up_at = time.monotonic() + limit_seconds
+    unsent: bytes | None = told
     while True:
         try:
-            return process.communicate(told, timeout=min(POLL_SECONDS, limit_seconds))
+            return process.communicate(unsent, timeout=min(POLL_SECONDS, limit_seconds))
         except subprocess.TimeoutExpired:
+            unsent = None  # What was begun to be sent goes on by itself.
             if stop() or time.monotonic() > give_up_at:
                 raise
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -50,6 +51,24 @@ CANARY_SIDE = 512
 CANARY_CHANNELS = 64
 
 
+class AutocastWatch(TorchFunctionMode):  # type: ignore[misc]
+    """While it is entered, notes whether autocast was on. A dispatch mode comes after autocast,
+    where it is off again.
+    """
+
+    def __init__(self, device_type: str) -> None:
+        super().__init__()
+        self.seen = False
+        self._device_type = device_type
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Look and let it happen."""
+        self.seen = self.seen or torch.is_autocast_enabled(self._device_type)
+        return func(*args, **(kwargs or {}))
+
+
 class PrecisionWatch(TorchDispatchMode):  # type: ignore[misc]
     """While it is entered, notes the floating types of the operands of every product."""
 
@@ -57,8 +76,7 @@ class PrecisionWatch(TorchDispatchMode):  # type: ignore[misc]
         super().__init__()
         self.observed: Counter[PrecisionName] = Counter()
         self.opaque: set[str] = set()
-        self.autocast = False
-        self._device_type = torch.device(device).type
+        self.autocast = AutocastWatch(torch.device(device).type)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -76,7 +94,6 @@ class PrecisionWatch(TorchDispatchMode):  # type: ignore[misc]
         return func(*args, **kwargs)
 
     def _note(self, operands: Any) -> None:
-        self.autocast = self.autocast or torch.is_autocast_enabled(self._device_type)
         types = {leaf.dtype for leaf in tree_leaves(operands) if isinstance(leaf, Tensor)}
         names = [NAMES[kind] for kind in types if kind in NAMES]
         lowest = narrowest(names)
@@ -87,7 +104,7 @@ class PrecisionWatch(TorchDispatchMode):  # type: ignore[misc]
 def audit_step(step: Callable[[], object], device: str, *, scope: str) -> PrecisionAudit:
     """Watch one training step and say what the narrowest type was that it touched."""
     watch = PrecisionWatch(device)
-    with watch:
+    with watch.autocast, watch:
         step()
     return conclude(watch, device, scope=scope)
 
@@ -104,7 +121,7 @@ def conclude(watch: PrecisionWatch, device: str, *, scope: str) -> PrecisionAudi
     return PrecisionAudit(
         lowest=narrowest(names),
         observed={str(name): count for name, count in watch.observed.items()},
-        autocast=watch.autocast,
+        autocast=watch.autocast.seen,
         flags=flags,
         canary_errors=errors,
         opaque=sorted(watch.opaque),
