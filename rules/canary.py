@@ -35,7 +35,7 @@ def baseline_of(readings_gflops: Sequence[float]) -> float | None:
     """The median of a worker's first five readings, oldest first; None with fewer than three.
 
     The first and not the latest: a worker that loses a little every day does not take its
-    baseline along.
+    baseline along. Readings that were themselves too far off are not among them.
     """
     first = readings_gflops[:BASELINE_READINGS]
     if len(first) < FEWEST_READINGS:

@@ -28,6 +28,7 @@ from worker.probe import probe
 from worker.surroundings import describe_surroundings
 
 ROOFS_SECONDS = 20.0
+ROOF_SECONDS_EACH = 0.4
 START_SECONDS = 120.0  # A process that loads torch, and a device that wakes up.
 DEFAULT_SECONDS = 5.0
 TERA, GIGA = 1e12, 1e9
@@ -53,6 +54,7 @@ class Bench:
             "threads": self.threads,
             "seconds": self.seconds,
             "limit_seconds": ROOFS_SECONDS,
+            "seconds_each": min(ROOF_SECONDS_EACH, self.seconds),
             "data_dir": "",
         }
 

@@ -1,10 +1,10 @@
 """The roofs of a machine: what its arithmetic, memory and links do at best.
 
-`python -m worker.roofs` reads {"device", "limit_seconds", "only"} and answers with its figures. It
-loads torch, so it always runs in a process of its own. Each figure is the best of several times,
-because whatever disturbs a measurement makes it slower; each matmul and convolution is tried in
-several shapes, because no one shape suits every machine. What cannot be measured is absent with a
-reason, never 0.
+`python -m worker.roofs` reads {"device", "limit_seconds", "only", "seconds_each"} and answers with
+its figures. It loads torch, so it always runs in a process of its own. Each figure is the best of
+several times, because whatever disturbs a measurement makes it slower; each matmul and convolution
+is tried in several shapes, because no one shape suits every machine. What cannot be measured is
+absent with a reason, never 0.
 """
 
 import json
@@ -205,7 +205,8 @@ def main() -> None:
     told = json.loads(sys.stdin.buffer.read())
     die_with_parent(told["parent_pid"])
     device = find_device(told["device"])
-    figures = Roofs(device).figures(
+    seconds_each = told.get("seconds_each", SECONDS_EACH)
+    figures = Roofs(device, seconds_each=seconds_each).figures(
         limit_seconds=told.get("limit_seconds", LIMIT_SECONDS), only=tuple(told.get("only", ()))
     )
     answer = {

@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-from sqlalchemy import func, select
+from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
-from rules.canary import BASELINE_READINGS, baseline_of, drift_of
+from rules.canary import BASELINE_READINGS, TOLERANCE, baseline_of, drift_of
 from rules.measurements import Canary, ProbeAnswer, WorkerProbe
 from server.database import utc_now
 from server.dependencies import Caller
@@ -102,15 +102,7 @@ def _row(probe: WorkerProbe, *, now: datetime) -> WorkerProbeRow:
 
 
 def _hold(session: Session, worker: WorkerRow, row: WorkerProbeRow, canary: Canary) -> None:
-    readings = select(WorkerProbeRow.gflops).where(
-        WorkerProbeRow.worker == worker.name,
-        WorkerProbeRow.configuration == canary.configuration,
-        WorkerProbeRow.gflops.is_not(None),
-    )
-    if worker.baseline_since is not None:
-        readings = readings.where(WorkerProbeRow.measured_at >= worker.baseline_since)
-    first = session.scalars(readings.order_by(WorkerProbeRow.id).limit(BASELINE_READINGS))
-    drift = drift_of(canary.gflops, baseline_of([value for value in first if value is not None]))
+    drift = drift_of(canary.gflops, baseline_of(_first_readings(session, worker, row)))
     if drift is None:
         return
     row.baseline_gflops, row.ratio = drift.baseline_gflops, drift.ratio
@@ -119,3 +111,20 @@ def _hold(session: Session, worker: WorkerRow, row: WorkerProbeRow, canary: Cana
         return
     worker.drift = drift.sentence()
     worker.drifted_at = worker.drifted_at or row.measured_at
+
+
+def _first_readings(session: Session, worker: WorkerRow, row: WorkerProbeRow) -> list[float]:
+    """The readings a baseline is made of: before this one, and none that was too far off."""
+    of_old = select(WorkerProbeRow.gflops).where(
+        WorkerProbeRow.worker == worker.name,
+        WorkerProbeRow.configuration == row.configuration,
+        WorkerProbeRow.id < row.id,
+        or_(
+            WorkerProbeRow.ratio.is_(None),
+            WorkerProbeRow.ratio.between(1 - TOLERANCE, 1 + TOLERANCE),
+        ),
+    )
+    if worker.baseline_since is not None:
+        of_old = of_old.where(WorkerProbeRow.measured_at >= worker.baseline_since)
+    first = session.scalars(of_old.order_by(WorkerProbeRow.id).limit(BASELINE_READINGS))
+    return [value for value in first if value is not None]
