@@ -58,6 +58,8 @@ def bare_epoch_seconds(seed: int) -> float:
     answer = subprocess.run(
         [sys.executable, "-c", BARE, str(seed)],
         env=child_environment(threads=1),
+        # As the worker starts its own: the kernel shares a busy processor among sessions.
+        start_new_session=True,
         capture_output=True,
         check=True,
     )

@@ -12,6 +12,8 @@ from rules.measurements import Canary, Figure, PrecisionAudit, WorkerProbe
 from rules.messages import ReplayReport
 from server.database import Database
 from server.dispatch import take_due
+from server.models import Submission
+from server.proofs.evidence import submission_part
 
 WORKERS = "/api/v1/workers"
 PROBES = f"{WORKERS}/probes"
@@ -231,3 +233,13 @@ def test_a_claim_of_fp32_with_bf16_inside_is_rejected(
     assert view["outcome"] == "rejected"
     codes = {reason["code"]: reason["weight"] for reason in view["reasons"]}
     assert codes["precision_differs"] == "rejects"
+
+
+def test_a_proof_holds_the_precision_that_was_claimed(
+    digits_submission: Any, submit: Callable[..., Any], database: Database
+) -> None:
+    digits_submission.claim["precision"] = "fp32"
+    submission_id = submit(digits_submission).json()["id"]
+    with database.read() as session:
+        part = submission_part(session, session.get_one(Submission, submission_id))
+    assert part["claim"]["precision"] == "fp32"
