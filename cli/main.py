@@ -12,6 +12,7 @@ from rich.text import Text
 from cli.commands import calibration, lists, token
 from cli.commands.audit import audit
 from cli.commands.audit_log import audit_log
+from cli.commands.bench import bench
 from cli.commands.calibrate import calibrate
 from cli.commands.check import check
 from cli.commands.decide import compare_verifications, decide
@@ -37,7 +38,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    up, demo, run, check, score, submit, verify, duel, calibrate, rescore, audit, decide,
+    up, demo, run, bench, check, score, submit, verify, duel, calibrate, rescore, audit, decide,
     lists.show, lists.leaderboard, lists.benchmarks, lists.workers,
 ):  # fmt: skip
     app.command()(command)

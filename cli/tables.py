@@ -251,17 +251,27 @@ def worker_table(workers: Sequence[View]) -> RenderableType:
     """The workers a server has heard of."""
     if not workers:
         return Text("No worker has reported yet; start one with `python -m worker`.", style="dim")
-    table = make_table("worker", "hardware class", "state", "alive", "last seen", "processor")
+    table = make_table(
+        "worker", "hardware class", "state", "alive", "canary", "last seen", "processor",
+        right=("canary",),
+    )  # fmt: skip
     for item in workers:
         table.add_row(
             _or_dash(item.get("name")),
             _or_dash(item.get("hardware_class")),
             _or_dash(item.get("state")),
             "yes" if item.get("alive") else "no",
+            _of_baseline(item),
             _or_dash(item.get("last_seen_at")),
             _or_dash((item.get("system") or {}).get("processor")),
         )
     return table
+
+
+def _of_baseline(worker: View) -> str:
+    """How fast a worker is, by its own baseline; a dash where it has none yet."""
+    ratio = (worker.get("canary") or {}).get("ratio")
+    return number_text(None if ratio is None else 100 * ratio, digits=1, unit=" %")
 
 
 def token_table(tokens: Sequence[View]) -> RenderableType:

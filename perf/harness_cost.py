@@ -3,7 +3,9 @@
 `python perf/harness_cost.py` trains the digits reference both ways in turn, each in a process of
 its own with one thread, and prints the median of the paired ratios of seconds per epoch. The
 worker's side has everything a replay has: event lines, reader thread, ledger, outbox, posts to a
-server. Exit code 1 above the allowed ratio of 1.01.
+server, and telemetry: the host's own sensors, or where it has none a counter in a file that stands
+in for the kernel's, so that the thread and its readings are paid for on every host. Exit code 1
+above the allowed ratio of 1.01.
 """
 
 import argparse
@@ -12,6 +14,7 @@ import json
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -25,7 +28,10 @@ from rules.messages import ClaimGrant, ReplayJob, TargetSpec
 from worker.announcer import Announcer
 from worker.child_process import Host, child_environment
 from worker.outbox import Outbox
+from worker.powercap import open_powercap
+from worker.sensors import open_sensors
 from worker.server_client import ServerClient
+from worker.telemetry import EVERY_SECONDS, Sensors
 from worker.training import train_run
 
 ALLOWED_RATIO = 1.01
@@ -52,13 +58,17 @@ def bare_epoch_seconds(seed: int) -> float:
     answer = subprocess.run(
         [sys.executable, "-c", BARE, str(seed)],
         env=child_environment(threads=1),
+        # As the worker starts its own: the kernel shares a busy processor among sessions.
+        start_new_session=True,
         capture_output=True,
         check=True,
     )
     return epoch_seconds(json.loads(answer.stdout))
 
 
-def worker_epoch_seconds(seed: int, benchmark: Benchmark, server: ServerClient) -> float:
+def worker_epoch_seconds(
+    seed: int, benchmark: Benchmark, server: ServerClient, sensors: Sensors
+) -> float:
     """Seconds per epoch under the worker's stopwatch."""
     grant = ClaimGrant(attempt_id="perf", fence=1, token=TOKEN, lease_seconds=8.0)
     job = endless_job(seed, benchmark)
@@ -66,7 +76,7 @@ def worker_epoch_seconds(seed: int, benchmark: Benchmark, server: ServerClient) 
         run = train_run(
             job,
             0,
-            host=Host(device="cpu", data_dir=Path()),
+            host=Host(device="cpu", data_dir=Path(), sensors=sensors),
             announcer=Announcer(outbox.put),
             stop=lambda: outbox.stop_reason,
         )
@@ -127,6 +137,23 @@ def accepting_server() -> Iterator[ServerClient]:
     http.server_close()
 
 
+@contextmanager
+def host_sensors() -> Iterator[Sensors]:
+    """The sensors of this host, or a counter that a file plays."""
+    found = open_sensors("cpu")
+    if found is not None:
+        yield found
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(folder) / "intel-rapl:0"
+        package.mkdir()
+        (package / "energy_uj").write_text("1000")
+        (package / "max_energy_range_uj").write_text("1000000")
+        played = open_powercap(Path(folder))
+        assert played is not None
+        yield played
+
+
 def print_calibration(benchmark: Benchmark) -> None:
     """Seeds that reached the target and epochs to it, from the benchmark's reference runs."""
     for batch_size in sorted({run.batch_size for run in benchmark.reference_runs}):
@@ -145,11 +172,12 @@ def main() -> int:
     print_calibration(benchmark)
     ratios = []
     started = time.perf_counter()
-    with accepting_server() as server:
+    with accepting_server() as server, host_sensors() as sensors:
+        print(f"telemetry: {type(sensors).__name__}, readings at {1 / EVERY_SECONDS:g} Hz")
         for pair in range(pairs):
             bare_first = pair % 2 == 0
             bare = bare_epoch_seconds(pair) if bare_first else 0.0
-            worker = worker_epoch_seconds(pair, benchmark, server)
+            worker = worker_epoch_seconds(pair, benchmark, server, sensors)
             bare = bare if bare_first else bare_epoch_seconds(pair)
             ratios.append(worker / bare)
             print(

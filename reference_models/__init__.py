@@ -5,7 +5,10 @@ A reference module offers
 * `DATA_SET_SHA256`: the hash of the data set it trains on, None where it has none;
 * `configure(hyperparameters) -> Config`: a checked, frozen configuration from plain numbers;
   raises HyperparameterError by name for one that is unknown, missing its limits or no number;
-* `train(config, *, seed, device, data_dir) -> Iterator[Phase | Measurement]`: the training.
+* `train(config, *, seed, device, data_dir) -> Iterator[Phase | Measurement]`: the training;
+* `synthetic(config, device) -> Synthetic`, where it can: one training step and one inference on
+  made-up tensors of the data set's shape, by the very functions that `train` uses. Throughput,
+  FLOPs and precision are measured with it, so it needs no data set and teaches nothing.
 
 What `train` yields is all a stopwatch needs. A `Phase` means "from here on the time belongs to
 this phase"; whatever runs before the first one is `Phase.INIT`. A `Measurement` comes after each
@@ -21,7 +24,7 @@ A reference whose trained model can be timed offers besides
 """
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -50,6 +53,21 @@ class Measurement:
     samples: int
     quality: float
     model: Any = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """A training step and an inference on made-up data, as often as somebody asks.
+
+    A step trains on `batch_size` items; an epoch has `steps_per_epoch` of them. `infer` answers
+    for `inference_items` items at once. Neither waits for the device: who measures synchronises.
+    """
+
+    batch_size: int
+    steps_per_epoch: int
+    train_step: Callable[[], object]
+    inference_items: int
+    infer: Callable[[], object]
 
 
 class HyperparameterError(RuleError):
@@ -84,6 +102,12 @@ class Reference(Protocol):
         self, config: Any, *, seed: int, device: str, data_dir: Path
     ) -> Iterator[Phase | Measurement]:
         """The training."""
+
+
+def synthetic_of(reference: Reference, config: Any, device: str) -> Synthetic | None:
+    """A reference's synthetic step and inference, None where it offers none."""
+    make = getattr(reference, "synthetic", None)
+    return None if make is None else cast(Synthetic, make(config, device))
 
 
 def load_reference(name: str) -> Reference:

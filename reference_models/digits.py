@@ -30,13 +30,14 @@ from reference_models import (
     DataSetError,
     HyperparameterError,
     Measurement,
+    Synthetic,
     TrainingDivergedError,
 )
 from reference_models.distributed import World, join
 from rules.run import Phase
 
 DATA_SET_SHA256 = "87ff0c9e40dc7e2c0e34e7257799c2e3f3aec1a016363bb11cad869ec428a826"
-TEST_ITEMS = 599
+TRAIN_ITEMS, TEST_ITEMS = 1198, 599
 BASE_BATCH_SIZE = 64  # learning rate and averaging are stated at this batch size and scale with it
 
 # name: (minimum, maximum, whole numbers only); benchmarks/digits.toml states the same limits
@@ -199,6 +200,33 @@ def warm_up(model: nn.Module, config: DigitsConfig, device: str) -> None:
     x = torch.randn(TEST_ITEMS, 1, 8, 8, generator=noise).to(device)
     y = torch.randint(10, (TEST_ITEMS,), generator=noise).to(device)
     accuracy_percent(averaged, x, y)
+
+
+def synthetic(config: DigitsConfig, device: str) -> Synthetic:
+    """One step, averaging included, and one inference over the test set's size, on noise."""
+    noise = torch.Generator().manual_seed(0)
+    x = torch.randn(config.batch_size, 1, 8, 8, generator=noise).to(device)
+    y = torch.randint(10, (config.batch_size,), generator=noise).to(device)
+    test_x = torch.randn(TEST_ITEMS, 1, 8, 8, generator=noise).to(device)
+    model = build_model().to(device)
+    averaged = deepcopy(model).requires_grad_(False)
+    optimiser = make_optimiser(model, config)
+
+    def step() -> None:
+        train_step(model, optimiser, x, y, rate=config.learning_rate)
+        average(averaged, model, decay=config.ema_decay)
+
+    def infer() -> Tensor:
+        with torch.no_grad():
+            return averaged(test_x).argmax(1)
+
+    return Synthetic(
+        batch_size=config.batch_size,
+        steps_per_epoch=TRAIN_ITEMS // config.batch_size,
+        train_step=step,
+        inference_items=TEST_ITEMS,
+        infer=infer,
+    )
 
 
 def data_set_file() -> Path:

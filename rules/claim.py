@@ -4,13 +4,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 import orjson
 
 from rules.benchmark import Benchmark
 from rules.errors import ClaimError
 from rules.fields import Fields
+from rules.measurements import PrecisionName
 
 Kind = Literal["train", "inference"]
 CLAIM_LIMIT_BYTES = 256 * 1024
@@ -47,7 +48,8 @@ class Claim:
     the reference's settings. `dawnbench` keeps the original entry where the claim came as one.
     `organisation` and `submitted_on` are whose result it is and of when, where somebody else hands
     in what was published elsewhere. A claim of `kind` "inference" has no runs: it is about the time
-    a trained model takes for one item.
+    a trained model takes for one item. `precision` is the narrowest floating type that a matmul or
+    convolution of the training touches, as the submitter states it.
     """
 
     benchmark_id: str
@@ -63,6 +65,7 @@ class Claim:
     organisation: str | None = None
     submitted_on: date | None = None
     kind: Kind = "train"
+    precision: PrecisionName | None = None
 
 
 def read_json_object(content: bytes, *, file: str) -> dict[str, Any]:
@@ -105,6 +108,7 @@ def read_claim(
         notes=root.optional_text("notes"),
         organisation=_organisation(root) if archive else None,
         submitted_on=_submitted_on(root) if archive else None,
+        precision=_precision(root),
     )
     root.refuse_unknown()
     return claim
@@ -136,6 +140,12 @@ def _submitted_on(root: Fields) -> date | None:
     if day is None:
         raise root.fail("submitted_on", f"{text[:60]!r}", expected="a date such as 2018-04-20")
     return day
+
+
+def _precision(root: Fields) -> PrecisionName | None:
+    if not root.has("precision"):
+        return None
+    return cast(PrecisionName, root.choice("precision", get_args(PrecisionName)))
 
 
 def find_benchmark(root: Fields, benchmarks: Mapping[str, Benchmark]) -> Benchmark:

@@ -58,6 +58,9 @@ def judge_time(
                 f"the replay on {report.system.hardware_class}",
             )
         ]
+    if report.drift is not None:
+        message = f"time was not compared: the worker was {report.drift}"
+        return [Reason("worker_drifted", "note", message)]
     pace = _pace_of(benchmark, counted, report)
     slower = 1 + policy.time_tolerance
     test = (

@@ -7,6 +7,8 @@ plain values only, so that either side can write and check them with its own too
 from dataclasses import dataclass, field
 from typing import Literal, cast, get_args
 
+from rules.measurements import Canary, ModelWork, PrecisionAudit, RunTelemetry
+
 REPLAY_TASK = "finishline.replay"  # The Celery task name: neither side imports the other.
 ANY_QUEUE = "replay.any"  # The queue every worker listens on beside that of its hardware class.
 FENCE_HEADER = "Finishline-Fence"  # Carries a claim's fence with every post of that claim.
@@ -35,6 +37,7 @@ FailureCode = Literal[
     "device_unfit",  # infrastructure
     "worker_stopped",  # infrastructure
     "worker_lost",  # infrastructure: the lease ran out
+    "worker_drifted",  # infrastructure
     "run_time_limit",  # time_limit
 ]
 
@@ -241,7 +244,8 @@ class ReplayRun:
     `status` is "reached" for a run that was at the target, whether or not it went on after it.
     `tta_seconds` is on the benchmark's clock, None unless the target was reached. `parent_seconds`
     and `child_seconds` are the same span on the two clocks; `cpu_seconds` is the processor time
-    of the span (low against the span on a CPU: a neighbour was in the way).
+    of the span (low against the span on a CPU: a neighbour was in the way). `telemetry` is None
+    where the run was not observed.
     """
 
     index: int
@@ -256,6 +260,7 @@ class ReplayRun:
     failure: Failure | None = None
     log_tail: str = ""
     latency: list[BackendLatency] = field(default_factory=list)
+    telemetry: RunTelemetry | None = None
 
 
 @dataclass(frozen=True)
@@ -275,11 +280,19 @@ class WorkerSystem:
 
 @dataclass(frozen=True)
 class ReplayReport:
-    """The end of an attempt: what every started run did, or why the attempt failed."""
+    """The end of an attempt: what every started run did, or why the attempt failed.
+
+    `drift` is a sentence where the worker's canary after the runs was off its baseline: their
+    times are then compared with nothing.
+    """
 
     runs: list[ReplayRun]
     system: WorkerSystem
     failure: Failure | None = None
+    precision: PrecisionAudit | None = None
+    work: ModelWork | None = None
+    canaries: list[Canary] = field(default_factory=list)
+    drift: str | None = None
 
 
 @dataclass(frozen=True)

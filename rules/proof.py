@@ -8,6 +8,7 @@ from typing import Any, Literal
 from rules.canonical import canonical, sha256_of
 from rules.claim import System
 from rules.errors import RuleError
+from rules.measurements import PrecisionName
 from rules.messages import ControlPoint, Failure, ReplayReport
 from rules.plain import read_plain
 from rules.scoring import RunScore
@@ -69,6 +70,7 @@ class ClaimPart:
     framework: str
     hyperparameters: dict[str, float]
     system: System
+    precision: PrecisionName | None = None
 
 
 @dataclass(frozen=True)

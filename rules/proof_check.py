@@ -133,6 +133,7 @@ def claim_of(proof: Proof) -> Claim:
         system=submission.claim.system,
         run_files=tuple(log.file for log in submission.logs),
         hyperparameters=submission.claim.hyperparameters,
+        precision=submission.claim.precision,
     )
 
 

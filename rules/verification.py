@@ -13,6 +13,7 @@ from rules.judge_curves import judge_curves
 from rules.judge_stop import judge_floor, judge_mean_at_stop, judge_stop
 from rules.judge_time import judge_time
 from rules.messages import ReplayReport, ReplayRun
+from rules.precision import judge_precision
 from rules.replay_plan import band_for
 from rules.scoring import RunScore
 from rules.verdict import Outcome, Reason, Verdict, Weight
@@ -34,7 +35,8 @@ def judge(
 
     Rejected if more replays than the benchmark drops leave the band downwards or miss the target,
     if the claim converges faster than reference and replays together allow, or if the replay on
-    the same hardware class is slower than claimed beyond tolerance and noise. Left open
+    the same hardware class is slower than claimed beyond tolerance and noise, or if the training
+    touched a narrower floating type than the claim states. Left open
     if a replay is above the band, if nothing could be compared, or if the machinery failed before
     all of `runs_planned` (default: those in the report) were trained. `curves` has the evaluations
     of each of `runs`; without them the claim is judged by its epochs and times alone.
@@ -62,6 +64,7 @@ def judge(
         *judge_floor(benchmark, runs, curves, report),
         *_judge_origin(elsewhere),
         *judge_time(benchmark, claim, counted, report, policy),
+        *judge_precision(claim, report),
     ]
     weights = {reason.weight for reason in reasons}
     outcome: Outcome = "verified"

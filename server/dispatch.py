@@ -24,7 +24,7 @@ from server.database import Database, utc_now
 from server.models import Attempt, Submission, WorkerRow
 from server.settings import Settings
 from server.verifications.overdue import end_overdue, expire_leases
-from server.verifications.queries import alive_workers, claim_of
+from server.verifications.queries import claim_of, fit_workers
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ def make_broker(url: str) -> Celery:
 
 def take_due(session: Session, *, alive_seconds: float) -> list[Sending]:
     """The oldest due attempts, as many as living workers could take, marked as sent."""
-    workers = alive_workers(session, alive_seconds=alive_seconds)
+    workers = fit_workers(session, alive_seconds=alive_seconds)
     if not workers:
         return []
     now = utc_now()

@@ -94,6 +94,9 @@ class Submission(Base):
     One of `kind` "inference" has no runs: latency and cost are as its entry states them. The others
     are of kind "train". `measured_latency_ms` is a worker's, on their hardware class.
 
+    `precision` is the narrowest floating type that its training touches as it says,
+    `precision_measured` as its latest replay found.
+
     An `archive` submission was published elsewhere, by `organisation` on `submitted_on`; it is kept
     with whatever rules it breaks.
     """
@@ -133,6 +136,8 @@ class Submission(Base):
     organisation: Mapped[str | None] = mapped_column(Text)
     submitted_on: Mapped[date | None]
     kind: Mapped[str] = mapped_column(String(20), default="train", server_default="train")
+    precision: Mapped[str | None] = mapped_column(String(10))
+    precision_measured: Mapped[str | None] = mapped_column(String(10))
 
     @property
     def submitter(self) -> str:
@@ -313,7 +318,11 @@ class ReplayEventRow(Base):
 
 
 class WorkerRow(Base):
-    """A worker that said hello, and when it last did. Its name is its user's from then on."""
+    """A worker that said hello, and when it last did. Its name is its user's from then on.
+
+    `drift` is the sentence that says why it is out, since `drifted_at`: its canary is off its own
+    baseline, which is of readings after `baseline_since`.
+    """
 
     __tablename__ = "workers"
 
@@ -324,6 +333,32 @@ class WorkerRow(Base):
     system: Mapped[dict[str, Any]]
     first_seen_at: Mapped[datetime]
     last_seen_at: Mapped[datetime] = mapped_column(index=True)
+    drift: Mapped[str | None] = mapped_column(Text)
+    drifted_at: Mapped[datetime | None]
+    baseline_since: Mapped[datetime | None]
+
+
+class WorkerProbeRow(Base):
+    """What a worker measured of itself at one moment; `gflops` is its canary, if it has one.
+
+    Canaries are compared within a `configuration`; `baseline_gflops` is what this one was held
+    against and `ratio` what came of it. `figures` has the roofs, `host` the surroundings.
+    """
+
+    __tablename__ = "worker_probes"
+    __table_args__ = (Index(None, "worker", "configuration"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    worker: Mapped[str] = mapped_column(ForeignKey("workers.name"))
+    moment: Mapped[str] = mapped_column(String(20))
+    measured_at: Mapped[datetime]
+    attempt_id: Mapped[str | None] = mapped_column(String(20))
+    gflops: Mapped[float | None]
+    configuration: Mapped[str | None] = mapped_column(String(300))
+    baseline_gflops: Mapped[float | None]
+    ratio: Mapped[float | None]
+    figures: Mapped[dict[str, Any]]
+    host: Mapped[dict[str, Any]]
 
 
 class Evidence(Base):

@@ -2,18 +2,24 @@
 
 import logging
 import sys
+from functools import partial
 from pathlib import Path
 
 from rules.messages import ReplayJob
 from worker.app import make_app, run_worker
+from worker.attempt_checks import AttemptChecks
 from worker.child_process import Host
 from worker.hello import HelloThread
+from worker.measuring import measure_apart
 from worker.probe import probe
 from worker.replay import replay
+from worker.self_check import SelfCheck
+from worker.sensors import open_sensors
 from worker.server_client import ServerClient
 from worker.settings import load_settings
 from worker.state import WorkerState
 from worker.stop_guard import guard_stop
+from worker.surroundings import describe_surroundings
 
 
 def main() -> int:
@@ -30,21 +36,41 @@ def main() -> int:
         threads=settings.threads,
     )
     device = settings.device or ("cuda" if system.accelerator_count else "cpu")
+    sensors = open_sensors(device, visible=settings.visible_accelerators)
     host = Host(
         device=device,
         data_dir=Path(settings.data_dir),
         threads=settings.threads,
         processes=settings.processes,
+        sensors=sensors,
     )
     state = WorkerState()
     guard_stop(state)
+    measure = partial(measure_apart, stop=lambda: state.stopping)
     with (
         ServerClient(settings.server_url, token=token) as server,
         HelloThread(server, system, state),
+        SelfCheck(
+            server,
+            system,
+            state,
+            device=device,
+            surroundings=describe_surroundings(image_digest=settings.image_digest),
+            extent=settings.measure,
+            measure=measure,
+        ) as self_check,
     ):
+        checks = AttemptChecks(
+            self_check,
+            device=device,
+            data_dir=host.data_dir,
+            threads=settings.threads,
+            audits=settings.measure == "all",
+            measure=measure,
+        )
 
         def make_attempt(job: ReplayJob) -> None:
-            replay(job, server=server, system=system, host=host, state=state)
+            replay(job, server=server, system=system, host=host, state=state, checks=checks)
 
         app = make_app(settings.broker_url, make_attempt=make_attempt, state=state)
         return run_worker(

@@ -32,6 +32,7 @@ from reference_models.memory import is_out_of_memory
 from rules.messages import FailureCode, LatencyOrder, TargetSpec
 from rules.run import Phase
 from worker.group_channel import open_events, read_orders
+from worker.memory import accelerator_peak_bytes, resident_peak_bytes
 from worker.parent_death import die_with_parent
 from worker.target import is_reached
 
@@ -152,6 +153,8 @@ def write_measurement(measurement: Measurement, events: EventWriter) -> None:
         epoch=measurement.epoch,
         samples=measurement.samples,
         quality=measurement.quality,
+        resident_peak_bytes=resident_peak_bytes(),
+        accelerator_peak_bytes=accelerator_peak_bytes(),
     )
 
 

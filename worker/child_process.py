@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from rules.messages import ReplayJob
 from worker.group_channel import GroupChannel
+from worker.telemetry import Sensors
 
 LOG_TAIL_BYTES = 4_000
 LINE_LIMIT_BYTES = 64_000
@@ -24,13 +25,14 @@ CHILD_COMMAND = (sys.executable, "-m", "worker.child")
 
 @dataclass(frozen=True)
 class Host:
-    """Where a training runs. `command` starts one of its `processes`."""
+    """Where a training runs. `command` starts one of its `processes`, `sensors` observe it."""
 
     device: str
     data_dir: Path
     threads: int = 1
     processes: int = 1
     command: Sequence[str] = CHILD_COMMAND
+    sensors: Sensors | None = None
 
 
 @dataclass(frozen=True)

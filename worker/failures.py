@@ -43,6 +43,10 @@ _TABLE: dict[FailureCode, tuple[FailureKind, str]] = {
         "Nothing to do: another worker makes the attempt again.",
     ),
     "worker_lost": ("infrastructure", "Nothing to do: another worker makes the attempt again."),
+    "worker_drifted": (
+        "infrastructure",
+        "Nothing to do: another worker makes the attempt again; this one is out until it is well.",
+    ),
     "run_time_limit": (
         "time_limit",
         "If the training is slow but honest, ask the organiser to raise the limit.",

@@ -188,7 +188,9 @@ def read_arguments(arguments: Sequence[str] | None = None) -> Chosen:
     parser.add_argument("benchmark", type=Path, help="the benchmark's TOML file")
     parser.add_argument("--runs", type=_positive, default=3)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--set", action="append", default=[], type=_setting, metavar="NAME=VALUE")
+    parser.add_argument(
+        "--set", action="append", default=[], type=read_setting, metavar="NAME=VALUE"
+    )
     parser.add_argument("--seed", type=int, help="seed of the first run; drawn if absent")
     parser.add_argument("--division", help="default: the benchmark's first")
     parser.add_argument("--device", default="cpu")
@@ -197,7 +199,7 @@ def read_arguments(arguments: Sequence[str] | None = None) -> Chosen:
     benchmark = load_benchmark(given.benchmark)
     division = given.division or benchmark.divisions[0]
     settings = dict(given.set)
-    _check(benchmark, division, settings)
+    check_settings(benchmark, division, settings)
     seed = secrets.randbelow(SEED_LIMIT) if given.seed is None else given.seed
     return Chosen(
         benchmark=benchmark,
@@ -210,7 +212,8 @@ def read_arguments(arguments: Sequence[str] | None = None) -> Chosen:
     )
 
 
-def _check(benchmark: Benchmark, division: str, settings: Mapping[str, float]) -> None:
+def check_settings(benchmark: Benchmark, division: str, settings: Mapping[str, float]) -> None:
+    """Raise RuleError, naming the field, for a setting that a division does not take."""
     file = f"{benchmark.benchmark_id}.toml"
     if division not in benchmark.divisions:
         raise RuleError(
@@ -242,7 +245,8 @@ def _check(benchmark: Benchmark, division: str, settings: Mapping[str, float]) -
             )
 
 
-def _setting(text: str) -> tuple[str, float]:
+def read_setting(text: str) -> tuple[str, float]:
+    """NAME=VALUE, the value as a number. Raises ValueError."""
     name, _, value = text.partition("=")
     return name, float(value)
 

@@ -12,6 +12,7 @@ from rules.messages import (
     WorkerSystem,
 )
 from worker.announcer import Announcer
+from worker.attempt_checks import AttemptChecks, Audited
 from worker.child_process import Host
 from worker.failures import ends_attempt, failure
 from worker.outbox import Outbox
@@ -25,13 +26,23 @@ HEARTBEATS_PER_LEASE = 4
 
 
 def replay(
-    job: ReplayJob, *, server: ServerClient, system: WorkerSystem, host: Host, state: WorkerState
+    job: ReplayJob,
+    *,
+    server: ServerClient,
+    system: WorkerSystem,
+    host: Host,
+    state: WorkerState,
+    checks: AttemptChecks | None = None,
 ) -> None:
     """Make one attempt at a verification.
 
     Quiet when the attempt belongs to another worker or is over: a message may come twice, and the
-    server, which knows better, is asked before and during the training.
+    server, which knows better, is asked before and during the training. `checks` surround the runs;
+    without them the report has neither canaries nor an audit.
     """
+    if checks is not None and not checks.may_claim():
+        log.info("attempt %s is left to another worker: this one is out", job.attempt_id)
+        return
     request = ClaimRequest(worker=system.worker, hardware_class=system.hardware_class)
     try:
         grant = server.claim(job.attempt_id, request)
@@ -42,7 +53,7 @@ def replay(
         log.error("attempt %s was not claimed: %s", job.attempt_id, error)
         return
     log.info("attempt %s: %d runs of %s", job.attempt_id, len(job.seeds), job.reference)
-    report = _train(job, grant, server=server, system=system, host=host, state=state)
+    report = _train(job, grant, server=server, system=system, host=host, state=state, checks=checks)
     if report is not None:
         _hand_in(report, grant, server=server)
 
@@ -55,6 +66,7 @@ def _train(
     system: WorkerSystem,
     host: Host,
     state: WorkerState,
+    checks: AttemptChecks | None,
 ) -> ReplayReport | None:
     """What the attempt came to; None if it was cancelled or taken away: nobody waits for it."""
 
@@ -67,14 +79,25 @@ def _train(
     ) as outbox:
         announcer = Announcer(outbox.put)
         runs: list[ReplayRun] = []
-        for index in range(len(job.seeds)):
+        unfit = checks.before(job) if checks else None
+        audited = checks.audit(job) if checks and unfit is None else Audited()
+        for index in range(len(job.seeds) if unfit is None else 0):
             runs.append(train_run(job, index, host=host, announcer=announcer, stop=stop))
             if _is_over(runs[-1], stop()):
                 break
+        drift = checks.after(job) if checks and runs and stop() is None else None
     if outbox.stop_reason in ("fenced", "cancelled"):
         log.info("attempt %s was given up: %s", job.attempt_id, outbox.stop_reason)
         return None
-    return ReplayReport(runs=runs, system=system, failure=_attempt_failure(job, runs, stop()))
+    return ReplayReport(
+        runs=runs,
+        system=system,
+        failure=unfit or _attempt_failure(job, runs, stop()),
+        precision=audited.precision,
+        work=audited.work,
+        canaries=checks.canaries if checks else [],
+        drift=drift,
+    )
 
 
 def _is_over(run: ReplayRun, reason: StopReason | None) -> bool:

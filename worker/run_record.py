@@ -18,6 +18,7 @@ from worker.announcer import Announcer
 from worker.failures import failure
 from worker.stopwatch import Stopwatch, clocks_disagree
 from worker.target import is_below_band, is_reached
+from worker.telemetry import Telemetry
 from worker.wire import read_latency
 
 
@@ -27,7 +28,15 @@ class RunRecord:
     `status` is None while the run goes on; `failure` says why it failed.
     """
 
-    def __init__(self, job: ReplayJob, index: int, *, at: float, announcer: Announcer) -> None:
+    def __init__(
+        self,
+        job: ReplayJob,
+        index: int,
+        *,
+        at: float,
+        announcer: Announcer,
+        telemetry: Telemetry | None = None,
+    ) -> None:
         self.job = job
         self.index = index
         self.evaluations: list[ReplayEvaluation] = []
@@ -37,6 +46,7 @@ class RunRecord:
         self._tta_seconds: float | None = None
         self._watch = Stopwatch(at)
         self._announcer = announcer
+        self._telemetry = telemetry or Telemetry(None)
         self._clock = Clock(job.clock)
         self._child_span: tuple[float, float] | None = None  # clock: (start, last)
         self._cpu_span: tuple[float, float] | None = None
@@ -82,12 +92,16 @@ class RunRecord:
             failure=self.failure,
             log_tail=log_tail,
             latency=self.latency,
+            telemetry=self._telemetry.summary(self._clock, samples=self._samples()),
         )
 
     def _take(self, event: dict[str, Any], at: float) -> None:
         match event["event"]:
             case "phase":
                 self._watch.enter(Phase(event["phase"]), at)
+                self._telemetry.enter(
+                    Phase(event["phase"]), on_clock=self._watch.started_at is not None
+                )
                 self._follow_clocks(event, at)
                 self._announcer.phase(
                     self.index,
@@ -124,6 +138,10 @@ class RunRecord:
             ledger=asdict(self._watch.ledger),
         )
         self.evaluations.append(evaluation)
+        self._telemetry.note_memory(
+            resident=event.get("resident_peak_bytes"),
+            accelerator=event.get("accelerator_peak_bytes"),
+        )
         self._announcer.evaluation(self.index, evaluation)
         qualities = [item.quality for item in self.evaluations]
         if self._tta_seconds is None and is_reached(qualities, self.job.target):
@@ -135,6 +153,9 @@ class RunRecord:
                 self.end("reached")
         elif is_below_band(qualities, self.job.control_points, self.job.target):
             self.end("below_band")
+
+    def _samples(self) -> int:
+        return self.evaluations[-1].samples if self.evaluations else 0
 
     def _seconds(self) -> float | None:
         if self._watch.started_at is None:

@@ -8,6 +8,7 @@ from typing import Self
 
 import httpx2
 
+from rules.measurements import ProbeAnswer, WorkerProbe
 from rules.messages import (
     FENCE_HEADER,
     BatchAnswer,
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 
 REQUEST_SECONDS = 5.0
 CLAIM_PATIENCE_SECONDS = 30.0
+PROBE_PATIENCE_SECONDS = 10.0
 REPORT_PATIENCE_LEASES = 10.0
 FIRST_WAIT_SECONDS = 0.1
 LONGEST_WAIT_SECONDS = 2.0
@@ -78,6 +80,16 @@ class ServerClient:
     def hello(self, hello: WorkerHello) -> None:
         """Say that this worker is alive: one try, the next hello is a few seconds away."""
         self._post("workers/hello", encode(hello), token=self._token)
+
+    def probe(self, probe: WorkerProbe) -> ProbeAnswer:
+        """Tell what this worker measured of itself; what the server makes of its canary."""
+        content = self._retry(
+            "workers/probes",
+            encode(probe),
+            token=self._token,
+            patience_seconds=PROBE_PATIENCE_SECONDS,
+        )
+        return decode(content, ProbeAnswer)
 
     def claim(self, attempt_id: str, request: ClaimRequest) -> ClaimGrant:
         """Take an attempt. Raises FencedOffError if it is taken, over or cancelled."""

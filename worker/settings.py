@@ -3,6 +3,7 @@
 import socket
 import sys
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -13,7 +14,9 @@ class Settings(BaseSettings):
 
     `hardware_class` and `device` are probed where they are not set; `threads` is how many
     processor threads a training may use (on a CPU one thread is the only steady choice), and
-    `processes` over how many processes, each with a GPU of its own, it is spread.
+    `processes` over how many processes, each with a GPU of its own, it is spread. `measure` says
+    what the worker measures of itself: its roofs, canary and audits, the canary alone, or nothing.
+    `image_digest` names the container image it was started from.
     """
 
     model_config = SettingsConfigDict(env_prefix="FINISHLINE_", frozen=True)
@@ -28,6 +31,9 @@ class Settings(BaseSettings):
     device: str | None = None
     threads: int = 1
     processes: int = Field(default=1, ge=1)
+    measure: Literal["all", "canary", "off"] = "all"
+    image_digest: str | None = None
+    visible_accelerators: str | None = Field(None, validation_alias="CUDA_VISIBLE_DEVICES")
 
     @field_validator("server_url")
     @classmethod

@@ -9,6 +9,7 @@ from worker.announcer import Announcer
 from worker.child_process import ChildProcess, Host, Line
 from worker.failures import count_oom_kills, death_of_child, failure
 from worker.run_record import RunRecord
+from worker.telemetry import Telemetry
 
 POLL_SECONDS = 0.05
 EXIT_SECONDS = 5.0
@@ -29,7 +30,8 @@ def train_run(
     """
     oom_kills = count_oom_kills()
     child = ChildProcess(job, index, host=host)
-    record = RunRecord(job, index, at=child.started_at, announcer=announcer)
+    telemetry = Telemetry(host.sensors)
+    record = RunRecord(job, index, at=child.started_at, announcer=announcer, telemetry=telemetry)
     try:
         while record.status is None:
             line = child.next_line(wait_seconds=POLL_SECONDS)
@@ -41,6 +43,7 @@ def train_run(
             if record.status is None:
                 _obey(stop(), record)
     finally:
+        telemetry.stop()
         child.kill()
     return record.close(child.log_tail())
 

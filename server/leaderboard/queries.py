@@ -34,6 +34,8 @@ COLUMNS = (
     Submission.submitted_at,
     Submission.submitted_on,
     Submission.organisation,
+    Submission.precision,
+    Submission.precision_measured,
     User.name.label("submitter"),
 )
 
@@ -142,6 +144,8 @@ def _entry(row: Any, place: Ranked, kind: Kind) -> BoardEntry:
         submitted_on=row.submitted_on,
         raw_tta_seconds=result.get("raw_tta_seconds", row.tta_seconds),
         rcp=result.get("rcp"),
+        precision=row.precision,
+        precision_measured=row.precision_measured,
     )
 
 

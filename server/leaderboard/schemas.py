@@ -80,7 +80,8 @@ class BoardEntry(BaseModel):
 
     Ranked submissions of one `group` cannot be told from its best and share its `group_rank`;
     `p_same_as_leader` is the p-value of being as fast as that one. A `single_run` is never told
-    from anything.
+    from anything. `precision` is the narrowest floating type touched, as claimed, and
+    `precision_measured` as a replay found it.
     """
 
     rank: int | None
@@ -115,6 +116,8 @@ class BoardEntry(BaseModel):
     group_rank: int | None = None
     p_same_as_leader: float | None = None
     single_run: bool = False
+    precision: str | None = None
+    precision_measured: str | None = None
 
 
 class LensView(BaseModel):

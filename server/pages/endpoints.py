@@ -19,7 +19,7 @@ from server.pages.queries import (
 )
 from server.records.queries import standing_record
 from server.verifications.queries import list_verifications, view
-from server.workers.service import list_workers
+from server.workers.queries import list_workers
 from web.assets import static_asset
 from web.charts import curves_figure, pareto_figure, replay_figure
 from web.convergence_chart import convergence_figure

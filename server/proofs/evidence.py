@@ -1,12 +1,13 @@
 """What a verification stands on, kept at its end in the transaction that ends it."""
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 import orjson
 from sqlalchemy.orm import Session
 
 from rules.claim import System
+from rules.measurements import PrecisionName
 from rules.proof import ClaimPart, LogFile, SubmissionPart
 from server.code_version import code_version
 from server.database import insert_missing, moment_text, utc_now
@@ -45,6 +46,7 @@ def submission_part(session: Session, submission: Submission) -> dict[str, Any]:
             framework=submission.framework,
             hyperparameters=dict(submission.hyperparameters),
             system=System(**submission.system),
+            precision=cast(PrecisionName | None, submission.precision),
         ),
         logs=[LogFile(run.file, run.log_sha256, run.log_bytes) for run in submission.runs],
         runs=claimed_runs(submission),

@@ -77,7 +77,9 @@ class SubmissionView(BaseModel):
     """A submission: the claim, the result, the runs and the verifications.
 
     `kind` is "train", or "inference" for one without runs, whose result is another.
-    `measured_latency_ms` is a worker's median for one item on the same hardware class.
+    `measured_latency_ms` is a worker's median for one item on the same hardware class. `precision`
+    is the narrowest floating type the training touches as claimed, `precision_measured` as
+    replayed.
 
     Its status rests on `published_verification`; `pending_decisions` are verdicts of reruns that
     wait for an organiser.
@@ -85,6 +87,8 @@ class SubmissionView(BaseModel):
 
     id: str
     kind: str
+    precision: str | None
+    precision_measured: str | None
     benchmark: str
     benchmark_version: str
     benchmark_sha256: str
@@ -173,6 +177,8 @@ def submission_view(submission: Submission, *, benchmark_version: str) -> Submis
     return SubmissionView(
         id=submission.id,
         kind=submission.kind,
+        precision=submission.precision,
+        precision_measured=submission.precision_measured,
         benchmark=submission.benchmark_id,
         benchmark_version=benchmark_version,
         benchmark_sha256=submission.benchmark_sha256,

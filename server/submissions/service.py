@@ -170,6 +170,7 @@ def _submission_row(
         dawnbench=dict(claim.dawnbench) if claim.dawnbench is not None else None,
         status="claimed",
         kind=claim.kind,
+        precision=claim.precision,
         **result_figures(result),
         idempotency_key=key,
         request_sha256=upload.sha256,

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
+from rules.measurements import WorkerProbe
 from rules.messages import (
     BatchAnswer,
     ClaimGrant,
@@ -41,12 +42,13 @@ def claim_attempt(
     session: Session, attempt_id: str, request: ClaimRequest, *, caller: Caller
 ) -> ClaimGrant:
     """Give a queued attempt to one worker. Raises ConflictError if it is not queued (any more),
-    NotAllowedError if the worker's name is another user's.
+    or the worker is out, NotAllowedError if the worker's name is another user's.
 
     One UPDATE decides: a message delivered twice, or late, finds the attempt taken.
     """
     attempt = lock_attempt(session, attempt_id)
     require_own_name(session, request.worker, caller)
+    _refuse_drifted(session, request.worker)
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     now = utc_now()
     lease = attempt.verification.lease_seconds
@@ -94,7 +96,7 @@ def record_events(
         select(func.max(ReplayEventRow.sequence)).where(ReplayEventRow.attempt_id == attempt_id)
     )
     known = -1 if last is None else last
-    _refuse_unstorable(batch)
+    refuse_unstorable(batch)
     if any(not 0 <= item.sequence <= LARGEST_SEQUENCE for item in batch.events):
         raise ContentError(f"Events count from 0; expected a sequence of 0 to {LARGEST_SEQUENCE}.")
     fresh = {item.sequence: item for item in batch.events if item.sequence > known}
@@ -116,7 +118,7 @@ def finish_attempt(
     The same report again is answered the same. Raises ConflictError if the attempt is not this
     worker's any more, RuleError if the report is not one of this plan or impossible.
     """
-    _refuse_unstorable(report)
+    refuse_unstorable(report)
     lock_attempt(session, attempt_id)
     attempt = _owned(session, attempt_id, secret, fence)
     verification = attempt.verification
@@ -167,6 +169,12 @@ def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> No
             f"{attempts}: {failure.message}; {failure.next_step}",
         ),
     )
+
+
+def _refuse_drifted(session: Session, name: str) -> None:
+    drift = session.scalar(select(WorkerRow.drift).where(WorkerRow.name == name))
+    if drift is not None:
+        raise ConflictError(f"Worker {name} is out until its canary is well again: it is {drift}.")
 
 
 def _owned(session: Session, attempt_id: str, secret: str, fence: int) -> Attempt:
@@ -228,7 +236,7 @@ def _log_tail(report: ReplayReport) -> str | None:
     return failed.log_tail[-LOG_TAIL_CHARACTERS:].replace("\0", "\ufffd")
 
 
-def _refuse_unstorable(message: EvaluationBatch | ReplayReport) -> None:
+def refuse_unstorable(message: EvaluationBatch | ReplayReport | WorkerProbe) -> None:
     """Raise ContentError on NaN, infinity or an integer JSON readers cannot hold.
 
     One such number in a stored report would make every later answer that shows it fail.

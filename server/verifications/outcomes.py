@@ -34,6 +34,8 @@ def judge_replay(session: Session, verification: Verification, report: ReplayRep
         elsewhere=find_elsewhere(session, submission),
     )
     verification.report = asdict(report)
+    if report.precision is not None:
+        submission.precision_measured = report.precision.lowest
     end_with_verdict(session, verification, verdict)
 
 

@@ -1,6 +1,7 @@
 """Reading verifications, and why one is still waiting."""
 
 from datetime import datetime, timedelta
+from typing import cast
 
 from pydantic import TypeAdapter
 from sqlalchemy import func, select
@@ -10,6 +11,7 @@ from rules.benchmark import Benchmark
 from rules.claim import Claim, System
 from rules.curve import evaluation_of
 from rules.duel import Duel, judge_duel, pair_runs
+from rules.measurements import PrecisionName
 from rules.messages import ReplayReport
 from rules.run import Evaluation
 from rules.scoring import RunScore
@@ -98,6 +100,12 @@ def alive_workers(session: Session, *, alive_seconds: float) -> list[WorkerRow]:
     )
 
 
+def fit_workers(session: Session, *, alive_seconds: float) -> list[WorkerRow]:
+    """Living workers that may be given work: those whose canary is not off its baseline."""
+    alive = alive_workers(session, alive_seconds=alive_seconds)
+    return [worker for worker in alive if worker.drift is None]
+
+
 def view(
     session: Session,
     verification: Verification,
@@ -137,6 +145,11 @@ def waiting_for(
         return (
             "No worker is connected: start one with 'finishline up' on this machine or "
             "'python -m worker' on another."
+        )
+    if all(worker.drift is not None for worker in workers):
+        return (
+            "Every connected worker is out, because it is not as fast as it was; the page of the "
+            "workers says how far each is off. They measure again once a minute."
         )
     ahead = _queued_before(session, verification.created_at)
     busy = sum(worker.state == "busy" for worker in workers)
@@ -185,6 +198,7 @@ def claim_of(submission: Submission) -> Claim:
         organisation=submission.organisation,
         submitted_on=submission.submitted_on,
         kind="inference" if submission.kind == "inference" else "train",
+        precision=cast(PrecisionName | None, submission.precision),
     )
 
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header
 
+from rules.measurements import ProbeAnswer, WorkerProbe
 from rules.messages import (
     FENCE_HEADER,
     BatchAnswer,
@@ -13,10 +14,10 @@ from rules.messages import (
     ReplayReport,
     WorkerHello,
 )
-from server.dependencies import PartsDep, SecretDep, WorkerDep
+from server.dependencies import OrganiserDep, PartsDep, SecretDep, WorkerDep
 from server.verifications import attempts
-from server.workers import service
-from server.workers.schemas import ReportAnswer, WorkerList
+from server.workers import probes, queries, service
+from server.workers.schemas import ProbeList, ReportAnswer, WorkerList
 
 router = APIRouter(tags=["workers"])
 FenceDep = Annotated[int, Header(alias=FENCE_HEADER)]
@@ -27,7 +28,7 @@ def list_workers(parts: PartsDep) -> WorkerList:
     """Every worker that said hello, and whether it is alive."""
     with parts.database.read() as session:
         return WorkerList(
-            workers=service.list_workers(session, alive_seconds=parts.settings.worker_alive_seconds)
+            workers=queries.list_workers(session, alive_seconds=parts.settings.worker_alive_seconds)
         )
 
 
@@ -36,6 +37,28 @@ def hello(body: WorkerHello, parts: PartsDep, caller: WorkerDep) -> None:
     """A worker is alive. Its name is from then on that of the token's user: 403 for others."""
     with parts.database.write() as session:
         service.greet(session, body, caller=caller)
+
+
+@router.post("/workers/probes")
+def post_probe(body: WorkerProbe, parts: PartsDep, caller: WorkerDep) -> ProbeAnswer:
+    """What a worker measured of itself. A canary off the worker's own baseline takes it out."""
+    attempts.refuse_unstorable(body)
+    with parts.database.write() as session:
+        return probes.record_probe(session, body, caller=caller)
+
+
+@router.get("/workers/{name}/probes")
+def list_probes(name: str, parts: PartsDep) -> ProbeList:
+    """A worker's roofs and canaries over time, the newest first."""
+    with parts.database.read() as session:
+        return ProbeList(worker=name, probes=probes.probe_history(session, name))
+
+
+@router.post("/workers/{name}/baseline", status_code=204)
+def renew_baseline(name: str, parts: PartsDep, organiser: OrganiserDep) -> None:
+    """Take a worker in as it is now: its next readings become its baseline. For organisers."""
+    with parts.database.write() as session:
+        probes.set_baseline_anew(session, name)
 
 
 @router.post("/attempts/{attempt_id}/claim")

@@ -5,9 +5,48 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from server.models import WorkerProbeRow
+
+
+class FigureView(BaseModel):
+    """One measured figure; a value that is None is absent, and `how` says why."""
+
+    value: float | None
+    unit: str
+    how: str
+
+
+class ProbeView(BaseModel):
+    """What a worker measured of itself at one moment.
+
+    `gflops` is its canary, `ratio` that by the worker's own baseline, None where it has none yet.
+    `figures` are its roofs and `host` its surroundings, empty where only the canary was measured.
+    """
+
+    moment: str
+    measured_at: datetime
+    attempt_id: str | None
+    gflops: float | None
+    configuration: str | None
+    baseline_gflops: float | None
+    ratio: float | None
+    figures: dict[str, FigureView]
+    host: dict[str, str | None]
+
+
+class ProbeList(BaseModel):
+    """A worker's latest probes, newest first."""
+
+    worker: str
+    probes: list[ProbeView]
+
 
 class WorkerView(BaseModel):
-    """A worker, whether it is alive, and the system it found under itself."""
+    """A worker, whether it is alive, and the system it found under itself.
+
+    Its `state` is "drifted" where its canary is off its own baseline; it then gets no work, and
+    `drift` says how far it is off. `probe` has its latest roofs, `canary` its latest canary.
+    """
 
     name: str
     hardware_class: str
@@ -15,6 +54,10 @@ class WorkerView(BaseModel):
     alive: bool
     last_seen_at: datetime
     system: dict[str, Any]
+    drift: str | None
+    drifted_at: datetime | None
+    probe: ProbeView | None
+    canary: ProbeView | None
 
 
 class WorkerList(BaseModel):
@@ -29,3 +72,18 @@ class ReportAnswer(BaseModel):
     verification_id: str
     state: str
     outcome: str | None
+
+
+def probe_view(row: WorkerProbeRow) -> ProbeView:
+    """A stored probe."""
+    return ProbeView(
+        moment=row.moment,
+        measured_at=row.measured_at,
+        attempt_id=row.attempt_id,
+        gflops=row.gflops,
+        configuration=row.configuration,
+        baseline_gflops=row.baseline_gflops,
+        ratio=row.ratio,
+        figures={name: FigureView(**figure) for name, figure in row.figures.items()},
+        host=row.host,
+    )

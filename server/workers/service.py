@@ -1,7 +1,6 @@
 """Who replays: workers say hello at their start and every few seconds."""
 
 from dataclasses import asdict
-from datetime import timedelta
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
@@ -11,7 +10,6 @@ from server.database import insert_missing, utc_now
 from server.dependencies import Caller
 from server.errors import NotAllowedError
 from server.models import WorkerRow
-from server.workers.schemas import WorkerView
 
 
 def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> None:
@@ -42,20 +40,3 @@ def require_own_name(session: Session, name: str, caller: Caller) -> None:
             f"Worker {name!r} was first seen with another user's token: give this worker another "
             "FINISHLINE_WORKER_NAME, or use a token of that user."
         )
-
-
-def list_workers(session: Session, *, alive_seconds: float) -> list[WorkerView]:
-    """Every worker, the latest first."""
-    since = utc_now() - timedelta(seconds=alive_seconds)
-    rows = session.scalars(select(WorkerRow).order_by(WorkerRow.last_seen_at.desc()))
-    return [
-        WorkerView(
-            name=row.name,
-            hardware_class=row.hardware_class,
-            state=row.state,
-            alive=row.last_seen_at >= since and row.state != "stopping",
-            last_seen_at=row.last_seen_at,
-            system=row.system,
-        )
-        for row in rows
-    ]

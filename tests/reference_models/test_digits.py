@@ -4,6 +4,7 @@ import itertools
 import math
 import statistics
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from reference_models import (
     Measurement,
     TrainingDivergedError,
     digits,
+    synthetic_of,
 )
 from rules.benchmark import load_benchmark
 from rules.run import Phase
@@ -235,3 +237,19 @@ def test_reference_trains_as_it_was_calibrated():
     for epoch in range(5, 20):
         column = [run.quality[epoch] for run in calibrated]
         assert min(column) - 1.5 <= fresh[epoch] <= max(column) + 1.5
+
+
+def test_the_synthetic_step_trains_on_noise_of_the_data_sets_shape():
+    config = digits.configure({"batch_size": 32})
+    synthetic = digits.synthetic(config, "cpu")
+    train_x, _, test_x, _ = digits.load_split()
+    assert synthetic.steps_per_epoch == len(train_x) // 32
+    assert synthetic.inference_items == len(test_x)
+    synthetic.train_step()
+    assert synthetic.infer().shape == (len(test_x),)
+
+
+def test_a_reference_without_a_synthetic_step_is_told_apart():
+    config = digits.configure({})
+    assert synthetic_of(digits, config, "cpu").batch_size == 64
+    assert synthetic_of(SimpleNamespace(), config, "cpu") is None

@@ -200,3 +200,17 @@ def test_a_json_of_more_than_its_limit_is_not_even_parsed() -> None:
 
     with pytest.raises(ClaimError, match="bytes"):
         read_json_object(padded + b" ", file="a.json")
+
+
+def test_a_claim_may_state_its_precision(read: Callable[[object], Claim]) -> None:
+    assert read(good()).precision is None
+    assert read(good() | {"precision": "bf16"}).precision == "bf16"
+
+
+@pytest.mark.parametrize("precision", ["float32", "", 32, "FP32"])
+def test_an_unknown_precision_is_refused_with_those_there_are(
+    read: Callable[[object], Claim], precision: object
+) -> None:
+    with pytest.raises(ClaimError) as refused:
+        read(good() | {"precision": precision})
+    assert refused.value.field == "precision"

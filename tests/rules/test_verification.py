@@ -210,6 +210,19 @@ def test_time_is_compared_on_the_same_hardware_class_only(verdict: Judge) -> Non
     assert "h200" in other.reasons[3].message
 
 
+def test_times_of_a_worker_that_drifted_are_compared_with_nothing(
+    digits: Benchmark, curve: list[float]
+) -> None:
+    claim = Claim("digits", "closed", "m", "f", LAPTOP, ("run_0.log",))
+    slow = report([replay(i, curve[:8], slowness=3.0) for i in range(3)])
+    assert judge(digits, claim, claimed(HONEST_EPOCHS), slow).outcome == "rejected"
+    drifted = dataclasses.replace(slow, drift="60 % slower than its own baseline")
+    found = judge(digits, claim, claimed(HONEST_EPOCHS), drifted)
+    assert found.outcome == "verified"
+    assert weight_of(found, "worker_drifted") == "note"
+    assert "slower_than_claimed" not in codes(found)
+
+
 def test_convergence_is_compared_on_any_hardware(verdict: Judge) -> None:
     assert verdict(claimed([4, 4, 4]), hardware_class="h200").outcome == "rejected"
 

@@ -120,6 +120,8 @@ def test_what_takes_a_token_says_so(schema: dict[str, Any]) -> None:
         "GET /api/v1/audit/check",
         "POST /api/v1/duels",
         "POST /api/v1/workers/hello",
+        "POST /api/v1/workers/probes",
+        "POST /api/v1/workers/{name}/baseline",
         "POST /api/v1/attempts/{attempt_id}/claim",
         "POST /api/v1/attempts/{attempt_id}/evaluations",
         "POST /api/v1/attempts/{attempt_id}/report",

@@ -67,6 +67,8 @@ def make_entry(**changes: Any) -> View:
         "group_rank": 1,
         "p_same_as_leader": None,
         "single_run": False,
+        "precision": None,
+        "precision_measured": None,
     } | changes
 
 
@@ -543,6 +545,10 @@ def make_worker(**changes: Any) -> View:
             "accelerator": None,
             "accelerator_count": 0,
         },
+        "drift": None,
+        "drifted_at": None,
+        "probe": None,
+        "canary": None,
     } | changes
 
 

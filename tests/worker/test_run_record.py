@@ -5,6 +5,7 @@ import pytest
 
 from rules.messages import Absence, LatencyOrder
 from worker.run_record import RunRecord
+from worker.telemetry import Reading, Telemetry
 
 
 @pytest.fixture
@@ -52,6 +53,36 @@ def test_no_event_has_seconds_before_the_clock_starts(record, events):
     start(record)
     seconds = {event.phase: event.seconds for event in events if event.kind == "phase"}
     assert seconds == {"warmup": None, "data": 0.0, "train": 0.5}
+
+
+class CountingSensors:
+    """A counter that goes on by ten joules each time it is read."""
+
+    source = "powercap"
+
+    def __init__(self):
+        self.joules = 0.0
+
+    def energy_joules(self):
+        self.joules += 10.0
+        return self.joules
+
+    def read(self):
+        return Reading()
+
+
+def test_energy_is_read_at_the_edges_of_the_ledger(make_job, announcer):
+    telemetry = Telemetry(CountingSensors(), every_seconds=60.0)
+    record = RunRecord(make_job(), 0, at=100.0, announcer=announcer, telemetry=telemetry)
+    start(record)
+    evaluate(record, 105.0, 98.0, resident_peak_bytes=1000, accelerator_peak_bytes=None)
+    telemetry.stop()
+    found = record.close("").telemetry
+    # Each edge is ten joules: data, train and eval are on the clock; init and warm-up are not.
+    assert found.energy_joules == 30.0
+    assert found.energy_source == "powercap"
+    assert found.samples_per_joule == pytest.approx(64 / 30)
+    assert (found.memory_peak_bytes, found.accelerator_memory_peak_bytes) == (1000, None)
 
 
 def test_events_of_a_run_are_numbered_without_gaps(record, events):

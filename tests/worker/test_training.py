@@ -102,6 +102,13 @@ def test_what_a_trainer_prints_goes_to_the_log_and_not_into_the_events(train, ma
     assert "hello from a subprocess" in run.log_tail
 
 
+def test_a_run_tells_the_memory_its_training_took(train, make_job):
+    telemetry = train(make_job("climb")).telemetry
+    assert 2**20 < telemetry.memory_peak_bytes < 2**40
+    assert telemetry.accelerator_memory_peak_bytes is None
+    assert telemetry.energy_joules is None
+
+
 def test_killed_child_fails_its_run_and_keeps_its_evaluations(train, make_job):
     run = train(make_job("killed"))
     assert run.status == "failed"

@@ -1,0 +1,43 @@
+"""Energy of a run: counters that wrap around, and the joules of the phases on the clock."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+
+from rules.clock import Clock
+from rules.run import Ledger
+
+# The preparation that a clock's rule leaves free costs no energy on it either; an excess over the
+# allowance is a matter of seconds and is not carried over to joules.
+NO_EXCESS = "open"
+
+
+def counted_since(earlier: float, later: float, *, wraps_at: float | None) -> float:
+    """What a counter counted between two readings; it starts at 0 again once it has `wraps_at`.
+
+    More than one turn between the two cannot be seen: read it often enough. Raises ValueError
+    on a counter that went back without a limit to wrap at.
+    """
+    if later >= earlier:
+        return later - earlier
+    if wraps_at is None or earlier > wraps_at:
+        raise ValueError(f"an energy counter went back from {earlier:g} to {later:g}")
+    return wraps_at - earlier + later
+
+
+def timed_joules(joules_by_phase: Mapping[str, float], clock: Clock) -> float:
+    """The joules of the phases that are on a benchmark's clock.
+
+    Preparation is on the clock of DAWNBench alone, evaluation on that of MLPerf alone.
+    """
+    known = {item.name for item in fields(Ledger)}
+    joules = {phase: value for phase, value in joules_by_phase.items() if phase in known}
+    if clock.name != "dawnbench":
+        joules |= {"init": 0.0, "compile": 0.0, "warmup": 0.0}
+    return clock.seconds(Ledger(**joules), division=NO_EXCESS)
+
+
+def samples_per_joule(samples: int, joules: float | None) -> float | None:
+    """Samples trained on for each joule; None where no energy was measured."""
+    if joules is None or joules <= 0:
+        return None
+    return samples / joules

@@ -1,0 +1,130 @@
+"""What workers measured of themselves: kept with its history, held against their own baseline."""
+
+from datetime import datetime
+
+from sqlalchemy import func, or_, select
+from sqlalchemy.orm import Session
+
+from rules.canary import BASELINE_READINGS, TOLERANCE, baseline_of, drift_of
+from rules.measurements import Canary, ProbeAnswer, WorkerProbe
+from server.database import utc_now
+from server.dependencies import Caller
+from server.errors import ConflictError, NotFoundError
+from server.models import WorkerProbeRow, WorkerRow
+from server.workers.schemas import ProbeView, probe_view
+from server.workers.service import require_own_name
+
+HISTORY_LIMIT = 200
+
+
+def record_probe(session: Session, probe: WorkerProbe, *, caller: Caller) -> ProbeAnswer:
+    """Keep a probe; a canary off its worker's baseline takes the worker out, one that is not
+    takes it in again.
+
+    Raises ConflictError for a worker that never said hello, NotAllowedError if the name is another
+    user's.
+    """
+    require_own_name(session, probe.worker, caller)
+    worker = _find_worker(session, probe.worker)
+    if worker is None:
+        raise ConflictError(f"Worker {probe.worker!r} is not known; it says hello first.")
+    row = _row(probe, now=utc_now())
+    session.add(row)
+    session.flush()
+    if probe.canary is not None:
+        _hold(session, worker, row, probe.canary)
+    return ProbeAnswer(
+        drifted=worker.drift is not None,
+        baseline_gflops=row.baseline_gflops,
+        ratio=row.ratio,
+        message=worker.drift,
+    )
+
+
+def set_baseline_anew(session: Session, name: str) -> WorkerRow:
+    """Take a worker in as it is: its next readings are its baseline. Raises NotFoundError."""
+    worker = find_worker(session, name)
+    worker.baseline_since = utc_now()
+    worker.drift = None
+    worker.drifted_at = None
+    return worker
+
+
+def probe_history(session: Session, name: str) -> list[ProbeView]:
+    """A worker's latest probes, newest first. Raises NotFoundError."""
+    find_worker(session, name)
+    rows = session.scalars(
+        select(WorkerProbeRow)
+        .where(WorkerProbeRow.worker == name)
+        .order_by(WorkerProbeRow.id.desc())
+        .limit(HISTORY_LIMIT)
+    )
+    return [probe_view(row) for row in rows]
+
+
+def latest_probes(session: Session, *, with_figures: bool) -> dict[str, ProbeView]:
+    """The latest probe of every worker that has one: of its roofs, or of its canary."""
+    wanted = (
+        WorkerProbeRow.moment == "start" if with_figures else WorkerProbeRow.gflops.is_not(None)
+    )
+    latest = select(func.max(WorkerProbeRow.id)).where(wanted).group_by(WorkerProbeRow.worker)
+    rows = session.scalars(select(WorkerProbeRow).where(WorkerProbeRow.id.in_(latest)))
+    return {row.worker: probe_view(row) for row in rows}
+
+
+def find_worker(session: Session, name: str) -> WorkerRow:
+    """A worker by name. Raises NotFoundError."""
+    worker = _find_worker(session, name)
+    if worker is None:
+        raise NotFoundError(f"There is no worker {name!r}.")
+    return worker
+
+
+def _find_worker(session: Session, name: str) -> WorkerRow | None:
+    return session.get(WorkerRow, name, with_for_update=True)
+
+
+def _row(probe: WorkerProbe, *, now: datetime) -> WorkerProbeRow:
+    canary = probe.canary
+    return WorkerProbeRow(
+        worker=probe.worker,
+        moment=probe.moment,
+        measured_at=now,
+        attempt_id=probe.attempt_id,
+        gflops=canary.gflops if canary is not None else None,
+        configuration=canary.configuration if canary is not None else None,
+        figures={
+            name: {"value": figure.value, "unit": figure.unit, "how": figure.how}
+            for name, figure in probe.figures.items()
+        },
+        host=dict(probe.host),
+    )
+
+
+def _hold(session: Session, worker: WorkerRow, row: WorkerProbeRow, canary: Canary) -> None:
+    drift = drift_of(canary.gflops, baseline_of(_first_readings(session, worker, row)))
+    if drift is None:
+        return
+    row.baseline_gflops, row.ratio = drift.baseline_gflops, drift.ratio
+    if not drift.is_too_far:
+        worker.drift = worker.drifted_at = None
+        return
+    worker.drift = drift.sentence()
+    worker.drifted_at = worker.drifted_at or row.measured_at
+
+
+def _first_readings(session: Session, worker: WorkerRow, row: WorkerProbeRow) -> list[float]:
+    """The readings a baseline is made of: before this one, and none that was too far off."""
+    of_old = select(WorkerProbeRow.gflops).where(
+        WorkerProbeRow.worker == worker.name,
+        WorkerProbeRow.configuration == row.configuration,
+        WorkerProbeRow.id < row.id,
+        or_(
+            WorkerProbeRow.ratio.is_(None),
+            WorkerProbeRow.ratio.between(1 - TOLERANCE, 1 + TOLERANCE),
+        ),
+    )
+    if worker.baseline_since is not None:
+        of_old = of_old.where(WorkerProbeRow.measured_at >= worker.baseline_since)
+    first = session.scalars(of_old.order_by(WorkerProbeRow.id).limit(BASELINE_READINGS))
+    return [value for value in first if value is not None]

@@ -1,0 +1,48 @@
+import pytest
+
+from rules.clock import Clock
+from rules.energy import counted_since, samples_per_joule, timed_joules
+
+# The clocks as their rules have them; 1, 10, 100 ... so that every sum tells what is in it.
+JOULES = {
+    "init": 1.0,
+    "compile": 10.0,
+    "warmup": 100.0,
+    "data": 1_000.0,
+    "train": 10_000.0,
+    "eval": 100_000.0,
+    "checkpoint": 1_000_000.0,
+    "idle": 10_000_000.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("clock", "joules"),
+    [("dawnbench", 11_011_111.0), ("mlperf", 11_111_000.0), ("speedrun", 11_011_000.0)],
+)
+def test_energy_counts_over_the_phases_on_the_clock(clock, joules):
+    assert timed_joules(JOULES, Clock(clock)) == joules
+
+
+def test_the_thirty_free_minutes_of_preparation_are_no_joules():
+    assert timed_joules({"init": 1e6, "train": 5.0}, Clock("mlperf")) == 5.0
+
+
+def test_a_counter_that_went_on_counts_the_difference():
+    assert counted_since(10.0, 12.5, wraps_at=100.0) == 2.5
+
+
+def test_a_counter_that_wrapped_counts_to_its_end_and_from_zero():
+    assert counted_since(90.0, 4.0, wraps_at=100.0) == 14.0
+
+
+@pytest.mark.parametrize("wraps_at", [None, 80.0])
+def test_a_counter_that_went_back_without_wrapping_is_refused(wraps_at):
+    with pytest.raises(ValueError, match="went back from 90 to 4"):
+        counted_since(90.0, 4.0, wraps_at=wraps_at)
+
+
+def test_samples_per_joule_is_absent_without_energy():
+    assert samples_per_joule(100, None) is None
+    assert samples_per_joule(100, 0.0) is None
+    assert samples_per_joule(100, 50.0) == 2.0

@@ -1,0 +1,69 @@
+"""What a job's training is made of: `python -m worker.audit`, in a process of its own, untimed.
+
+It reads {"reference", "hyperparameters", "device", "data_dir"} and answers {"precision", "work"}.
+A reference with a synthetic step is watched for one step of it. Any other is watched while it
+warms up, which it does on made-up tensors, and its training then never begins; how many steps that
+are is not known, so no work is counted.
+"""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from reference_models import Reference, load_reference, synthetic_of
+from rules.measurements import PrecisionAudit
+from rules.run import Phase
+from worker.parent_death import die_with_parent
+from worker.precision import PrecisionWatch, audit_step, conclude
+from worker.utilisation import count_work
+
+SEED = 0
+
+
+def audit(told: dict[str, Any]) -> dict[str, Any]:
+    """The audit of a reference with its settings, as it is answered."""
+    reference = load_reference(told["reference"])
+    config = reference.configure(told["hyperparameters"])
+    device = told["device"]
+    synthetic = synthetic_of(reference, config, device)
+    if synthetic is None:
+        found = audit_warm_up(reference, config, device=device, data_dir=Path(told["data_dir"]))
+        return {"precision": asdict(found), "work": None}
+    synthetic.train_step()  # The first step also plans kernels, which is no part of the work.
+    precision = audit_step(synthetic.train_step, device, scope="one training step")
+    work = count_work(synthetic.train_step, batch_size=synthetic.batch_size)
+    return {"precision": asdict(precision), "work": None if work is None else asdict(work)}
+
+
+def audit_warm_up(
+    reference: Reference, config: Any, *, device: str, data_dir: Path
+) -> PrecisionAudit:
+    """Watch a training up to where it first touches its data, and leave it there."""
+    training = reference.train(config, seed=SEED, device=device, data_dir=data_dir)
+    watch = PrecisionWatch(device)
+    compiled = False
+    with watch.autocast, watch:
+        for item in training:
+            compiled = compiled or item is Phase.COMPILE
+            if item not in (Phase.INIT, Phase.COMPILE, Phase.WARMUP):
+                break
+    if compiled:
+        watch.opaque.add("compiled code")
+    return conclude(watch, device, scope="the warm-up")
+
+
+def main() -> None:
+    """Audit and tell; what a reference prints goes to standard error."""
+    told = json.loads(sys.stdin.buffer.read())
+    die_with_parent(told["parent_pid"])
+    answers, sys.stdout = sys.stdout, sys.stderr
+    torch.manual_seed(SEED)
+    print(json.dumps(audit(told)), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""Throughput of a reference on this machine: `python -m worker.bench benchmarks/digits.toml`.
+
+Trains and infers on made-up data of the right shape, so nothing is downloaded and nothing learned,
+and measures the machine's roofs beside it. Writes one JSON object per line on standard output:
+what it does next, and last the result. Exit code 2 with a sentence where something cannot be done.
+"""
+
+import argparse
+import json
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from rules.benchmark import Benchmark, load_benchmark
+from rules.errors import RuleError
+from rules.measurements import Figure, ModelWork
+from rules.reference_points import calibrated_epochs
+from rules.utilisation import best_roof_tflops, roofline
+from worker.local import check_settings, hyperparameters, read_setting
+from worker.measuring import Answer, Measure, measure_apart
+from worker.probe import probe
+from worker.surroundings import describe_surroundings
+
+ROOFS_SECONDS = 20.0
+ROOF_SECONDS_EACH = 0.4
+START_SECONDS = 120.0  # A process that loads torch, and a device that wakes up.
+DEFAULT_SECONDS = 5.0
+TERA, GIGA = 1e12, 1e9
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What the command line asks for."""
+
+    benchmark: Benchmark
+    reference: str
+    settings: Mapping[str, float]
+    device: str
+    threads: int
+    seconds: float
+
+    def orders(self) -> dict[str, Any]:
+        """What every measuring process is told."""
+        return {
+            "reference": self.reference,
+            "hyperparameters": dict(self.settings),
+            "device": self.device,
+            "threads": self.threads,
+            "seconds": self.seconds,
+            "limit_seconds": ROOFS_SECONDS,
+            "seconds_each": min(ROOF_SECONDS_EACH, self.seconds),
+            "data_dir": "",
+        }
+
+
+class BenchError(RuntimeError):
+    """A measurement without which there is no result was not made."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, tell, return the exit code."""
+    try:
+        asked = read_arguments(arguments)
+        tell({"kind": "result", "result": run_bench(asked, measure_apart)})
+    except (RuleError, BenchError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def run_bench(asked: Bench, measure: Measure) -> dict[str, Any]:
+    """Every measurement in turn. Raises BenchError without a throughput; the others may lack."""
+    system = probe(worker=platform.node() or "local", hardware_class=None, threads=asked.threads)
+    throughput = _measure("throughput", asked, measure, 4 * asked.seconds)
+    if throughput is None or "missing" in throughput:
+        said = (throughput or {}).get("missing") or "the training failed; its last words are above"
+        raise BenchError(f"{asked.benchmark.benchmark_id} was not measured: {said}")
+    audit = _measure("audit", asked, measure, 0.0) or {}
+    roofs = _measure("roofs", asked, measure, ROOFS_SECONDS) or {}
+    figures = TypeAdapter(dict[str, Figure]).validate_python(roofs.get("figures", {}))
+    return {
+        "benchmark": asked.benchmark.benchmark_id,
+        "reference": asked.reference,
+        "hyperparameters": dict(asked.settings),
+        "device": asked.device,
+        "system": asdict(system),
+        "host": describe_surroundings(),
+        "training": throughput["training"],
+        "inference": throughput["inference"],
+        "telemetry": throughput["telemetry"],
+        "to_target": to_target(asked, throughput),
+        "precision": audit.get("precision"),
+        "work": audit.get("work"),
+        "roofline": place_under_roofs(throughput, audit, figures),
+        "roofs": {name: asdict(figure) for name, figure in figures.items()},
+    }
+
+
+def to_target(asked: Bench, throughput: Answer) -> dict[str, float] | None:
+    """Epochs the reference takes to the target at this batch size, and their seconds here.
+
+    Steps alone are counted, no evaluation. None where the benchmark has no runs at that size.
+    """
+    batch_size = asked.settings.get("batch_size")
+    reached = [] if batch_size is None else calibrated_epochs(asked.benchmark, batch_size)
+    if not reached:
+        return None
+    epochs = fmean(reached)
+    seconds = throughput["training"]["seconds_per_call"] * throughput["steps_per_epoch"]
+    return {"epochs": epochs, "epoch_seconds": seconds, "training_seconds": epochs * seconds}
+
+
+def place_under_roofs(
+    throughput: Answer, audit: Answer, figures: Mapping[str, Figure]
+) -> dict[str, Any] | None:
+    """The training's point under the measured roofs; None where its work is not known."""
+    if not audit.get("work") or not audit.get("precision"):
+        return None
+    work = TypeAdapter(ModelWork).validate_python(audit["work"])
+    roof = best_roof_tflops(figures, audit["precision"]["lowest"])
+    copy = figures.get("copy")
+    point = roofline(
+        work,
+        seconds_per_step=throughput["training"]["seconds_per_call"],
+        roof_flops=None if roof is None else roof * TERA,
+        bytes_per_second=None if copy is None or copy.value is None else copy.value * GIGA,
+    )
+    return asdict(point)
+
+
+def _measure(what: str, asked: Bench, measure: Measure, seconds: float) -> Answer | None:
+    tell({"kind": "doing", "doing": what})
+    return measure(f"worker.{what}", asked.orders(), seconds + START_SECONDS)
+
+
+def tell(event: Mapping[str, Any]) -> None:
+    """One event as one line on standard output, at once."""
+    sys.stdout.write(json.dumps(event) + "\n")
+    sys.stdout.flush()
+
+
+def read_arguments(arguments: Sequence[str] | None = None) -> Bench:
+    """The command line, checked. Raises RuleError naming the benchmark's file and field."""
+    parser = argparse.ArgumentParser(prog="python -m worker.bench")
+    parser.add_argument("benchmark", type=Path, help="the benchmark's TOML file")
+    parser.add_argument(
+        "--set", action="append", default=[], type=read_setting, metavar="NAME=VALUE"
+    )
+    parser.add_argument("--device", help="default: cuda where there is one, else cpu")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=DEFAULT_SECONDS)
+    given = parser.parse_args(arguments)
+    benchmark = load_benchmark(given.benchmark)
+    if benchmark.replay is None:
+        raise RuleError(
+            f"{benchmark.title} has no reference training",
+            file=given.benchmark.name,
+            field="replay",
+            expected="a benchmark with a [replay] table",
+        )
+    settings = dict(given.set)
+    check_settings(benchmark, benchmark.divisions[-1], settings)
+    found = probe(worker="bench", hardware_class=None, threads=given.threads)
+    return Bench(
+        benchmark=benchmark,
+        reference=benchmark.replay.reference,
+        settings=hyperparameters(benchmark, settings),
+        device=given.device or ("cuda" if found.accelerator_count else "cpu"),
+        threads=max(1, given.threads),
+        seconds=max(0.1, given.seconds),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,205 @@
+"""A worker looks after itself: its roofs when it starts, its canary around every verification.
+
+The worker measures, the server compares with the worker's own baseline and decides. A worker that
+is off its baseline is asked again before it is believed: a neighbour can slow one reading down. It
+then is out until a later reading is well.
+"""
+
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from pydantic import TypeAdapter, ValidationError
+
+from rules.measurements import Canary, Figure, ProbeAnswer, ProbeMoment, WorkerProbe
+from rules.messages import WorkerSystem
+from worker.measuring import Answer, Measure, measure_apart
+from worker.server_client import RefusedError, ServerClient, UnreachableError
+from worker.state import WorkerState
+
+log = logging.getLogger(__name__)
+
+Extent = Literal["all", "canary", "off"]
+
+TRIES = 3
+PROBE_LIMIT_SECONDS = 20.0
+START_SECONDS = 40.0  # A process that loads torch from a cold disk; no part of the probe's time.
+RECHECK_SECONDS = 60.0
+CANARY_FIGURES = ("gemm_bf16", "gemm_fp32")
+TERA_IN_GIGA = 1_000.0
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The last canary of a check and what the server makes of it; None, None without one."""
+
+    canary: Canary | None = None
+    answer: ProbeAnswer | None = None
+
+    @property
+    def drift(self) -> str | None:
+        """The sentence that says why this worker is out, None while it is in."""
+        if self.answer is None or not self.answer.drifted:
+            return None
+        return self.answer.message or "off its own baseline"
+
+
+class SelfCheck:
+    """Measures one thing at a time, and nothing while a training runs.
+
+    `extent` "canary" leaves the roofs out, "off" everything. Entered, it starts a thread that
+    probes the roofs and later measures a worker that is out again, once a minute.
+    """
+
+    def __init__(
+        self,
+        server: ServerClient,
+        system: WorkerSystem,
+        state: WorkerState,
+        *,
+        device: str,
+        surroundings: Mapping[str, str | None],
+        extent: Extent = "all",
+        measure: Measure = measure_apart,
+        recheck_seconds: float = RECHECK_SECONDS,
+    ) -> None:
+        self._server = server
+        self._system = system
+        self._state = state
+        self._device = device
+        self._surroundings = dict(surroundings)
+        self._extent = extent
+        self._measure = measure
+        self._recheck_seconds = recheck_seconds
+        self._one_at_a_time = threading.Lock()
+        self._over = threading.Event()
+        self._is_out = False
+        self._untold: WorkerProbe | None = None
+        self._thread = threading.Thread(target=self._look_after, name="self-check", daemon=True)
+
+    def __enter__(self) -> Self:
+        if self._extent != "off":
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+
+    def check(self, moment: ProbeMoment, *, attempt_id: str | None = None) -> Checked:
+        """Measure the canary, again if it is off, and tell the server each time."""
+        if self._extent == "off":
+            return Checked()
+        with self._one_at_a_time:
+            return self._check(moment, attempt_id)
+
+    def is_fit(self) -> bool:
+        """Whether this worker may take work; one that is out measures again before it says no."""
+        return not self._is_out or self.check("recheck").drift is None
+
+    def probe(self) -> None:
+        """Measure the roofs and a canary, and tell the server with the surroundings."""
+        with self._one_at_a_time:
+            figures, host = self._roofs()
+            canary = self._canary()
+            probe = WorkerProbe(
+                worker=self._system.worker,
+                moment="start",
+                canary=canary,
+                figures=figures,
+                host=self._surroundings | host,
+            )
+            answer = self._tell(probe)
+            self._untold = probe if answer is None else None
+            self._take_answer(answer)
+
+    def _check(self, moment: ProbeMoment, attempt_id: str | None) -> Checked:
+        checked = Checked()
+        for _ in range(TRIES):
+            canary = self._canary()
+            if canary is None:
+                return checked
+            probe = WorkerProbe(
+                worker=self._system.worker, moment=moment, canary=canary, attempt_id=attempt_id
+            )
+            checked = Checked(canary, self._tell(probe))
+            if checked.drift is None:
+                break
+        self._take_answer(checked.answer)
+        return checked
+
+    def _canary(self) -> Canary | None:
+        if not self._device.startswith("cuda"):
+            answer = self._measure("worker.canary", {}, START_SECONDS)
+            return None if answer is None else _read(answer, Canary)
+        orders = {
+            "device": self._device,
+            "only": CANARY_FIGURES,
+            "limit_seconds": PROBE_LIMIT_SECONDS,
+        }
+        answer = self._measure("worker.roofs", orders, PROBE_LIMIT_SECONDS + START_SECONDS)
+        return None if answer is None else self._canary_of_roofs(answer)
+
+    def _canary_of_roofs(self, answer: Answer) -> Canary | None:
+        figures = _read(answer.get("figures", {}), dict[str, Figure]) or {}
+        for name in CANARY_FIGURES:
+            figure = figures.get(name)
+            if figure is not None and figure.value is not None:
+                configuration = f"torch {answer.get('torch')} {name} on {self._system.accelerator}"
+                return Canary(TERA_IN_GIGA * figure.value, configuration, figure.how)
+        return None
+
+    def _roofs(self) -> tuple[dict[str, Figure], dict[str, str | None]]:
+        orders = {
+            "device": self._device,
+            "limit_seconds": PROBE_LIMIT_SECONDS,
+            "threads": self._system.threads,
+        }
+        answer = self._measure("worker.roofs", orders, PROBE_LIMIT_SECONDS + START_SECONDS)
+        if answer is None:
+            return {}, {}
+        figures = _read(answer.get("figures", {}), dict[str, Figure]) or {}
+        return figures, {"torch": answer.get("torch"), "cuda": answer.get("cuda")}
+
+    def _tell(self, probe: WorkerProbe) -> ProbeAnswer | None:
+        try:
+            return self._server.probe(probe)
+        except (RefusedError, UnreachableError, ValueError) as error:
+            log.warning("the server did not take a probe: %s", error)
+            return None
+
+    def _take_answer(self, answer: ProbeAnswer | None) -> None:
+        if answer is None:
+            return
+        if answer.drifted and not self._is_out:
+            log.warning("this worker is out: %s", answer.message)
+        if self._is_out and not answer.drifted:
+            log.info("this worker is in again")
+        self._is_out = answer.drifted
+
+    def _look_after(self) -> None:
+        if self._extent == "all":
+            self.probe()
+        else:
+            self.check("start")
+        while not self._over.wait(self._recheck_seconds):
+            with self._one_at_a_time:
+                if self._untold is not None and self._tell(self._untold) is not None:
+                    self._untold = None
+                if self._is_out and not self._state.busy:
+                    self._check("recheck", None)
+
+
+def _read(answer: object, kind: Any) -> Any:
+    try:
+        return TypeAdapter(kind).validate_python(answer)
+    except ValidationError as error:
+        log.warning("a measurement answered with something else: %s", error)
+        return None

@@ -1,0 +1,139 @@
+"""How fast a reference trains and infers on made-up data: `python -m worker.throughput`.
+
+It reads {"reference", "hyperparameters", "device", "seconds"} and answers {"training",
+"inference", "telemetry"}, or {"missing"} with a sentence for a reference without a synthetic step.
+The time is cut into rounds and the device is synchronised at their edges alone; the median round
+is the figure, because a neighbour spoils some rounds and not half of them.
+"""
+
+import json
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from reference_models import load_reference, synthetic_of
+from rules.clock import Clock
+from rules.run import Phase
+from worker.memory import accelerator_peak_bytes, resident_peak_bytes
+from worker.parent_death import die_with_parent
+from worker.sensors import open_sensors
+from worker.telemetry import Telemetry
+
+ROUNDS = 7
+WARM_UP_CALLS = 5
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Items per second of the median round, with the slowest and the fastest; calls in all."""
+
+    items_per_second: float
+    slowest: float
+    fastest: float
+    seconds_per_call: float
+    items_per_call: int
+    calls: int
+
+
+def measure_throughput(
+    call: Callable[[], object],
+    *,
+    items_per_call: int,
+    seconds: float,
+    synchronise: Callable[[], None],
+    clock: Callable[[], float] = time.perf_counter,
+) -> Throughput:
+    """Call it for about so many seconds and count what it gets through."""
+    for _ in range(WARM_UP_CALLS):
+        call()
+    synchronise()
+    once = max(_seconds_of(call, 1, synchronise, clock), 1e-9)
+    calls = max(1, math.ceil(seconds / ROUNDS / once))
+    rounds = [_seconds_of(call, calls, synchronise, clock) for _ in range(ROUNDS)]
+    rates = sorted(calls * items_per_call / taken for taken in rounds)
+    middle = statistics.median(rates)
+    return Throughput(
+        items_per_second=middle,
+        slowest=rates[0],
+        fastest=rates[-1],
+        seconds_per_call=items_per_call / middle,
+        items_per_call=items_per_call,
+        calls=calls * ROUNDS,
+    )
+
+
+def _seconds_of(
+    call: Callable[[], object],
+    calls: int,
+    synchronise: Callable[[], None],
+    clock: Callable[[], float],
+) -> float:
+    started = clock()
+    for _ in range(calls):
+        call()
+    synchronise()
+    return clock() - started
+
+
+def bench(told: dict[str, Any]) -> dict[str, Any]:
+    """The throughput of a reference, as it is answered."""
+    reference = load_reference(told["reference"])
+    config = reference.configure(told["hyperparameters"])
+    device, seconds = told["device"], told["seconds"]
+    synthetic = synthetic_of(reference, config, device)
+    if synthetic is None:
+        return {"missing": f"the reference {told['reference']} offers no synthetic step"}
+    synchronise = torch.cuda.synchronize if device.startswith("cuda") else _nothing
+    telemetry = Telemetry(open_sensors(device, visible=told.get("visible_accelerators")))
+    telemetry.enter(Phase.TRAIN, on_clock=True)
+    training = measure_throughput(
+        synthetic.train_step,
+        items_per_call=synthetic.batch_size,
+        seconds=seconds,
+        synchronise=synchronise,
+    )
+    telemetry.stop()
+    telemetry.note_memory(resident=resident_peak_bytes(), accelerator=accelerator_peak_bytes())
+    samples = (training.calls + WARM_UP_CALLS + 1) * synthetic.batch_size
+    inference = measure_throughput(
+        synthetic.infer,
+        items_per_call=synthetic.inference_items,
+        seconds=seconds,
+        synchronise=synchronise,
+    )
+    return {
+        "training": asdict(training),
+        "inference": asdict(inference),
+        "telemetry": asdict(telemetry.summary(Clock("speedrun"), samples=samples)),
+        "steps_per_epoch": synthetic.steps_per_epoch,
+    }
+
+
+def _nothing() -> None:
+    """A processor is done when a call returns."""
+
+
+def main() -> None:
+    """Measure and tell; what a reference prints goes to standard error."""
+    told = json.loads(sys.stdin.buffer.read())
+    die_with_parent(told["parent_pid"])
+    answers, sys.stdout = sys.stdout, sys.stderr
+    try:
+        answer = bench(told)
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        size = told["hyperparameters"].get("batch_size")
+        answer = {
+            "missing": f"a batch of {size} does not fit into the memory of {told['device']}: choose"
+            f" a smaller one with --set batch_size=... ({str(error).splitlines()[0][:120]})"
+        }
+    print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
