@@ -93,6 +93,8 @@ def server_service(plan: Plan) -> Service:
 
 def worker_service(plan: Plan, token_file: Path) -> Service:
     """One CPU worker: ready when the server has heard from this very process."""
+    # A machine people work on is no steady one: its canary would take the only worker out.
+    unmeasured = {"FINISHLINE_MEASURE": "off"}
     settings = {
         "FINISHLINE_WORKER_TOKEN_FILE": str(token_file),
         "FINISHLINE_WORKER_NAME": WORKER_NAME,
@@ -100,7 +102,7 @@ def worker_service(plan: Plan, token_file: Path) -> Service:
     return Service(
         name="worker",
         command=python_module("worker"),
-        environment=plan.environment() | settings,
+        environment=unmeasured | plan.environment() | settings,
         log=plan.paths.logs / "worker.log",
         is_ready=lambda started: worker_answers(plan.url, WORKER_NAME, since=started),
         # Nothing is lost when a worker is killed: the server gives its attempt to the next one.

@@ -162,6 +162,7 @@ class Cluster:
                     "FINISHLINE_SERVER_URL": self.url,
                     "FINISHLINE_WORKER_TOKEN": self.tokens[name],
                     "FINISHLINE_WORKER_NAME": name,
+                    "FINISHLINE_MEASURE": "off",
                     "FINISHLINE_DATA_DIR": str(self.folder / "data"),
                     "PYTHONPATH": os.pathsep.join((str(CLOCK_SKEW), str(ROOT))),
                     "CHAOS_SKEW_FILE": str(self.skew),
