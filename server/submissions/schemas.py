@@ -205,7 +205,7 @@ def submission_view(submission: Submission, *, benchmark_version: str) -> Submis
                 outcome=verification.outcome,
                 created_at=verification.created_at,
                 ended_at=verification.ended_at,
-                decision=decision_word(verification),
+                decision=decision_word(verification, submission),
                 published=verification is published,
             )
             for verification in submission.verifications

@@ -87,7 +87,7 @@ def judge_measured(session: Session, verification: Verification, report: ReplayR
     verification.report = asdict(report)
     verdict = judge_latency(benchmark, claim_of(submission), submission.latency_ms, report)
     end_with_verdict(session, verification, verdict)
-    if not is_pending(verification):
+    if not is_pending(verification, verification.submission):
         show_measured(session, verification)
 
 

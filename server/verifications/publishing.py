@@ -48,12 +48,11 @@ def published_status(submission: Submission) -> str:
 
 def pending_verifications(submission: Submission) -> list[Verification]:
     """Verdicts that wait for a decision, oldest first."""
-    return [item for item in submission.verifications if is_pending(item)]
+    return [item for item in submission.verifications if is_pending(item, submission)]
 
 
-def is_pending(verification: Verification) -> bool:
-    """Whether a verification has a verdict about which nothing is decided."""
-    submission = verification.submission
+def is_pending(verification: Verification, submission: Submission | None) -> bool:
+    """Whether a verification of a submission has a verdict about which nothing is decided."""
     judged = verification.state == "done" and verification.decision is None
     return judged and submission is not None and checks_claim(verification, submission)
 
@@ -67,11 +66,11 @@ def settle(submission: Submission, verification: Verification) -> str:
     return published_status(submission)
 
 
-def decision_word(verification: Verification) -> DecisionWord | None:
+def decision_word(verification: Verification, submission: Submission | None) -> DecisionWord | None:
     """publish, keep or pending; None for a verification without a verdict."""
     if verification.decision is not None:
         return "publish" if verification.decision.decision == PUBLISH else "keep"
-    return "pending" if is_pending(verification) else None
+    return "pending" if is_pending(verification, submission) else None
 
 
 def require_submission(verification: Verification) -> Submission:

@@ -199,7 +199,7 @@ def verification_view(
 
 def decision_view(verification: Verification) -> DecisionView | None:
     """What was decided about a verdict; None for a verification without one."""
-    word, decided = decision_word(verification), verification.decision
+    word, decided = decision_word(verification, verification.submission), verification.decision
     if word is None:
         return None
     return DecisionView(

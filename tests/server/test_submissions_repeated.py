@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from tests.server.conftest import Replay
+
 
 def test_the_same_request_under_one_key_is_stored_once(
     digits_submission: Any, submit: Callable[..., Any], row_counts: Callable[[], Any]
@@ -102,3 +104,30 @@ def test_a_key_that_is_none_is_422(
     assert response.status_code == 422
     assert "Idempotency-Key" in response.json()["detail"]
     assert stored_files() == []
+
+
+def test_the_same_request_after_its_verdicts_is_answered_with_them(
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    client: TestClient,
+    database: Any,
+    olivia: Any,
+    walter: Any,
+    make_report: Callable[..., Any],
+) -> None:
+    submission_id = submit(digits_submission, key="key-1").json()["id"]
+    for reason in ("the first verdict is published", "the second waits"):
+        asked = client.post(
+            f"/api/v1/submissions/{submission_id}/verifications",
+            headers=olivia.headers,
+            json={"reason": reason},
+        )
+        replay = Replay(client, database, walter, submission_id, asked.json()["id"])
+        replay.report(replay.claim().json(), make_report(replay.seeds()))
+
+    again = submit(digits_submission, key="key-1")
+
+    assert again.status_code == 201
+    assert again.json() == client.get(f"/api/v1/submissions/{submission_id}").json()
+    assert again.json()["published_verification"] is not None
+    assert len(again.json()["pending_decisions"]) == 1
