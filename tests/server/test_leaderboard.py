@@ -227,7 +227,7 @@ def test_an_unknown_benchmark_is_404_and_tells_the_known_ones(
     response = client.get(f"/api/v1/leaderboards/mnist{suffix}")
 
     assert response.status_code == 404
-    assert "there are: cifar10, digits, imagenet, mlperf-" in response.json()["detail"]
+    assert "there are: cifar10, digits, grammar, imagenet, mlperf-" in response.json()["detail"]
 
 
 @pytest.mark.parametrize("suffix", ["", ".csv"])
