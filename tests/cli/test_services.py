@@ -1,0 +1,24 @@
+"""What `finishline up` tells its services."""
+
+from pathlib import Path
+
+import pytest
+
+from cli.up.paths import VarPaths
+from cli.up.redis import RedisAddress
+from cli.up.services import Plan, worker_service
+
+
+@pytest.mark.parametrize(("chosen", "told"), [(None, "off"), ("canary", "canary")])
+def test_its_worker_measures_nothing_of_itself_unless_it_is_asked_to(
+    chosen: str | None, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FINISHLINE_MEASURE", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("FINISHLINE_MEASURE", chosen)
+    broker = RedisAddress(socket_path=tmp_path / "redis.sock")
+    plan = Plan(VarPaths(tmp_path), host="127.0.0.1", port=8000, broker=broker)
+
+    service = worker_service(plan, tmp_path / "worker.token")
+
+    assert service.environment["FINISHLINE_MEASURE"] == told
