@@ -106,7 +106,6 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
         app.include_router(feature.router, prefix=API)
     app.include_router(health.router)
     app.include_router(pages.router)
-    app.include_router(api_reference.router)
     app.mount(api_reference.ASSETS, api_reference.reference_assets())
     add_error_handlers(app)
     app.add_middleware(

@@ -1,0 +1,62 @@
+"""How a board is scored, in sentences."""
+
+from rules.benchmark import Benchmark, RunsRule
+
+
+def explain_scoring(benchmark: Benchmark) -> str:
+    """How runs become a result here, in sentences."""
+    runs = benchmark.runs
+    goals = [
+        f"{goal.metric} is {'at least' if goal.direction == 'higher' else 'at most'} "
+        f"{goal.value:g} {goal.unit}"
+        for goal in (benchmark.target, *benchmark.target.also)
+    ]
+    lines = [
+        f"The time to accuracy of a run counts on the {benchmark.clock.name} clock until "
+        f"{' and '.join(goals)}."
+    ]
+    if runs.dropped:
+        ends = "the fastest and the slowest" if runs.dropped == 1 else f"{runs.dropped} at each end"
+        lines.append(
+            f"A submission has at least {runs.wanted} runs, each with a seed of its own; "
+            f"{_first_that_count(runs)}{ends} are dropped and the rest are averaged. "
+            f"A run that does not reach the target {_of_a_failed_run(runs)}."
+        )
+    if benchmark.replay is not None:
+        lines.append(
+            f"A verification trains the reference again {benchmark.replay.min_runs} to "
+            f"{benchmark.replay.max_runs} times with seeds the server draws and seals first. "
+            "It holds every evaluation against the band of calibrated runs and the claimed epochs "
+            f"against both; all tests together reject an honest claim at most "
+            f"{benchmark.replay.alpha:.0%} of the time."
+        )
+    return "\n\n".join(lines)
+
+
+def _first_that_count(runs: RunsRule) -> str:
+    if runs.started is None:
+        return ""
+    return f"the first {runs.count} that reach the target count; of them "
+
+
+def _of_a_failed_run(runs: RunsRule) -> str:
+    return "counts as slowest" if runs.started is None else "is left out"
+
+
+def explain_inference(benchmark: Benchmark) -> str:
+    """What an inference entry is ranked by, in sentences."""
+    target = benchmark.target
+    sign = "at least" if target.direction == "higher" else "at most"
+    return "\n\n".join(
+        [
+            "Latency is the time a trained model takes for one item at batch size 1; cost is the "
+            "price of 10,000 items. An entry is ranked if its model has "
+            f"{target.metric} of {sign} {target.value:g} {target.unit}.",
+            "All three are as the submitter states them: an inference entry has no log that they "
+            "could be derived from. A verification trains the reference to the target and times "
+            "its model one item at a time; that latency stands beside the stated one.",
+        ]
+    )
+
+
+EXPLAIN = {"train": explain_scoring, "inference": explain_inference}
