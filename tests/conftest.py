@@ -1,6 +1,6 @@
 """Factories and benchmarks that tests of several rooms share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from rules.benchmark import (
 )
 from rules.clock import Clock
 from rules.run import Evaluation, Run
+from tests.support.chromium import running_chromium
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -95,3 +96,10 @@ def make_run() -> Callable[..., Run]:
         return Run(name=name, clock=clock, evaluations=evaluations, **others)
 
     return build
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """One Chromium for all tests that visit pages: its driver allows no second one."""
+    with running_chromium() as opened:
+        yield opened

@@ -1,11 +1,8 @@
-"""A server of prepared answers and the browser that visits it."""
+"""A server of prepared answers for a browser to visit."""
 
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from os import environ
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,23 +68,3 @@ def page_server() -> Iterator[PageServer]:
     server = PageServer()
     yield server
     server.close()
-
-
-def find_chromium() -> str | None:
-    """The Chromium to drive, if this machine has one."""
-    candidates = [environ.get("FINISHLINE_CHROMIUM"), "/usr/bin/chromium"]
-    found = next((c for c in candidates if c and Path(c).is_file()), None)
-    return found or shutil.which("chromium") or shutil.which("google-chrome")
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    executable = find_chromium()
-    if executable is None:
-        pytest.skip("no Chromium: install chromium or set FINISHLINE_CHROMIUM to its path")
-    playwright = pytest.importorskip("playwright.sync_api")
-    arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=executable, args=arguments)
-        yield opened
-        opened.close()
