@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from sqlalchemy.exc import DataError, InterfaceError, OperationalError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Match
 
 from rules.errors import RuleError
 from web.render import render
@@ -18,6 +19,7 @@ from web.render import render
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -161,6 +163,8 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     def _http_error(request: Request, error: HTTPException) -> Response:
         headers = dict(error.headers) if error.headers else None
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            headers = {"Allow": ", ".join(_methods_of(request))}
         title = HTTPStatus(error.status_code).phrase
         return answer(request, error.status_code, title, str(error.detail), [], headers)
 
@@ -195,6 +199,18 @@ def add_error_handlers(app: FastAPI) -> None:
         log.error("unforeseen error at %s", request.url.path, exc_info=error)
         detail = "The server made a mistake; its log says more. Nothing of this request was kept."
         return answer(request, 500, "Internal error", detail, [])
+
+
+def _methods_of(request: Request) -> list[str]:
+    """The methods that the address asked for has, in whichever routes."""
+    routes = request.app.routes
+    return [
+        method
+        for method in METHODS
+        if any(
+            route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes
+        )
+    ]
 
 
 def answer(

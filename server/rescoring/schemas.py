@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from server.rescoring.service import BATCH_SUBMISSIONS, Batch, Choice
+from server.submissions.queries import CURSOR_PATTERN
 
 
 class RescoreRequest(BaseModel):
@@ -24,7 +25,7 @@ class RescoreRequest(BaseModel):
     dry_run: bool = False
     definition: Literal["stored", "current"] = "stored"
     limit: int = Field(default=BATCH_SUBMISSIONS, ge=1, le=200)
-    cursor: str | None = Field(default=None, max_length=200)
+    cursor: str | None = Field(default=None, pattern=CURSOR_PATTERN)
 
     @property
     def choice(self) -> Choice:

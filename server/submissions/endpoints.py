@@ -144,12 +144,15 @@ def _view(parts: PartsDep, submission_id: str) -> SubmissionView:
         return submission_view(submission, benchmark_version=versions[submission.benchmark_sha256])
 
 
+CursorDep = Annotated[str | None, Query(pattern=queries.CURSOR_PATTERN)]
+
+
 @router.get("/submissions")
 def list_submissions(
     parts: PartsDep,
     benchmark: str | None = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
-    cursor: str | None = None,
+    cursor: CursorDep = None,
 ) -> SubmissionList:
     """Submissions, newest first."""
     with parts.database.read() as session:

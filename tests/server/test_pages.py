@@ -125,6 +125,8 @@ def test_a_wrong_method_is_405_and_tells_the_right_one(client: TestClient) -> No
 
     assert response.status_code == 405
     assert response.headers["allow"] == "GET"
+    several = client.delete("/api/v1/submissions").headers["allow"]
+    assert set(several.split(", ")) - {"HEAD"} == {"GET", "POST"}
     assert response.headers["content-type"] == "application/problem+json"
 
 

@@ -145,22 +145,17 @@ def test_the_list_can_be_of_one_benchmark(submitted: Any, client: TestClient) ->
     [
         ({"limit": "0"}, "query.limit"),
         ({"limit": "101"}, "query.limit"),
-        ({"cursor": "x"}, None),
-        ({"cursor": "!!!!"}, None),
-        # base64 of "0001-01-01T00:00:00+14:00 x": earlier than any moment in UTC
-        ({"cursor": "MDAwMS0wMS0wMVQwMDowMDowMCsxNDowMCB4"}, None),
-        # base64 of "2026-01-01T00:00:00 x": no timezone
-        ({"cursor": "MjAyNi0wMS0wMVQwMDowMDowMCB4"}, None),
+        ({"cursor": "x"}, "query.cursor"),
+        ({"cursor": "12.!!"}, "query.cursor"),
+        ({"cursor": f"{10**17}.abc"}, "query.cursor"),
+        ({"cursor": "1790000000000000.abc\n"}, "query.cursor"),
     ],
 )
-def test_a_bad_page_is_422(query: dict[str, str], field: str | None, client: TestClient) -> None:
+def test_a_bad_page_is_422(query: dict[str, str], field: str, client: TestClient) -> None:
     response = client.get(SUBMISSIONS, params=query)
 
     assert response.status_code == 422, response.text
-    if field is None:
-        assert "cursor" in response.json()["detail"]
-    else:
-        assert response.json()["problems"][0]["field"] == field
+    assert response.json()["problems"][0]["field"] == field
 
 
 DAWNBENCH_ENTRY = {
