@@ -10,7 +10,7 @@ from pathlib import Path
 from rules.benchmark import load_benchmarks
 from rules.errors import RuleError
 from server.accounts.service import ROLES, create_token, record_new_token
-from server.artifacts import ArtifactStore
+from server.artifacts import make_store
 from server.audit.service import Administrator
 from server.database import Database
 from server.dependencies import Parts
@@ -77,7 +77,7 @@ def _rescore(database: Database, arguments: argparse.Namespace) -> int:
     parts = Parts(
         settings=settings,
         database=database,
-        artifacts=ArtifactStore(settings.artifacts_dir),
+        artifacts=make_store(settings),
         benchmarks=load_benchmarks(settings.benchmarks_dir),
     )
     choice = Choice(

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 
 from rules.benchmark import load_benchmarks
 from server.accounts import endpoints as accounts
-from server.artifacts import ArtifactStore
+from server.artifacts import make_store
 from server.audit import endpoints as audit
 from server.benchmarks import endpoints as benchmarks
 from server.calibrations import endpoints as calibrations
@@ -68,7 +68,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     parts = Parts(
         settings=settings,
         database=Database(settings.database_url),
-        artifacts=ArtifactStore(settings.artifacts_dir),
+        artifacts=make_store(settings),
         benchmarks=load_benchmarks(settings.benchmarks_dir),
     )
     try:

@@ -1,15 +1,18 @@
-"""The raw logs: a content-addressed store in a folder. What is in it never changes."""
+"""The raw logs: a content-addressed store in a folder or a bucket. What is in it never changes."""
 
 import hashlib
 import io
 import os
 import secrets
 import time
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
+
+from server.bucket import Bucket
+from server.settings import Settings
 
 CHUNK_BYTES = 1024 * 1024
 
@@ -33,10 +36,14 @@ class ArtifactStore:
     A file is staged first, then settled, and kept only when the submission it belongs to is
     accepted: what is discarded leaves nothing behind. Keeping is a rename, so a reader never sees
     half a file, and what was settled and kept outlasts a loss of power.
+
+    With a `bucket`, the folder is the waiting room alone: settling writes to the bucket. What is
+    then not accepted stays there under its hash, where nothing refers to it.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, bucket: Bucket | None = None) -> None:
         self.folder = folder
+        self.bucket = bucket
         self.incoming = folder / "incoming"
         self.incoming.mkdir(parents=True, exist_ok=True)
 
@@ -69,7 +76,13 @@ class ArtifactStore:
         return self.stage(io.BytesIO(content))
 
     def settle(self, staged: Collection[Staged]) -> None:
-        """Write staged files to the disk. It is slow, so it comes before the transaction."""
+        """Write staged files to the disk. It is slow, so it comes before the transaction.
+
+        Raises UnavailableError if the bucket does not take them.
+        """
+        if self.bucket is not None:
+            self.bucket.put_all([(each.path, each.sha256) for each in staged])
+            return
         for each in staged:
             _sync(each.path)
 
@@ -79,6 +92,10 @@ class ArtifactStore:
         Another request may have moved the same content a moment ago and not written its folder
         yet, so the folders are written to the disk in any case.
         """
+        if self.bucket is not None:
+            for each in staged:
+                self.discard(each)
+            return
         for each in staged:
             final = self.path_of(each.sha256)
             if final.exists():
@@ -93,9 +110,29 @@ class ArtifactStore:
         """Remove a staged file that is not wanted."""
         staged.path.unlink(missing_ok=True)
 
+    def open(self, sha256: str) -> BinaryIO:
+        """What was kept under a hash, as a stream to be closed. Raises OSError if it is gone."""
+        if self.bucket is not None:
+            return self.bucket.open(sha256)
+        return self.path_of(sha256).open("rb")
+
     def path_of(self, sha256: str) -> Path:
-        """Where content of this hash lies."""
+        """Where content of this hash lies in the folder."""
         return self.folder / sha256[:2] / sha256
+
+
+def make_store(settings: Settings) -> ArtifactStore:
+    """The store that the settings name. Raises RuntimeError where boto3 is needed and missing."""
+    url, endpoint_url = settings.artifacts_url, settings.s3_endpoint_url
+    bucket = Bucket(url, endpoint_url=endpoint_url) if url is not None else None
+    return ArtifactStore(settings.artifacts_dir, bucket)
+
+
+def pieces(source: IO[bytes]) -> Iterator[bytes]:
+    """The content of an open file, piece by piece; it is closed at the end."""
+    with closing(source):
+        while piece := source.read(CHUNK_BYTES):
+            yield piece
 
 
 def _sync(path: Path) -> None:

@@ -84,6 +84,13 @@ class ContentError(ServerError):
     title = "Refused"
 
 
+class UnavailableError(ServerError):
+    """Something the server stands on does not answer; the same request may succeed later."""
+
+    status = 503
+    title = "Service unavailable"
+
+
 def _optional(kind: str) -> dict[str, Any]:
     return {"anyOf": [{"type": kind}, {"type": "null"}]}
 
@@ -138,7 +145,8 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(ServerError)
     def _server_error(request: Request, error: ServerError) -> Response:
-        return answer(request, error.status, error.title, error.detail, error.problems)
+        headers = {"Retry-After": str(RETRY_SECONDS)} if error.status == 503 else None
+        return answer(request, error.status, error.title, error.detail, error.problems, headers)
 
     @app.exception_handler(RuleError)
     def _rule_error(request: Request, error: RuleError) -> Response:

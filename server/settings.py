@@ -18,6 +18,9 @@ class Settings(BaseSettings):
     database_url: str = "sqlite:///var/finishline.db"
     broker_url: str = "redis://127.0.0.1:6379/0"
     artifacts_dir: Path = Path("var/artifacts")
+    # A bucket for what is kept, such as s3://results/logs; artifacts_dir is then a waiting room.
+    artifacts_url: str | None = Field(default=None, pattern="^s3://[^/]+")
+    s3_endpoint_url: str | None = None
     benchmarks_dir: Path = CHECKOUT / "benchmarks"
     public_url: str = "http://127.0.0.1:8000"
     # The private key that proofs are signed with; beside the artifacts if it is not named.

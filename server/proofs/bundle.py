@@ -2,7 +2,7 @@
 
 import shutil
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from tempfile import SpooledTemporaryFile
 from typing import IO
 
@@ -36,7 +36,7 @@ def write_bundle(proof: bytes, files: Iterable[str], artifacts: ArtifactStore) -
 
 def _add(bundle: zipfile.ZipFile, sha256: str, artifacts: ArtifactStore) -> None:
     try:
-        source = artifacts.path_of(sha256).open("rb")
+        source = artifacts.open(sha256)
     except OSError as error:
         raise ServerError(
             f"The file {sha256} of this submission is not in the artifact store; put it back."
@@ -51,10 +51,3 @@ def _entry(name: str) -> zipfile.ZipInfo:
     entry.external_attr = 0o644 << 16
     entry.create_system = 3
     return entry
-
-
-def chunks(source: IO[bytes]) -> Iterator[bytes]:
-    """The content of an open file, piece by piece; it is closed at the end."""
-    with source:
-        while chunk := source.read(CHUNK_BYTES):
-            yield chunk

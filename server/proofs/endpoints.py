@@ -5,9 +5,10 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 
+from server.artifacts import pieces
 from server.dependencies import PartsDep
 from server.proofs import queries, service
-from server.proofs.bundle import chunks, write_bundle
+from server.proofs.bundle import write_bundle
 from server.proofs.schemas import KeyList, key_view
 
 router = APIRouter(tags=["proofs"])
@@ -35,7 +36,7 @@ def get_proof(verification_id: str, parts: PartsDep, kind: Format = "zip") -> Re
     bundle = write_bundle(signed.content, signed.files, parts.artifacts)
     name = f'attachment; filename="proof-{verification_id}.zip"'
     return StreamingResponse(
-        chunks(bundle), media_type="application/zip", headers={"Content-Disposition": name}
+        pieces(bundle), media_type="application/zip", headers={"Content-Disposition": name}
     )
 
 

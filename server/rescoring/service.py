@@ -3,6 +3,7 @@
 import hashlib
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -218,7 +219,8 @@ def _score_again(parts: Parts, submission: Submission, benchmark: Benchmark) -> 
 
 def _read(parts: Parts, sha256: str, *, what: str) -> bytes:
     try:
-        content = parts.artifacts.path_of(sha256).read_bytes()
+        with closing(parts.artifacts.open(sha256)) as stored:
+            content = stored.read()
     except OSError as error:
         reason = error.strerror or error
         raise ConflictError(

@@ -1,13 +1,15 @@
 """Submissions: send, read, list, and their raw logs."""
 
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import FileResponse
+from fastapi.responses import FileResponse, StreamingResponse
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 
+from server.artifacts import pieces
 from server.dependencies import Caller, PartsDep, SubmitterDep
 from server.errors import TooLargeError, UnsupportedMediaError
 from server.submissions import queries, service
@@ -28,6 +30,12 @@ router = APIRouter(tags=["submissions"])
 MAX_TEXT_PART_BYTES = 256 * 1024
 LARGEST_INDEX = 10_000
 RunIndex = Annotated[int, Path(ge=0, le=LARGEST_INDEX)]
+
+# The description asks for less than is accepted, so that every key it allows passes.
+KeyDep = Annotated[
+    str | None,
+    Header(json_schema_extra={"pattern": "^[!-~]+$", "maxLength": service.MAX_KEY_LENGTH}),
+]
 
 MULTIPART: dict[str, Any] = {
     "requestBody": {
@@ -84,7 +92,7 @@ async def create_submission(
     response: Response,
     parts: PartsDep,
     caller: SubmitterDep,
-    idempotency_key: Annotated[str | None, Header()] = None,
+    idempotency_key: KeyDep = None,
 ) -> SubmissionView:
     """Send a submission: one JSON and its run logs. The answer holds the result and its steps.
 
@@ -190,14 +198,19 @@ def get_curve(submission_id: str, index: RunIndex, parts: PartsDep) -> CurveView
     response_class=FileResponse,
     responses={200: {"content": {"text/plain": {}}, "description": "The log, byte for byte."}},
 )
-def get_log(submission_id: str, index: RunIndex, parts: PartsDep) -> FileResponse:
+def get_log(submission_id: str, index: RunIndex, parts: PartsDep) -> Response:
     """The raw log of a run, byte for byte as it was sent."""
     with parts.database.read() as session:
         run = queries.find_run(session, submission_id, index)
-    return FileResponse(
-        parts.artifacts.path_of(run.log_sha256),
-        media_type="text/plain; charset=utf-8",
-        filename=run.file,
-        content_disposition_type="inline",
-        headers={"ETag": f'"{run.log_sha256}"', "X-Content-Type-Options": "nosniff"},
-    )
+    headers = {
+        "ETag": f'"{run.log_sha256}"',
+        "X-Content-Type-Options": "nosniff",
+        "Content-Disposition": f"inline; filename*=utf-8''{quote(run.file)}",
+    }
+    media_type = "text/plain; charset=utf-8"
+    if parts.artifacts.bucket is None:
+        path = parts.artifacts.path_of(run.log_sha256)
+        return FileResponse(path, media_type=media_type, headers=headers)
+    content = pieces(parts.artifacts.open(run.log_sha256))
+    headers["Content-Length"] = str(run.log_bytes)
+    return StreamingResponse(content, media_type=media_type, headers=headers)

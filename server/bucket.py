@@ -1,0 +1,87 @@
+"""Raw logs in an S3-compatible bucket, by the SHA-256 of their content."""
+
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+from urllib.parse import urlsplit
+
+from server.errors import UnavailableError
+
+UPLOADS_AT_ONCE = 8
+CONNECT_SECONDS = 3
+READ_SECONDS = 30
+NO_SUCH_KEY = ("NoSuchKey", "404")
+
+
+class Bucket:
+    """A bucket, and the folder in it, that an address such as s3://results/logs names.
+
+    Credentials come from where boto3 looks for them: AWS_* variables, a shared credentials file, or
+    the role of the machine. An object is written whole or not at all, and never changed.
+    """
+
+    def __init__(self, url: str, *, endpoint_url: str | None) -> None:
+        self.url = url
+        parts = urlsplit(url)
+        self._bucket, self._folder = parts.netloc, parts.path.strip("/")
+        self._client = _make_client(endpoint_url)
+
+    def put_all(self, files: Collection[tuple[Path, str]]) -> None:
+        """Write files under their hashes; when it returns the bucket has acknowledged them all.
+
+        Raises UnavailableError if the bucket does not take them.
+        """
+        with ThreadPoolExecutor(UPLOADS_AT_ONCE) as uploads:
+            list(uploads.map(lambda file: self._put(*file), files))
+
+    def open(self, sha256: str) -> BinaryIO:
+        """The content of a hash as a stream. Raises FileNotFoundError or UnavailableError."""
+        found = self._ask("get_object", Key=self._key(sha256))
+        return cast(BinaryIO, found["Body"])
+
+    def check(self) -> None:
+        """Raise UnavailableError unless the bucket answers and may be used."""
+        self._ask("head_bucket")
+
+    def _put(self, path: Path, sha256: str) -> None:
+        with path.open("rb") as body:
+            self._ask("put_object", Key=self._key(sha256), Body=body)
+
+    def _key(self, sha256: str) -> str:
+        return "/".join(part for part in (self._folder, sha256[:2], sha256) if part)
+
+    def _ask(self, operation: str, **arguments: Any) -> Any:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            return getattr(self._client, operation)(Bucket=self._bucket, **arguments)
+        except ClientError as error:
+            if operation == "get_object" and error.response["Error"]["Code"] in NO_SUCH_KEY:
+                raise FileNotFoundError(2, f"not in {self.url}", arguments["Key"]) from error
+            raise UnavailableError(_refusal(self.url, error)) from error
+        except BotoCoreError as error:
+            raise UnavailableError(_refusal(self.url, error)) from error
+
+
+def _refusal(url: str, error: Exception) -> str:
+    return f"The artifact store {url} does not serve this ({error}); nothing was kept. Try again."
+
+
+def _make_client(endpoint_url: str | None) -> Any:
+    try:
+        # Loaded only where a bucket is used: it is an extra of its own and takes its time.
+        import boto3
+        from botocore.config import Config
+    except ModuleNotFoundError as error:
+        raise RuntimeError(
+            "FINISHLINE_ARTIFACTS_URL names a bucket, which takes boto3: pip install "
+            "'finishline[s3]'."
+        ) from error
+    settings = Config(
+        connect_timeout=CONNECT_SECONDS,
+        read_timeout=READ_SECONDS,
+        retries={"mode": "standard", "max_attempts": 3},
+        max_pool_connections=2 * UPLOADS_AT_ONCE,
+    )
+    return boto3.client("s3", endpoint_url=endpoint_url, config=settings)

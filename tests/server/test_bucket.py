@@ -1,0 +1,126 @@
+"""Raw logs in an S3-compatible bucket, served by moto: a whole life of a submission."""
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import boto3
+import pytest
+from fastapi.testclient import TestClient
+from moto.server import ThreadedMotoServer
+
+from server.artifacts import ArtifactStore, make_store
+from server.settings import Settings
+from tests.server.conftest import list_stored_files
+
+
+@pytest.fixture(scope="module")
+def s3_url() -> Iterator[str]:
+    """The address of an S3 server of its own."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def s3(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A client of that server, with an empty bucket named results."""
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    client = boto3.client("s3", endpoint_url=s3_url)
+    client.create_bucket(Bucket="results")
+    yield client
+    for key in keys_of(client):
+        client.delete_object(Bucket="results", Key=key)
+    client.delete_bucket(Bucket="results")
+    client.close()
+
+
+def keys_of(s3: Any) -> list[str]:
+    listed = s3.list_objects_v2(Bucket="results").get("Contents", [])
+    return [each["Key"] for each in listed]
+
+
+@pytest.fixture
+def settings(settings: Settings, s3: Any, s3_url: str) -> Settings:
+    """Settings of a server that keeps its logs in the bucket."""
+    return settings.model_copy(
+        update={"artifacts_url": "s3://results/kept/logs", "s3_endpoint_url": s3_url}
+    )
+
+
+def test_a_submission_lies_in_the_bucket_alone_and_is_read_from_there(
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    client: TestClient,
+    olivia: Any,
+    s3: Any,
+    settings: Settings,
+) -> None:
+    made = submit(digits_submission)
+    assert made.status_code == 201, made.text
+    address = f"/api/v1/submissions/{made.json()['id']}"
+    hashes = [run["log_sha256"] for run in client.get(address).json()["runs"]]
+    keys = keys_of(s3)
+
+    assert len(keys) == 4
+    assert {f"kept/logs/{sha256[:2]}/{sha256}" for sha256 in hashes} < set(keys)
+    assert list_stored_files(settings) == []
+    log = client.get(f"{address}/runs/1/log")
+    assert log.content == digits_submission.logs["run_1.log"]
+    assert log.headers["content-length"] == str(len(log.content))
+    again = client.post("/api/v1/rescore", json={}, headers=olivia.headers).json()
+    assert (again["failed"], again["total"]) == ([], 1)
+
+
+def test_what_is_refused_reaches_no_bucket(
+    digits_submission: Any, submit: Callable[..., Any], s3: Any, settings: Settings
+) -> None:
+    digits_submission.claim["division"] = "open"
+
+    assert submit(digits_submission).status_code == 422
+    assert keys_of(s3) == []
+    assert list_stored_files(settings) == []
+
+
+def test_a_bucket_that_is_away_refuses_and_keeps_nothing(
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    client: TestClient,
+    s3: Any,
+    settings: Settings,
+) -> None:
+    kept = submit(digits_submission, key="once").json()["id"]
+    store: ArtifactStore = client.app.state.parts.artifacts  # type: ignore[attr-defined]
+    assert store.bucket is not None
+    client.app.state.parts.artifacts.bucket._bucket = "no-such-bucket"  # type: ignore[attr-defined]
+
+    refused = submit(digits_submission, key="again")
+    unread = client.get(f"/api/v1/submissions/{kept}/runs/0/log")
+    assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
+    assert "nothing was kept" in refused.json()["detail"]
+    assert unread.status_code == 503
+    assert len(client.get("/api/v1/submissions").json()["submissions"]) == 1
+    assert list_stored_files(settings) == []
+
+
+def test_a_log_that_the_bucket_lost_is_missed_by_its_hash(settings: Settings) -> None:
+    store = make_store(settings)
+
+    with pytest.raises(FileNotFoundError):
+        store.open("0" * 64)
+
+
+def test_a_bucket_without_boto3_stops_the_start_with_what_to_install(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "boto3", None)
+
+    with pytest.raises(RuntimeError, match=r"finishline\[s3\]"):
+        make_store(settings)
