@@ -34,7 +34,6 @@ class Settings(BaseSettings):
 
     dispatch_interval_seconds: float = Field(default=0.5, gt=0)
     worker_alive_seconds: float = Field(default=20.0, gt=0)
-    lease_slack_seconds: float = Field(default=60.0, ge=0)
 
     @property
     def signing_key_path(self) -> Path:
