@@ -27,16 +27,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from reference_models import HyperparameterError, Measurement, TrainingDivergedError
+from reference_models import (
+    HyperparameterError,
+    Measurement,
+    Synthetic,
+    TrainingDivergedError,
+)
 from reference_models.cifar10_files import ARCHIVE_SHA256, CLASSES, read_cifar10
 from reference_models.cifar10_images import PIXELS, augmented, cut_out, normalised, pad
-from reference_models.distributed import World, join, synchronise
+from reference_models.distributed import World, alone, join, synchronise
 from reference_models.limits import Limit, check, typed
 from reference_models.memory import naming_batch_size
 from reference_models.muon import Muon
 from rules.run import Phase
 
 DATA_SET_SHA256 = ARCHIVE_SHA256
+TRAIN_IMAGES = 50_000
 WHITENING_IMAGES = 5000
 WHITENING_FLOOR = 5e-4  # keeps the directions of least variance from being blown up
 EVALUATION_BATCH = 2000
@@ -399,10 +405,7 @@ def warm_up(
     graphs are recorded in the second round.
     """
     before = deepcopy(model.state_dict())
-    noise = torch.Generator().manual_seed(0)
-    part = world.part_of_batch(config.batch_size)
-    x = normalised(torch.randint(256, (2 * part, 3, PIXELS, PIXELS), generator=noise), world.device)
-    y = torch.randint(CLASSES, (2 * part,), generator=noise).to(world.device)
+    x, y = made_up(2 * world.part_of_batch(config.batch_size), world.device)
     for bias_epochs in (3, 0) if config.compile else (3,):
         chosen = Cifar10Config(**asdict(config) | {"whitening_bias_epochs": bias_epochs})
         trainer = Trainer(model, loss_of, chosen, world, steps=4 * config.epochs)
@@ -413,6 +416,45 @@ def warm_up(
     correct_answers(model, tests, labels, views=config.views)
     model.load_state_dict(before)
     model.zero_grad(set_to_none=True)
+
+
+def made_up(count: int, device: str) -> tuple[Tensor, Tensor]:
+    """Images of noise and labels drawn without them."""
+    noise = torch.Generator().manual_seed(0)
+    x = normalised(torch.randint(256, (count, 3, PIXELS, PIXELS), generator=noise), device)
+    return x, torch.randint(CLASSES, (count,), generator=noise).to(device)
+
+
+def synthetic(config: Cifar10Config, device: str) -> Synthetic:
+    """One step of both optimisers and one inference of an evaluation batch, on noise.
+
+    The gather of an epoch's images is no part of it, evaluation is over the views as configured.
+    """
+    model = build_model(config).to(device, memory_format=torch.channels_last)
+    to_working_precision(model)
+    evaluated = deepcopy(model).requires_grad_(False).eval()
+    steps_per_epoch = max(1, TRAIN_IMAGES // config.batch_size)
+    loss_of, steps = compiled_loss(config, device), config.epochs * steps_per_epoch
+    trainer = Trainer(model, loss_of, config, alone(device), steps=steps)
+    x, y = made_up(config.batch_size, device)
+    tests, _ = made_up(EVALUATION_BATCH, device)
+    model.train()
+
+    def step() -> Tensor:
+        trainer.step %= steps  # The schedule begins anew: somebody asks for more than a run has.
+        return trainer.train_step(x, y)
+
+    def infer() -> Tensor:
+        with torch.no_grad():
+            return viewed(evaluated, tests, views=config.views).argmax(1)
+
+    return Synthetic(
+        batch_size=config.batch_size,
+        steps_per_epoch=steps_per_epoch,
+        train_step=step,
+        inference_items=EVALUATION_BATCH,
+        infer=infer,
+    )
 
 
 # The evaluation

@@ -86,7 +86,7 @@ def join(device: str) -> World:
     """
     check_device(device)
     if not dist.is_available() or not (dist.is_initialized() or dist.is_torchelastic_launched()):
-        return World(rank=0, size=1, device=device)
+        return alone(device)
     own = device
     if device == "cuda":
         own = f"cuda:{dist.get_node_local_rank(fallback_rank=0)}"
@@ -95,6 +95,11 @@ def join(device: str) -> World:
     if not dist.is_initialized():
         dist.init_process_group("nccl" if own.startswith("cuda") else "gloo")
     return World(rank=dist.get_rank(), size=dist.get_world_size(), device=own)
+
+
+def alone(device: str) -> World:
+    """A world of one on a device, whatever this process was started by."""
+    return World(rank=0, size=1, device=device)
 
 
 def check_device(device: str) -> None:

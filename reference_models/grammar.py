@@ -25,8 +25,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from reference_models import Measurement, TrainingDivergedError
-from reference_models.distributed import World, join, synchronise
+from reference_models import Measurement, Synthetic, TrainingDivergedError
+from reference_models.distributed import World, alone, join, synchronise
 from reference_models.grammar_corpus import CORPUS_SHA256, read_corpus
 from reference_models.hyperparameters import Limit, checked
 from rules.run import Phase
@@ -198,6 +198,31 @@ def warm_up(model: nn.Module, config: GrammarConfig, world: World) -> None:
     train_step(model, optimiser, windows, rate=rate, clip=clip, world=world)
     shape = (TEST_WINDOWS, CONTEXT_BYTES + 1)
     nats_per_byte(model, torch.randint(256, shape, generator=noise).to(world.device))
+
+
+def synthetic(config: GrammarConfig, device: str) -> Synthetic:
+    """One step and one inference over the test windows' shape, on bytes that no grammar wrote."""
+    noise = torch.Generator().manual_seed(0)
+    shape = (config.batch_size, CONTEXT_BYTES + 1)
+    windows = torch.randint(256, shape, generator=noise).to(device)
+    shape = (TEST_WINDOWS, CONTEXT_BYTES)
+    tests = torch.randint(256, shape, generator=noise).to(device)
+    model, world = ByteGPT().to(device), alone(device)
+    optimiser = make_optimiser(model, config)
+    rate, clip = config.learning_rate, config.gradient_clip
+
+    def infer() -> Tensor:
+        with torch.no_grad():
+            logits: Tensor = model(tests)
+            return logits
+
+    return Synthetic(
+        batch_size=config.batch_size,
+        steps_per_epoch=config.steps_per_epoch,
+        train_step=lambda: train_step(model, optimiser, windows, rate=rate, clip=clip, world=world),
+        inference_items=TEST_WINDOWS,
+        infer=infer,
+    )
 
 
 def split(text: bytes) -> tuple[Tensor, Tensor]:

@@ -23,9 +23,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from reference_models import HyperparameterError, Measurement, TrainingDivergedError
-from reference_models.distributed import World, join, synchronise
-from reference_models.imagenet_files import CLASSES, Pictures, open_pictures
+from reference_models import (
+    HyperparameterError,
+    Measurement,
+    Synthetic,
+    TrainingDivergedError,
+)
+from reference_models.distributed import World, alone, join, synchronise
+from reference_models.imagenet_files import (
+    CLASSES,
+    TRAINING_PICTURES,
+    Pictures,
+    no_torchvision,
+    open_pictures,
+)
 from reference_models.limits import Limit, check, typed
 from reference_models.memory import naming_batch_size
 from rules.run import Phase
@@ -160,9 +171,14 @@ def _train(
 
 
 def build_model() -> nn.Module:
-    """torchvision's ResNet-50, untrained; each block begins as its shortcut."""
-    from torchvision.models import resnet50
+    """torchvision's ResNet-50, untrained; each block begins as its shortcut.
 
+    Raises DataSetError where torchvision is not installed.
+    """
+    try:
+        from torchvision.models import resnet50
+    except (ImportError, RuntimeError) as error:  # A mismatched pair fails with a RuntimeError.
+        raise no_torchvision(error) from error
     return resnet50(weights=None, num_classes=CLASSES, zero_init_residual=True)
 
 
@@ -288,6 +304,37 @@ def top5_count(outputs: Tensor, labels: Tensor) -> Tensor:
     """How many labels (B,) are among the five largest of their outputs (B, classes)."""
     best = outputs.topk(min(5, outputs.size(1)), dim=1).indices
     return (best == labels.unsqueeze(1)).sum()
+
+
+def synthetic(config: ImagenetConfig, device: str) -> Synthetic:
+    """One step at the full picture size and one inference of as many pictures, on noise.
+
+    Pictures are on the device already: decoding them is what `loader_processes` are for. Raises
+    DataSetError where torchvision is not installed.
+    """
+    model, world = build_model().to(device, memory_format=torch.channels_last), alone(device)
+    stepping, optimiser = shared(model, config, world), make_optimiser(model, config)
+    evaluated = deepcopy(model).eval()
+    noise = torch.Generator().manual_seed(0)
+    y = torch.randint(CLASSES, (config.batch_size,), generator=noise).to(device)
+    x, tests = (
+        torch.randint(256, (len(y), 3, side, side), dtype=torch.uint8, generator=noise).to(device)
+        for side in (config.largest_pixels, config.evaluation_pixels)
+    )
+    stepping.train()
+
+    def infer() -> Tensor:
+        with torch.no_grad(), lower_precision(torch.device(device).type):
+            logits: Tensor = evaluated(scaled(tests))
+            return logits
+
+    return Synthetic(
+        batch_size=config.batch_size,
+        steps_per_epoch=max(1, TRAINING_PICTURES // config.batch_size),
+        train_step=lambda: train_step(stepping, optimiser, x, y, config, rate=config.learning_rate),
+        inference_items=config.batch_size,
+        infer=infer,
+    )
 
 
 def warm_up(model: nn.Module, stepping: nn.Module, config: ImagenetConfig, world: World) -> None:

@@ -96,12 +96,7 @@ def _listed(folder: Path) -> tuple[Pictures, list[str]]:
     try:
         from torchvision.datasets import ImageFolder
     except (ImportError, RuntimeError) as error:  # A mismatched pair fails with a RuntimeError.
-        raise DataSetError(
-            f"torchvision cannot be used here ({error}); install a torch and a torchvision that"
-            " belong together with `pip install 'finishline[vision]'`",
-            field="reference",
-            expected="a working torchvision",
-        ) from error
+        raise no_torchvision(error) from error
     try:
         found = ImageFolder(str(folder))
     except FileNotFoundError as error:
@@ -112,3 +107,13 @@ def _listed(folder: Path) -> tuple[Pictures, list[str]]:
             expected=f"{FOLDER}/train/CLASS/*.JPEG and {FOLDER}/val/CLASS/*.JPEG",
         ) from error
     return Pictures(tuple(found.samples)), list(found.classes)
+
+
+def no_torchvision(error: Exception) -> DataSetError:
+    """What to say where torchvision is missing or belongs to another torch."""
+    return DataSetError(
+        f"torchvision cannot be used here ({error}); install a torch and a torchvision that"
+        " belong together with `pip install 'finishline[vision]'`",
+        field="reference",
+        expected="a working torchvision",
+    )

@@ -26,8 +26,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
-from reference_models import DataSetError, Measurement, TrainingDivergedError
-from reference_models.distributed import World, join, synchronise
+from reference_models import DataSetError, Measurement, Synthetic, TrainingDivergedError
+from reference_models.distributed import World, alone, join, synchronise
 from reference_models.hyperparameters import Limit, checked
 from reference_models.squad_files import TEST_FILE, TRAIN_FILE, checksum_list, read_published
 from reference_models.squad_metric import f1_score, mean_over_questions
@@ -49,6 +49,8 @@ LONGEST_ANSWER = 20  # words
 FEWEST_SIGHTINGS = 2  # of a word that has a vector of its own
 EVALUATION_BATCH = 64
 GRADIENT_CLIP = 5.0
+TRAIN_QUESTIONS = 87_599  # of SQuAD v1.1; those whose answer lies beyond a cut context are left out
+MADE_UP_WORDS = 50_000  # a vocabulary of the size that the training questions have
 GLOVE_FILE = "glove.6B.100d.txt"
 
 # benchmarks/squad.toml states the same limits
@@ -360,15 +362,57 @@ def matrix_of(vocabulary: Vocabulary, vectors: Mapping[str, list[float]]) -> Ten
 
 def warm_up(config: SquadConfig, world: World) -> None:
     """One step and one evaluation of another model on made-up words, which cannot teach."""
-    draw = torch.Generator().manual_seed(0)
-    vocabulary = make_vocabulary([f"w{i}" for i in range(50)], [], fewest=1)
-    model = Reader(vocabulary, config, None).to(world.device)
-    shape = (world.part_of_batch(config.batch_size), min(config.longest_context, 150))
-    batch = Batch(
-        context=torch.randint(2, 50, shape, generator=draw).to(world.device),
-        question=torch.randint(2, 50, (shape[0], 12), generator=draw).to(world.device),
-        spans=torch.randint(shape[1], (shape[0], 2), generator=draw).to(world.device),
-    )
+    items = world.part_of_batch(config.batch_size)
+    model = made_up_reader(config, words=50).to(world.device)
+    batch = made_up_batch(config, items=items, words=50, device=world.device)
     train_step(model, make_optimiser(model, config), batch, config.learning_rate, world)
     with torch.no_grad():
         best_spans(*model.eval()(batch.context, batch.question))
+
+
+def synthetic(config: SquadConfig, device: str) -> Synthetic:
+    """One step, averaging included, and one inference of an evaluation batch, on made-up words.
+
+    Contexts have the words of a usual one and nothing is padded, so a real step, which is as wide
+    as its longest context, takes somewhat longer.
+    """
+    model = made_up_reader(config, words=MADE_UP_WORDS).to(device)
+    averaged = deepcopy(model).requires_grad_(False).eval()
+    optimiser, world = make_optimiser(model, config), alone(device)
+    batch = made_up_batch(config, items=config.batch_size, words=MADE_UP_WORDS, device=device)
+    tests = made_up_batch(config, items=EVALUATION_BATCH, words=MADE_UP_WORDS, device=device)
+
+    def step() -> Tensor:
+        loss = train_step(model, optimiser, batch, config.learning_rate, world)
+        average(averaged, model, decay=config.ema_decay)
+        return loss
+
+    def infer() -> Tensor:
+        with torch.no_grad():
+            return best_spans(*averaged(tests.context, tests.question))
+
+    return Synthetic(
+        batch_size=config.batch_size,
+        steps_per_epoch=max(1, TRAIN_QUESTIONS // config.batch_size),
+        train_step=step,
+        inference_items=EVALUATION_BATCH,
+        infer=infer,
+    )
+
+
+def made_up_reader(config: SquadConfig, *, words: int) -> Reader:
+    """An untrained reader of a made-up vocabulary, its vectors trained only if a run's are."""
+    vocabulary = make_vocabulary([f"w{i}" for i in range(words)], [], fewest=1)
+    vectors = torch.zeros(vocabulary.known, VECTOR_WIDTH) if config.pretrained_vectors else None
+    return Reader(vocabulary, config, vectors)
+
+
+def made_up_batch(config: SquadConfig, *, items: int, words: int, device: str) -> Batch:
+    """Questions of 12 made-up words on contexts of up to 150, the usual lengths in SQuAD."""
+    draw = torch.Generator().manual_seed(0)
+    length = min(config.longest_context, 150)
+    return Batch(
+        context=torch.randint(2, words, (items, length), generator=draw).to(device),
+        question=torch.randint(2, words, (items, 12), generator=draw).to(device),
+        spans=torch.randint(length, (items, 2), generator=draw).to(device),
+    )

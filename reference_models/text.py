@@ -10,9 +10,10 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from reference_models import DataSetError, Measurement
+from reference_models import DataSetError, Measurement, Synthetic
 from reference_models.grammar import GrammarConfig, train_on
 from reference_models.grammar import configure as configure_grammar
+from reference_models.grammar import synthetic as grammar_synthetic
 from rules.run import Phase
 
 DATA_SET_SHA256 = None
@@ -32,6 +33,11 @@ def train(
     Raises DataSetError if the file is missing, too short or not the one its hash names.
     """
     return train_on(lambda: read_corpus_file(data_dir), config, seed=seed, device=device)
+
+
+def synthetic(config: GrammarConfig, device: str) -> Synthetic:
+    """One step and one inference on made-up bytes: those of the grammar reference."""
+    return grammar_synthetic(config, device)
 
 
 def read_corpus_file(data_dir: Path) -> bytes:

@@ -81,7 +81,10 @@ def run_bench(asked: Bench, measure: Measure) -> dict[str, Any]:
     system = probe(worker=platform.node() or "local", hardware_class=None, threads=asked.threads)
     throughput = _measure("throughput", asked, measure, 4 * asked.seconds)
     if throughput is None or "missing" in throughput:
-        said = (throughput or {}).get("missing") or "the training failed; its last words are above"
+        said = (throughput or {}).get("missing") or (
+            "its training failed or took too long, as the line above says; --set batch_size=..."
+            " makes a step smaller"
+        )
         raise BenchError(f"{asked.benchmark.benchmark_id} was not measured: {said}")
     audit = _measure("audit", asked, measure, 0.0) or {}
     roofs = _measure("roofs", asked, measure, ROOFS_SECONDS) or {}

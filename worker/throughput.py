@@ -18,8 +18,11 @@ from typing import Any
 import torch
 
 from reference_models import load_reference, synthetic_of
+from reference_models.memory import is_out_of_memory
 from rules.clock import Clock
+from rules.errors import RuleError
 from rules.run import Phase
+from worker.latency_backends import first_line
 from worker.memory import accelerator_peak_bytes, resident_peak_bytes
 from worker.parent_death import die_with_parent
 from worker.sensors import open_sensors
@@ -39,6 +42,7 @@ class Throughput:
     seconds_per_call: float
     items_per_call: int
     calls: int
+    warm_up_calls: int = WARM_UP_CALLS
 
 
 def measure_throughput(
@@ -49,13 +53,20 @@ def measure_throughput(
     synchronise: Callable[[], None],
     clock: Callable[[], float] = time.perf_counter,
 ) -> Throughput:
-    """Call it for about so many seconds and count what it gets through."""
-    for _ in range(WARM_UP_CALLS):
+    """Call it for about so many seconds and count what it gets through.
+
+    Where one call takes longer than that, it is called three times: to warm up, to see how long
+    it takes, and for the one round that is left.
+    """
+    first = _seconds_of(call, 1, synchronise, clock)
+    warm_up_calls = WARM_UP_CALLS if first < seconds else 1
+    for _ in range(warm_up_calls - 1):
         call()
     synchronise()
     once = max(_seconds_of(call, 1, synchronise, clock), 1e-9)
     calls = max(1, math.ceil(seconds / ROUNDS / once))
-    rounds = [_seconds_of(call, calls, synchronise, clock) for _ in range(ROUNDS)]
+    wanted = min(ROUNDS, max(1, int(seconds / once)))
+    rounds = [_seconds_of(call, calls, synchronise, clock) for _ in range(wanted)]
     rates = sorted(calls * items_per_call / taken for taken in rounds)
     middle = statistics.median(rates)
     return Throughput(
@@ -64,7 +75,8 @@ def measure_throughput(
         fastest=rates[-1],
         seconds_per_call=items_per_call / middle,
         items_per_call=items_per_call,
-        calls=calls * ROUNDS,
+        calls=calls * wanted,
+        warm_up_calls=warm_up_calls,
     )
 
 
@@ -100,7 +112,7 @@ def bench(told: dict[str, Any]) -> dict[str, Any]:
     )
     telemetry.stop()
     telemetry.note_memory(resident=resident_peak_bytes(), accelerator=accelerator_peak_bytes())
-    samples = (training.calls + WARM_UP_CALLS + 1) * synthetic.batch_size
+    samples = (training.calls + training.warm_up_calls + 1) * synthetic.batch_size
     inference = measure_throughput(
         synthetic.infer,
         items_per_call=synthetic.inference_items,
@@ -126,11 +138,15 @@ def main() -> None:
     answers, sys.stdout = sys.stdout, sys.stderr
     try:
         answer = bench(told)
-    except (torch.OutOfMemoryError, MemoryError) as error:
+    except RuleError as error:
+        answer = {"missing": str(error)}
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
         size = told["hyperparameters"].get("batch_size")
         answer = {
             "missing": f"a batch of {size} does not fit into the memory of {told['device']}: choose"
-            f" a smaller one with --set batch_size=... ({str(error).splitlines()[0][:120]})"
+            f" a smaller one with --set batch_size=... ({first_line(error)[:120]})"
         }
     print(json.dumps(answer), file=answers, flush=True)
 

@@ -1,5 +1,6 @@
 """The work of a training step, counted: FLOPs of its matmuls and convolutions, bytes they move."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +26,7 @@ class MovedBytes(TorchDispatchMode):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.total = 0
-        self._counted = set(flop_registry) | set(_attention_on_processors())
+        self._counted = set(flop_registry) | set(_beside_torchs_own())
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -43,7 +44,7 @@ def count_work(step: Callable[[], object], *, batch_size: int) -> ModelWork | No
 
     Compiled code hides its operations: count a step that is not compiled.
     """
-    counter = FlopCounterMode(display=False, custom_mapping=_attention_on_processors())
+    counter = FlopCounterMode(display=False, custom_mapping=_beside_torchs_own())
     moved = MovedBytes()
     with counter, moved:
         step()
@@ -51,6 +52,35 @@ def count_work(step: Callable[[], object], *, batch_size: int) -> ModelWork | No
     if not flops:
         return None
     return ModelWork(batch_size, step_flops=float(flops), step_bytes=float(moved.total))
+
+
+def _beside_torchs_own() -> dict[Any, Callable[..., int]]:
+    """Formulas of operations that torch's own table lacks."""
+    return _attention_on_processors() | _recurrent_layers()
+
+
+def _recurrent_layers() -> dict[Any, Callable[..., int]]:
+    """Fused recurrent layers: every item of a sequence goes once through each weight matrix."""
+
+    def of_matrices(items: Any, matrices: Any) -> int:
+        shapes = [shape for shape in matrices if shape is not None and len(shape) == 2]
+        return 2 * int(math.prod(items[:-1])) * int(sum(math.prod(shape) for shape in shapes))
+
+    def processor(items: Any, to_gates: Any, between: Any, *_: Any, **__: Any) -> int:
+        return of_matrices(items, (to_gates, between))
+
+    def accelerator(items: Any, weights: Any, *_: Any, **__: Any) -> int:
+        return of_matrices(items, weights)
+
+    def twice(forward: Callable[..., int]) -> Callable[..., int]:
+        return lambda *shapes, **named: 2 * forward(*shapes, **named)
+
+    return {
+        _ATEN.mkldnn_rnn_layer: processor,
+        _ATEN.mkldnn_rnn_layer_backward: twice(processor),
+        _ATEN._cudnn_rnn: accelerator,
+        _ATEN._cudnn_rnn_backward: twice(accelerator),
+    }
 
 
 def _attention_on_processors() -> dict[Any, Callable[..., int]]:

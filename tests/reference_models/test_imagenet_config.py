@@ -50,3 +50,14 @@ def test_learning_rate_follows_the_batch_size_and_the_triangle():
     assert config.learning_rate == pytest.approx(2 * 0.5)
     rates = [imagenet.learning_rate_at(step, 8, config) for step in range(8)]
     assert rates == pytest.approx([1 / 3, 2 / 3, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6])
+
+
+def test_torchvision_that_is_absent_ends_a_training_and_a_bench_with_the_same_sentence(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "torchvision.models", None)
+    config = imagenet.configure({"batch_size": 2})
+    with pytest.raises(DataSetError, match=r"pip install 'finishline\[vision\]'"):
+        next(imagenet.train(config, seed=0, device="cpu", data_dir=tmp_path))
+    with pytest.raises(DataSetError, match=r"pip install 'finishline\[vision\]'"):
+        imagenet.synthetic(config, "cpu")

@@ -2,8 +2,16 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
-from reference_models import REFERENCES, UnknownReferenceError, load_reference
+from reference_models import (
+    REFERENCES,
+    UnknownReferenceError,
+    cifar10,
+    load_reference,
+    squad,
+    synthetic_of,
+)
 from reference_models.calibrate import epochs_to, summary
 from rules.benchmark import ReferenceRun, parse_benchmark
 from rules.calibration import reference_run_toml
@@ -46,6 +54,39 @@ def test_calibrated_run_reads_back_from_a_benchmark_file():
     benchmark = parse_benchmark((HEAD + text).encode(), file="small.toml")
     [run] = benchmark.reference_runs
     assert (run.batch_size, run.seed, run.quality) == (32, 7, (12.3457, 97.5))
+
+
+@pytest.fixture
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize(
+    ("name", "chosen", "items"),
+    [
+        ("cifar10", {"batch_size": 8, "width": 4, "views": 1, "epochs": 1}, 6),
+        ("grammar", {"batch_size": 8}, 256),
+        ("squad", {"batch_size": 2, "width": 8, "dropout": 0.0}, 6),
+        ("text", {"batch_size": 8}, 256),
+    ],
+)
+def test_synthetic_step_trains_on_made_up_data_as_often_as_asked(name, chosen, items, monkeypatch):
+    monkeypatch.setattr(cifar10, "TRAIN_IMAGES", 16)  # Two steps are then a whole run.
+    monkeypatch.setattr(squad, "MADE_UP_WORDS", 100)
+    for module in (cifar10, squad):
+        monkeypatch.setattr(module, "EVALUATION_BATCH", 6)
+    torch.manual_seed(0)
+    reference = load_reference(name)
+    made = synthetic_of(reference, reference.configure(chosen), "cpu")
+    losses = [float(made.train_step()) for _ in range(3)]
+    assert losses[0] > losses[1] > losses[2] > 0
+    assert made.batch_size == chosen["batch_size"]
+    assert made.steps_per_epoch >= 1
+    assert made.inference_items == len(made.infer()) == items
 
 
 HEAD = """

@@ -65,6 +65,17 @@ def test_compiled_code_is_listed_as_opaque(trainer):
     assert audit(told("audited"))["precision"]["opaque"] == ["compiled code"]
 
 
+def test_work_is_counted_of_a_step_that_is_not_compiled_even_where_the_training_is():
+    small = {"batch_size": 8, "width": 4}
+    plain, compiled = audit(told("cifar10", **small)), audit(told("cifar10", compile=1, **small))
+    assert compiled["work"] == plain["work"]
+    assert plain["work"]["step_flops"] > 0
+    assert (plain["precision"]["opaque"], compiled["precision"]["opaque"]) == (
+        [],
+        ["compiled code"],
+    )
+
+
 def test_an_audit_answers_in_a_process_of_its_own():
     answer = measure_apart("worker.audit", told("digits"), 120.0)
     assert answer["precision"]["lowest"] == "fp32"

@@ -1,8 +1,14 @@
 """Items per second, on a clock that plays a noisy host."""
 
+import io
+import json
+import sys
+from types import SimpleNamespace
+
 import pytest
 
-from worker.throughput import ROUNDS, bench, measure_throughput
+from reference_models import DataSetError
+from worker.throughput import ROUNDS, bench, main, measure_throughput
 
 
 class Host:
@@ -14,7 +20,7 @@ class Host:
 
     def call(self):
         self.calls += 1
-        self.now += self.seconds * (10 if self.waits - 2 in self.disturbed else 1)
+        self.now += self.seconds * (10 if self.waits - 3 in self.disturbed else 1)
 
     def wait(self):
         self.waits += 1
@@ -50,11 +56,43 @@ def test_it_takes_about_as_long_as_asked_and_waits_at_the_edges_alone():
     host = Host(seconds=0.125)
     found = measured(host, seconds=7.0)
     assert found.calls == 56
-    assert host.waits == 2 + ROUNDS  # after the warm-up, after the first step, after each round
+    # After the first call, after the warm-up, after a step that tells how long it takes.
+    assert host.waits == 3 + ROUNDS
 
 
-def test_a_step_longer_than_the_time_is_measured_once_a_round():
-    assert measured(Host(seconds=100.0), seconds=1.0).calls == ROUNDS
+def test_a_step_longer_than_the_time_is_called_three_times_and_measured_once():
+    host = Host(seconds=100.0)
+    found = measured(host, seconds=1.0)
+    assert (found.calls, found.warm_up_calls, host.calls) == (1, 1, 3)
+    assert found.seconds_per_call == pytest.approx(100.0)
+
+
+def test_a_step_of_half_the_time_is_measured_twice():
+    assert measured(Host(seconds=3.0), seconds=7.0).calls == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (DataSetError("torchvision cannot be used here"), "torchvision cannot be used here"),
+        (MemoryError("no room"), "a batch of 64 does not fit into the memory of cpu"),
+        (RuntimeError("[enforce fail] can't allocate memory"), "choose a smaller one with --set"),
+    ],
+)
+def test_what_cannot_be_measured_is_said_in_a_sentence(monkeypatch, capsys, error, said):
+    told = {"reference": "digits", "hyperparameters": {"batch_size": 64}, "device": "cpu"}
+    monkeypatch.setattr("worker.throughput.die_with_parent", lambda pid: None)
+    monkeypatch.setattr("worker.throughput.bench", lambda told: raise_(error))
+    orders = io.BytesIO(json.dumps(told | {"parent_pid": 1}).encode())
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=orders))
+    out = sys.stdout
+    main()
+    monkeypatch.setattr("sys.stdout", out)
+    assert said in json.loads(capsys.readouterr().out)["missing"]
+
+
+def raise_(error):
+    raise error
 
 
 def test_the_digits_reference_trains_and_infers_on_made_up_data():

@@ -42,3 +42,13 @@ def test_fused_attention_on_a_processor_is_counted():
 
     # Backward makes five such products where forward makes two.
     assert count_work(both, batch_size=2).step_flops == pytest.approx(2 * 3 * 7 * 2 * 4 * 4 * 8)
+
+
+def test_a_fused_recurrent_layer_is_counted():
+    layer = nn.LSTM(3, 5, batch_first=True)
+    # Each of 2 x 4 items goes through matrices of 20 x 3 and 20 x 5, two FLOPs a weight.
+    forward = 2 * 8 * (20 * 3 + 20 * 5)
+    with torch.no_grad():
+        assert count_work(lambda: layer(torch.ones(2, 4, 3)), batch_size=2).step_flops == forward
+    training = count_work(lambda: layer(torch.ones(2, 4, 3))[0].sum().backward(), batch_size=2)
+    assert training.step_flops == 3 * forward
