@@ -211,8 +211,8 @@ def audit_table(records: Sequence[View]) -> RenderableType:
 def _backend_table(backends: Sequence[View]) -> Table:
     figures = ("mean", "p50", "p90", "p99")
     table = make_table(
-        "backend", *figures, "items/s", "drift", "cost of 10,000", "samples",
-        right=(*figures, "items/s", "drift", "cost of 10,000", "samples"),
+        "backend", *figures, "items/s", "drift", "cost of 10,000", "samples", "passes",
+        right=(*figures, "items/s", "drift", "cost of 10,000", "samples", "passes"),
     )  # fmt: skip
     for item in backends:
         table.add_row(
@@ -222,6 +222,7 @@ def _backend_table(backends: Sequence[View]) -> Table:
             number_text(item.get("drift_percent"), unit=" %"),
             cost_text(item.get("cost_usd_per_10000")),
             _or_dash(item.get("samples") or None),
+            number_text(item.get("passes")),
         )
     return table
 

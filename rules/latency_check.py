@@ -5,7 +5,7 @@ from typing import get_args
 
 from rules.benchmark import Benchmark
 from rules.errors import RuleError
-from rules.latency_protocol import LatencyProtocol
+from rules.latency_protocol import FEWEST_ITEMS, LatencyProtocol
 from rules.messages import Backend, BackendLatency, ReplayReport, ReplayRun
 
 
@@ -13,8 +13,8 @@ def check_latency(report: ReplayReport, benchmark: Benchmark) -> None:
     """Raise RuleError, naming run and backend, unless every latency is as the protocol orders.
 
     Each backend is there once, a finished run has them all, and each has either its times or the
-    reason why not: as many items as ordered, positive, no longer together than the run was, with
-    outputs within the tolerance.
+    reason why not: whole passes with as many items as ordered, or fewer after the time that a slow
+    model has, positive, no longer together than the run was, with outputs within the tolerance.
     """
     protocol = benchmark.latency
     if protocol is None:
@@ -37,7 +37,7 @@ def _check_backend(
             raise _impossible(run, item, "times beside an absence", "one of them")
         return
     count = protocol.warmup_items + protocol.samples_of(test_items)
-    if len(item.milliseconds) != count:
+    if not (len(item.milliseconds) == count or _ended_by_its_limit(item, protocol, count)):
         raise _impossible(run, item, f"{len(item.milliseconds)} items", f"{count} with warm-up")
     if not all(math.isfinite(value) and value > 0 for value in item.milliseconds):
         raise _impossible(run, item, "a time that is not above 0", "positive milliseconds")
@@ -46,6 +46,15 @@ def _check_backend(
         raise _impossible(
             run, item, f"outputs differ by {difference}", f"at most {protocol.output_tolerance:g}"
         )
+
+
+def _ended_by_its_limit(item: BackendLatency, protocol: LatencyProtocol, count: int) -> bool:
+    """Whether a backend has fewer times than ordered because it took too long for them."""
+    samples = len(item.milliseconds) - protocol.warmup_items
+    if item.seconds is None or not 1 <= samples < count - protocol.warmup_items:
+        return False
+    allowed = protocol.enough_seconds if samples >= FEWEST_ITEMS else protocol.most_seconds
+    return item.seconds > allowed
 
 
 def _check_span(run: ReplayRun) -> None:

@@ -1,22 +1,26 @@
 """How the latency of a benchmark's model is measured: the numbers of its `[latency]` table."""
 
+import math
 from dataclasses import dataclass
 
 from rules.fields import Fields
 
-MOST_ITEMS = 2000  # A backend's times fit one line of the training process.
+MOST_ITEMS = 2000  # A backend's times, in whole passes, fit one line of the training process.
 MOST_WARMUP_ITEMS = 200
+FEWEST_ITEMS = 120  # Of a model so slow that all items would take too long; enough for p90.
 
 
 @dataclass(frozen=True)
 class LatencyProtocol:
     """One item at a time at batch size 1: `warmup_items` that do not count, then `items`.
 
-    A smaller evaluation set is measured whole. `output_tolerance` is how far the outputs of a
+    A smaller evaluation set is measured in whole passes until there are at least so many; of a
+    larger one the first `items` are. `output_tolerance` is how far the outputs of a
     backend may be from those of eager, as a share of the largest output. `time_tolerance` is how
     much slower (0.5 = 50 %) another machine of a hardware class may be before that speaks against
     a claim; `alpha` the chance of an honest claim beyond it to be rejected. `limit_seconds` is for
-    compiling, exporting and measuring, beside the training's own limit.
+    compiling, exporting and measuring, beside the training's own limit: after an eighth of it a
+    backend ends as soon as it has FEWEST_ITEMS, after a quarter with what it has.
     """
 
     items: int
@@ -27,8 +31,25 @@ class LatencyProtocol:
     limit_seconds: float
 
     def samples_of(self, test_items: int | None) -> int:
-        """How many items count where the evaluation set has so many."""
-        return self.items if test_items is None else min(self.items, test_items)
+        """How many times count where the evaluation set has so many items."""
+        return samples_in_whole_passes(self.items, test_items)
+
+    @property
+    def enough_seconds(self) -> float:
+        """After so many seconds a backend ends as soon as it has FEWEST_ITEMS."""
+        return self.limit_seconds / 8
+
+    @property
+    def most_seconds(self) -> float:
+        """After so many seconds a backend ends with what it has."""
+        return self.limit_seconds / 4
+
+
+def samples_in_whole_passes(items: int, set_items: int | None) -> int:
+    """At least `items` samples from whole passes over a set; `items` of one that has as many."""
+    if not set_items or set_items >= items:
+        return items
+    return set_items * math.ceil(items / set_items)
 
 
 def read_latency_protocol(table: Fields | None) -> LatencyProtocol | None:

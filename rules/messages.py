@@ -82,11 +82,18 @@ class TargetSpec:
 
 @dataclass(frozen=True)
 class LatencyOrder:
-    """How to measure the latency of the trained model: see rules.latency_protocol."""
+    """How to measure the latency of the trained model: see rules.latency_protocol.
+
+    A backend that is still at it after `enough_seconds` ends once it has `fewest_items`, one that
+    is after `most_seconds` with what it has.
+    """
 
     items: int
     warmup_items: int
     output_tolerance: float
+    fewest_items: int = 120
+    enough_seconds: float = 30.0
+    most_seconds: float = 60.0
 
 
 @dataclass(frozen=True)
@@ -226,6 +233,7 @@ class BackendLatency:
 
     `largest_difference` is that of its outputs to eager's, as a share of eager's largest output.
     `seconds` and `cpu_seconds` are the span of the timed items on the wall and of the processor.
+    `passes` says how often the items went round, warm-up left out; None in older reports.
     Without times there is an `absence`.
     """
 
@@ -235,6 +243,7 @@ class BackendLatency:
     seconds: float | None = None
     cpu_seconds: float | None = None
     absence: Absence | None = None
+    passes: float | None = None
 
 
 @dataclass(frozen=True)

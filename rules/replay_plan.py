@@ -12,6 +12,7 @@ from rules.canonical import sha256_of
 from rules.claim import Claim
 from rules.control_points import control_points
 from rules.errors import RuleError
+from rules.latency_protocol import FEWEST_ITEMS
 from rules.messages import ControlPoint, JobKind, LatencyOrder, ReplayJob, TargetSpec
 from rules.verdict import SHARES
 
@@ -210,6 +211,9 @@ def _latency_order(benchmark: Benchmark) -> LatencyOrder:
         items=protocol.items,
         warmup_items=protocol.warmup_items,
         output_tolerance=protocol.output_tolerance,
+        fewest_items=FEWEST_ITEMS,
+        enough_seconds=protocol.enough_seconds,
+        most_seconds=protocol.most_seconds,
     )
 
 

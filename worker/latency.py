@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rules.latency_protocol import samples_in_whole_passes
 from rules.messages import Absence, Backend, BackendLatency, LatencyOrder
 from worker.latency_backends import BACKENDS, BackendAbsentError, Call
 
@@ -29,12 +30,11 @@ def measure_latency(
     """What each backend takes for each item, eager first; every item is on the device already."""
     model.eval()
     chosen = items[: order.items]
-    warmup = [chosen[index % len(chosen)] for index in range(order.warmup_items)]
     expected: list[Tensor] = []
     for name, prepare in backends.items():
         try:
             call = prepare(model, chosen[0], device)
-            found = _time_backend(name, call, [*warmup, *chosen], device=device, keep=len(warmup))
+            found = _time_backend(name, call, chosen, order, device=device)
         except BackendAbsentError as error:
             yield BackendLatency(backend=name, absence=Absence(error.code, str(error)))
             continue
@@ -44,14 +44,17 @@ def measure_latency(
 
 
 def _time_backend(
-    name: Backend, call: Call, items: Sequence[Item], *, device: str, keep: int
+    name: Backend, call: Call, items: Sequence[Item], order: LatencyOrder, *, device: str
 ) -> tuple[BackendLatency, list[Tensor]]:
-    """Times of all items, and the outputs of the first ones after so many of warm-up."""
+    """Times of the warm-up and of whole passes, and the outputs of the first items after it."""
+    keep, wanted = order.warmup_items, samples_in_whole_passes(order.items, len(items))
     nanoseconds: list[int] = []
     outputs: list[Tensor] = []
     with torch.inference_mode():
         started, cpu_started = time.perf_counter(), time.process_time()
-        for position, item in enumerate(items):
+        for position, item in enumerate(_rounds(items, warmup=keep, samples=wanted)):
+            if _is_over(time.perf_counter() - started, position - keep, order):
+                break
             synchronise(device)
             begin = time.perf_counter_ns()
             result = call(*item)
@@ -65,8 +68,22 @@ def _time_backend(
         milliseconds=[value / 1e6 for value in nanoseconds],
         seconds=seconds,
         cpu_seconds=cpu_seconds,
+        passes=(len(nanoseconds) - keep) / len(items),
     )
     return latency, outputs
+
+
+def _rounds(items: Sequence[Item], *, warmup: int, samples: int) -> Iterator[Item]:
+    """The items round and round: first those of the warm-up, then from the first one again."""
+    for index in (*range(warmup), *range(samples)):
+        yield items[index % len(items)]
+
+
+def _is_over(seconds: float, samples: int, order: LatencyOrder) -> bool:
+    """Whether a slow model has had its time; one sample after the warm-up it gets in any case."""
+    if seconds > order.most_seconds:
+        return samples >= 1
+    return seconds > order.enough_seconds and samples >= order.fewest_items
 
 
 def _held_against(
@@ -82,6 +99,7 @@ def _held_against(
         largest_difference=difference,
         seconds=latency.seconds,
         cpu_seconds=latency.cpu_seconds,
+        passes=latency.passes,
     )
 
 

@@ -14,12 +14,14 @@ from server.models import Verification
 class BackendView(BaseModel):
     """One backend: milliseconds for one item at batch size 1, or why it was not measured.
 
+    `samples` were timed in `passes` over the evaluation set, None where a report does not tell.
     `missing` says why a percentile is not told. `eligible` is whether the model meets the target.
     `cost_usd_per_10000` is at the price of the submission's system.
     """
 
     backend: str
     samples: int = 0
+    passes: float | None = None
     mean_ms: float | None = None
     p50_ms: float | None = None
     p90_ms: float | None = None
@@ -76,6 +78,7 @@ def _view_of(
     return BackendView(
         backend=item.backend,
         **figures,
+        passes=item.passes,
         missing={name: why for name, why in missing.items() if why is not None},
         cost_usd_per_10000=result.cost_usd_per_10000,
         quality=result.quality,

@@ -67,9 +67,9 @@ def test_a_trained_model_is_timed_and_an_honest_claim_verified(
     ]
     for backend in (eager, onnx):
         assert backend["why_absent"] is None, backend
-        assert (backend["samples"], backend["eligible"]) == (599, True)
+        assert (backend["samples"], backend["passes"], backend["eligible"]) == (1198, 2.0, True)
         assert 0 < backend["p50_ms"] <= backend["p90_ms"] < 50
-        assert backend["p99_ms"] is None
+        assert backend["p90_ms"] <= backend["p99_ms"]
     # A host without a compiler says so; one that has one agrees on the outputs.
     assert compiled["absence"] in (None, "compile_failed", "not_supported")
     assert onnx["largest_difference"] < 1e-4

@@ -320,7 +320,10 @@ def test_a_latency_protocol_is_read_and_a_small_set_is_measured_whole() -> None:
 
     assert protocol is not None
     assert (protocol.items, protocol.warmup_items, protocol.limit_seconds) == (1000, 30, 240.0)
-    assert [protocol.samples_of(items) for items in (599, 5000, None)] == [599, 1000, 1000]
+    # Two passes over 599 items, one over 1,000, and the first 1,000 of more.
+    counts = [protocol.samples_of(items) for items in (599, 1000, 5000, None)]
+    assert counts == [1198, 1000, 1000, 1000]
+    assert (protocol.enough_seconds, protocol.most_seconds) == (30.0, 60.0)
     assert parse(GOOD).latency is None
 
 

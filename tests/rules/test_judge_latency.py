@@ -25,7 +25,7 @@ from rules.replay_plan import build_job, run_limit_seconds
 
 DIGITS = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "digits.toml")
 SYSTEM = System(name="m", hardware_class="cpu-test", processor="p")
-COUNT = 30 + 599  # the warm-up, and every image of the test set
+COUNT = 30 + 2 * 599  # the warm-up, and every image of the test set twice
 ABSENT = BackendLatency("compiled", absence=Absence("compile_failed", "no compiler"))
 
 
@@ -44,11 +44,17 @@ def claim(*, division: str = "closed", kind: Kind = "inference", hardware: str =
 def timed(backend: Backend, milliseconds: float, *, cpu_share: float = 1.0) -> BackendLatency:
     return BackendLatency(
         backend=backend,
-        milliseconds=[50.0] * 30 + [milliseconds] * 599,
+        milliseconds=[50.0] * 30 + [milliseconds] * 1198,
         largest_difference=1e-6,
         seconds=2.0,
         cpu_seconds=2.0 * cpu_share,
     )
+
+
+def slow(samples: int, *, seconds: float) -> BackendLatency:
+    """A backend that had fewer samples when its time was over."""
+    times = [20.0] * (30 + samples)
+    return replace(timed("eager", 20.0), milliseconds=times, seconds=seconds)
 
 
 def report(*latency: BackendLatency, quality: float = 98.0, accelerators: int = 0) -> ReplayReport:
@@ -177,11 +183,18 @@ def test_the_measured_figures_are_those_of_the_fastest_backend() -> None:
     figures = measured_figures(DIGITS, report(*MEASURED))
 
     assert figures is not None
-    assert (figures.p50_ms, figures.samples, figures.p99_ms) == (0.1, 599, None)
+    assert (figures.p50_ms, figures.samples, figures.p99_ms) == (0.1, 1198, 0.1)
 
 
 def test_a_report_as_ordered_is_taken() -> None:
     check_latency(report(*MEASURED), DIGITS)
+
+
+@pytest.mark.parametrize(("samples", "seconds"), [(120, 30.5), (700, 31.0), (1, 60.5)])
+def test_a_slow_model_may_have_fewer_times_once_its_seconds_are_over(
+    samples: int, seconds: float
+) -> None:
+    check_latency(report(slow(samples, seconds=seconds), *MEASURED[1:]), DIGITS)
 
 
 @pytest.mark.parametrize(
@@ -189,13 +202,16 @@ def test_a_report_as_ordered_is_taken() -> None:
     [
         (MEASURED[:2], "each of eager, compiled, onnxruntime"),
         ((*MEASURED, timed("eager", 0.2)), "each of eager"),
-        ((replace(MEASURED[0], milliseconds=[0.2] * 600), *MEASURED[1:]), "629 with warm-up"),
+        ((replace(MEASURED[0], milliseconds=[0.2] * 600), *MEASURED[1:]), "1228 with warm-up"),
         ((timed("eager", 0.0), *MEASURED[1:]), "not above 0"),
         ((timed("eager", float("inf")), *MEASURED[1:]), "not above 0"),
         ((replace(MEASURED[0], largest_difference=2e-4), *MEASURED[1:]), "at most 0.0001"),
         ((replace(MEASURED[0], largest_difference=None), *MEASURED[1:]), "at most 0.0001"),
         ((replace(ABSENT, milliseconds=[1.0]), MEASURED[0], MEASURED[2]), "beside an absence"),
         ((timed("eager", 200.0), *MEASURED[1:]), "at most the run's 60.000 s"),
+        ((slow(120, seconds=29.0), *MEASURED[1:]), "1228 with warm-up"),
+        ((slow(119, seconds=31.0), *MEASURED[1:]), "1228 with warm-up"),
+        ((slow(0, seconds=61.0), *MEASURED[1:]), "1228 with warm-up"),
     ],
 )
 def test_a_report_that_is_not_as_ordered_is_refused(

@@ -49,7 +49,7 @@ def test_warm_up_and_as_many_items_as_ordered_are_timed(model, items):
     assert found.cpu_seconds > 0
 
 
-def test_a_small_set_is_measured_whole_after_a_warm_up_that_goes_round(model, items):
+def test_a_small_set_goes_round_in_whole_passes_after_a_warm_up_that_goes_round(model, items):
     seen = []
 
     def prepare(*_):
@@ -59,11 +59,48 @@ def test_a_small_set_is_measured_whole_after_a_warm_up_that_goes_round(model, it
 
         return call
 
-    [found] = measure(model, items[:2], eager=prepare)
-    assert len(found.milliseconds) == 3 + 2
-    expected = [items[0], items[1], items[0], items[0], items[1]]
+    [found] = measure(model, items[:3], eager=prepare)
+    assert (len(found.milliseconds), found.passes) == (3 + 9, 3.0)  # Two passes are two short.
+    expected = items[:3] * 4
     assert all(x is item[0] for x, item in zip(seen, expected, strict=True))
     assert all(x.shape == (1, 4) for x in seen)
+
+
+@pytest.mark.parametrize(
+    ("seconds_each", "samples"),
+    [
+        (0.1, 8),  # All in a second: nothing is cut.
+        (4.5, 5),  # 20 s are over within the second sample: as few as will do.
+        (20.0, 1),  # 40 s are over in the warm-up: one sample, so that there is a figure.
+        (11.0, 1),  # 40 s are over after the first sample.
+    ],
+)
+def test_a_slow_model_ends_with_the_fewest_items_and_a_slower_one_with_what_it_has(
+    model, items, monkeypatch, seconds_each, samples
+):
+    now = [0.0]
+    monkeypatch.setattr("worker.latency.time", FakeTime(now))
+    limits = {"fewest_items": 5, "enough_seconds": 20.0, "most_seconds": 40.0}
+    order = LatencyOrder(items=8, warmup_items=3, output_tolerance=1e-4, **limits)
+
+    def prepare(*_):
+        def call(x):
+            now[0] += seconds_each
+            return model(x)
+
+        return call
+
+    [found] = measure(model, items, order, eager=prepare)
+    assert len(found.milliseconds) == 3 + samples
+    assert found.passes == pytest.approx(samples / 8)
+
+
+class FakeTime:
+    """A clock that somebody else moves on."""
+
+    def __init__(self, now):
+        self.perf_counter = self.process_time = lambda: now[0]
+        self.perf_counter_ns = lambda: int(now[0] * 1e9)
 
 
 def test_the_model_is_evaluated_and_keeps_no_gradients(items):
