@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from reference_models import DeviceError
+from reference_models.communication import EXCHANGE
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,9 @@ class World:
             if parameter.grad is not None:
                 by_type.setdefault(parameter.grad.dtype, []).append(parameter.grad)
         for gradients in by_type.values():
-            flat = self.mean(torch.cat([gradient.reshape(-1) for gradient in gradients]))
+            flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+            with EXCHANGE.timed(flat):
+                flat = self.mean(flat)
             parts = flat.split([gradient.numel() for gradient in gradients])
             for gradient, part in zip(gradients, parts, strict=True):
                 gradient.copy_(part.view_as(gradient))

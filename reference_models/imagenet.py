@@ -29,6 +29,7 @@ from reference_models import (
     Synthetic,
     TrainingDivergedError,
 )
+from reference_models.communication import EXCHANGE
 from reference_models.distributed import World, alone, join, synchronise
 from reference_models.imagenet_files import (
     CLASSES,
@@ -191,6 +192,7 @@ def shared(model: nn.Module, config: ImagenetConfig, world: World) -> nn.Module:
         model = nn.parallel.DistributedDataParallel(
             model, device_ids=devices, broadcast_buffers=False
         )
+        EXCHANGE.follow(model)
     return torch.compile(model) if config.compile else model
 
 

@@ -21,6 +21,9 @@ class RunTelemetry:
     evaluation. Power, clock, temperature and utilisation are those of the accelerators from the
     start of the clock on; `readings` says how often they were asked. `memory_peak_bytes` is of the
     training process, `accelerator_memory_peak_bytes` what torch had allocated at most.
+    `communication_share` is the share (0 to 1) of the train seconds in which the first of several
+    processes exchanged gradients and computed nothing, up to the last evaluation, and
+    `communication_how` how that was measured; both are None where one process trains alone.
     """
 
     readings: int = 0
@@ -34,6 +37,8 @@ class RunTelemetry:
     utilisation_mean_percent: float | None = None
     memory_peak_bytes: int | None = None
     accelerator_memory_peak_bytes: int | None = None
+    communication_share: float | None = None
+    communication_how: str | None = None
 
 
 @dataclass(frozen=True)

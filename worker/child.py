@@ -31,6 +31,7 @@ from reference_models import (
 from reference_models.memory import is_out_of_memory
 from rules.messages import FailureCode, LatencyOrder, TargetSpec
 from rules.run import Phase
+from worker.communication import Communication
 from worker.group_channel import open_events, read_orders
 from worker.memory import accelerator_peak_bytes, resident_peak_bytes
 from worker.parent_death import die_with_parent
@@ -108,13 +109,15 @@ def train(told: dict[str, Any], events: EventWriter) -> None:
     config = reference.configure(told["hyperparameters"])
     target = TargetSpec(**told["target"])
     qualities: list[float] = []
+    communication = Communication()
     for item in reference.train(
         config, seed=told["seed"], device=told["device"], data_dir=Path(told["data_dir"])
     ):
         if isinstance(item, Phase):
             events.write("phase", phase=item.value)
+            communication.enter(item)  # After the edge, so that reading it is no training.
             continue
-        write_measurement(item, events)
+        write_measurement(item, events, communication)
         qualities.append(item.quality)
         if told["stop_at"] == "target" and is_reached(qualities, target):
             if told["latency"] is not None:
@@ -142,7 +145,9 @@ def time_model(
         events.write("latency", latency=asdict(found))
 
 
-def write_measurement(measurement: Measurement, events: EventWriter) -> None:
+def write_measurement(
+    measurement: Measurement, events: EventWriter, communication: Communication
+) -> None:
     """Tell the parent what was measured. Raises TrainingDivergedError if it is no number."""
     if not math.isfinite(measurement.quality):
         raise TrainingDivergedError(
@@ -155,6 +160,7 @@ def write_measurement(measurement: Measurement, events: EventWriter) -> None:
         quality=measurement.quality,
         resident_peak_bytes=resident_peak_bytes(),
         accelerator_peak_bytes=accelerator_peak_bytes(),
+        **communication.told(),
     )
 
 

@@ -142,6 +142,11 @@ class RunRecord:
             resident=event.get("resident_peak_bytes"),
             accelerator=event.get("accelerator_peak_bytes"),
         )
+        self._telemetry.note_communication(
+            event.get("communication_seconds"),
+            train_seconds=self._watch.ledger.train,
+            how=event.get("communication_how"),
+        )
         self._announcer.evaluation(self.index, evaluation)
         qualities = [item.quality for item in self.evaluations]
         if self._tta_seconds is None and is_reached(qualities, self.job.target):

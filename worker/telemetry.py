@@ -52,6 +52,7 @@ class Telemetry:
         self._counter = sensors.energy_joules() if sensors is not None else None
         self._readings: list[Reading] = []
         self._memory: dict[str, int] = {}
+        self._communication: tuple[float | None, str | None] = (None, None)
         self._started = False
         self._thread = threading.Thread(target=self._watch, name="telemetry", daemon=True)
         if sensors is not None:
@@ -69,6 +70,13 @@ class Telemetry:
         for name, peak in (("resident", resident), ("accelerator", accelerator)):
             if peak is not None:
                 self._memory[name] = max(self._memory.get(name, 0), peak)
+
+    def note_communication(
+        self, seconds: float | None, *, train_seconds: float, how: str | None
+    ) -> None:
+        """What the training process says it exchanged gradients for, of so many train seconds."""
+        if seconds is not None and train_seconds > 0:
+            self._communication = (min(1.0, seconds / train_seconds), how)
 
     def stop(self) -> None:
         """End the thread and count what is left; harmless if it was called before."""
@@ -100,6 +108,8 @@ class Telemetry:
             ),
             memory_peak_bytes=self._memory.get("resident"),
             accelerator_memory_peak_bytes=self._memory.get("accelerator"),
+            communication_share=self._communication[0],
+            communication_how=self._communication[1],
         )
 
     def _watch(self) -> None:

@@ -190,8 +190,8 @@ def test_watching_shows_why_nothing_happens_then_each_evaluation_then_the_verdic
 
 
 BACKENDS = [
-    {"backend": "eager", "samples": 1198, "passes": 2.0, "mean_ms": 0.31, "p50_ms": 0.3, "p90_ms": 0.4,
-     "p99_ms": None, "items_per_second": 3225.8, "drift_percent": 1.25,
+    {"backend": "eager", "samples": 1198, "passes": 2.0, "mean_ms": 0.31, "p50_ms": 0.3,
+     "p90_ms": 0.4, "p99_ms": None, "items_per_second": 3225.8, "drift_percent": 1.25,
      "cost_usd_per_10000": 0.0031},
     {"backend": "compiled", "samples": 0, "mean_ms": None, "p50_ms": None, "p90_ms": None,
      "p99_ms": None, "items_per_second": None, "drift_percent": None, "cost_usd_per_10000": None},

@@ -80,6 +80,8 @@ def test_real_training_on_two_processes_reaches_its_target(make_job, announcer):
     assert run.status == "reached", run.log_tail
     assert run.evaluations[-1].quality >= 90.0
     assert run.evaluations[-1].samples == len(run.evaluations) * (1198 // 64) * 64
+    assert 0.0 < run.telemetry.communication_share < 1.0
+    assert run.telemetry.communication_how.startswith("every exchange of gradients timed")
 
 
 def test_setting_says_how_many_processes_and_refuses_none(monkeypatch):

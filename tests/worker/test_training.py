@@ -106,6 +106,7 @@ def test_a_run_tells_the_memory_its_training_took(train, make_job):
     telemetry = train(make_job("climb")).telemetry
     assert 2**20 < telemetry.memory_peak_bytes < 2**40
     assert telemetry.accelerator_memory_peak_bytes is None
+    assert (telemetry.communication_share, telemetry.communication_how) == (None, None)
     assert telemetry.energy_joules is None
 
 

@@ -1,0 +1,42 @@
+"""How much of a training's train phase its first process spent on exchanging gradients."""
+
+import sys
+from typing import Any
+
+from rules.run import Phase
+
+EXCHANGE_MODULE = "reference_models.communication"
+
+
+class Communication:
+    """Follows the phases of a run and takes what was exchanged in its train phases.
+
+    Nothing is known of a training that never loaded the module which counts.
+    """
+
+    def __init__(self) -> None:
+        self._seconds: float | None = None
+        self._begun_at: float | None = None
+
+    def enter(self, phase: Phase) -> None:
+        """From here on the time belongs to `phase`; the device has been synchronised."""
+        found = _exchange()
+        if found is None:
+            return
+        so_far = found.seconds()
+        if self._begun_at is not None and so_far is not None:
+            self._seconds = (self._seconds or 0.0) + max(0.0, so_far - self._begun_at)
+        self._begun_at = (so_far or 0.0) if phase is Phase.TRAIN else None
+
+    def told(self) -> dict[str, Any]:
+        """What goes into the event of a measurement; empty where nothing was exchanged."""
+        found = _exchange()
+        if found is None or self._seconds is None:
+            return {}
+        return {"communication_seconds": self._seconds, "communication_how": found.how()}
+
+
+def _exchange() -> Any:
+    """What this process has counted, None where torch never came to it."""
+    module = sys.modules.get(EXCHANGE_MODULE)
+    return None if module is None else module.EXCHANGE
