@@ -291,6 +291,7 @@ class WorkerSystem:
 class ReplayReport:
     """The end of an attempt: what every started run did, or why the attempt failed.
 
+    `processes` trained each run together, each with a device of its own.
     `drift` is a sentence where the worker's canary after the runs was off its baseline: their
     times are then compared with nothing.
     """
@@ -302,6 +303,7 @@ class ReplayReport:
     work: ModelWork | None = None
     canaries: list[Canary] = field(default_factory=list)
     drift: str | None = None
+    processes: int = 1
 
 
 @dataclass(frozen=True)

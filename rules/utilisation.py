@@ -5,6 +5,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rules.measurements import Figure, ModelWork
+from rules.messages import ReplayReport, ReplayRun
+from rules.run import Phase
+
+TERA = 1e12
 
 
 @dataclass(frozen=True)
@@ -65,3 +69,81 @@ def best_roof_tflops(figures: Mapping[str, Figure], precision: str | None) -> fl
     roofs = [figures.get(f"{what}_{precision}") for what in ("gemm", "convolution")]
     values = [roof.value for roof in roofs if roof is not None and roof.value is not None]
     return max(values, default=None)
+
+
+@dataclass(frozen=True)
+class RunUtilisation:
+    """How much of its machine a replay used while it trained.
+
+    `samples_per_second` and `achieved_flops` (FLOP/s) count the train phase alone, up to the last
+    evaluation. `utilisation` is model FLOPs utilisation (MFU): achieved FLOP/s by `roof_flops`, the
+    worker's measured roof in the `precision` of the training times its processes. `intensity` is
+    FLOP per byte of a step. What is not known is None, and `missing` says why.
+    """
+
+    run: int
+    samples_per_second: float | None = None
+    achieved_flops: float | None = None
+    utilisation: float | None = None
+    roof_flops: float | None = None
+    precision: str | None = None
+    intensity: float | None = None
+    missing: str | None = None
+
+
+def run_utilisations(
+    report: ReplayReport, figures: Mapping[str, Figure]
+) -> tuple[RunUtilisation, ...]:
+    """The utilisation of every run of a report, by the figures that its worker last measured.
+
+    `figures` is empty where the worker measured none.
+    """
+    return tuple(_run_utilisation(run, report, figures) for run in report.runs)
+
+
+def _run_utilisation(
+    run: ReplayRun, report: ReplayReport, figures: Mapping[str, Figure]
+) -> RunUtilisation:
+    rate = samples_per_second(run)
+    if rate is None:
+        return RunUtilisation(run.index, missing="no evaluation was measured after training")
+    if report.work is None or report.work.batch_size < 1:
+        return RunUtilisation(
+            run.index, rate, missing="the work of a step was not counted by the worker"
+        )
+    precision = report.precision.lowest if report.precision is not None else None
+    best = best_roof_tflops(figures, precision)
+    roof_flops = best * TERA * report.processes if best else None
+    point = roofline(
+        report.work,
+        seconds_per_step=report.work.batch_size / rate,
+        roof_flops=roof_flops,
+        bytes_per_second=None,
+    )
+    return RunUtilisation(
+        run=run.index,
+        samples_per_second=rate,
+        achieved_flops=point.achieved_flops,
+        utilisation=point.utilisation,
+        roof_flops=roof_flops,
+        precision=precision,
+        intensity=point.intensity,
+        missing=None if roof_flops else _why_no_roof(figures, precision),
+    )
+
+
+def samples_per_second(run: ReplayRun) -> float | None:
+    """Samples a second of the train phase up to the last evaluation; None before the first."""
+    if not run.evaluations:
+        return None
+    last = run.evaluations[-1]
+    seconds = last.ledger.get(Phase.TRAIN.value, 0.0)
+    return last.samples / seconds if last.samples > 0 and seconds > 0 else None
+
+
+def _why_no_roof(figures: Mapping[str, Figure], precision: str | None) -> str:
+    if not figures:
+        return "the worker does not measure itself: it has no roof to hold this against"
+    if precision is None:
+        return "the precision of the training was not found out"
+    return f"the worker has no measured roof in {precision}"

@@ -97,6 +97,7 @@ def _train(
         work=audited.work,
         canaries=checks.canaries if checks else [],
         drift=drift,
+        processes=host.processes,
     )
 
 

@@ -11,18 +11,26 @@ from rules.benchmark import Benchmark
 from rules.claim import Claim, System
 from rules.curve import evaluation_of
 from rules.duel import Duel, judge_duel, pair_runs
-from rules.measurements import PrecisionName
+from rules.measurements import Figure, PrecisionName
 from rules.messages import ReplayReport
 from rules.run import Evaluation
 from rules.scoring import RunScore
 from server.benchmarks.queries import definition
 from server.database import utc_now
 from server.errors import NotFoundError
-from server.models import Attempt, ReplayEventRow, Submission, Verification, WorkerRow
+from server.models import (
+    Attempt,
+    ReplayEventRow,
+    Submission,
+    Verification,
+    WorkerProbeRow,
+    WorkerRow,
+)
 from server.submissions.queries import runs_with_curves
 from server.verifications.schemas import VerificationView, verification_view
 
 OPEN = ("queued", "running")
+ROOFS_LOOKED_AT = 5  # A probe can come without roofs, from a worker that was stopped while it did.
 REPORT = TypeAdapter(ReplayReport)
 
 
@@ -122,8 +130,27 @@ def view(
         benchmark=benchmark,
         waiting_for=waiting_for(session, verification, alive_seconds=alive_seconds),
         duel=_judged_duel(verification, benchmark) if with_report else None,
+        figures=_roofs_of_worker(session, verification) if with_report else None,
         with_report=with_report,
     )
+
+
+def _roofs_of_worker(session: Session, verification: Verification) -> dict[str, Figure]:
+    """The roofs that the reporting worker had last measured when it ended; empty without any."""
+    if verification.report is None:
+        return {}
+    rows = session.scalars(
+        select(WorkerProbeRow)
+        .where(
+            WorkerProbeRow.worker == verification.report["system"]["worker"],
+            WorkerProbeRow.moment == "start",
+            WorkerProbeRow.measured_at <= (verification.ended_at or utc_now()),
+        )
+        .order_by(WorkerProbeRow.id.desc())
+        .limit(ROOFS_LOOKED_AT)
+    )
+    found = next((row.figures for row in rows if row.figures), {})
+    return {name: Figure(**figure) for name, figure in found.items()}
 
 
 def _judged_duel(verification: Verification, benchmark: Benchmark) -> Duel | None:

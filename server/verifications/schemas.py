@@ -12,6 +12,7 @@ from server.duels.schemas import DuelView, duel_view
 from server.models import Attempt, Verification
 from server.verifications.latency_views import BackendView, backend_views
 from server.verifications.publishing import decision_word, is_published
+from server.verifications.utilisation_views import Figures, UtilisationView, utilisation_views
 
 ENDED = ("done", "failed", "cancelled")
 
@@ -100,7 +101,8 @@ class VerificationView(BaseModel):
 
     `kind` is "replay" for the check of a submission, "calibration" for a measurement of the
     reference, "duel" for a submission `against` another, "latency" for the time its model takes,
-    with the `backends` that were measured. `hyperparameters` are those of each run where the runs
+    with the `backends` that were measured. `utilisation` is of each run of the report, by the
+    roofs that its worker measured. `hyperparameters` are those of each run where the runs
     differ; they are sealed as seeds are. `duel` is None for every other kind.
     """
 
@@ -125,6 +127,7 @@ class VerificationView(BaseModel):
     duel: DuelView | None
     report: dict[str, Any] | None
     backends: list[BackendView]
+    utilisation: list[UtilisationView]
     reason: str | None
     created_at: datetime
     ended_at: datetime | None
@@ -163,6 +166,7 @@ def verification_view(
     benchmark: Benchmark,
     waiting_for: str | None,
     duel: Duel | None = None,
+    figures: Figures | None = None,
     with_report: bool = True,
 ) -> VerificationView:
     """A stored verification. What was drawn stays hidden until the end."""
@@ -189,6 +193,7 @@ def verification_view(
         duel=duel_view(verification, duel) if verification.kind == "duel" else None,
         report=verification.report if with_report else None,
         backends=backend_views(verification, benchmark) if with_report else [],
+        utilisation=utilisation_views(verification, figures or {}) if with_report else [],
         reason=verification.reason,
         created_at=verification.created_at,
         ended_at=verification.ended_at,

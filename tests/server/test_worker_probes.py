@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from rules.measurements import Canary, Figure, PrecisionAudit, WorkerProbe
+from rules.measurements import Canary, Figure, ModelWork, PrecisionAudit, WorkerProbe
 from rules.messages import ReplayReport
 from server.database import Database
 from server.dispatch import take_due
@@ -243,3 +243,48 @@ def test_a_proof_holds_the_precision_that_was_claimed(
     with database.read() as session:
         part = submission_part(session, session.get_one(Submission, submission_id))
     assert part["claim"]["precision"] == "fp32"
+
+
+def test_a_replay_is_held_against_the_roofs_its_worker_had_measured(
+    replay: Any, client: TestClient, walter: Any, make_report: Callable[..., Any]
+) -> None:
+    roofs = {
+        "gemm_fp32": Figure(0.1, "TFLOP/s", "best of 3"),
+        "convolution_fp32": Figure(0.2, "TFLOP/s", "best of 3"),
+    }
+    report = replace(
+        make_report(replay.seeds()),
+        precision=PrecisionAudit("fp32", {"fp32": 9}, autocast=False),
+        work=ModelWork(batch_size=64, step_flops=64e6, step_bytes=64e4),
+    )
+    worker_name = {"worker": report.system.worker}
+    hello = {"system": asdict(report.system), "state": "idle"}
+    assert client.post(f"{WORKERS}/hello", json=hello, headers=walter.headers).status_code == 204
+    assert replay.view()["utilisation"] == []
+    for moment, figures in (("start", roofs), ("start", {}), ("before", {})):
+        probe = WorkerProbe(**worker_name, moment=moment, figures=figures)
+        assert client.post(PROBES, json=asdict(probe), headers=walter.headers).status_code == 200
+    replay.report(replay.claim().json(), report)
+    late = {name: Figure(9.0, "TFLOP/s", "later") for name in roofs}
+    probe = WorkerProbe(**worker_name, moment="start", figures=late)
+    assert client.post(PROBES, json=asdict(probe), headers=walter.headers).status_code == 200
+
+    first = replay.view()["utilisation"][0]
+    # A megaflop a sample, 1152 samples an epoch; the roof is 0.2 TFLOP/s.
+    train_seconds = replay.view()["report"]["runs"][0]["evaluations"][0]["ledger"]["train"]
+    assert first["achieved_flops"] == pytest.approx(1152 / train_seconds * 1e6)
+    assert first["utilisation"] == pytest.approx(1152 / train_seconds * 1e6 / 0.2e12)
+    assert (first["intensity"], first["missing"]) == (pytest.approx(100.0), None)
+
+
+def test_a_worker_that_does_not_measure_itself_leaves_the_utilisation_absent(
+    replay: Any, make_report: Callable[..., Any]
+) -> None:
+    work = ModelWork(batch_size=64, step_flops=64e6, step_bytes=64e4)
+    replay.report(replay.claim().json(), replace(make_report(replay.seeds()), work=work))
+    first = replay.view()["utilisation"][0]
+    assert (first["utilisation"], first["missing"]) == (
+        None,
+        "the worker does not measure itself: it has no roof to hold this against",
+    )
+    assert first["achieved_flops"] > 0
