@@ -9,18 +9,20 @@ class TrainingMemoryError(MemoryError):
 
 
 @contextmanager
-def naming_batch_size(batch_size: int, *, device: str) -> Iterator[None]:
+def naming_batch_size(batch_size: float, *, device: str) -> Iterator[None]:
     """Turn every kind of out-of-memory error of a training step into one that names its batch.
 
     torch raises its own error on an accelerator and a plain RuntimeError on a CPU.
     """
     try:
         yield
+    except TrainingMemoryError:
+        raise
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
         raise TrainingMemoryError(
-            f"{device} ran out of memory at a batch size of {batch_size};"
+            f"{device} ran out of memory at a batch size of {batch_size:g};"
             " choose a smaller batch_size or a device with more memory"
         ) from error
 

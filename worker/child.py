@@ -14,6 +14,8 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,7 @@ from reference_models import (
     UnknownReferenceError,
     load_reference,
 )
-from reference_models.memory import is_out_of_memory
+from reference_models.memory import is_out_of_memory, naming_batch_size
 from rules.messages import FailureCode, LatencyOrder, TargetSpec
 from rules.run import Phase
 from worker.communication import Communication
@@ -110,9 +112,7 @@ def train(told: dict[str, Any], events: EventWriter) -> None:
     target = TargetSpec(**told["target"])
     qualities: list[float] = []
     communication = Communication()
-    for item in reference.train(
-        config, seed=told["seed"], device=told["device"], data_dir=Path(told["data_dir"])
-    ):
+    for item in trained(reference, config, told):
         if isinstance(item, Phase):
             events.write("phase", phase=item.value)
             communication.enter(item)  # After the edge, so that reading it is no training.
@@ -123,6 +123,17 @@ def train(told: dict[str, Any], events: EventWriter) -> None:
             if told["latency"] is not None:
                 time_model(item, reference, told, events)
             return
+
+
+def trained(
+    reference: Reference, config: Any, told: dict[str, Any]
+) -> Iterator[Phase | Measurement]:
+    """The training; whoever runs out of memory in it is told the batch size, by any reference."""
+    batch_size = told["hyperparameters"].get("batch_size")
+    with naming_batch_size(batch_size, device=told["device"]) if batch_size else nullcontext():
+        yield from reference.train(
+            config, seed=told["seed"], device=told["device"], data_dir=Path(told["data_dir"])
+        )
 
 
 def time_model(

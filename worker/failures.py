@@ -69,13 +69,19 @@ def ends_attempt(reason: Failure) -> bool:
     return reason.code not in ("training_diverged", "run_time_limit")
 
 
-def death_of_child(exit_code: int | None, *, oom_kills: int) -> Failure:
+def death_of_child(
+    exit_code: int | None, *, oom_kills: int, batch_size: float | None = None
+) -> Failure:
     """The failure for a child that ended without saying so.
 
-    `oom_kills` is how often the kernel ran out of memory during the run.
+    `oom_kills` is how often the kernel ran out of memory during the run, which had `batch_size`.
     """
     if exit_code == -signal.SIGKILL and oom_kills > 0:
-        return failure("out_of_memory", "the kernel killed the training: the host's memory is full")
+        trained = f" at a batch size of {batch_size:g}" if batch_size else ""
+        return failure(
+            "out_of_memory",
+            f"the kernel killed the training{trained}: the host's memory is full",
+        )
     if exit_code is None:
         return failure("child_died", "the training closed its event stream and went on running")
     if exit_code < 0:

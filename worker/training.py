@@ -53,7 +53,9 @@ def _take_line(line: Line, record: RunRecord, child: ChildProcess, *, oom_kills:
         record.read(line.text, line.at)
         return
     exit_code = child.exit_code(wait_seconds=EXIT_SECONDS)
-    record.fail(death_of_child(exit_code, oom_kills=count_oom_kills() - oom_kills))
+    killed = count_oom_kills() - oom_kills
+    batch_size = record.job.hyperparameters_of(record.index).get("batch_size")
+    record.fail(death_of_child(exit_code, oom_kills=killed, batch_size=batch_size))
 
 
 def _obey(reason: StopReason | None, record: RunRecord) -> None:

@@ -15,6 +15,11 @@ def test_every_failure_code_has_a_kind_and_a_next_step(code):
 
 
 def test_a_kill_while_the_kernel_ran_out_of_memory_is_out_of_memory():
+    found = death_of_child(-signal.SIGKILL, oom_kills=1, batch_size=64.0)
+    assert (found.code, found.message) == (
+        "out_of_memory",
+        "the kernel killed the training at a batch size of 64: the host's memory is full",
+    )
     assert death_of_child(-signal.SIGKILL, oom_kills=1).code == "out_of_memory"
     assert death_of_child(-signal.SIGKILL, oom_kills=0).code == "child_died"
     assert death_of_child(-signal.SIGSEGV, oom_kills=1).code == "child_died"

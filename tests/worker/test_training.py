@@ -152,6 +152,11 @@ def test_failures_are_typed_and_name_the_next_step(train, make_job, reference, c
     assert run.tta_seconds is None
 
 
+def test_memory_that_runs_out_in_any_reference_is_said_with_its_batch_size(train, make_job):
+    run = train(make_job("out_of_memory", hyperparameters={"batch_size": 48}))
+    assert run.failure.message.startswith("cpu ran out of memory at a batch size of 48; choose")
+
+
 def test_reference_named_like_a_module_is_not_imported(train, make_job):
     assert train(make_job("this")).failure.code == "unknown_reference"
 
