@@ -167,3 +167,36 @@ def test_real_runs_are_no_cheats(simulation: Any, digits: Benchmark, batch_size:
     assert honest.caught <= 0.02
     assert honest.reasons["curve_copied"] == 0
     assert honest.reasons["claim_curve_jumps"] == 0
+
+
+@pytest.fixture(scope="module")
+def stop_simulation() -> Any:
+    """perf/stop_power.py: runs that all stop at the same step."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(Path(__file__).parents[2] / "perf")
+        yield importlib.import_module("stop_power")
+
+
+def test_at_a_fixed_stop_honest_claims_are_spared_and_ones_too_good_are_caught(
+    stop_simulation: Any,
+) -> None:
+    """The bars of the rules: at most 1 % rejected; at least 95 % of a shift of 4 deviations."""
+    honest, good, early = (
+        next(row for row in stop_simulation.SCENARIOS if row.name == name)
+        for name in ("honest", stop_simulation.TOO_GOOD, "stops after 90 % of the epochs")
+    )
+    spared = stop_simulation.simulate(honest, trials=150)
+    assert (spared.refused, spared.share("rejected") <= 0.01) == (0, True)
+    assert spared.share("verified") >= 0.95
+    assert stop_simulation.simulate(good, trials=60).share("rejected") >= 0.95
+    assert stop_simulation.simulate(early, trials=20).share("rejected") == 1.0
+
+
+def test_at_a_fixed_stop_the_door_takes_a_mean_exactly_at_the_target_once_in_a_hundred(
+    stop_simulation: Any,
+) -> None:
+    """The p-value of the rule: 0.01."""
+    at_target = next(row for row in stop_simulation.SCENARIOS if row.margin == 0.0)
+    trials = 1500
+    refused = stop_simulation.simulate(at_target, trials=trials).refused / trials
+    assert refused == pytest.approx(0.99, abs=4 * math.sqrt(0.01 * 0.99 / trials))
