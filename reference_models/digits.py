@@ -33,7 +33,7 @@ from reference_models import (
     Synthetic,
     TrainingDivergedError,
 )
-from reference_models.distributed import World, join
+from reference_models.distributed import World, join, synchronise
 from rules.run import Phase
 
 DATA_SET_SHA256 = "87ff0c9e40dc7e2c0e34e7257799c2e3f3aec1a016363bb11cad869ec428a826"
@@ -126,10 +126,10 @@ def train(
     model = build_model().to(device)
     yield Phase.WARMUP
     warm_up(deepcopy(model), config, device)
-    _synchronise(device)
+    synchronise(device)
     yield Phase.DATA
     train_x, train_y, test_x, test_y = (part.to(device) for part in load_split())
-    _synchronise(device)
+    synchronise(device)
     yield Phase.TRAIN
     averaged = deepcopy(model).requires_grad_(False)
     optimiser = make_optimiser(model, config)
@@ -146,7 +146,7 @@ def train(
             )
             step += 1
             average(averaged, model, decay=min(config.ema_decay, step / (step + 10)))
-        _synchronise(device)
+        synchronise(device)
         yield Phase.EVAL
         mean_loss = world.mean(loss).item()
         if not math.isfinite(mean_loss):
@@ -314,8 +314,3 @@ def accuracy_percent(model: nn.Module, x: Tensor, y: Tensor) -> float:
     with torch.no_grad():
         correct = (model(x).argmax(1) == y).sum()
     return 100.0 * float(correct.item()) / len(y)
-
-
-def _synchronise(device: str) -> None:
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()

@@ -96,8 +96,16 @@ def join(device: str) -> World:
         check_device(own)
         torch.cuda.set_device(own)
     if not dist.is_initialized():
-        dist.init_process_group("nccl" if own.startswith("cuda") else "gloo")
+        _init_process_group(own)
     return World(rank=dist.get_rank(), size=dist.get_world_size(), device=own)
+
+
+def _init_process_group(device: str) -> None:
+    """Meet the others. NCCL connects at once where it is told the device, else on the clock."""
+    if device.startswith("cuda"):
+        dist.init_process_group("nccl", device_id=torch.device(device))
+    else:
+        dist.init_process_group("gloo")
 
 
 def alone(device: str) -> World:

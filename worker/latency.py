@@ -115,7 +115,7 @@ def largest_difference(outputs: Sequence[Tensor], expected: Sequence[Tensor]) ->
 def synchronise(device: str) -> None:
     """Wait for what an accelerator was given; a processor is never ahead of its program."""
     if device.startswith("cuda"):
-        torch.cuda.synchronize()
+        torch.cuda.synchronize(device)
 
 
 def _flat(result: Any) -> Tensor:

@@ -52,7 +52,8 @@ def find_device(name: str) -> Device:
     if not torch.cuda.is_available():
         raise RuntimeError(f"the device {name!r} was asked for and torch finds no such device")
     capability = torch.cuda.get_device_capability(name)
-    return Device("cuda", name, torch.cuda.device_count(), capability, torch.cuda.synchronize)
+    synchronise = partial(torch.cuda.synchronize, name)  # The current device may be another one.
+    return Device("cuda", name, torch.cuda.device_count(), capability, synchronise)
 
 
 class Roofs:
@@ -205,6 +206,7 @@ def main() -> None:
     told = json.loads(sys.stdin.buffer.read())
     die_with_parent(told["parent_pid"])
     device = find_device(told["device"])
+    torch.backends.cudnn.benchmark = True  # As trainings choose their kernels; it plans off time.
     seconds_each = told.get("seconds_each", SECONDS_EACH)
     figures = Roofs(device, seconds_each=seconds_each).figures(
         limit_seconds=told.get("limit_seconds", LIMIT_SECONDS), only=tuple(told.get("only", ()))

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -101,7 +102,7 @@ def bench(told: dict[str, Any]) -> dict[str, Any]:
     synthetic = synthetic_of(reference, config, device)
     if synthetic is None:
         return {"missing": f"the reference {told['reference']} offers no synthetic step"}
-    synchronise = torch.cuda.synchronize if device.startswith("cuda") else _nothing
+    synchronise = partial(torch.cuda.synchronize, device) if device.startswith("cuda") else _nothing
     telemetry = Telemetry(open_sensors(device, visible=told.get("visible_accelerators")))
     telemetry.enter(Phase.TRAIN, on_clock=True)
     training = measure_throughput(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from reference_models import DeviceError
@@ -77,3 +78,17 @@ def test_gpu_where_there_is_none_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(DeviceError, match="no NVIDIA GPU can be used from here"):
         join("cuda")
+
+
+def test_processes_on_gpus_connect_to_their_own_one_before_the_clock_starts(monkeypatch):
+    told = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", told.append)
+    monkeypatch.setattr(dist, "is_torchelastic_launched", lambda: True)
+    monkeypatch.setattr(dist, "get_node_local_rank", lambda fallback_rank: 1)
+    monkeypatch.setattr(dist, "init_process_group", lambda *a, **named: told.append((a, named)))
+    monkeypatch.setattr(dist, "get_rank", lambda: 1)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    assert join("cuda") == World(rank=1, size=2, device="cuda:1")
+    assert told == ["cuda:1", (("nccl",), {"device_id": torch.device("cuda:1")})]

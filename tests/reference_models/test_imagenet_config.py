@@ -4,6 +4,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
 from reference_models import DataSetError, HyperparameterError, imagenet, imagenet_files
 from rules.benchmark import load_benchmark
@@ -61,3 +63,25 @@ def test_torchvision_that_is_absent_ends_a_training_and_a_bench_with_the_same_se
         next(imagenet.train(config, seed=0, device="cpu", data_dir=tmp_path))
     with pytest.raises(DataSetError, match=r"pip install 'finishline\[vision\]'"):
         imagenet.synthetic(config, "cpu")
+
+
+def test_synthetic_step_trains_a_model_on_made_up_pictures(monkeypatch):
+    def small_model():
+        return nn.Sequential(
+            nn.Conv2d(3, 8, 8, stride=8),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(8, imagenet.CLASSES),
+        )
+
+    monkeypatch.setattr(imagenet, "build_model", small_model)
+    config = imagenet.configure(
+        {"batch_size": 4, "smallest_pixels": 32, "largest_pixels": 64, "evaluation_pixels": 96}
+    )
+    torch.manual_seed(0)
+    made = imagenet.synthetic(config, "cpu")
+    losses = [float(made.train_step()) for _ in range(2)]
+    assert losses[0] > losses[1] > 0
+    assert (made.batch_size, made.steps_per_epoch) == (4, 1_281_167 // 4)
+    assert made.infer().shape == (4, imagenet.CLASSES)

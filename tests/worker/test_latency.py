@@ -154,13 +154,13 @@ def test_the_difference_is_a_share_of_the_largest_output():
 
 def test_an_accelerator_is_waited_for_at_both_edges_of_every_item(model, items, monkeypatch):
     told = []
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: told.append("wait"))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: told.append(device))
 
     def prepare(*_):
         return lambda x: told.append("item") or model(x)
 
-    found = list(measure_latency(model, items, ORDER, device="cuda", backends={"eager": prepare}))
-    assert told == ["wait", "item", "wait"] * 11
+    found = list(measure_latency(model, items, ORDER, device="cuda:1", backends={"eager": prepare}))
+    assert told == ["cuda:1", "item", "cuda:1"] * 11
     assert len(found[0].milliseconds) == 11
 
 

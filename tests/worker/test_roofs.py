@@ -117,3 +117,13 @@ def test_a_worker_that_measures_loads_no_torch():
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_the_device_that_is_measured_is_the_one_that_is_waited_for(monkeypatch):
+    waited = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda name: (9, 0))
+    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
+    find_device("cuda:1").synchronise()
+    assert waited == ["cuda:1"]
