@@ -13,6 +13,7 @@ error.html         status, title, detail, problems
 """
 
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,13 @@ from web.ledger import ledger_bars, phases_used
 from web.progress import expected_evaluations, kind_word, replay_rows, side_of, state_sentence
 
 TEMPLATES = Path(__file__).parent / "templates"
+SITE_SECTIONS = (
+    ("home", "/", "Benchmarks"),
+    ("compare", "/compare", "Compare"),
+    ("workers", "/workers", "Workers"),
+    ("docs", "/docs", "Docs"),
+    ("api", "/docs/api", "API"),
+)
 CLOCKS = {
     "dawnbench": "everything counts but evaluation",
     "mlperf": "evaluation counts, preparation is free up to 30 min (closed) or 4 h (open)",
@@ -85,10 +93,12 @@ def environment() -> Environment:
         replay_rows=replay_rows,
         short_title=short_title,
         side_of=side_of,
+        site_sections=SITE_SECTIONS,
         sort_link=board_links.sort_link,
         sort_state=board_links.sort_state,
         state_sentence=state_sentence,
         static_url=static_url,
         statuses=board_links.STATUSES,
+        version=version("finishline"),
     )
     return made
