@@ -9,6 +9,8 @@ submission.html    submission; optional benchmark, curves (runs with "file" and 
 inference.html     submission (of inference), benchmark
 verification.html  verification, submission; optional against (a duel's holder)
 workers.html       workers
+docs.html          document (name, address, title, description, html, headings, is_index),
+                   chapters, decisions (name, address, title)
 error.html         status, title, detail, problems
 """
 

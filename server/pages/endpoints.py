@@ -7,6 +7,7 @@ from server.pages import (
     board_charts,
     boards,
     convergence,
+    docs,
     home,
     static_files,
     submissions,
@@ -24,6 +25,8 @@ for page in (
     verifications,
     workers,
     api_reference,
+    # After the API reference, which has an address among the documents.
+    docs,
     static_files,
 ):
     router.include_router(page.router)
