@@ -132,7 +132,7 @@ def _table_open(
     number = sum(token.type == "table_open" for token in tokens[: place + 1])
     columns = ", ".join(_column_names(tokens[place:]))
     label = escape(f"Table {number}: {columns}" if columns else f"Table {number}")
-    return f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">\n<table>\n'
+    return f'<div class="scroll" tabindex="0" role="group" aria-label="{label}">\n<table>\n'
 
 
 def _column_names(table: Sequence[Token]) -> list[str]:

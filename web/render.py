@@ -2,7 +2,8 @@
 
 Contexts (views as dicts, as the API answers them; names after "optional" may be left out):
 
-home.html          benchmarks (BenchmarkView + "record"), verifications
+home.html          benchmarks (BenchmarkView + "records" of the division with the lowest), live
+                   (LiveLine), live_count, verdicts (VerdictLine)
 convergence.html   benchmark, convergence
 benchmark.html     benchmark, board, filters (current query values); optional explanation (text)
 submission.html    submission; optional benchmark, curves (runs with "file" and "curve")
@@ -26,6 +27,7 @@ from web.assets import static_url
 from web.families import families, short_title
 from web.ledger import ledger_bars, phases_used
 from web.progress import expected_evaluations, kind_word, replay_rows, side_of, state_sentence
+from web.sparkline import record_sparkline
 
 TEMPLATES = Path(__file__).parent / "templates"
 SITE_SECTIONS = (
@@ -92,6 +94,7 @@ def environment() -> Environment:
         phases_used=phases_used,
         rank_label=formats.rank_label,
         rcp_verdicts=RCP_VERDICTS,
+        record_sparkline=record_sparkline,
         replay_rows=replay_rows,
         short_title=short_title,
         side_of=side_of,

@@ -58,7 +58,7 @@ def test_links_and_images_are_led() -> None:
 def test_a_table_scrolls_alone_and_has_no_style_attribute() -> None:
     page = markdown_page(TEXT)
 
-    label = 'role="region" aria-label="Table 1: key, seconds"'
+    label = 'role="group" aria-label="Table 1: key, seconds"'
     assert f'<div class="scroll" tabindex="0" {label}>\n<table>' in page.html
     assert '<td class="r num">12</td>' in page.html
     assert "style=" not in page.html
