@@ -31,7 +31,8 @@ class Settings(BaseSettings):
     s3_endpoint_url: str | None = None
     benchmarks_dir: Path = CHECKOUT / "benchmarks"
     docs_dir: Path = Field(default_factory=find_docs)
-    public_url: str = "http://127.0.0.1:8000"
+    # In the links of feeds; the address of each request if it is not set.
+    public_url: str | None = None
     # The private key that proofs are signed with; beside the artifacts if it is not named.
     signing_key: Path | None = None
     code_commit: str | None = Field(default=None, pattern="^[0-9a-f]{7,64}$")

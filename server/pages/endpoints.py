@@ -8,6 +8,7 @@ from server.pages import (
     boards,
     convergence,
     docs,
+    feeds,
     home,
     static_files,
     submissions,
@@ -24,6 +25,7 @@ for page in (
     submissions,
     verifications,
     workers,
+    feeds,
     api_reference,
     # After the API reference, which has an address among the documents.
     docs,
