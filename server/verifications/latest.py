@@ -12,8 +12,13 @@ from server.models import Attempt, BenchmarkDefinition, Submission, User, Verifi
 from server.verifications.queries import OPEN
 from server.verifications.schemas import ReasonView
 
-# What a verdict rests on first: the reason that makes an outcome what it is.
-DECIDING_WEIGHTS = {"rejected": "rejects", "inconclusive": "leaves_open"}
+# The weight of the reasons that make an outcome what it is; any other is left open by some.
+DECIDING_WEIGHTS = {
+    "verified": "supports",
+    "rejected": "rejects",
+    "challenger_faster": "supports",
+    "holder_faster": "supports",
+}
 
 
 class VerdictLine(BaseModel):
@@ -110,9 +115,10 @@ def _lines(*columns: Any) -> Select[Any]:
 
 
 def _verdict(row: Any) -> VerdictLine:
-    weight = DECIDING_WEIGHTS.get(row.outcome, "supports")
+    weight = DECIDING_WEIGHTS.get(row.outcome, "leaves_open")
     reasons = [ReasonView(**reason) for reason in row.reasons]
-    first = next((reason for reason in reasons if reason.weight == weight), None)
+    deciding = [reason for reason in reasons if reason.weight == weight]
+    first = next(iter([*deciding, *reasons]), None)
     return VerdictLine(**_subject(row), outcome=row.outcome, reason=first, ended_at=row.ended_at)
 
 
