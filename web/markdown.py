@@ -13,6 +13,7 @@ from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
 LONGEST_DESCRIPTION = 200
+_OPTION = re.compile("(?<![^ ])-[^ ]+")
 _PHONE_COLUMNS = 40  # A code line longer than this has to be scrolled on a phone.
 
 
@@ -165,7 +166,17 @@ def _code(
     return f'<pre class="command"{reach}><code>{escape(content, quote=False)}</code></pre>\n'
 
 
+def _inline_code(
+    _self: RendererHTML, tokens: Sequence[Token], place: int, _options: OptionsDict, _env: EnvType
+) -> str:
+    # A browser may end a line after any hyphen; an option keeps its two.
+    words = escape(tokens[place].content, quote=False)
+    kept = _OPTION.sub(lambda match: f"<span>{match[0]}</span>", words)
+    return f"<code>{kept}</code>"
+
+
 RULES = {
+    "code_inline": _inline_code,
     "table_open": _table_open,
     "table_close": _table_close,
     "heading_close": _heading_close,

@@ -70,6 +70,14 @@ def test_code_is_text_as_it_was_written() -> None:
     assert page.html == '<pre class="command"><code>a &lt; b &amp;&amp; c\n</code></pre>\n'
 
 
+def test_an_option_keeps_its_hyphens_on_one_line() -> None:
+    html = markdown_page("`verify A-B --dry-run <x> -q`").html
+
+    assert html == (
+        "<p><code>verify A-B <span>--dry-run</span> &lt;x&gt; <span>-q</span></code></p>\n"
+    )
+
+
 def test_code_too_wide_for_a_phone_can_be_scrolled_by_keyboard() -> None:
     assert '<pre class="command" tabindex="0"><code>finishline' in markdown_page(TEXT).html
 
