@@ -24,7 +24,7 @@ def docs_index(parts: PartsDep) -> str:
     return _page(parts, INDEX)
 
 
-@router.get("/docs/images/{name}")
+@router.get("/docs/images/{name:path}")
 def docs_image(name: str, parts: PartsDep, request: Request) -> Response:
     """An image of the documents."""
     image = read_documents(parts.settings.docs_dir).images.get(name)
