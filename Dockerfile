@@ -17,6 +17,7 @@ COPY web/ ./web/
 COPY cli/ ./cli/
 COPY migrations/ ./migrations/
 COPY benchmarks/ ./benchmarks/
+COPY docs/ ./docs/
 RUN pip install -c constraints.txt -e .
 USER finishline
 EXPOSE 8000

@@ -27,6 +27,7 @@ from server.pages import api_reference
 from server.pages import endpoints as pages
 from server.proofs import endpoints as proofs
 from server.records import endpoints as records
+from server.records.cache import RecordCache
 from server.reruns import endpoints as reruns
 from server.rescoring import endpoints as rescoring
 from server.schema import require_current_schema
@@ -102,6 +103,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     app.state.board_cache = BoardCache()
     # Targets are endless: boards at targets of their own drive no official one out.
     app.state.lens_cache = BoardCache(size=16)
+    app.state.record_cache = RecordCache()
     for feature in FEATURES:
         app.include_router(feature.router, prefix=API)
     app.include_router(health.router)

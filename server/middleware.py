@@ -13,7 +13,7 @@ CONTENT_SECURITY_POLICY = (
     "img-src 'self' data: blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 )
 # FastAPI writes the start of Swagger UI into the page itself.
-API_REFERENCE = "/docs"
+API_REFERENCE = "/docs/api"
 API_REFERENCE_POLICY = CONTENT_SECURITY_POLICY.replace(
     "script-src 'self'", "script-src 'self' 'unsafe-inline'"
 )

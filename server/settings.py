@@ -1,5 +1,6 @@
 """The settings of a server process, read once from FINISHLINE_* variables."""
 
+import sys
 from functools import lru_cache
 from pathlib import Path
 
@@ -8,6 +9,13 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 MIB = 1024 * 1024
 CHECKOUT = Path(__file__).resolve().parent.parent
+INSTALLED_DOCS = Path(sys.prefix) / "share" / "finishline" / "docs"
+
+
+def find_docs() -> Path:
+    """The documents of the checkout this runs from, else those a wheel brought along."""
+    beside = CHECKOUT / "docs"
+    return beside if beside.is_dir() else INSTALLED_DOCS
 
 
 class Settings(BaseSettings):
@@ -22,7 +30,9 @@ class Settings(BaseSettings):
     artifacts_url: str | None = Field(default=None, pattern="^s3://[^/]+")
     s3_endpoint_url: str | None = None
     benchmarks_dir: Path = CHECKOUT / "benchmarks"
-    public_url: str = "http://127.0.0.1:8000"
+    docs_dir: Path = Field(default_factory=find_docs)
+    # In the links of feeds; the address of each request if it is not set.
+    public_url: str | None = None
     # The private key that proofs are signed with; beside the artifacts if it is not named.
     signing_key: Path | None = None
     code_commit: str | None = Field(default=None, pattern="^[0-9a-f]{7,64}$")

@@ -14,6 +14,7 @@ STATIC_FOLDER = Path(__file__).parent / "static"
 MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
+    ".png": "image/png",
     ".svg": "image/svg+xml",
 }
 _FINGERPRINTED = re.compile(r"([0-9a-f]{16})/([^/]+)")

@@ -2,17 +2,21 @@
 
 Contexts (views as dicts, as the API answers them; names after "optional" may be left out):
 
-home.html          benchmarks (BenchmarkView + "record"), verifications
+home.html          benchmarks (BenchmarkView + "records" of the division with the lowest), live
+                   (LiveLine), live_count, verdicts (VerdictLine)
 convergence.html   benchmark, convergence
 benchmark.html     benchmark, board, filters (current query values); optional explanation (text)
 submission.html    submission; optional benchmark, curves (runs with "file" and "curve")
 inference.html     submission (of inference), benchmark
 verification.html  verification, submission; optional against (a duel's holder)
 workers.html       workers
+docs.html          document (name, address, title, description, html, headings, is_index),
+                   chapters, decisions (name, address, title)
 error.html         status, title, detail, problems
 """
 
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +27,16 @@ from web.assets import static_url
 from web.families import families, short_title
 from web.ledger import ledger_bars, phases_used
 from web.progress import expected_evaluations, kind_word, replay_rows, side_of, state_sentence
+from web.sparkline import record_sparkline
 
 TEMPLATES = Path(__file__).parent / "templates"
+SITE_SECTIONS = (
+    ("home", "/", "Benchmarks"),
+    ("compare", "/compare", "Compare"),
+    ("workers", "/workers", "Workers"),
+    ("docs", "/docs", "Docs"),
+    ("api", "/docs/api", "API"),
+)
 CLOCKS = {
     "dawnbench": "everything counts but evaluation",
     "mlperf": "evaluation counts, preparation is free up to 30 min (closed) or 4 h (open)",
@@ -82,13 +94,16 @@ def environment() -> Environment:
         phases_used=phases_used,
         rank_label=formats.rank_label,
         rcp_verdicts=RCP_VERDICTS,
+        record_sparkline=record_sparkline,
         replay_rows=replay_rows,
         short_title=short_title,
         side_of=side_of,
+        site_sections=SITE_SECTIONS,
         sort_link=board_links.sort_link,
         sort_state=board_links.sort_state,
         state_sentence=state_sentence,
         static_url=static_url,
         statuses=board_links.STATUSES,
+        version=version("finishline"),
     )
     return made

@@ -41,7 +41,6 @@ class Plan:
             "FINISHLINE_ARTIFACTS_DIR": str(self.paths.artifacts),
             "FINISHLINE_SIGNING_KEY": str(self.paths.signing_key),
             "FINISHLINE_DATA_DIR": str(self.paths.data),
-            "FINISHLINE_PUBLIC_URL": self.url,
             "FINISHLINE_SERVER_URL": self.url,
             "FINISHLINE_URL": self.url,
             "PYTHONUNBUFFERED": "1",

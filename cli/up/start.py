@@ -156,7 +156,7 @@ def _make_token(plan: Plan, supervisor: Supervisor, user: str, role: str) -> str
 def _invitation(options: UpOptions, plan: Plan) -> list[str]:
     logs = plan.paths.logs
     lines = [
-        f"Finishline is up at {plan.url} (API at {plan.url}/docs, logs in {logs}).",
+        f"Finishline is up at {plan.url} (API at {plan.url}/docs/api, logs in {logs}).",
         f"To submit: export FINISHLINE_TOKEN=$(cat {plan.paths.tokens / 'demo.token'})",
     ]
     if not options.worker:

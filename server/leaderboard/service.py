@@ -22,3 +22,8 @@ def board_version(session: Session, benchmark_id: str) -> int:
     """The version of a benchmark's boards, 0 before the first submission."""
     version = session.scalar(select(Board.version).where(Board.benchmark_id == benchmark_id))
     return version or 0
+
+
+def board_versions(session: Session) -> dict[str, int]:
+    """The version of every benchmark's boards; one without a submission is left out."""
+    return {row.benchmark_id: row.version for row in session.execute(select(Board.__table__))}

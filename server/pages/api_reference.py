@@ -13,7 +13,7 @@ router = APIRouter(include_in_schema=False)
 ASSETS = "/docs-assets"
 
 
-@router.get("/docs", response_class=HTMLResponse)
+@router.get("/docs/api", response_class=HTMLResponse)
 def api_reference(request: Request) -> HTMLResponse:
     """Every endpoint, to read and to try."""
     return get_swagger_ui_html(

@@ -7,6 +7,8 @@ from server.pages import (
     board_charts,
     boards,
     convergence,
+    docs,
+    feeds,
     home,
     static_files,
     submissions,
@@ -23,7 +25,10 @@ for page in (
     submissions,
     verifications,
     workers,
+    feeds,
     api_reference,
+    # After the API reference, which has an address among the documents.
+    docs,
     static_files,
 ):
     router.include_router(page.router)

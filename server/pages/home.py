@@ -1,13 +1,16 @@
 """The first page."""
 
-from fastapi import APIRouter
+from typing import Any
+
+from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
+from sqlalchemy.orm import Session
 
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.schemas import benchmark_view
-from server.dependencies import PartsDep
-from server.records.queries import standing_record
-from server.verifications.queries import list_verifications, view
+from server.dependencies import Parts, PartsDep
+from server.records.cache import RecordCache, standing_division
+from server.verifications.latest import latest_verdicts, live_verifications
 from web.render import render
 
 router = APIRouter(include_in_schema=False)
@@ -15,22 +18,28 @@ LATEST = 8
 
 
 @router.get("/", response_class=HTMLResponse)
-def home(parts: PartsDep) -> str:
-    """Every benchmark with its record, and the latest verifications."""
-    alive = parts.settings.worker_alive_seconds
-    cards = []
+def home(parts: PartsDep, request: Request) -> str:
+    """Every benchmark with its record, what is replayed, and the latest verdicts."""
     with parts.database.read() as session:
-        counts = count_submissions(session)
-        for benchmark_id, benchmark in parts.benchmarks.items():
-            card = benchmark_view(benchmark, counts.get(benchmark_id, NO_SUBMISSIONS))
-            # Looked for only where something stands: most of the archives' boards are empty.
-            record = standing_record(session, benchmark) if card.submissions else None
-            shown = record.model_dump(mode="json") if record is not None else None
-            cards.append(card.model_dump(mode="json") | {"record": shown})
-        verifications = [
-            view(session, verification, alive_seconds=alive, with_report=False).model_dump(
-                mode="json"
-            )
-            for verification in list_verifications(session, state=None, limit=LATEST)
-        ]
-    return render("home.html", benchmarks=cards, verifications=verifications)
+        benchmarks = _cards(session, parts, request.app.state.record_cache)
+        live, live_count = live_verifications(session, limit=LATEST)
+        verdicts = latest_verdicts(session, limit=LATEST)
+    return render(
+        "home.html",
+        benchmarks=benchmarks,
+        live=[line.model_dump(mode="json") for line in live],
+        live_count=live_count,
+        verdicts=[line.model_dump(mode="json") for line in verdicts],
+    )
+
+
+def _cards(session: Session, parts: Parts, cache: RecordCache) -> list[dict[str, Any]]:
+    counts = count_submissions(session)
+    records = cache.read(session, parts.benchmarks)
+    cards = []
+    for benchmark_id, benchmark in parts.benchmarks.items():
+        card = benchmark_view(benchmark, counts.get(benchmark_id, NO_SUBMISSIONS))
+        division = standing_division(records.get(benchmark_id))
+        history = division.model_dump(mode="json")["records"] if division is not None else []
+        cards.append(card.model_dump(mode="json") | {"records": history})
+    return cards

@@ -3,9 +3,15 @@
 from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
 
-from web.assets import static_asset
+from web.assets import Asset, static_asset
 
 router = APIRouter(include_in_schema=False)
+# Everything is public but what takes a token; boards sorted and filtered are the same board again.
+ROBOTS = """User-agent: *
+Disallow: /api/
+Disallow: /console
+Disallow: /*/charts/
+"""
 
 
 @router.get("/static/{path:path}")
@@ -14,6 +20,23 @@ def static_file(path: str, request: Request) -> Response:
     asset = static_asset(path)
     if asset is None:
         raise HTTPException(404, "Not found")
+    return asset_answer(asset, request)
+
+
+@router.get("/favicon.ico")
+def favicon(request: Request) -> Response:
+    """The icon for who asks at the address of old."""
+    return static_file("favicon.svg", request)
+
+
+@router.get("/robots.txt")
+def robots() -> Response:
+    """What crawlers need not read."""
+    return Response(ROBOTS, media_type="text/plain; charset=utf-8")
+
+
+def asset_answer(asset: Asset, request: Request) -> Response:
+    """An asset, compressed where that is taken; 304 to who has it already."""
     keep = "public, max-age=31536000, immutable" if asset.immutable else "no-cache"
     headers = {"ETag": asset.etag, "Cache-Control": keep, "Vary": "Accept-Encoding"}
     if request.headers.get("if-none-match") == asset.etag:

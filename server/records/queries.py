@@ -44,13 +44,6 @@ def list_records(session: Session, benchmark: Benchmark) -> RecordList:
     )
 
 
-def standing_record(session: Session, benchmark: Benchmark) -> RecordView | None:
-    """The record that stands today, the lowest of its divisions'; None before the first."""
-    divisions = list_records(session, benchmark).divisions
-    standing = [division.records[-1] for division in divisions if division.records]
-    return min(standing, key=lambda record: record.tta_seconds, default=None)
-
-
 def _of_division(
     division: str, rows: Sequence[Any], times: Mapping[str, Sequence[float]]
 ) -> DivisionRecords:

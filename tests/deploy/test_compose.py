@@ -78,7 +78,15 @@ def test_the_images_contain_only_their_rooms(dockerfile: dict[str, list[str]]) -
         target: {line.split()[1].rstrip("/") for line in lines if re.match(r"COPY \w+/ ", line)}
         for target, lines in dockerfile.items()
     }
-    assert copied["server"] == {"rules", "server", "web", "cli", "migrations", "benchmarks"}
+    assert copied["server"] == {
+        "rules",
+        "server",
+        "web",
+        "cli",
+        "migrations",
+        "benchmarks",
+        "docs",
+    }
     assert copied["worker"] == {"rules", "worker", "reference_models"}
     assert all("USER finishline" in dockerfile[target] for target in ("server", "worker"))
 

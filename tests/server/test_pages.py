@@ -199,8 +199,8 @@ def test_nothing_but_static_files_is_served(path: str, client: TestClient) -> No
     assert client.get(f"/static/{path}").status_code == 404
 
 
-def test_the_api_is_described_at_docs(client: TestClient) -> None:
-    response = client.get("/docs")
+def test_the_api_is_described_below_the_docs(client: TestClient) -> None:
+    response = client.get("/docs/api")
 
     assert response.status_code == 200
     assert "/openapi.json" in response.text

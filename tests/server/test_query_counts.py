@@ -39,6 +39,7 @@ def count_statements(database: Database) -> Callable[[], Any]:
         "/api/v1/benchmarks",
         "/api/v1/leaderboards/digits",
         "/benchmarks/digits",
+        "/",
     ],
 )
 def test_a_list_of_four_takes_as_many_statements_as_a_list_of_one(

@@ -531,6 +531,57 @@ def make_queued_verification(**changes: Any) -> View:
     )
 
 
+def make_record(**changes: Any) -> View:
+    return {
+        "submission_id": "sub-1",
+        "submitter": "alice",
+        "model": "digits-cnn",
+        "status": "verified",
+        "date": "2026-11-20",
+        "tta_seconds": 0.8532,
+        "single_run": False,
+        "beaten": None,
+        "margin_percent": None,
+        "p_value": None,
+    } | changes
+
+
+def make_verdict_line(**changes: Any) -> View:
+    return {
+        "id": "ver-1",
+        "kind": "replay",
+        "benchmark": "digits",
+        "submission_id": "sub-1",
+        "model": "digits-cnn",
+        "submitter": "alice",
+        "outcome": "verified",
+        "reason": {
+            "code": "reached_target",
+            "weight": "supports",
+            "message": "3 of 3 replays reached top1Accuracy 97.5",
+            "numbers": {"reached": 3.0, "started": 3.0},
+        },
+        "ended_at": "2026-11-20T10:00:21Z",
+    } | changes
+
+
+def make_live_line(**changes: Any) -> View:
+    return {
+        "id": "ver-2",
+        "kind": "replay",
+        "benchmark": "digits",
+        "model": "digits-cnn",
+        "submitter": "alice",
+        "state": "running",
+        "runs_planned": 4,
+        "worker": "worker-a",
+        "run": 1,
+        "epoch": 3.0,
+        "quality": 73.0,
+        "created_at": "2026-11-20T10:00:01Z",
+    } | changes
+
+
 def make_worker(**changes: Any) -> View:
     return {
         "name": "worker-a",
@@ -570,12 +621,15 @@ BUILDERS: dict[str, Callable[..., View]] = {
     "queued_verification": make_queued_verification,
     "replay_run": make_replay_run,
     "convergence": make_convergence,
+    "live_line": make_live_line,
     "place": make_place,
     "rcp": make_rcp,
+    "record": make_record,
     "result": make_result,
     "run": make_run,
     "submission": make_submission,
     "system": make_system,
+    "verdict_line": make_verdict_line,
     "verification": make_verification,
     "worker": make_worker,
 }

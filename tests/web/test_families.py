@@ -11,7 +11,7 @@ def benchmark(benchmark_id: str, title: str = "Some", submissions: int = 0) -> d
         "task": "a task",
         "submissions": submissions,
         "inference_submissions": 0,
-        "record": None,
+        "records": [],
         "target": {"metric": "top1Accuracy", "value": 1, "unit": "percent", "direction": "higher"},
     }
 
@@ -50,7 +50,7 @@ def test_a_title_leaves_out_the_name_of_its_family() -> None:
 
 
 def test_the_home_page_links_every_benchmark_once() -> None:
-    page = render("home.html", benchmarks=LISTED, verifications=[])
+    page = render("home.html", benchmarks=LISTED, live=[], live_count=0, verdicts=[])
 
     for listed in LISTED:
         assert page.count(f'href="/benchmarks/{listed["id"]}"') == 1

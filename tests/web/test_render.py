@@ -65,8 +65,12 @@ def hostile_pages(make: Make, busy_board: View, hostile: str) -> list[str]:
     return [
         render(
             "home.html",
-            benchmarks=[make["benchmark"](record=entry)],
-            verifications=[verification],
+            benchmarks=[
+                make["benchmark"](records=[make["record"](model=hostile, submitter=hostile)])
+            ],
+            live=[make["live_line"](model=hostile, submitter=hostile, worker=hostile, run=None)],
+            live_count=1,
+            verdicts=[make["verdict_line"](model=hostile, submitter=hostile)],
         ),
         render(
             "benchmark.html",
@@ -284,7 +288,7 @@ def test_a_failed_run_shows_its_next_step(make: Make, read: Read) -> None:
 
 
 def test_empty_pages_say_what_to_do(make: Make, read: Read) -> None:
-    home = read(render("home.html", benchmarks=[], verifications=[]))
+    home = read(render("home.html", benchmarks=[], live=[], live_count=0, verdicts=[]))
     assert "finishline verify" in home
     assert "no benchmark" in home
     assert "python -m worker" in read(render("workers.html", workers=[]))

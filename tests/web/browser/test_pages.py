@@ -47,8 +47,12 @@ def site(
     page_server.answers |= {
         "/": html(
             "home.html",
-            benchmarks=[{**benchmark, "record": named}],
-            verifications=[verification],
+            benchmarks=[
+                {**benchmark, "records": [make["record"](model=hostile, submitter=hostile)]}
+            ],
+            live=[make["live_line"](model=hostile, submitter=hostile)],
+            live_count=1,
+            verdicts=[make["verdict_line"](model=hostile, submitter=hostile)],
         ),
         "/benchmarks/digits": html(
             "benchmark.html", benchmark=benchmark, board=busy_board, filters={}

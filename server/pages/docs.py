@@ -1,0 +1,79 @@
+"""The documents as pages, their images, and their text as it was written."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import HTMLResponse
+
+from server.dependencies import PartsDep
+from server.errors import NotFoundError
+from server.pages.static_files import asset_answer
+from web.documents import INDEX, Document, Documents, read_documents
+from web.render import render
+
+router = APIRouter(include_in_schema=False)
+NO_DOCUMENTS = (
+    "This server was installed without its documents. Whoever runs it can set "
+    "FINISHLINE_DOCS_DIR to the folder docs of the source and start it again."
+)
+
+
+@router.get("/docs", response_class=HTMLResponse)
+def docs_index(parts: PartsDep) -> str:
+    """What there is to read, in the order to read it."""
+    return _page(parts, INDEX)
+
+
+@router.get("/docs/images/{name:path}")
+def docs_image(name: str, parts: PartsDep, request: Request) -> Response:
+    """An image of the documents."""
+    image = read_documents(parts.settings.docs_dir).images.get(name)
+    if image is None:
+        raise NotFoundError(f"The documents have no image {name!r}.")
+    return asset_answer(image, request)
+
+
+@router.get("/docs/{name:path}", response_class=HTMLResponse)
+def docs_page(name: str, parts: PartsDep) -> Response:
+    """A document; with `.md` after its name the text it is made of."""
+    if name.endswith(".md"):
+        document = _find(read_documents(parts.settings.docs_dir), name.removesuffix(".md"))
+        return Response(document.text, media_type="text/markdown; charset=utf-8")
+    return HTMLResponse(_page(parts, name))
+
+
+def _page(parts: PartsDep, name: str) -> str:
+    documents = read_documents(parts.settings.docs_dir)
+    return render(
+        "docs.html",
+        document=_view(_find(documents, name)),
+        chapters=[_entry(document) for document in documents.chapters()],
+        decisions=[_entry(document) for document in documents.decisions()],
+    )
+
+
+def _find(documents: Documents, name: str) -> Document:
+    if not documents.by_name:
+        raise NotFoundError(NO_DOCUMENTS)
+    document = documents.by_name.get(name)
+    if document is None:
+        raise NotFoundError(f"There is no document {name!r}; /docs lists them.")
+    return document
+
+
+def _entry(document: Document) -> dict[str, Any]:
+    return {"name": document.name, "address": document.address, "title": document.page.title}
+
+
+def _view(document: Document) -> dict[str, Any]:
+    page = document.page
+    return _entry(document) | {
+        "is_index": document.name == INDEX,
+        "description": page.description,
+        "html": page.html,
+        "headings": [
+            {"level": heading.level, "words": heading.words, "anchor": heading.anchor}
+            for heading in page.headings
+            if heading.level in (2, 3)
+        ],
+    }

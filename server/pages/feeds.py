@@ -1,0 +1,81 @@
+"""Records and verdicts as Atom feeds, of all benchmarks and of each."""
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from sqlalchemy.orm import Session
+
+from rules.benchmark import Benchmark
+from server.benchmarks.queries import find_benchmark
+from server.dependencies import PartsDep
+from server.records.cache import RecordCache
+from server.verifications.latest import latest_verdicts
+from web.feed import MEDIA_TYPE, Feed, FeedEntry, atom_feed
+from web.feed_entries import record_entry, verdict_entry
+from web.formats import moment
+
+router = APIRouter(include_in_schema=False)
+MOST_ENTRIES = 50
+
+
+@router.get("/feed.atom")
+def feed(parts: PartsDep, request: Request) -> Response:
+    """The latest records and verdicts of every benchmark."""
+    with parts.database.read() as session:
+        entries = _entries(session, request, parts.benchmarks, None)
+    return _answer(parts.settings.public_url, request, "Finishline", "/", entries)
+
+
+@router.get("/benchmarks/{benchmark_id}/feed.atom")
+def benchmark_feed(benchmark_id: str, parts: PartsDep, request: Request) -> Response:
+    """The latest records and verdicts of a benchmark."""
+    benchmark = find_benchmark(parts.benchmarks, benchmark_id)
+    with parts.database.read() as session:
+        entries = _entries(session, request, {benchmark_id: benchmark}, benchmark_id)
+    title, page = f"{benchmark.title} · Finishline", f"/benchmarks/{benchmark_id}"
+    return _answer(parts.settings.public_url, request, title, page, entries)
+
+
+def _entries(
+    session: Session, request: Request, benchmarks: dict[str, Benchmark], only: str | None
+) -> list[FeedEntry]:
+    named = {key: {"id": key, "title": found.title} for key, found in benchmarks.items()}
+    verdicts = latest_verdicts(session, limit=MOST_ENTRIES, benchmark_id=only)
+    found = [
+        *_records(session, request.app.state.record_cache, benchmarks, named),
+        *(
+            verdict_entry(named[verdict.benchmark], verdict.model_dump(mode="json"))
+            for verdict in verdicts
+            if verdict.benchmark in named
+        ),
+    ]
+    latest = sorted(found, key=lambda entry: (moment(entry.updated), entry.subject), reverse=True)
+    return latest[:MOST_ENTRIES]
+
+
+def _records(
+    session: Session,
+    cache: RecordCache,
+    benchmarks: dict[str, Benchmark],
+    named: dict[str, dict[str, Any]],
+) -> Iterator[FeedEntry]:
+    for benchmark_id, records in cache.read(session, benchmarks).items():
+        for division in records.divisions:
+            for record in division.records:
+                yield record_entry(
+                    named[benchmark_id], division.division, record.model_dump(mode="json")
+                )
+
+
+def _answer(
+    public_url: str | None, request: Request, title: str, page: str, entries: list[FeedEntry]
+) -> Response:
+    base = (public_url or str(request.base_url)).rstrip("/")
+    content = atom_feed(Feed(base, request.url.path, page, title, entries))
+    etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    headers = {"ETag": etag, "Cache-Control": "no-cache"}
+    if request.headers.get("if-none-match") == etag:
+        return Response(status_code=304, headers=headers)
+    return Response(content, media_type=MEDIA_TYPE, headers=headers)

@@ -1,0 +1,113 @@
+"""A folder of Markdown files as the documents of the site: a closed list, read once."""
+
+import posixpath
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from web.assets import Asset, make_asset
+from web.markdown import Page, markdown_page
+
+PREFIX = "/docs"
+INDEX = "README"
+DECISIONS = "decisions/"
+IMAGES = "images/"
+IMAGE_TYPES = (".svg", ".png")
+
+
+@dataclass(frozen=True)
+class Document:
+    """One file: the name in its address, its text as it was written, and as a page."""
+
+    name: str
+    text: str
+    page: Page
+
+    @property
+    def address(self) -> str:
+        """Where the site has it."""
+        return address(self.name)
+
+
+@dataclass(frozen=True)
+class Documents:
+    """What a folder holds: documents by name in the order to read them, and images by name."""
+
+    by_name: Mapping[str, Document] = field(default_factory=dict)
+    images: Mapping[str, Asset] = field(default_factory=dict)
+
+    def chapters(self) -> list[Document]:
+        """All but the index and the decisions, in the order the index names them."""
+        return [d for d in self.by_name.values() if d.name != INDEX and not is_decision(d.name)]
+
+    def decisions(self) -> list[Document]:
+        """The decision records, the first one first."""
+        return [document for document in self.by_name.values() if is_decision(document.name)]
+
+
+def is_decision(name: str) -> bool:
+    """Whether a document is a decision record."""
+    return name.startswith(DECISIONS)
+
+
+def address(name: str) -> str:
+    """The path of a document by name; the index is the folder's own."""
+    return PREFIX if name == INDEX else f"{PREFIX}/{name}"
+
+
+@cache
+def read_documents(folder: Path) -> Documents:
+    """Everything in a folder, read once a process; empty if there is no such folder."""
+    texts = {
+        path.relative_to(folder).with_suffix("").as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted([*folder.glob("*.md"), *folder.glob(f"{DECISIONS}*.md")])
+    }
+    images = {
+        path.name: make_asset(path.name, path.read_bytes())
+        for path in sorted(folder.glob(f"{IMAGES}*"))
+        if path.suffix in IMAGE_TYPES
+    }
+    documents = [_document(name, text, texts, images) for name, text in texts.items()]
+    by_name = {document.name: document for document in documents}
+    return Documents({name: by_name[name] for name in _in_order(by_name)}, images)
+
+
+def site_address(href: str, *, origin: str, names: Iterable[str], images: Iterable[str]) -> str:
+    """Where a link of document `origin` leads in the site.
+
+    A relative path to another file of the folder becomes its address; any other link is kept.
+    """
+    parts = urlsplit(href)
+    if parts.scheme or parts.netloc or not parts.path or parts.path.startswith("/"):
+        return href
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(origin), parts.path))
+    name, suffix = posixpath.splitext(path)
+    fragment = f"#{parts.fragment}" if parts.fragment else ""
+    if suffix == ".md" and name in names:
+        return address(name) + fragment
+    if path.removeprefix(IMAGES) in images:
+        return f"{PREFIX}/{path}"
+    return href
+
+
+def _document(
+    name: str, text: str, texts: Mapping[str, str], images: Mapping[str, Asset]
+) -> Document:
+    page = markdown_page(
+        text,
+        address_of=lambda href: site_address(href, origin=name, names=texts, images=images),
+    )
+    return Document(name, text, page)
+
+
+def _in_order(by_name: Mapping[str, Document]) -> list[str]:
+    """The index, what it links to in its order, the rest by name, the decisions by number."""
+    linked = by_name[INDEX].page.html if INDEX in by_name else ""
+
+    def place(name: str) -> tuple[bool, int, str]:
+        found = linked.find(f'href="{address(name)}"')
+        return is_decision(name), found if found >= 0 else len(linked), name
+
+    return sorted(by_name, key=lambda name: (name != INDEX, *place(name)))

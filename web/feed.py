@@ -1,0 +1,92 @@
+"""Atom feeds (RFC 4287) as bytes: entries in, XML out."""
+
+import re
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from xml.etree import ElementTree as ET
+
+from web.formats import moment
+
+ATOM = "http://www.w3.org/2005/Atom"
+MEDIA_TYPE = "application/atom+xml; charset=utf-8"
+# What XML 1.0 allows in a text; a stranger's name may hold anything.
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class FeedEntry:
+    """One thing to tell: `subject` names it for ever, `path` is where the site shows it."""
+
+    subject: str
+    path: str
+    title: str
+    summary: str
+    author: str
+    updated: str
+    categories: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Feed:
+    """Entries, the latest first; `base` is the address of the site, `path` that of the feed."""
+
+    base: str
+    path: str
+    page: str
+    title: str
+    entries: Sequence[FeedEntry]
+
+
+def atom_feed(feed: Feed) -> bytes:
+    """The feed as an Atom document.
+
+    An id stands for its subject alone, so that it stays when the site moves to another address.
+    """
+    root = ET.Element("feed", xmlns=ATOM)
+    _text(root, "id", _id(f"feed {feed.path}"))
+    _text(root, "title", feed.title)
+    updated = max((moment(entry.updated) for entry in feed.entries), default=_NEVER)
+    _text(root, "updated", _timestamp(updated))
+    _text(ET.SubElement(root, "author"), "name", "Finishline")
+    _link(root, "self", feed.base + feed.path, "application/atom+xml")
+    _link(root, "alternate", feed.base + feed.page, "text/html")
+    for entry in feed.entries:
+        _add(root, entry, feed.base)
+    ET.indent(root, space=" ")
+    document: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return document
+
+
+def _add(root: ET.Element, entry: FeedEntry, base: str) -> None:
+    element = ET.SubElement(root, "entry")
+    _text(element, "id", _id(entry.subject))
+    _text(element, "title", entry.title)
+    _text(element, "updated", _timestamp(moment(entry.updated)))
+    _text(ET.SubElement(element, "author"), "name", entry.author)
+    _link(element, "alternate", base + entry.path, "text/html")
+    for category in entry.categories:
+        ET.SubElement(element, "category", term=_clean(category))
+    _text(element, "summary", entry.summary)
+
+
+def _text(parent: ET.Element, tag: str, words: str) -> None:
+    ET.SubElement(parent, tag).text = _clean(words)
+
+
+def _link(parent: ET.Element, relation: str, address: str, media_type: str) -> None:
+    ET.SubElement(parent, "link", rel=relation, href=_clean(address), type=media_type)
+
+
+def _clean(words: str) -> str:
+    return _NOT_IN_XML.sub("\ufffd", words)
+
+
+def _id(subject: str) -> str:
+    return uuid.uuid5(uuid.NAMESPACE_URL, f"finishline {subject}").urn
+
+
+def _timestamp(when: datetime) -> str:
+    return when.isoformat().replace("+00:00", "Z")
