@@ -1,7 +1,8 @@
-"""Ledgers as stacked bars: how wide each phase of a run is drawn."""
+"""Ledgers as stacked bars: where each phase of a run is drawn, and how wide."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from rules.run import Phase
@@ -11,10 +12,11 @@ PHASES = tuple(phase.value for phase in Phase)
 
 @dataclass(frozen=True)
 class Segment:
-    """One phase of a run; `percent` of the longest run of the set."""
+    """One phase of a run; `start_percent` and `percent` are of the longest run of the set."""
 
     phase: str
     seconds: float
+    start_percent: float
     percent: float
 
 
@@ -41,9 +43,10 @@ def phases_used(runs: Sequence[Mapping[str, Any]]) -> list[str]:
 def _bar(ledger: Mapping[str, float] | None, longest: float) -> Bar:
     if not ledger:
         return Bar(segments=(), total_seconds=None)
+    spent = [(phase, ledger[phase]) for phase in PHASES if ledger.get(phase)]
+    starts = accumulate((seconds for _, seconds in spent), initial=0.0)
     segments = tuple(
-        Segment(phase, ledger[phase], ledger[phase] / longest * 100)
-        for phase in PHASES
-        if ledger.get(phase)
+        Segment(phase, seconds, start / longest * 100, seconds / longest * 100)
+        for (phase, seconds), start in zip(spent, starts, strict=False)
     )
     return Bar(segments=segments, total_seconds=sum(ledger.values()))

@@ -1,0 +1,56 @@
+"""What a verification established, in words."""
+
+from typing import Any
+
+import pytest
+
+from web.verdicts import is_convergence_only, published_check, scope_sentence, status_words
+
+
+def check(*codes: str, **changes: Any) -> dict[str, Any]:
+    messages = {
+        "hardware_differs": "time was not compared: the claim was made on gpu-a, the replay on b",
+        "noisy_host": "time was not compared: the worker's processor was shared with other work",
+    }
+    reasons = [{"code": code, "message": messages.get(code, code)} for code in codes]
+    return {"id": "v", "kind": "replay", "outcome": "verified", "reasons": reasons} | changes
+
+
+@pytest.mark.parametrize("code", ["hardware_differs", "noisy_host", "time_not_compared"])
+def test_verified_without_its_time_says_that_only_convergence_was(code: str) -> None:
+    found = check("convergence_agrees", code)
+
+    assert is_convergence_only(found)
+    assert status_words({"status": "verified"}, found) == "convergence verified"
+    assert str(scope_sentence(found)).startswith("Only convergence was verified")
+
+
+def test_the_sentence_says_why_the_time_was_not_compared() -> None:
+    words = scope_sentence(check("hardware_differs"))
+    assert words is not None
+    assert words.endswith("because the claim was made on gpu-a, the replay on b.")
+
+
+def test_a_time_that_was_compared_counts_as_verified() -> None:
+    found = check("convergence_agrees", "time_agrees")
+
+    assert not is_convergence_only(found)
+    assert status_words({"status": "verified"}, found) == "verified"
+    assert "both checked" in str(scope_sentence(found))
+
+
+def test_no_verdict_has_no_scope() -> None:
+    assert scope_sentence(None) is None
+    assert scope_sentence(check(outcome=None)) is None
+    assert scope_sentence(check("did_not_reach", outcome="rejected")) is None
+    assert status_words({"status": "claimed"}, None) == "claimed"
+
+
+def test_a_latency_that_was_not_compared_stands_as_claimed() -> None:
+    words = scope_sentence(check("latency_not_compared", kind="latency"))
+    assert words == "The latency stands as claimed: latency_not_compared."
+
+
+def test_the_published_check_is_the_one_the_status_rests_on() -> None:
+    assert published_check({"published_verification": "v"}, [check(id="u"), check()]) == check()
+    assert published_check({"published_verification": None}, [check()]) is None

@@ -1,0 +1,110 @@
+"""A badge for a README: the state of a submission and its figure, as an SVG of its own.
+
+A badge is shown on pages that are not ours, light or dark: it brings its own background, asks for
+no other file, and says in its title what it means.
+"""
+
+import html
+import re
+import unicodedata
+from collections.abc import Mapping
+from typing import Any
+
+from web.formats import duration, milliseconds
+from web.verdicts import status_words
+
+View = Mapping[str, Any]
+# Each is dark enough for white text on it: a contrast of at least 4.5 to 1.
+COLOURS = {
+    "verified": "#126b3a",
+    "verifying": "#0a5a88",
+    "claimed": "#5a6169",
+    "rejected": "#b0261c",
+    "inconclusive": "#875800",
+}
+LABEL_COLOUR = "#30363c"
+HEIGHT, PADDING, FONT_PIXELS = 20, 7, 11
+_LONGEST_LABEL = 60
+# Advance widths of Verdana's printable ASCII, from the space on, in 1/2048 of the font's size.
+_ASCII_WIDTHS = (
+    720, 806, 940, 1676, 1302, 2204, 1488, 550, 930, 930, 1302, 1676, 745, 930, 745, 930,
+    1302, 1302, 1302, 1302, 1302, 1302, 1302, 1302, 1302, 1302, 930, 930, 1676, 1676, 1676, 1117,
+    2048, 1400, 1404, 1430, 1578, 1295, 1177, 1588, 1539, 862, 931, 1419, 1140, 1726, 1532, 1612,
+    1235, 1612, 1424, 1400, 1262, 1499, 1400, 2025, 1403, 1260, 1403, 930, 930, 930, 1676, 1302,
+    1302, 1230, 1276, 1067, 1276, 1220, 720, 1276, 1296, 562, 705, 1212, 562, 1992, 1296, 1243,
+    1276, 1276, 874, 1067, 807, 1296, 1212, 1676, 1212, 1212, 1076, 1300, 930, 1300, 1676,
+)  # fmt: skip
+_OTHER_WIDTHS = {"·": 745, "…": 1676, "–": 1302}
+_UNPRINTABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def badge_svg(submission: View, check: View | None) -> str:
+    """The badge of a submission whose status rests on `check`, or on nothing yet."""
+    left = cut(printable(submission["benchmark"]), _LONGEST_LABEL)
+    right = f"{status_words(submission, check)} · {figure(submission)}".replace("\u00a0", " ")
+    title = (
+        f"{printable(submission['model'])} by {printable(submission['submitter'])} on "
+        f"{left}: {right}"
+    )
+    return _drawn(left, right, title, COLOURS.get(submission["status"], COLOURS["claimed"]))
+
+
+def figure(submission: View) -> str:
+    """The one figure a submission is ranked by first."""
+    result = submission["result"]
+    if submission["kind"] == "inference":
+        return milliseconds(result["latency_ms"])
+    seconds = result["tta_seconds"]
+    return "target not reached" if seconds is None else duration(seconds)
+
+
+def text_width(text: str) -> float:
+    """Pixels of a text at the badge's size; what is no ASCII counts as wide as it is drawn."""
+    return sum(_width(character) for character in text) * FONT_PIXELS / 2048
+
+
+def printable(text: object) -> str:
+    """A text without the characters that XML cannot hold, on one line."""
+    return " ".join(_UNPRINTABLE.sub("", str(text)).split())
+
+
+def cut(text: str, longest: int) -> str:
+    """A text of at most so many characters."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def _width(character: str) -> int:
+    place = ord(character) - 32
+    if 0 <= place < len(_ASCII_WIDTHS):
+        return _ASCII_WIDTHS[place]
+    if character in _OTHER_WIDTHS:
+        return _OTHER_WIDTHS[character]
+    if unicodedata.combining(character) or unicodedata.category(character) == "Cf":
+        return 0
+    return 2048 if unicodedata.east_asian_width(character) in "WF" else 1302
+
+
+def _drawn(left: str, right: str, title: str, colour: str) -> str:
+    widths = [text_width(text) for text in (left, right)]
+    places = [width + 2 * PADDING for width in widths]
+    total = sum(places)
+    texts = "".join(
+        f'<text x="{start + PADDING:.1f}" y="14" textLength="{width:.1f}" '
+        f'lengthAdjust="spacingAndGlyphs">{_escaped(text)}</text>'
+        for text, width, start in zip((left, right), widths, (0.0, places[0]), strict=True)
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{total:.1f}" height="{HEIGHT}" '
+        f'viewBox="0 0 {total:.1f} {HEIGHT}" role="img" aria-labelledby="t">'
+        f'<title id="t">{_escaped(title)}</title>'
+        f'<clipPath id="r"><rect width="{total:.1f}" height="{HEIGHT}" rx="4"/></clipPath>'
+        f'<g clip-path="url(#r)"><rect width="{total:.1f}" height="{HEIGHT}" '
+        f'fill="{LABEL_COLOUR}"/><rect x="{places[0]:.1f}" width="{places[1]:.1f}" '
+        f'height="{HEIGHT}" fill="{colour}"/></g>'
+        '<g fill="#fff" font-family="Verdana,DejaVu Sans,Geneva,sans-serif" '
+        f'font-size="{FONT_PIXELS}">{texts}</g></svg>\n'
+    )
+
+
+def _escaped(text: str) -> str:
+    return html.escape(text)

@@ -1,0 +1,61 @@
+"""What the verification of a submission established, in words a badge and a page can bear."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rules.verdict import ReasonCode
+
+View = Mapping[str, Any]
+# Why a verdict says nothing about the time: each is a reason without weight.
+WITHOUT_TIME: tuple[ReasonCode, ...] = (
+    "hardware_differs",
+    "noisy_host",
+    "worker_drifted",
+    "time_not_compared",
+    "claim_has_no_time",
+)
+WITHOUT_LATENCY: tuple[ReasonCode, ...] = ("latency_not_compared", "claim_has_no_latency")
+_PREFIX = "time was not compared: "
+
+
+def published_check(submission: View, checks: Sequence[View]) -> View | None:
+    """The verification that a submission's status rests on, of those that are shown."""
+    published = submission.get("published_verification")
+    return next((check for check in checks if check["id"] == published), None)
+
+
+def is_convergence_only(check: View | None) -> bool:
+    """Whether a verification verified that the training converges, and not how long it takes."""
+    if check is None or check["kind"] != "replay" or check["outcome"] != "verified":
+        return False
+    return not any(reason["code"] == "time_agrees" for reason in check["reasons"])
+
+
+def scope_sentence(check: View | None) -> str | None:
+    """What a published verification checked and what it could not, in a sentence or two."""
+    if check is None or check["outcome"] is None:
+        return None
+    if check["kind"] == "replay" and check["outcome"] == "verified":
+        if not is_convergence_only(check):
+            return "Convergence and time were both checked, on hardware of the claimed class."
+        why = _message(check, WITHOUT_TIME)
+        return (
+            "Only convergence was verified: the reference reached the target as the claim says. "
+            "The time stands as claimed" + (f", because {why}." if why else ".")
+        )
+    if check["kind"] == "latency" and (why := _message(check, WITHOUT_LATENCY)):
+        return f"The latency stands as claimed: {why}."
+    return None
+
+
+def status_words(submission: View, check: View | None) -> str:
+    """A submission's status as a badge says it."""
+    status = str(submission["status"])
+    only = status == "verified" and is_convergence_only(check)
+    return "convergence verified" if only else status
+
+
+def _message(check: View, codes: Sequence[str]) -> str | None:
+    found = (reason["message"] for reason in check["reasons"] if reason["code"] in codes)
+    message = next(found, None)
+    return message.removeprefix(_PREFIX) if message is not None else None
