@@ -6,8 +6,9 @@ home.html          benchmarks (BenchmarkView + "records" of the division with th
                    (LiveLine), live_count, verdicts (VerdictLine)
 convergence.html   benchmark, convergence
 benchmark.html     benchmark, board, filters (current query values); optional explanation (text)
-submission.html    submission; optional benchmark, curves (runs with "file" and "curve")
-inference.html     submission (of inference), benchmark
+submission.html    submission; optional benchmark, curves (runs with "file" and "curve"), checks
+                   (verifications with reasons, newest first), measured, place, site (an address)
+inference.html     submission (of inference), benchmark; optional checks, place, site
 verification.html  verification, submission; optional against (a duel's holder)
 workers.html       workers
 docs.html          document (name, address, title, description, html, headings, is_index),
@@ -24,10 +25,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from web import board_links, formats
 from web.assets import static_url
+from web.citation import bibtex, plain_citation
 from web.families import families, short_title
 from web.ledger import ledger_bars, phases_used
 from web.progress import expected_evaluations, kind_word, replay_rows, side_of, state_sentence
+from web.score_steps import convergence_unit, shown_steps
 from web.sparkline import record_sparkline
+from web.verdicts import is_convergence_only, published_check, scope_sentence
 
 TEMPLATES = Path(__file__).parent / "templates"
 SITE_SECTIONS = (
@@ -80,23 +84,30 @@ def environment() -> Environment:
         web_address=formats.web_address,
     )
     made.globals.update(
+        bibtex=bibtex,
         board_query=board_links.board_query,
         clocks=CLOCKS,
+        convergence_unit=convergence_unit,
         expected_evaluations=expected_evaluations,
         families=families,
         group_leaders=board_links.group_leaders,
         interval=formats.interval,
+        is_convergence_only=is_convergence_only,
         is_filtered=board_links.is_filtered,
         kind_link=board_links.kind_link,
         kind_word=kind_word,
         ledger_bars=ledger_bars,
         metrics=board_links.METRICS,
         phases_used=phases_used,
+        plain_citation=plain_citation,
+        published_check=published_check,
         rank_label=formats.rank_label,
         rcp_verdicts=RCP_VERDICTS,
         record_sparkline=record_sparkline,
         replay_rows=replay_rows,
+        scope_sentence=scope_sentence,
         short_title=short_title,
+        shown_steps=shown_steps,
         side_of=side_of,
         site_sections=SITE_SECTIONS,
         sort_link=board_links.sort_link,

@@ -9,12 +9,16 @@ from rules.replay_plan import band_for
 from server.benchmarks.queries import definition
 from server.benchmarks.schemas import benchmark_view
 from server.dependencies import Parts
+from server.models import Submission
+from server.pages.measured import measured_beside
+from server.pages.standings import place_of, ranked_list
 from server.submissions.queries import (
     benchmark_versions,
     find_submission,
     runs_with_curves,
 )
 from server.submissions.schemas import curve_view, submission_view
+from server.verifications.publishing import published_verification
 from server.verifications.queries import claim_of, find_verification, view
 
 Context = dict[str, Any]
@@ -34,6 +38,41 @@ def submission_context(session: Session, parts: Parts, submission_id: str) -> Co
         "benchmark": benchmark_view(benchmark).model_dump(mode="json"),
         "control_points": [asdict(point) for point in points],
     }
+
+
+def submission_page_context(session: Session, parts: Parts, submission_id: str) -> Context:
+    """All that the page of a submission shows beside its curves.
+
+    To what the API says it adds the submission's place on its board, each verification with its
+    reasons (without the report), and what the published one measured beside the time.
+    """
+    context = submission_with_checks(session, parts, submission_id)
+    submission = find_submission(session, submission_id)
+    published = published_verification(submission)
+    return context | {
+        "measured": measured_beside(published.report) if published is not None else None,
+        "place": _place(session, parts, submission),
+    }
+
+
+def submission_with_checks(session: Session, parts: Parts, submission_id: str) -> Context:
+    """A submission and its verifications with their reasons, the newest first."""
+    context = submission_context(session, parts, submission_id)
+    alive = parts.settings.worker_alive_seconds
+    views = [
+        view(session, verification, alive_seconds=alive, with_report=False)
+        for verification in find_submission(session, submission_id).verifications
+    ]
+    return context | {"checks": [each.model_dump(mode="json") for each in reversed(views)]}
+
+
+def _place(session: Session, parts: Parts, submission: Submission) -> Context | None:
+    """Where it stands today; None on a board that this server has no more."""
+    benchmark = parts.benchmarks.get(submission.benchmark_id)
+    if benchmark is None:
+        return None
+    entries = ranked_list(session, benchmark, kind=submission.kind, division=submission.division)
+    return place_of(entries, submission.id)
 
 
 def submission_with_curves(session: Session, submission_id: str) -> list[Context]:

@@ -1,0 +1,138 @@
+"""The page of a submission and its badge: what is claimed, what was checked, how to show it."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.server.test_pages import BROWSER, HOSTILE
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def words_of(page: str) -> str:
+    """A page's text without tags, spaces made equal."""
+    text = re.sub(r"<[^>]*>", " ", page.replace("\u00a0", " ")).replace("&nbsp;", " ")
+    return re.sub(r"\s+", " ", text)
+
+
+@pytest.fixture
+def judged(replay: Any, make_report: Callable[..., Any]) -> Callable[..., str]:
+    """Has the replay reported and gives the address of the submission's page."""
+
+    def judge(**changes: Any) -> str:
+        report = make_report(replay.seeds())
+        system = replace(report.system, **changes)
+        answer = replay.report(replay.claim().json(), replace(report, system=system))
+        assert answer.status_code == 200, answer.text
+        return f"/submissions/{replay.submission_id}"
+
+    return judge
+
+
+def test_a_verified_page_shows_its_place_its_verdict_its_steps_and_its_proof(
+    judged: Callable[..., str], replay: Any, client: TestClient
+) -> None:
+    address = judged()
+    page = client.get(address, headers=BROWSER).text
+    words = words_of(page)
+
+    assert "Rank 1 of 1 in the closed division." in words
+    assert "Convergence and time were both checked" in words
+    assert "dropped as fastest" in words
+    assert "of 3 replays reached" in words or "of 4 replays reached" in words
+    assert "waits for a decision" not in words
+    proof = f"/api/v1/verifications/{replay.verification_id}/proof"
+    assert f'href="{proof}"' in page
+    assert f"finishline audit proof-{replay.verification_id}.zip --key keys" in page
+    assert f"[![Finishline: digits](http://testserver{address}/badge.svg)]" in page
+    assert f"@misc{{finishline-{replay.submission_id}," in page
+    # Each section can be linked to, and a strict policy finds nothing inline to refuse.
+    anchors = re.findall(r'href="#([^"]+)"', page)
+    assert {"history", "score", "badge", "cite"} <= set(anchors)
+    assert all(f'id="{anchor}"' in page for anchor in anchors)
+    assert 'style="' not in page
+    assert not re.search(r"<script(?![^>]* src=)", page)
+
+
+def test_a_verdict_without_its_time_says_that_only_convergence_was_verified(
+    judged: Callable[..., str], client: TestClient
+) -> None:
+    address = judged(hardware_class="gpu-elsewhere")
+    page = client.get(address, headers=BROWSER).text
+
+    assert "Only convergence was verified" in words_of(page)
+    assert "convergence only" in page
+    badge = ElementTree.fromstring(client.get(f"{address}/badge.svg").content)  # noqa: S314  ours
+    assert "convergence verified · " in "".join(badge.itertext())
+
+
+def test_a_badge_is_asked_for_again_and_follows_the_status(
+    replay: Any, make_report: Callable[..., Any], client: TestClient
+) -> None:
+    address = f"/submissions/{replay.submission_id}/badge.svg"
+    before = client.get(address)
+    etag = {"If-None-Match": f"W/{before.headers['etag']}"}
+
+    assert before.headers["content-type"] == "image/svg+xml"
+    assert before.headers["cache-control"] == "no-cache"
+    assert "verifying · " in before.text
+    unchanged = client.get(address, headers=etag)
+    assert (unchanged.status_code, unchanged.content) == (304, b"")
+    replay.report(replay.claim().json(), make_report(replay.seeds()))
+    after = client.get(address, headers=etag)
+    assert after.status_code == 200
+    assert "verified · " in after.text
+    assert client.get("/submissions/nothing/badge.svg").status_code == 404
+
+
+def test_what_a_stranger_named_breaks_neither_page_nor_badge(
+    digits_submission: Any, submit: Callable[..., Any], client: TestClient
+) -> None:
+    digits_submission.claim |= {"model": HOSTILE}
+    submission_id = submit(digits_submission).json()["id"]
+    page = client.get(f"/submissions/{submission_id}", headers=BROWSER).text
+    badge = client.get(f"/submissions/{submission_id}/badge.svg")
+
+    title = ElementTree.fromstring(badge.content).findtext(f"{SVG}title")  # noqa: S314  ours
+    assert title is not None
+    assert title.startswith(HOSTILE)
+    assert "<img src=x" not in page
+    assert "&lt;script&gt;alert" in page
+    assert "nobody has trained this again yet" in words_of(page)
+
+
+def test_a_raw_log_is_shown_as_text_and_can_be_kept(
+    digits_submission: Any, submit: Callable[..., Any], client: TestClient
+) -> None:
+    submission_id = submit(digits_submission).json()["id"]
+    page = client.get(f"/submissions/{submission_id}", headers=BROWSER).text
+    address = f"/api/v1/submissions/{submission_id}/runs/0/log"
+    log = client.get(address)
+
+    assert f'<a href="{address}">' in page
+    assert f'<a href="{address}" download>' in page
+    assert log.headers["content-type"] == "text/plain; charset=utf-8"
+    assert log.headers["x-content-type-options"] == "nosniff"
+    assert 'filename="run_0.log"' in log.headers["content-disposition"]
+    assert log.content == digits_submission.logs["run_0.log"]
+
+
+def test_neighbours_on_the_board_are_offered_for_comparison(
+    digits_submission: Any, submit: Callable[..., Any], make_log: Callable[..., bytes],
+    client: TestClient,
+) -> None:  # fmt: skip
+    faster = submit(digits_submission).json()["id"]
+    for index, name in enumerate(digits_submission.logs):
+        slow = make_log(200 + index, name=name, seconds_per_epoch=0.3 + index * 0.002)
+        digits_submission.logs[name] = slow
+    slower = submit(digits_submission).json()["id"]
+
+    page = client.get(f"/submissions/{slower}", headers=BROWSER).text
+    assert "Rank 2 of 2" in words_of(page)
+    assert f'href="/compare?ids={slower},{faster}"' in page
+    assert f'href="/compare?ids={slower}"' in page
