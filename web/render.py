@@ -13,6 +13,12 @@ verification.html  verification, submission; optional against (a duel's holder)
 workers.html       workers
 docs.html          document (name, address, title, description, html, headings, is_index),
                    chapters, decisions (name, address, title)
+compare.html       ids, chosen, unknown, problem (text or None), comparison (or None), submissions,
+                   pick (board entries), ranks, rows, most; with a comparison benchmark
+calibrations.html  boards (id, title, calibrations with "judges"), chosen (a benchmark or None)
+calibration.html   calibration, comparison, benchmark, judging (an id or None), others
+verification_comparison.html
+                   comparison, submission, benchmark, sides (two VerificationViews)
 error.html         status, title, detail, problems
 """
 
@@ -25,7 +31,17 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from web import board_links, formats
 from web.assets import static_url
+from web.calibration_chart import largest_shift
 from web.citation import bibtex, plain_citation
+from web.compare import (
+    LETTERS,
+    against,
+    compare_link,
+    comparison_groups,
+    only_differences,
+    pair_sentence,
+    probability,
+)
 from web.families import families, short_title
 from web.ledger import ledger_bars, phases_used
 from web.progress import expected_evaluations, kind_word, replay_rows, side_of, state_sentence
@@ -87,6 +103,9 @@ def environment() -> Environment:
         bibtex=bibtex,
         board_query=board_links.board_query,
         clocks=CLOCKS,
+        compare_letters=LETTERS,
+        compare_link=compare_link,
+        comparison_groups=comparison_groups,
         convergence_unit=convergence_unit,
         expected_evaluations=expected_evaluations,
         families=families,
@@ -96,15 +115,20 @@ def environment() -> Environment:
         is_filtered=board_links.is_filtered,
         kind_link=board_links.kind_link,
         kind_word=kind_word,
+        largest_shift=largest_shift,
         ledger_bars=ledger_bars,
         metrics=board_links.METRICS,
+        only_differences=only_differences,
+        pair_sentence=pair_sentence,
         phases_used=phases_used,
         plain_citation=plain_citation,
+        probability=probability,
         published_check=published_check,
         rank_label=formats.rank_label,
         rcp_verdicts=RCP_VERDICTS,
         record_sparkline=record_sparkline,
         replay_rows=replay_rows,
+        pair_seen_from=against,
         scope_sentence=scope_sentence,
         short_title=short_title,
         shown_steps=shown_steps,

@@ -9,15 +9,9 @@ from xml.etree import ElementTree
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.server.test_pages import BROWSER, HOSTILE
+from tests.support.pages import BROWSER, HOSTILE, words_of
 
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-def words_of(page: str) -> str:
-    """A page's text without tags, spaces made equal."""
-    text = re.sub(r"<[^>]*>", " ", page.replace("\u00a0", " ")).replace("&nbsp;", " ")
-    return re.sub(r"\s+", " ", text)
 
 
 @pytest.fixture

@@ -1,0 +1,106 @@
+"""Calibrations: what was measured of each reference, and what verifications are judged by."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from fastapi.responses import HTMLResponse
+from sqlalchemy.orm import Session
+
+from server.benchmarks.queries import definition, find_benchmark
+from server.benchmarks.schemas import benchmark_view
+from server.calibrations import queries, views
+from server.calibrations.schemas import CalibrationSummary
+from server.dependencies import PartsDep
+from server.models import Calibration
+from web.calibration_chart import calibration_figure
+from web.render import render
+
+router = APIRouter(include_in_schema=False)
+LATEST = 100
+FILE = "file"
+BenchmarkQuery = Annotated[str | None, Query(max_length=100)]
+WithQuery = Annotated[str | None, Query(alias="with", max_length=20)]
+
+
+@router.get("/calibrations", response_class=HTMLResponse)
+def calibrations_page(parts: PartsDep, benchmark: BenchmarkQuery = None) -> str:
+    """Every calibration, benchmark by benchmark, the newest first."""
+    chosen = find_benchmark(parts.benchmarks, benchmark) if benchmark else None
+    with parts.database.read() as session:
+        summaries = _summaries(session, benchmark or None)
+        judging = {
+            sha256: found.id
+            for sha256 in {each.benchmark_sha256 for each in summaries}
+            if (found := queries.adopted_calibration(session, sha256)) is not None
+        }
+    names = list(dict.fromkeys(each.benchmark for each in summaries))
+    return render(
+        "calibrations.html",
+        boards=[
+            {
+                "id": name,
+                "title": parts.benchmarks[name].title if name in parts.benchmarks else name,
+                "calibrations": [
+                    each.model_dump(mode="json")
+                    | {"judges": judging.get(each.benchmark_sha256) == each.id}
+                    for each in summaries
+                    if each.benchmark == name
+                ],
+            }
+            for name in names
+        ],
+        chosen=chosen.benchmark_id if chosen is not None else None,
+    )
+
+
+@router.get("/calibrations/{calibration_id}", response_class=HTMLResponse)
+def calibration_page(calibration_id: str, parts: PartsDep, other: WithQuery = None) -> str:
+    """A calibration: how far it is, what it measured, and what it would change.
+
+    Unless another is named it is held against what judges today, else against the runs of the
+    benchmark's file.
+    """
+    with parts.database.read() as session:
+        calibration = queries.find_calibration(session, calibration_id)
+        judging = queries.adopted_calibration(session, calibration.benchmark_sha256)
+        second = _second(session, calibration, judging, other)
+        benchmark = definition(session, calibration.benchmark_sha256)
+        own = _summaries(session, calibration.benchmark_id)
+        shown = views.view(session, calibration)
+        comparison = views.comparison_view(session, calibration, second)
+    return render(
+        "calibration.html",
+        calibration=shown.model_dump(mode="json"),
+        comparison=comparison.model_dump(mode="json"),
+        benchmark=benchmark_view(benchmark).model_dump(mode="json"),
+        judging=judging.id if judging is not None else None,
+        others=[each.model_dump(mode="json") for each in own if each.id != calibration_id],
+    )
+
+
+@router.get("/calibrations/{calibration_id}/charts/bands.json")
+def bands_chart(calibration_id: str, parts: PartsDep) -> dict[str, Any]:
+    """The curves of the runs with their band, batch size by batch size."""
+    with parts.database.read() as session:
+        calibration = queries.find_calibration(session, calibration_id)
+        benchmark = definition(session, calibration.benchmark_sha256)
+        shown = views.view(session, calibration).model_dump(mode="json")
+        runs = views.runs_view(session, calibration).model_dump(mode="json")["runs"]
+    target = benchmark_view(benchmark).target.model_dump(mode="json")
+    return calibration_figure(shown["sizes"], runs, target)
+
+
+def _summaries(session: Session, benchmark_id: str | None) -> list[CalibrationSummary]:
+    counts = queries.count_runs(session)
+    found = queries.list_calibrations(session, benchmark_id=benchmark_id, limit=LATEST)
+    return [views.summary(each, finished=counts.get(each.id, 0)) for each in found]
+
+
+def _second(
+    session: Session, calibration: Calibration, judging: Calibration | None, other: str | None
+) -> Calibration | None:
+    """What a calibration is held against; None for the runs of the benchmark's file."""
+    if other and other != FILE:
+        return queries.find_calibration(session, other)
+    is_own = judging is None or judging.id == calibration.id
+    return None if other == FILE or is_own else judging

@@ -1,0 +1,126 @@
+"""What the page of a comparison shows: which submissions, or what keeps them from it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from server.comparisons.queries import FEWEST, MOST, compare_submissions
+from server.dependencies import Parts
+from server.models import Submission, Verification
+from server.pages.measured import measured_beside
+from server.pages.queries import submission_with_checks, submission_with_curves
+from server.pages.standings import ranked_list
+from web.verdicts import published_check, scope_sentence
+
+Context = dict[str, Any]
+MOST_READ = 20  # Ids beyond these are not looked up: they are too many anyway.
+
+
+def read_ids(texts: Sequence[str]) -> list[str]:
+    """The ids in texts that a form or a link sent: each once, also out of pasted addresses."""
+    parts = [part.strip() for text in texts for part in text.split(",")]
+    ids = [part.rstrip("/").rsplit("/", 1)[-1].split("?")[0].split("#")[0] for part in parts]
+    return list(dict.fromkeys(one for one in ids if one))
+
+
+def comparison_context(session: Session, parts: Parts, ids: Sequence[str]) -> tuple[int, Context]:
+    """The status and the context of compare.html; with a problem there is no comparison."""
+    found = [session.get(Submission, one) for one in ids[:MOST_READ]]
+    chosen = [submission for submission in found if submission is not None]
+    unknown = [one for one, row in zip(ids, found, strict=False) if row is None]
+    status, problem = _problem(ids, unknown, chosen)
+    complete = problem is None and len(ids) >= FEWEST
+    context: Context = {
+        "ids": list(ids),
+        "unknown": unknown,
+        "chosen": [_in_short(submission) for submission in chosen],
+        "problem": problem,
+        "comparison": None,
+        "submissions": [],
+        "most": MOST,
+    }
+    return status, context | (_compared(session, parts, ids) if complete else {})
+
+
+def _problem(
+    ids: Sequence[str], unknown: Sequence[str], chosen: Sequence[Submission]
+) -> tuple[int, str | None]:
+    """A status, and what is wrong in words that say what to do."""
+    if unknown:
+        names = ", ".join(repr(one) for one in unknown)
+        return 404, f"There is no submission {names}: remove it, or correct the id."
+    if len(ids) > MOST:
+        return 422, (
+            f"These are {len(ids)} submissions; at most {MOST} fit side by side. Remove some."
+        )
+    boards = sorted({submission.benchmark_id for submission in chosen})
+    if len(boards) > 1:
+        return 422, (
+            f"These are submissions of {' and '.join(boards)}: only those of one benchmark can be "
+            "compared. Remove the others."
+        )
+    if len({submission.kind for submission in chosen}) > 1:
+        return 422, (
+            "Trainings and inference entries have no figure in common. Remove either the ones or "
+            "the others."
+        )
+    return 200, None
+
+
+def _in_short(submission: Submission) -> Context:
+    return {
+        "id": submission.id,
+        "model": submission.model,
+        "submitter": submission.submitter,
+        "benchmark": submission.benchmark_id,
+        "kind": submission.kind,
+    }
+
+
+def board_beside(session: Session, parts: Parts, submission_ids: Sequence[str]) -> Context:
+    """The ranks of the submissions in their divisions, and what else stands on their board.
+
+    The board is that of the first one that there is.
+    """
+    found = [session.get(Submission, one) for one in submission_ids[:MOST_READ]]
+    chosen = [submission for submission in found if submission is not None]
+    if not chosen or chosen[0].benchmark_id not in parts.benchmarks:
+        return {"ranks": {}, "pick": []}
+    benchmark, kind = parts.benchmarks[chosen[0].benchmark_id], chosen[0].kind
+    entries = ranked_list(session, benchmark, kind=kind, division=None)
+    there = {submission.id for submission in chosen}
+    ranks: dict[str, int | None] = {}
+    for division in {submission.division for submission in chosen}:
+        own = ranked_list(session, benchmark, kind=kind, division=division)
+        ranks |= {e.submission_id: e.rank for e in own if e.submission_id in there}
+    return {
+        "ranks": ranks,
+        "pick": [e.model_dump(mode="json") for e in entries if e.submission_id not in there],
+    }
+
+
+def _compared(session: Session, parts: Parts, ids: Sequence[str]) -> Context:
+    contexts = [submission_with_checks(session, parts, one) for one in ids]
+    submissions = [_with_findings(session, one) for one in contexts]
+    comparison = compare_submissions(session, ",".join(ids)).model_dump(mode="json")
+    for one, shown in zip(comparison["submissions"], submissions, strict=True):
+        for end in ("tta_low_seconds", "tta_high_seconds"):
+            one[end] = shown["result"].get(end)
+    return {
+        "comparison": comparison,
+        "submissions": submissions,
+        "benchmark": contexts[0]["benchmark"],
+    }
+
+
+def _with_findings(session: Session, context: Context) -> Context:
+    """A submission with its curves, and with what its published verification says of it."""
+    shown: Context = context["submission"]
+    published = shown["published_verification"]
+    report = session.get_one(Verification, published).report if published else None
+    return shown | {
+        "measured": measured_beside(report),
+        "scope": scope_sentence(published_check(shown, context["checks"])),
+        "curves": submission_with_curves(session, shown["id"]),
+    }

@@ -1,0 +1,260 @@
+"""Submissions side by side: what differs, in words, and who is really faster."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from web.formats import (
+    DASH,
+    day,
+    duration,
+    interval,
+    milliseconds,
+    money,
+    number,
+    percent,
+    quality,
+    significant,
+    small_money,
+)
+
+View = Mapping[str, Any]
+LETTERS = "ABCDEF"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one submission has in a row; `note` is its figure as a multiple of the first's."""
+
+    text: str
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One property of every submission. `differs` is whether not all have the same."""
+
+    name: str
+    cells: tuple[Cell, ...]
+    differs: bool
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows that belong together."""
+
+    title: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Against:
+    """One submission against another, from the first one's side; see the API's pair."""
+
+    p_faster: float | None
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    told_apart: bool
+
+
+def compare_link(ids: Sequence[str], **more: str) -> str:
+    """The address of a comparison."""
+    return "/compare?" + urlencode({"ids": ",".join(ids)} | more, safe=",")
+
+
+def comparison_groups(
+    submissions: Sequence[View], target: View, ranks: Mapping[str, int | None]
+) -> list[Group]:
+    """Every property that is compared, in groups; `ranks` are those in each one's division."""
+    result = _inference if submissions[0]["kind"] == "inference" else _training
+    rank = _row("Rank in its division", [ranks.get(s["id"]) for s in submissions], multiples=False)
+    groups = [
+        Group("Result", tuple(_told([rank, *result(submissions, target)]))),
+        Group("System", tuple(_system(submissions))),
+    ]
+    names = list(dict.fromkeys(name for s in submissions for name in s["hyperparameters"]))
+    settings = [_row(name, [s["hyperparameters"].get(name) for s in submissions]) for name in names]
+    if settings:
+        groups.append(Group("Hyperparameters", tuple(settings)))
+    groups.append(Group("Submission", tuple(_about(submissions))))
+    return groups
+
+
+def only_differences(groups: Sequence[Group]) -> list[Group]:
+    """The rows in which not all submissions have the same."""
+    left = [Group(g.title, tuple(row for row in g.rows if row.differs)) for g in groups]
+    return [group for group in left if group.rows]
+
+
+def against(pairs: Sequence[View], one: str, other: str) -> Against | None:
+    """A pair seen from `one`, whichever way round it is stored; None of one with itself."""
+    for pair in pairs:
+        if (pair["first"], pair["second"]) == (one, other):
+            return _seen(pair, turned=False)
+        if (pair["first"], pair["second"]) == (other, one):
+            return _seen(pair, turned=True)
+    return None
+
+
+def pair_sentence(pair: View, letters: Mapping[str, str], pairs: int) -> str:
+    """Who of a pair is faster, how surely, and what would tell; letters name the two."""
+    one, other = letters[pair["first"]], letters[pair["second"]]
+    if pair["ratio"] is None:
+        return f"{one} and {other} cannot be compared: one has no run that reached the target."
+    took = f"{one} takes {_ratio(pair['ratio'])} times as long as {other}"
+    if pair["p_adjusted"] is None:
+        return (
+            f"{took} as measured, but a single run shows no scatter: nothing tells whether that "
+            "is more than chance."
+        )
+    took += f" (95 % interval {_ratio(pair['ratio_low'])} to {_ratio(pair['ratio_high'])})"
+    p = _p(pair["p_adjusted"]) + (f", by Holm over {pairs} pairs" if pairs > 1 else "")
+    faster = pair["ratio"] < 1.0
+    share = pair["p_one_run_faster"] if faster else 1.0 - pair["p_one_run_faster"]
+    winner, loser = (one, other) if faster else (other, one)
+    beats = f"A run of {winner} beats a run of {loser}"
+    wins = f"{beats} in {percent(share * 100, 0)} of all pairs of runs."
+    if pair["told_apart"]:
+        return f"{winner} is faster than {loser}, beyond chance ({p}): {took}. {wins}"
+    needed = pair["runs_needed"]
+    tell = f" A gap of this size needs {needed:,} runs on each side to be told." if needed else ""
+    return f"{one} and {other} cannot be told apart ({p}): {took}, which may be chance.{tell}"
+
+
+def probability(value: float | None) -> str:
+    """A confidence as a figure that never reads as certainty."""
+    if value is None:
+        return DASH
+    if value > 0.999:
+        return "> 0.999"
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _seen(pair: View, *, turned: bool) -> Against:
+    figures = [pair[name] for name in ("p_faster", "ratio", "ratio_low", "ratio_high")]
+    p, ratio, low, high = figures
+    if turned:
+        p = None if p is None else 1.0 - p
+        ratio, low, high = (_inverse(value) for value in (ratio, high, low))
+    return Against(p, ratio, low, high, pair["told_apart"])
+
+
+def _inverse(value: float | None) -> float | None:
+    return 1.0 / value if value else None
+
+
+def _ratio(value: float) -> str:
+    return significant(value, 3) if math.isfinite(value) and value < 1e6 else "more than a million"
+
+
+def _p(value: float) -> str:
+    return "p < 0.0001" if value < 0.0001 else f"p = {value:.2g}"
+
+
+def _training(submissions: Sequence[View], target: View) -> list[Row]:
+    results = [s["result"] for s in submissions]
+    measured = [s.get("measured") or {} for s in submissions]
+    return [
+        _row("Time to accuracy", [r["tta_seconds"] for r in results], duration),
+        _row("95 % interval", [
+            interval(r["tta_low_seconds"], r["tta_high_seconds"]) or None for r in results]),
+        _row("As measured", [r["raw_tta_seconds"] for r in results], duration),
+        _row("Coefficient of variation", [r["cv_percent"] for r in results], percent,
+             multiples=False),
+        _row("Runs that reached the target",
+             [f"{r['reached']} of {r['started']}" for r in results]),
+        _row("Epochs to target", [r["epochs_to_target"] for r in results], _three),
+        _row("Convergence", [(r["rcp"] or {}).get("submission_mean") for r in results]),
+        _row("Best quality", [r["best_quality"] for r in results],
+             lambda value: quality(value, target["unit"]), multiples=False),
+        _row("Cost to accuracy", [r["cost_usd"] for r in results], money),
+        _row("Precision claimed", [s["precision"] for s in submissions]),
+        _row("Precision measured", [s["precision_measured"] for s in submissions]),
+        _row("Energy of a run, measured (J)", [m.get("energy_joules") for m in measured], _four),
+        _row("Latency measured", [s["measured_latency_ms"] for s in submissions], milliseconds),
+        _row("Status", [s["status"] for s in submissions]),
+        _row("What was verified", [s.get("scope") for s in submissions]),
+    ]  # fmt: skip
+
+
+def _inference(submissions: Sequence[View], target: View) -> list[Row]:
+    results = [s["result"] for s in submissions]
+    return [
+        _row("Latency of one item", [r["latency_ms"] for r in results], milliseconds),
+        _row("Latency measured", [s["measured_latency_ms"] for s in submissions], milliseconds),
+        _row("Cost of 10,000 items", [r["cost_usd_per_10000"] for r in results], small_money),
+        _row("Quality", [r["quality"] for r in results],
+             lambda value: quality(value, target["unit"]), multiples=False),
+        _row("Status", [s["status"] for s in submissions]),
+    ]  # fmt: skip
+
+
+def _system(submissions: Sequence[View]) -> list[Row]:
+    systems = [s["system"] for s in submissions]
+    rows = [
+        _row("System", [s["name"] for s in systems]),
+        _row("Hardware class", [s["hardware_class"] for s in systems]),
+        _row("Accelerator", [s["accelerator"] for s in systems]),
+        _row("Accelerators", [s["accelerator_count"] for s in systems]),
+        _row("Processor", [s["processor"] for s in systems]),
+        _row("Processors", [s["processor_count"] for s in systems]),
+        _row("Memory (GiB)", [s["memory_gib"] for s in systems]),
+        _row("Price of an hour", [s["price_usd_per_hour"] for s in systems], money),
+        _row("Framework", [s["framework"] for s in submissions]),
+    ]
+    return _told(rows)
+
+
+def _about(submissions: Sequence[View]) -> list[Row]:
+    rows = [
+        _row("Division", [s["division"] for s in submissions]),
+        _row("Rules", [f"{s['benchmark_version']} {s['benchmark_sha256'][:12]}"
+                       for s in submissions]),
+        _row("Batch size, by the logs", [_batch_sizes(s) for s in submissions]),
+        _row("Date", [day(s["submitted_on"] or s["submitted_at"]) for s in submissions]),
+        _row("Code", [s["code_url"] for s in submissions]),
+    ]  # fmt: skip
+    return _told(rows)
+
+
+def _batch_sizes(submission: View) -> str | None:
+    sizes = sorted({run["batch_size"] for run in submission["runs"] if run.get("batch_size")})
+    return ", ".join(number(size) for size in sizes) or None
+
+
+def _told(rows: Sequence[Row]) -> list[Row]:
+    """Rows in which at least one submission says something."""
+    return [row for row in rows if any(cell.text != DASH for cell in row.cells)]
+
+
+def _row(
+    name: str,
+    values: Sequence[Any],
+    write: Callable[[Any], str] = number,
+    *,
+    multiples: bool = True,
+) -> Row:
+    texts = [DASH if value is None else write(value) for value in values]
+    notes = [_multiple(value, values[0]) if multiples else None for value in values]
+    cells = tuple(Cell(text, note) for text, note in zip(texts, notes, strict=True))
+    return Row(name, cells, differs=len(set(texts)) > 1)
+
+
+def _multiple(value: Any, first: Any) -> str | None:
+    """How many times the first one's figure this is; None where that says nothing."""
+    figures = (value, first)
+    if any(isinstance(f, bool) or not isinstance(f, int | float) or f <= 0 for f in figures):
+        return None
+    ratio = value / first
+    return None if math.isclose(ratio, 1.0) else f"{significant(ratio, 3)} × {LETTERS[0]}"
+
+
+def _three(value: float) -> str:
+    return number(value, 3)
+
+
+def _four(value: float) -> str:
+    return number(value, 4)

@@ -1,0 +1,143 @@
+"""The figures of a comparison: every run's curve, and the times of the runs beside each other."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from web.chart_parts import (
+    Figure,
+    axis,
+    label,
+    layout,
+    plain,
+    quality_axis,
+    target_line,
+    time_unit,
+)
+from web.compare import LETTERS
+
+View = Mapping[str, Any]
+# One shape for each submission, so that they can be told apart without their colours.
+SYMBOLS = ("circle", "square-open", "diamond", "cross", "triangle-up-open", "x")
+SPREAD = 0.5  # of the place between two submissions, that the runs of one are drawn over
+
+
+def overlaid_curves(submissions: Sequence[View], target: View) -> Figure:
+    """Quality of every run of several submissions over seconds and over epochs.
+
+    A submission has its "model" and "curves", runs with a "curve". Where a log tells no epochs
+    the second view counts evaluations.
+    """
+    points = [p for s in submissions for run in s["curves"] for p in run["curve"]]
+    unit, scale = time_unit(point["seconds"] for point in points)
+    by_epoch = all(point["epoch"] is not None for point in points)
+    progress = "epochs" if by_epoch else "evaluations"
+    traces = []
+    for place, submission in enumerate(submissions):
+        for order, run in enumerate(submission["curves"]):
+            curve = run["curve"]
+            seconds = [point["seconds"] / scale for point in curve]
+            steps = [p["epoch"] if by_epoch else i for i, p in enumerate(curve, start=1)]
+            for view, at in (("seconds", seconds), (progress, steps)):
+                traces.append(_curve(place, order, submission, run, at, view))
+    views = [
+        {"name": "seconds", "label": unit, "title": f"Time on the clock ({unit})"},
+        {"name": progress, "label": progress, "title": progress.capitalize()},
+    ]
+    return {
+        "data": traces,
+        "layout": layout(
+            xaxis=axis(views[0]["title"]),
+            yaxis=quality_axis(target),
+            shapes=[target_line(target)],
+            height=460,
+            meta={"views": views},
+        ),
+    }
+
+
+def _curve(
+    place: int, order: int, submission: View, run: View, at: Sequence[float], view: str
+) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": _name(place, submission),
+        "legendgroup": LETTERS[place],
+        "showlegend": order == 0,
+        "x": list(at),
+        "y": [point["quality"] for point in run["curve"]],
+        "line": {"width": 1.5},
+        "marker": {"size": 6, "symbol": SYMBOLS[place]},
+        "hovertemplate": f"%{{y:.5~g}} at %{{x:.4~g}}<extra>{LETTERS[place]} {label(run['file'])}"
+        "</extra>",
+        "meta": {"paint": "series", "series": place, "view": view},
+    }
+
+
+def run_times_figure(compared: Sequence[View]) -> Figure:
+    """The time of every run that reached the target, submission by submission, and their means.
+
+    `compared` are the submissions of the API's comparison, with "tta_low_seconds" and
+    "tta_high_seconds" beside them; a mean without an interval has no bar.
+    """
+    known = [seconds for one in compared for seconds in one["run_seconds"]]
+    unit, scale = time_unit(known)
+    bars = [bar for place, one in enumerate(compared) for bar in _interval(place, one, scale)]
+    if bars:
+        bars[0]["showlegend"] = True
+    return {
+        "data": [*(_runs(place, one, scale) for place, one in enumerate(compared)), *bars],
+        "layout": layout(
+            xaxis=axis(
+                "",
+                tickmode="array",
+                tickvals=list(range(len(compared))),
+                ticktext=list(LETTERS[: len(compared)]),
+                range=[-0.6, len(compared) - 0.4],
+                zeroline=False,
+            ),
+            yaxis=axis(f"Time to accuracy ({unit})", known),
+            height=360,
+        ),
+    }
+
+
+def _runs(place: int, one: View, scale: float) -> dict[str, Any]:
+    times = one["run_seconds"]
+    step = SPREAD / max(1, len(times) - 1)
+    start = place - SPREAD / 2 if len(times) > 1 else place
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": _name(place, one),
+        "x": [start + order * step for order in range(len(times))],
+        "y": [seconds / scale for seconds in times],
+        "marker": {"size": 9, "symbol": SYMBOLS[place], "line": {"width": 1.5}},
+        "hovertemplate": f"%{{y:.5~g}}<extra>{LETTERS[place]}</extra>",
+        "meta": {"paint": "series", "series": place},
+    }
+
+
+def _name(place: int, submission: View) -> str:
+    named = f"{submission['model']}, {submission['submitter']}"
+    return f"{LETTERS[place]} {plain(named, longest=36)}"
+
+
+def _interval(place: int, one: View, scale: float) -> list[dict[str, Any]]:
+    ends = (one["tta_low_seconds"], one["tta_high_seconds"])
+    if one["tta_seconds"] is None or None in ends:
+        return []
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": "95 % interval of the mean",
+            "legendgroup": "interval",
+            "showlegend": False,
+            "x": [place + 0.36, place + 0.36],
+            "y": [end / scale for end in ends],
+            "line": {"width": 4},
+            "hovertemplate": f"%{{y:.5~g}}<extra>{LETTERS[place]}, end of the interval</extra>",
+            "meta": {"paint": "front"},
+        }
+    ]
