@@ -25,6 +25,7 @@ from server.leaderboard.encoding import BoardCache
 from server.middleware import BodyLimit, SecurityHeaders
 from server.pages import api_reference
 from server.pages import endpoints as pages
+from server.pages.standings import Standings
 from server.proofs import endpoints as proofs
 from server.records import endpoints as records
 from server.records.cache import RecordCache
@@ -101,6 +102,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     app.state.parts = parts
     app.state.dispatcher = dispatcher
     app.state.board_cache = BoardCache()
+    app.state.standings = Standings()
     # Targets are endless: boards at targets of their own drive no official one out.
     app.state.lens_cache = BoardCache(size=16)
     app.state.record_cache = RecordCache()

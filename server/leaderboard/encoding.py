@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from server.leaderboard.schemas import BoardView
 
@@ -48,6 +49,7 @@ CSV_COLUMNS = (
     "lens_target",
     "measured_latency_ms",
 )
+Answer = TypeVar("Answer")
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -97,15 +99,15 @@ def encode(board: BoardView, write: Callable[[BoardView], bytes]) -> Encoded:
     return Encoded(content, etag, total=board.total, next_cursor=board.next_cursor)
 
 
-class BoardCache:
+class BoardCache(Generic[Answer]):
     """The latest answers by query, each valid for one version of its board."""
 
     def __init__(self, *, size: int = 256) -> None:
         self._size = size
-        self._answers: OrderedDict[str, tuple[int, Encoded]] = OrderedDict()
+        self._answers: OrderedDict[str, tuple[int, Answer]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: str, version: int, make: Callable[[], Encoded]) -> Encoded:
+    def get(self, key: str, version: int, make: Callable[[], Answer]) -> Answer:
         """The kept answer if it is of this version, else a fresh one."""
         with self._lock:
             kept = self._answers.get(key)

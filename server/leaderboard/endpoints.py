@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 
 from server.benchmarks.queries import find_benchmark
 from server.dependencies import PartsDep
-from server.leaderboard.encoding import BoardCache, encode, encode_csv, encode_json
+from server.leaderboard.encoding import BoardCache, Encoded, encode, encode_csv, encode_json
 from server.leaderboard.queries import read_board
 from server.leaderboard.schemas import BoardQuery, BoardQueryDep, BoardView
 from server.leaderboard.service import board_version
@@ -44,7 +44,7 @@ def _answer(
 ) -> Response:
     benchmark = find_benchmark(parts.benchmarks, benchmark_id)
     state = request.app.state
-    cache: BoardCache = state.lens_cache if query.asks_for_lens else state.board_cache
+    cache: BoardCache[Encoded] = state.lens_cache if query.asks_for_lens else state.board_cache
     with parts.database.read() as session:
         answer = cache.get(
             f"{benchmark_id} {media_type} {query.model_dump_json()}",

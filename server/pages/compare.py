@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from server.dependencies import Parts, PartsDep
@@ -13,39 +13,41 @@ from web.compare_chart import overlaid_curves, run_times_figure
 from web.render import render
 
 router = APIRouter(include_in_schema=False)
-IdsDep = Annotated[list[str], Query(max_length=100)]
+IdsDep = Annotated[list[str] | None, Query(max_length=100)]
 RowsDep = Annotated[Literal["all", "different"], Query()]
 
 
 @router.get("/compare", response_class=HTMLResponse)
-def compare_page(parts: PartsDep, ids: IdsDep = [], rows: RowsDep = "all") -> Response:  # noqa: B006  FastAPI copies a default
+def compare_page(
+    request: Request, parts: PartsDep, ids: IdsDep = None, rows: RowsDep = "all"
+) -> Response:
     """A comparison, or what is missing for one. Several `ids` are led to one address of them."""
-    wanted = read_ids(ids)
+    wanted = read_ids(ids or ())
     more = {"rows": rows} if rows != "all" else {}
-    if wanted and list(ids) != [",".join(wanted)]:
+    if wanted and ids != [",".join(wanted)]:
         return RedirectResponse(compare_link(wanted, **more), status_code=303)
     with parts.database.read() as session:
         status, context = comparison_context(session, parts, wanted)
-        context |= board_beside(session, parts, wanted)
+        context |= board_beside(session, parts, request.app.state.standings, wanted)
     return HTMLResponse(render("compare.html", **context, rows=rows), status_code=status)
 
 
 @router.get("/compare/charts/curves.json")
-def curves_chart(parts: PartsDep, ids: IdsDep = []) -> dict[str, Any]:  # noqa: B006
+def curves_chart(parts: PartsDep, ids: IdsDep = None) -> dict[str, Any]:
     """The curves of every run over each other."""
     context = _complete(parts, ids)
     return overlaid_curves(context["submissions"], context["benchmark"]["target"])
 
 
 @router.get("/compare/charts/times.json")
-def times_chart(parts: PartsDep, ids: IdsDep = []) -> dict[str, Any]:  # noqa: B006
+def times_chart(parts: PartsDep, ids: IdsDep = None) -> dict[str, Any]:
     """The times of every run beside each other."""
     return run_times_figure(_complete(parts, ids)["comparison"]["submissions"])
 
 
-def _complete(parts: Parts, ids: list[str]) -> Context:
+def _complete(parts: Parts, ids: list[str] | None) -> Context:
     with parts.database.read() as session:
-        _, context = comparison_context(session, parts, read_ids(ids))
+        _, context = comparison_context(session, parts, read_ids(ids or ()))
     if context["comparison"] is None:
         raise ContentError(context["problem"] or "ids: expected two to six different submissions.")
     return context

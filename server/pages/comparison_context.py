@@ -1,6 +1,8 @@
 """What the page of a comparison shows: which submissions, or what keeps them from it."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import islice
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -10,10 +12,11 @@ from server.dependencies import Parts
 from server.models import Submission, Verification
 from server.pages.measured import measured_beside
 from server.pages.queries import submission_with_checks, submission_with_curves
-from server.pages.standings import ranked_list
+from server.pages.standings import Standings
 from web.verdicts import published_check, scope_sentence
 
 Context = dict[str, Any]
+MOST_OFFERED = 300
 MOST_READ = 20  # Ids beyond these are not looked up: they are too many anyway.
 
 
@@ -78,26 +81,26 @@ def _in_short(submission: Submission) -> Context:
     }
 
 
-def board_beside(session: Session, parts: Parts, submission_ids: Sequence[str]) -> Context:
+def board_beside(
+    session: Session, parts: Parts, standings: Standings, submission_ids: Sequence[str]
+) -> Context:
     """The ranks of the submissions in their divisions, and what else stands on their board.
 
-    The board is that of the first one that there is.
+    The board is that of the first one that there is; of a long one the best are offered.
     """
     found = [session.get(Submission, one) for one in submission_ids[:MOST_READ]]
     chosen = [submission for submission in found if submission is not None]
     if not chosen or chosen[0].benchmark_id not in parts.benchmarks:
         return {"ranks": {}, "pick": []}
     benchmark, kind = parts.benchmarks[chosen[0].benchmark_id], chosen[0].kind
-    entries = ranked_list(session, benchmark, kind=kind, division=None)
     there = {submission.id for submission in chosen}
     ranks: dict[str, int | None] = {}
     for division in {submission.division for submission in chosen}:
-        own = ranked_list(session, benchmark, kind=kind, division=division)
-        ranks |= {e.submission_id: e.rank for e in own if e.submission_id in there}
-    return {
-        "ranks": ranks,
-        "pick": [e.model_dump(mode="json") for e in entries if e.submission_id not in there],
-    }
+        own = standings.of(session, benchmark, kind=kind, division=division)
+        ranks |= {place.submission_id: place.rank for place in own if place.submission_id in there}
+    places = standings.of(session, benchmark, kind=kind, division=None)
+    others = (asdict(place) for place in places if place.submission_id not in there)
+    return {"ranks": ranks, "pick": list(islice(others, MOST_OFFERED))}
 
 
 def _compared(session: Session, parts: Parts, ids: Sequence[str]) -> Context:

@@ -121,6 +121,8 @@ def test_neighbours_on_the_board_are_offered_for_comparison(
     client: TestClient,
 ) -> None:  # fmt: skip
     faster = submit(digits_submission).json()["id"]
+    alone = client.get(f"/submissions/{faster}", headers=BROWSER).text
+    assert "Rank 1 of 1" in words_of(alone)
     for index, name in enumerate(digits_submission.logs):
         slow = make_log(200 + index, name=name, seconds_per_epoch=0.3 + index * 0.002)
         digits_submission.logs[name] = slow
@@ -128,5 +130,6 @@ def test_neighbours_on_the_board_are_offered_for_comparison(
 
     page = client.get(f"/submissions/{slower}", headers=BROWSER).text
     assert "Rank 2 of 2" in words_of(page)
+    assert "Rank 1 of 2" in words_of(client.get(f"/submissions/{faster}", headers=BROWSER).text)
     assert f'href="/compare?ids={slower},{faster}"' in page
     assert f'href="/compare?ids={slower}"' in page
