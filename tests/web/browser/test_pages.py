@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from web.badge import badge_svg
 from web.charts import curves_figure, pareto_figure, replay_figure
 from web.duel_chart import duel_figure
 from web.render import render
@@ -93,6 +94,7 @@ def site(
         "/error": html("error.html", status=404, title=hostile, detail=hostile, problems=[]),
         "/benchmarks/digits/charts/pareto.json": as_json(pareto_figure(busy_board)),
         "/benchmarks/hostile/charts/pareto.json": as_json(pareto_figure(hostile_board)),
+        "/submissions/sub-1/badge.svg": ("image/svg+xml", badge_svg(submission, None).encode()),
         "/submissions/sub-1/charts/curves.json": as_json(
             curves_figure(curves, target, control_points)
         ),
@@ -146,7 +148,7 @@ def test_no_page_scrolls_sideways_or_complains(
     tab: Any, site: Any, complaints: list[str], width: int
 ) -> None:
     tab.set_viewport_size({"width": width, "height": 900})
-    pages = [path for path in site.answers if not path.endswith(".json")]
+    pages = [path for path in site.answers if not path.endswith((".json", ".svg"))]
     assert len(pages) == 10
     for path in pages:
         tab.goto(site.url + path)
