@@ -99,8 +99,13 @@ def against(pairs: Sequence[View], one: str, other: str) -> Against | None:
     return None
 
 
-def pair_sentence(pair: View, letters: Mapping[str, str], pairs: int) -> str:
-    """Who of a pair is faster, how surely, and what would tell; letters name the two."""
+def pair_sentence(pair: View, comparison: View) -> str:
+    """Who of a pair of the API's comparison is faster, how surely, and what would tell.
+
+    The submissions are called by letter, in their order.
+    """
+    compared = comparison["submissions"]
+    letters = {c["submission_id"]: LETTERS[place] for place, c in enumerate(compared)}
     one, other = letters[pair["first"]], letters[pair["second"]]
     if pair["ratio"] is None:
         return f"{one} and {other} cannot be compared: one has no run that reached the target."
@@ -110,18 +115,34 @@ def pair_sentence(pair: View, letters: Mapping[str, str], pairs: int) -> str:
             f"{took} as measured, but a single run shows no scatter: nothing tells whether that "
             "is more than chance."
         )
-    took += f" (95 % interval {_ratio(pair['ratio_low'])} to {_ratio(pair['ratio_high'])})"
+    took += f" (95\u00a0% interval {_ratio(pair['ratio_low'])} to {_ratio(pair['ratio_high'])})"
+    pairs = len(comparison["pairs"])
     p = _p(pair["p_adjusted"]) + (f", by Holm over {pairs} pairs" if pairs > 1 else "")
+    if pair["told_apart"]:
+        return _told_apart(pair, one, other, f"({p}): {took}")
+    has = min(
+        len(c["run_seconds"])
+        for c in compared
+        if c["submission_id"] in (pair["first"], pair["second"])
+    )
+    needed = pair["runs_needed"]
+    # As many runs as there are would tell this pair alone, and do not tell it among several.
+    tell = (
+        f" A gap of this size needs {needed:,} runs on each side to be told."
+        if needed and needed > has
+        else ""
+    )
+    return f"{one} and {other} cannot be told apart ({p}): {took}, which may be chance.{tell}"
+
+
+def _told_apart(pair: View, one: str, other: str, how: str) -> str:
     faster = pair["ratio"] < 1.0
     share = pair["p_one_run_faster"] if faster else 1.0 - pair["p_one_run_faster"]
     winner, loser = (one, other) if faster else (other, one)
-    beats = f"A run of {winner} beats a run of {loser}"
-    wins = f"{beats} in {percent(share * 100, 0)} of all pairs of runs."
-    if pair["told_apart"]:
-        return f"{winner} is faster than {loser}, beyond chance ({p}): {took}. {wins}"
-    needed = pair["runs_needed"]
-    tell = f" A gap of this size needs {needed:,} runs on each side to be told." if needed else ""
-    return f"{one} and {other} cannot be told apart ({p}): {took}, which may be chance.{tell}"
+    return (
+        f"{winner} is faster than {loser}, beyond chance {how}. A run of {winner} beats a run of "
+        f"{loser} in {percent(share * 100, 0)} of all pairs of runs."
+    )
 
 
 def probability(value: float | None) -> str:

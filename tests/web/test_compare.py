@@ -13,7 +13,6 @@ from web.compare import (
 )
 
 Make = dict[str, Callable[..., Any]]
-LETTERS = {"a": "A", "b": "B"}
 
 
 def pair(**changes: Any) -> dict[str, Any]:
@@ -36,8 +35,10 @@ SINGLE = {"ratio_low": None, "ratio_high": None, "p_value": None, "p_adjusted": 
           "p_faster": None, "runs_needed": None, "told_apart": False}  # fmt: skip
 
 
-def said(of: dict[str, Any], pairs: int = 3) -> str:
-    return pair_sentence(of, LETTERS, pairs).replace("\u00a0", " ")
+def said(of: dict[str, Any], pairs: int = 3, runs: int = 3) -> str:
+    compared = [{"submission_id": each, "run_seconds": [1.0] * runs} for each in "ab"]
+    comparison = {"submissions": compared, "pairs": [of] * pairs}
+    return pair_sentence(of, comparison).replace("\u00a0", " ")
 
 
 def test_a_gap_beyond_chance_is_said_with_its_interval_and_its_p_value() -> None:
@@ -56,6 +57,9 @@ def test_a_gap_within_chance_says_how_many_runs_would_tell() -> None:
     words = said(pair(told_apart=False, p_adjusted=0.3, runs_needed=1200))
     assert words.startswith("A and B cannot be told apart (p = 0.3")
     assert words.endswith("A gap of this size needs 1,200 runs on each side to be told.")
+    # Runs that are there already cannot be what is missing: more pairs are tested at once.
+    words = said(pair(told_apart=False, p_adjusted=0.1, runs_needed=3), runs=3)
+    assert words.endswith("which may be chance.")
 
 
 def test_a_single_run_and_no_run_tell_nothing() -> None:
