@@ -47,7 +47,7 @@ from web.ledger import ledger_bars, phases_used
 from web.progress import expected_evaluations, kind_word, replay_rows, side_of, state_sentence
 from web.score_steps import convergence_unit, shown_steps
 from web.sparkline import record_sparkline
-from web.verdicts import is_convergence_only, published_check, scope_sentence
+from web.verdicts import is_convergence_only, published_check, scope_sentence, status_words
 
 TEMPLATES = Path(__file__).parent / "templates"
 SITE_SECTIONS = (
@@ -119,6 +119,7 @@ def environment() -> Environment:
         ledger_bars=ledger_bars,
         metrics=board_links.METRICS,
         only_differences=only_differences,
+        pair_seen_from=against,
         pair_sentence=pair_sentence,
         phases_used=phases_used,
         plain_citation=plain_citation,
@@ -128,7 +129,6 @@ def environment() -> Environment:
         rcp_verdicts=RCP_VERDICTS,
         record_sparkline=record_sparkline,
         replay_rows=replay_rows,
-        pair_seen_from=against,
         scope_sentence=scope_sentence,
         short_title=short_title,
         shown_steps=shown_steps,
@@ -138,6 +138,7 @@ def environment() -> Environment:
         sort_state=board_links.sort_state,
         state_sentence=state_sentence,
         static_url=static_url,
+        status_words=status_words,
         statuses=board_links.STATUSES,
         version=version("finishline"),
     )

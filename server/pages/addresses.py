@@ -7,5 +7,4 @@ from server.settings import Settings
 
 def site_address(request: Request, settings: Settings) -> str:
     """The server's address without a slash at its end: as it is set, else as it was asked."""
-    named = "public_url" in settings.model_fields_set
-    return (settings.public_url if named else str(request.base_url)).rstrip("/")
+    return (settings.public_url or str(request.base_url)).rstrip("/")
