@@ -12,6 +12,8 @@ verification.html  verification, submission; optional against (a duel's holder)
 workers.html       workers
 docs.html          document (name, address, title, description, html, headings, is_index),
                    chapters, decisions (name, address, title)
+workers.html       workers; optional queue, readings (of canaries, newest first, by worker)
+worker.html        worker, attempts, roofline, probes
 error.html         status, title, detail, problems
 """
 
@@ -24,10 +26,21 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from web import board_links, formats
 from web.assets import static_url
+from web.canary_line import canary_line, off_text, speed_text
 from web.families import families, short_title
 from web.ledger import ledger_bars, phases_used
 from web.progress import expected_evaluations, kind_word, replay_rows, side_of, state_sentence
 from web.sparkline import record_sparkline
+from web.worker_words import (
+    class_sentence,
+    doing_sentence,
+    expected_text,
+    queue_sentence,
+    roof_name,
+    run_text,
+    subject_of,
+    worker_state,
+)
 
 TEMPLATES = Path(__file__).parent / "templates"
 SITE_SECTIONS = (
@@ -81,8 +94,12 @@ def environment() -> Environment:
     )
     made.globals.update(
         board_query=board_links.board_query,
+        canary_line=canary_line,
+        class_sentence=class_sentence,
         clocks=CLOCKS,
+        doing_sentence=doing_sentence,
         expected_evaluations=expected_evaluations,
+        expected_text=expected_text,
         families=families,
         group_leaders=board_links.group_leaders,
         interval=formats.interval,
@@ -91,19 +108,26 @@ def environment() -> Environment:
         kind_word=kind_word,
         ledger_bars=ledger_bars,
         metrics=board_links.METRICS,
+        off_text=off_text,
         phases_used=phases_used,
+        queue_sentence=queue_sentence,
         rank_label=formats.rank_label,
         rcp_verdicts=RCP_VERDICTS,
         record_sparkline=record_sparkline,
         replay_rows=replay_rows,
+        roof_name=roof_name,
+        run_text=run_text,
         short_title=short_title,
         side_of=side_of,
         site_sections=SITE_SECTIONS,
         sort_link=board_links.sort_link,
         sort_state=board_links.sort_state,
         state_sentence=state_sentence,
+        speed_text=speed_text,
         static_url=static_url,
         statuses=board_links.STATUSES,
         version=version("finishline"),
+        subject_of=subject_of,
+        worker_state=worker_state,
     )
     return made
