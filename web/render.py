@@ -8,10 +8,10 @@ convergence.html   benchmark, convergence
 benchmark.html     benchmark, board, filters (current query values); optional explanation (text)
 submission.html    submission; optional benchmark, curves (runs with "file" and "curve")
 inference.html     submission (of inference), benchmark
-verification.html  verification, submission; optional against (a duel's holder)
-workers.html       workers
 docs.html          document (name, address, title, description, html, headings, is_index),
                    chapters, decisions (name, address, title)
+verification.html  verification, submission; optional against (a duel's holder), race, ghost (its
+                   role), place (of the queue: "queue" of its class and "item")
 workers.html       workers; optional queue, readings (of canaries, newest first, by worker)
 worker.html        worker, attempts, roofline, probes
 error.html         status, title, detail, problems
@@ -30,7 +30,9 @@ from web.canary_line import canary_line, off_text, speed_text
 from web.families import families, short_title
 from web.ledger import ledger_bars, phases_used
 from web.progress import expected_evaluations, kind_word, replay_rows, side_of, state_sentence
+from web.replay_chart import NO_RACE
 from web.sparkline import record_sparkline
+from web.splits import chosen_ghost, ghost_label, off_class, signed, split_rows
 from web.worker_words import (
     class_sentence,
     doing_sentence,
@@ -95,12 +97,14 @@ def environment() -> Environment:
     made.globals.update(
         board_query=board_links.board_query,
         canary_line=canary_line,
+        chosen_ghost=chosen_ghost,
         class_sentence=class_sentence,
         clocks=CLOCKS,
         doing_sentence=doing_sentence,
         expected_evaluations=expected_evaluations,
         expected_text=expected_text,
         families=families,
+        ghost_label=ghost_label,
         group_leaders=board_links.group_leaders,
         interval=formats.interval,
         is_filtered=board_links.is_filtered,
@@ -108,6 +112,8 @@ def environment() -> Environment:
         kind_word=kind_word,
         ledger_bars=ledger_bars,
         metrics=board_links.METRICS,
+        no_race=NO_RACE,
+        off_class=off_class,
         off_text=off_text,
         phases_used=phases_used,
         queue_sentence=queue_sentence,
@@ -120,10 +126,12 @@ def environment() -> Environment:
         short_title=short_title,
         side_of=side_of,
         site_sections=SITE_SECTIONS,
+        signed=signed,
         sort_link=board_links.sort_link,
         sort_state=board_links.sort_state,
         state_sentence=state_sentence,
         speed_text=speed_text,
+        split_rows=split_rows,
         static_url=static_url,
         statuses=board_links.STATUSES,
         version=version("finishline"),
