@@ -71,8 +71,8 @@ def _why_again(verification: Mapping[str, Any]) -> str:
         return ""
     before, latest = attempts[-2:]
     return (
-        f" This is attempt {latest['number']}, from the first run on: attempt {before['number']} "
-        f"{ENDINGS.get(before['state'], before['state'])} and costs nobody anything."
+        f" Attempt {latest['number']} starts again from the first run: attempt {before['number']} "
+        f"{ENDINGS.get(before['state'], before['state'])}, which costs nobody anything."
     )
 
 

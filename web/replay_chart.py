@@ -39,7 +39,7 @@ def replay_figure(verification: View, race: View = NO_RACE) -> Figure:
     return {
         "data": [*bands, *ghosts, *traces],
         "layout": layout(
-            xaxis=axis("Time on the clock (seconds)"),
+            xaxis=axis("Time on the clock (seconds)", rangemode="tozero"),
             yaxis=quality_axis(verification["target"]),
             shapes=[target_line(verification["target"])],
             height=420,

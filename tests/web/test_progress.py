@@ -23,7 +23,9 @@ def test_a_loss_is_reached_from_above(make: Make) -> None:
     ("changes", "words"),
     [
         ({"state": "queued", "outcome": None}, "Waiting for a worker"),
-        ({"state": "running", "outcome": None}, "on worker-b"),
+        ({"state": "running", "outcome": None}, "on worker-b. Attempt 2 starts again"),
+        ({"state": "queued", "outcome": None}, "attempt 1 lost its worker, which costs nobody"),
+        ({"state": "queued", "outcome": None, "kind": "latency"}, "to train and time the model"),
         ({"state": "cancelled", "outcome": None}, "cancelled"),
         ({"state": "failed", "outcome": None}, "No attempt could finish"),
         ({"outcome": "verified"}, "supports the claim"),
