@@ -48,6 +48,8 @@ def state_sentence(verification: Mapping[str, Any]) -> str:
         where = f" on {worker}" if worker else ""
         return f"{doing} {runs}{where}.{_why_again(verification)}"
     if state == "done" and verification["kind"] == "latency":
+        if any(reason["code"] == "claim_has_no_latency" for reason in verification["reasons"]):
+            return "The latency was measured; the submission claims none to hold it against."
         return LATENCY_SENTENCES.get(outcome, "The measurement could not decide about a claim.")
     about = SUBJECTS.get(verification["kind"], "the submission")
     if state == "cancelled":
