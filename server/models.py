@@ -275,7 +275,7 @@ class Attempt(Base):
     """One try at a verification on one worker. `fence` counts its claims.
 
     `run_started_at` is when the run under way was announced, `last_evaluation` the latest event of
-    one, `log_tail` the end of what the run that failed wrote.
+    one, `log_tail` the end of what the run that failed wrote, or what was heard last of a lost one.
     """
 
     __tablename__ = "attempts"

@@ -7,7 +7,6 @@ A figure with several views (the same runs over seconds and over epochs) names t
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rules.duel import SIDES
 from web.board_chart import pareto_figure
 from web.chart_parts import (
     Figure,
@@ -19,9 +18,8 @@ from web.chart_parts import (
     target_line,
     time_unit,
 )
-from web.progress import side_of
 
-__all__ = ["curves_figure", "pareto_figure", "replay_figure"]
+__all__ = ["curves_figure", "pareto_figure"]
 
 View = Mapping[str, Any]
 
@@ -54,40 +52,6 @@ def curves_figure(
             [
                 {"name": "seconds", "label": unit, "title": f"Time on the clock ({unit})"},
                 {"name": progress, "label": progress, "title": progress.capitalize()},
-            ],
-        ),
-    }
-
-
-def replay_figure(verification: View) -> Figure:
-    """Quality of each replayed run by evaluation with the band, and over seconds.
-
-    While the replay runs there is no report and every planned run is an empty trace, which the
-    page fills as evaluations arrive.
-    """
-    report, points = verification["report"], verification["control_points"]
-    done = {run["index"]: run["evaluations"] for run in (report["runs"] if report else ())}
-    runs = sorted(set(range(verification["runs_planned"] or 0)) | set(done))
-    traces = []
-    for run in runs:
-        curve, name = done.get(run, []), f"run {run + 1}"
-        side = side_of(verification, run)
-        steps = list(range(1, len(curve) + 1))
-        seconds = [point["seconds"] for point in curve]
-        for view, at in (("evaluations", steps), ("seconds", seconds)):
-            trace = _run_trace(run, name, at, curve, view=view)
-            if side is not None:
-                trace["name"] = f"{name} ({side})"
-                trace["meta"]["series"] = SIDES.index(side)  # One colour for all its runs.
-            traces.append(trace)
-    places = [point["index"] for point in points]
-    return {
-        "data": [*band_traces(points, places, view="evaluations"), *traces],
-        "layout": _curve_layout(
-            verification["target"],
-            [
-                {"name": "evaluations", "label": "evaluations", "title": "Evaluation"},
-                {"name": "seconds", "label": "seconds", "title": "Time on the clock (seconds)"},
             ],
         ),
     }

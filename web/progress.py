@@ -13,9 +13,16 @@ DUEL_SENTENCES = {
     "not_separable": "The two cannot be told apart.",
 }
 
+ENDINGS = {"lost": "lost its worker", "failed": "failed"}
 LATENCY_SENTENCES = {
     "verified": "The measured latency supports the claim.",
     "rejected": "The measured latency contradicts the claim.",
+}
+
+WORK_WORDS = {
+    "calibration": ("train the reference in", "Training the reference in"),
+    "duel": ("train", "Training"),
+    "latency": ("train and time the model of", "Training and timing the model of"),
 }
 
 
@@ -30,15 +37,19 @@ def state_sentence(verification: Mapping[str, Any]) -> str:
     state, outcome = verification["state"], verification["outcome"]
     planned = verification["runs_planned"]
     runs = f"{planned} run{'' if planned == 1 else 's'}" if planned else "its runs"
+    to_do, doing = WORK_WORDS.get(verification["kind"], ("replay", "Replaying"))
     if state == "queued":
-        doing = "train" if verification["kind"] == "duel" else "replay"
-        return f"Waiting for a worker to {doing} {runs} with sealed seeds."
+        waiting = f"Waiting for a worker to {to_do} {runs} with sealed seeds."
+        return f"{waiting}{_why_again(verification)}"
     if state == "running":
         worker = next(
             (a["worker"] for a in reversed(verification["attempts"]) if a["worker"]), None
         )
-        return f"Replaying {runs} on {worker}." if worker else f"Replaying {runs}."
+        where = f" on {worker}" if worker else ""
+        return f"{doing} {runs}{where}.{_why_again(verification)}"
     if state == "done" and verification["kind"] == "latency":
+        if any(reason["code"] == "claim_has_no_latency" for reason in verification["reasons"]):
+            return "The latency was measured; the submission claims none to hold it against."
         return LATENCY_SENTENCES.get(outcome, "The measurement could not decide about a claim.")
     about = SUBJECTS.get(verification["kind"], "the submission")
     if state == "cancelled":
@@ -53,6 +64,18 @@ def state_sentence(verification: Mapping[str, Any]) -> str:
         "verified": f"The replay of {runs} supports the claim.",
         "rejected": f"The replay of {runs} contradicts the claim.",
     }.get(outcome, f"The replay of {runs} could not decide about the claim.")
+
+
+def _why_again(verification: Mapping[str, Any]) -> str:
+    """Why there is more than one attempt, a sentence more; nothing for the first."""
+    attempts: Sequence[Mapping[str, Any]] = verification["attempts"]
+    if len(attempts) < 2:
+        return ""
+    before, latest = attempts[-2:]
+    return (
+        f" Attempt {latest['number']} starts again from the first run: attempt {before['number']} "
+        f"{ENDINGS.get(before['state'], before['state'])}, which costs nobody anything."
+    )
 
 
 def side_of(verification: Mapping[str, Any], run: int) -> Side | None:
@@ -77,12 +100,17 @@ def expected_evaluations(verification: Mapping[str, Any]) -> int | None:
     return next(at_target, last)
 
 
-def replay_rows(verification: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every evaluation of the replay beside its control point, the table twin of the chart."""
-    report = verification["report"]
+def replay_rows(
+    verification: Mapping[str, Any], race: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """Every evaluation of the replay beside its control point, the table twin of the chart.
+
+    Until there is a report they are those of the race so far.
+    """
+    report = verification["report"] or race or {"runs": ()}
     bands = {point["index"]: point for point in verification["control_points"]}
     return [
         {**evaluation, "run": run["index"], "index": index, "band": bands.get(index)}
-        for run in (report["runs"] if report else ())
+        for run in report["runs"]
         for index, evaluation in enumerate(run["evaluations"], start=1)
     ]

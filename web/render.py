@@ -9,8 +9,6 @@ benchmark.html     benchmark, board, filters (current query values); optional ex
 submission.html    submission; optional benchmark, curves (runs with "file" and "curve"), checks
                    (verifications with reasons, newest first), measured, place, site (an address)
 inference.html     submission (of inference), benchmark; optional checks, place, site
-verification.html  verification, submission; optional against (a duel's holder)
-workers.html       workers
 docs.html          document (name, address, title, description, html, headings, is_index),
                    chapters, decisions (name, address, title)
 compare.html       ids, chosen, unknown, problem (text or None), comparison (or None), submissions,
@@ -19,6 +17,10 @@ calibrations.html  boards (id, title, calibrations with "judges"), chosen (a ben
 calibration.html   calibration, comparison, benchmark, judging (an id or None), others
 verification_comparison.html
                    comparison, submission, benchmark, sides (two VerificationViews)
+verification.html  verification, submission; optional against (a duel's holder), race, ghost (its
+                   role), place (of the queue: "queue" of its class and "item")
+workers.html       workers; optional queue, readings (of canaries, newest first, by worker)
+worker.html        worker, attempts, roofline, probes
 error.html         status, title, detail, problems
 """
 
@@ -32,6 +34,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from web import board_links, formats
 from web.assets import static_url
 from web.calibration_chart import largest_shift
+from web.canary_line import canary_line, off_text, speed_text
 from web.citation import bibtex, plain_citation
 from web.compare import (
     LETTERS,
@@ -45,9 +48,21 @@ from web.compare import (
 from web.families import families, short_title
 from web.ledger import ledger_bars, phases_used
 from web.progress import expected_evaluations, kind_word, replay_rows, side_of, state_sentence
+from web.replay_chart import NO_RACE
 from web.score_steps import convergence_unit, shown_steps
 from web.sparkline import record_sparkline
+from web.splits import chosen_ghost, ghost_label, off_class, signed, split_rows
 from web.verdicts import is_convergence_only, published_check, scope_sentence, status_words
+from web.worker_words import (
+    class_sentence,
+    doing_sentence,
+    expected_text,
+    queue_sentence,
+    roof_name,
+    run_text,
+    subject_of,
+    worker_state,
+)
 
 TEMPLATES = Path(__file__).parent / "templates"
 SITE_SECTIONS = (
@@ -102,13 +117,19 @@ def environment() -> Environment:
     made.globals.update(
         bibtex=bibtex,
         board_query=board_links.board_query,
+        canary_line=canary_line,
+        chosen_ghost=chosen_ghost,
+        class_sentence=class_sentence,
         clocks=CLOCKS,
         compare_letters=LETTERS,
         compare_link=compare_link,
         comparison_groups=comparison_groups,
         convergence_unit=convergence_unit,
+        doing_sentence=doing_sentence,
         expected_evaluations=expected_evaluations,
+        expected_text=expected_text,
         families=families,
+        ghost_label=ghost_label,
         group_leaders=board_links.group_leaders,
         interval=formats.interval,
         is_convergence_only=is_convergence_only,
@@ -125,21 +146,32 @@ def environment() -> Environment:
         plain_citation=plain_citation,
         probability=probability,
         published_check=published_check,
+        no_race=NO_RACE,
+        off_class=off_class,
+        off_text=off_text,
+        queue_sentence=queue_sentence,
         rank_label=formats.rank_label,
         rcp_verdicts=RCP_VERDICTS,
         record_sparkline=record_sparkline,
         replay_rows=replay_rows,
         scope_sentence=scope_sentence,
+        roof_name=roof_name,
+        run_text=run_text,
         short_title=short_title,
         shown_steps=shown_steps,
         side_of=side_of,
         site_sections=SITE_SECTIONS,
+        signed=signed,
         sort_link=board_links.sort_link,
         sort_state=board_links.sort_state,
         state_sentence=state_sentence,
+        speed_text=speed_text,
+        split_rows=split_rows,
         static_url=static_url,
         status_words=status_words,
         statuses=board_links.STATUSES,
         version=version("finishline"),
+        subject_of=subject_of,
+        worker_state=worker_state,
     )
     return made

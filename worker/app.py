@@ -13,6 +13,7 @@ from celery.signals import worker_shutting_down
 from pydantic import ValidationError
 
 from rules.messages import ANY_QUEUE, REPLAY_TASK, ReplayJob, queue_of
+from worker.intake import Intake
 from worker.state import WorkerState
 from worker.wire import read_job
 
@@ -59,25 +60,28 @@ def make_app(
 def run_worker(app: Celery, *, name: str, hardware_class: str, state: WorkerState) -> int:
     """Work until told to stop; returns the exit code.
 
-    SIGTERM and Ctrl-C end the running training at once and report the attempt as stopped.
+    SIGTERM and Ctrl-C end the running training at once and report the attempt as stopped. While the
+    state says that the worker is out no message is taken.
     """
 
     def note_shutdown(**_: Any) -> None:
         state.stopping = True
 
+    queues = [ANY_QUEUE, queue_of(hardware_class)]
     worker_shutting_down.connect(note_shutdown, weak=False)
     try:
         worker = app.Worker(
             hostname=f"finishline@{name}",
             pool="solo",
             concurrency=1,
-            queues=[ANY_QUEUE, queue_of(hardware_class)],
+            queues=queues,
             loglevel="INFO",
             without_gossip=True,
             without_mingle=True,
             without_heartbeat=True,
         )
-        worker.start()
+        with Intake(worker, queues, state):
+            worker.start()
     finally:
         worker_shutting_down.disconnect(note_shutdown)
     return int(worker.exitcode or 0)

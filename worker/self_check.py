@@ -182,7 +182,7 @@ class SelfCheck:
             log.warning("this worker is out: %s", answer.message)
         if self._is_out and not answer.drifted:
             log.info("this worker is in again")
-        self._is_out = answer.drifted
+        self._is_out = self._state.out = answer.drifted
 
     def _look_after(self) -> None:
         if self._extent == "all":

@@ -6,10 +6,14 @@ from typing import Literal
 
 @dataclass
 class WorkerState:
-    """Two flags. Plain booleans, because a signal handler sets one and may not take a lock."""
+    """Flags. Plain booleans, because a signal handler sets one and may not take a lock.
+
+    `out` is whether the server found this worker off its own baseline.
+    """
 
     busy: bool = False
     stopping: bool = False
+    out: bool = False
 
     def word(self) -> Literal["idle", "busy", "stopping"]:
         """The state as a hello tells it."""

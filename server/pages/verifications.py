@@ -1,34 +1,47 @@
 """A verification's page, live while it runs."""
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
+from sqlalchemy.orm import Session
 from starlette.exceptions import HTTPException
 
-from server.dependencies import PartsDep
-from server.pages.queries import verification_context
-from web.charts import replay_figure
+from server.dependencies import Parts, PartsDep
+from server.pages.queries import Context, verification_context
+from server.verifications.race import read_race
+from server.workers.queue import place_of, read_queue
 from web.duel_chart import duel_figure
 from web.render import render
+from web.replay_chart import replay_figure
 
 router = APIRouter(include_in_schema=False)
+GhostQuery = Annotated[Literal["record", "claim"] | None, Query()]
 
 
 @router.get("/verifications/{verification_id}", response_class=HTMLResponse)
-def verification_page(verification_id: str, parts: PartsDep) -> str:
+def verification_page(verification_id: str, parts: PartsDep, ghost: GhostQuery = None) -> str:
     """A replay, live while it runs, with its verdict when it has ended."""
     with parts.database.read() as session:
         context = verification_context(session, parts, verification_id)
-    return render("verification.html", **context)
+        race = read_race(session, verification_id)
+        place = _place(session, parts, context["verification"])
+    return render(
+        "verification.html",
+        **context,
+        race=race.model_dump(mode="json"),
+        ghost=ghost,
+        place=place,
+    )
 
 
 @router.get("/verifications/{verification_id}/charts/replay.json")
 def replay_chart(verification_id: str, parts: PartsDep) -> dict[str, Any]:
-    """A replay's curves against the band."""
+    """A replay's curves beside its ghosts and against the band."""
     with parts.database.read() as session:
         context = verification_context(session, parts, verification_id)
-    return replay_figure(context["verification"])
+        race = read_race(session, verification_id)
+    return replay_figure(context["verification"], race.model_dump(mode="json"))
 
 
 @router.get("/verifications/{verification_id}/charts/duel.json")
@@ -39,3 +52,15 @@ def duel_chart(verification_id: str, parts: PartsDep) -> dict[str, Any]:
     if context["verification"]["duel"] is None:
         raise HTTPException(404, f"Verification {verification_id} is no duel.")
     return duel_figure(context["verification"]["duel"])
+
+
+def _place(session: Session, parts: Parts, verification: Context) -> Context | None:
+    """Where a verification waits, and its hardware class; None if it does not."""
+    if verification["state"] != "queued":
+        return None
+    queue = read_queue(session, alive_seconds=parts.settings.worker_alive_seconds)
+    found = place_of(queue, verification["id"])
+    if found is None:
+        return None
+    one, item = (part.model_dump(mode="json") for part in found)
+    return {"queue": one, "item": item}

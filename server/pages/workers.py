@@ -1,18 +1,57 @@
-"""Who replays."""
+"""Who replays, and what waits."""
+
+from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from server.dependencies import PartsDep
-from server.workers.queries import list_workers
+from server.workers.probes import canary_readings, find_worker, probe_history
+from server.workers.queries import list_workers, read_worker
+from server.workers.queue import read_queue
+from server.workers.roofline import worker_roofline
 from web.render import render
+from web.roofline_chart import roofline_figure
 
 router = APIRouter(include_in_schema=False)
 
 
 @router.get("/workers", response_class=HTMLResponse)
 def workers_page(parts: PartsDep) -> str:
-    """Who replays."""
+    """Who replays, and what waits."""
+    alive_seconds = parts.settings.worker_alive_seconds
     with parts.database.read() as session:
-        workers = list_workers(session, alive_seconds=parts.settings.worker_alive_seconds)
-    return render("workers.html", workers=[w.model_dump(mode="json") for w in workers])
+        workers = list_workers(session, alive_seconds=alive_seconds)
+        queue = read_queue(session, alive_seconds=alive_seconds)
+        readings = canary_readings(session)
+    return render(
+        "workers.html",
+        workers=[worker.model_dump(mode="json") for worker in workers],
+        queue=queue.model_dump(mode="json"),
+        readings={
+            name: [probe.model_dump(mode="json") for probe in probes]
+            for name, probes in readings.items()
+        },
+    )
+
+
+@router.get("/workers/{name:path}/charts/roofline.json")
+def roofline_chart(name: str, parts: PartsDep) -> dict[str, Any]:
+    """The roofs of a worker and where its trainings stand under them."""
+    with parts.database.read() as session:
+        found = worker_roofline(session, find_worker(session, name).name)
+    return roofline_figure(found.model_dump(mode="json"))
+
+
+@router.get("/workers/{name:path}", response_class=HTMLResponse)
+def worker_page(name: str, parts: PartsDep) -> str:
+    """One worker: what it is at, its canary over time, its roofs."""
+    alive_seconds = parts.settings.worker_alive_seconds
+    with parts.database.read() as session:
+        detail = read_worker(session, name, alive_seconds=alive_seconds)
+        probes = probe_history(session, name)
+    return render(
+        "worker.html",
+        **detail.model_dump(mode="json"),
+        probes=[probe.model_dump(mode="json") for probe in probes],
+    )

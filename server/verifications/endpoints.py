@@ -9,6 +9,7 @@ from server.dependencies import OrganiserDep, PartsDep
 from server.submissions.queries import find_submission
 from server.verifications import queries, service
 from server.verifications.latency import request_latency
+from server.verifications.race import RaceView, read_race
 from server.verifications.schemas import (
     VerificationCreate,
     VerificationList,
@@ -77,6 +78,13 @@ def get_verification(verification_id: str, parts: PartsDep) -> VerificationView:
         return queries.view(
             session, verification, alive_seconds=parts.settings.worker_alive_seconds
         )
+
+
+@router.get("/verifications/{verification_id}/race")
+def get_race(verification_id: str, parts: PartsDep) -> RaceView:
+    """A replay's runs so far, beside the record's ghost and the claim's."""
+    with parts.database.read() as session:
+        return read_race(session, verification_id)
 
 
 @router.post("/verifications/{verification_id}/cancel")

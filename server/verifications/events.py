@@ -19,6 +19,7 @@ from server.verifications.schemas import ENDED
 
 router = APIRouter(tags=["verifications"])
 POLL_SECONDS = 0.25
+RETRY_MILLISECONDS = 1000  # How soon a browser connects again when the server went away.
 EVENTS_AT_ONCE = 1000
 LARGEST_NUMBER = 2**31 - 1  # What the database can hold.
 
@@ -73,7 +74,9 @@ async def watch_verification(
         news = await run_in_threadpool(_read_news, parts, verification_id, position)
         if news.state != shown:
             shown = news.state
-            yield ServerSentEvent(event="state", data=shown, id=str(position))
+            yield ServerSentEvent(
+                event="state", data=shown, id=str(position), retry=RETRY_MILLISECONDS
+            )
         for place, event in news.replay:
             position = place
             yield ServerSentEvent(event="replay", data=event, id=str(place))

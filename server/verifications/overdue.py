@@ -10,6 +10,7 @@ from rules.messages import Failure
 from server.database import utc_now
 from server.models import Attempt
 from server.verifications.attempts import retry_or_give_up
+from server.verifications.last_heard import last_heard
 from server.verifications.limits import why_over_limit
 from server.verifications.queries import lock_verification
 
@@ -30,6 +31,7 @@ def expire_leases(session: Session, *, now: datetime | None = None) -> int:
             next_step="nothing to do: another attempt is queued while any are left",
         )
         attempt.failure = asdict(failure)
+        attempt.log_tail = last_heard(session, attempt)
         retry_or_give_up(session, attempt, failure)
     return lost
 
@@ -51,6 +53,7 @@ def end_overdue(session: Session, *, now: datetime | None = None) -> int:
             next_step="ask again for a worker that is faster, or that does not hang",
         )
         attempt.failure = asdict(failure)
+        attempt.log_tail = last_heard(session, attempt)
         retry_or_give_up(session, attempt, failure)
     return ended
 

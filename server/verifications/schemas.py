@@ -54,8 +54,8 @@ class LastEvaluationView(BaseModel):
 class AttemptView(BaseModel):
     """One try on one worker. `refunded` is whether it failed at nobody's cost.
 
-    A failure leaves the latest evaluation and, where the worker could still tell, the end of the
-    log of the run that failed.
+    A failure leaves the latest evaluation and the end of the log of the run that failed; where the
+    worker could not hand that in, what was heard of it last.
     """
 
     id: str

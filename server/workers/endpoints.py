@@ -17,7 +17,9 @@ from rules.messages import (
 from server.dependencies import OrganiserDep, PartsDep, SecretDep, WorkerDep
 from server.verifications import attempts
 from server.workers import probes, queries, service
-from server.workers.schemas import ProbeList, ReportAnswer, WorkerList
+from server.workers.queue import read_queue
+from server.workers.queue_schemas import QueueView
+from server.workers.schemas import ProbeList, ReportAnswer, WorkerDetail, WorkerList
 
 router = APIRouter(tags=["workers"])
 FenceDep = Annotated[int, Header(alias=FENCE_HEADER)]
@@ -30,6 +32,13 @@ def list_workers(parts: PartsDep) -> WorkerList:
         return WorkerList(
             workers=queries.list_workers(session, alive_seconds=parts.settings.worker_alive_seconds)
         )
+
+
+@router.get("/queue")
+def get_queue(parts: PartsDep) -> QueueView:
+    """What waits for a worker, by hardware class: in which place, and when it should start."""
+    with parts.database.read() as session:
+        return read_queue(session, alive_seconds=parts.settings.worker_alive_seconds)
 
 
 @router.post("/workers/hello", status_code=204)
@@ -45,6 +54,14 @@ def post_probe(body: WorkerProbe, parts: PartsDep, caller: WorkerDep) -> ProbeAn
     attempts.refuse_unstorable(body)
     with parts.database.write() as session:
         return probes.record_probe(session, body, caller=caller)
+
+
+@router.get("/workers/{name}")
+def get_worker(name: str, parts: PartsDep) -> WorkerDetail:
+    """One worker: what it is at, what it did lately, and its roofline."""
+    with parts.database.read() as session:
+        alive_seconds = parts.settings.worker_alive_seconds
+        return queries.read_worker(session, name, alive_seconds=alive_seconds)
 
 
 @router.get("/workers/{name}/probes")

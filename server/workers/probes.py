@@ -15,6 +15,7 @@ from server.workers.schemas import ProbeView, probe_view
 from server.workers.service import require_own_name
 
 HISTORY_LIMIT = 200
+SHORT_HISTORY = 40
 
 
 def record_probe(session: Session, probe: WorkerProbe, *, caller: Caller) -> ProbeAnswer:
@@ -60,6 +61,25 @@ def probe_history(session: Session, name: str) -> list[ProbeView]:
         .limit(HISTORY_LIMIT)
     )
     return [probe_view(row) for row in rows]
+
+
+def canary_readings(session: Session) -> dict[str, list[ProbeView]]:
+    """The latest canaries of every worker that has one, newest first, without roofs."""
+    place = func.row_number().over(
+        partition_by=WorkerProbeRow.worker, order_by=WorkerProbeRow.id.desc()
+    )
+    told = select(WorkerProbeRow.id, place.label("place")).where(WorkerProbeRow.gflops.is_not(None))
+    latest = told.subquery()
+    rows = session.scalars(
+        select(WorkerProbeRow)
+        .join(latest, latest.c.id == WorkerProbeRow.id)
+        .where(latest.c.place <= SHORT_HISTORY)
+        .order_by(WorkerProbeRow.id.desc())
+    )
+    found: dict[str, list[ProbeView]] = {}
+    for row in rows:
+        found.setdefault(row.worker, []).append(probe_view(row))
+    return found
 
 
 def latest_probes(session: Session, *, with_figures: bool) -> dict[str, ProbeView]:

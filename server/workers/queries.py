@@ -1,4 +1,4 @@
-"""Reading workers: who is there, who is out, and what each measured of itself."""
+"""Reading workers: who is there, who is out, what each is at and what it measured of itself."""
 
 from datetime import datetime, timedelta
 
@@ -6,9 +6,20 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from server.database import utc_now
+from server.errors import NotFoundError
 from server.models import WorkerRow
 from server.workers.probes import latest_probes
-from server.workers.schemas import ProbeView, WorkerView
+from server.workers.roofline import worker_roofline
+from server.workers.schemas import (
+    AttemptAtWorkerView,
+    ProbeView,
+    UnderWayView,
+    WorkerDetail,
+    WorkerView,
+)
+from server.workers.work import AttemptWork, attempts_of, running_attempts, runs_under_way
+
+LATEST_ATTEMPTS = 20
 
 
 def list_workers(session: Session, *, alive_seconds: float) -> list[WorkerView]:
@@ -17,14 +28,59 @@ def list_workers(session: Session, *, alive_seconds: float) -> list[WorkerView]:
     rows = session.scalars(select(WorkerRow).order_by(WorkerRow.last_seen_at.desc()))
     roofs = latest_probes(session, with_figures=True)
     canaries = latest_probes(session, with_figures=False)
+    at = under_way(session)
     return [
-        worker_view(row, since=since, probe=roofs.get(row.name), canary=canaries.get(row.name))
+        worker_view(
+            row,
+            since=since,
+            probe=roofs.get(row.name),
+            canary=canaries.get(row.name),
+            under_way=at.get(row.name),
+        )
         for row in rows
     ]
 
 
+def read_worker(session: Session, name: str, *, alive_seconds: float) -> WorkerDetail:
+    """One worker with its latest attempts and its roofline. Raises NotFoundError."""
+    found = (w for w in list_workers(session, alive_seconds=alive_seconds) if w.name == name)
+    worker = next(found, None)
+    if worker is None:
+        raise NotFoundError(f"There is no worker {name!r}.")
+    return WorkerDetail(
+        worker=worker,
+        attempts=[_attempt(one) for one in attempts_of(session, name, limit=LATEST_ATTEMPTS)],
+        roofline=worker_roofline(session, name),
+    )
+
+
+def under_way(session: Session) -> dict[str, UnderWayView]:
+    """What each worker is at, by the worker's name."""
+    running = running_attempts(session)
+    runs = runs_under_way(session, [attempt.attempt_id for attempt in running])
+    return {
+        attempt.worker: UnderWayView(
+            verification_id=attempt.verification_id,
+            kind=attempt.kind,
+            benchmark=attempt.benchmark,
+            model=attempt.model,
+            attempt=attempt.number,
+            run=runs[attempt.attempt_id] + 1 if attempt.attempt_id in runs else None,
+            runs=attempt.runs,
+            started_at=attempt.started_at,
+        )
+        for attempt in running
+        if attempt.worker is not None
+    }
+
+
 def worker_view(
-    row: WorkerRow, *, since: datetime, probe: ProbeView | None, canary: ProbeView | None
+    row: WorkerRow,
+    *,
+    since: datetime,
+    probe: ProbeView | None,
+    canary: ProbeView | None,
+    under_way: UnderWayView | None = None,
 ) -> WorkerView:
     """A stored worker; one that was heard before `since` is not alive."""
     stopping = row.state == "stopping"
@@ -33,10 +89,27 @@ def worker_view(
         hardware_class=row.hardware_class,
         state="drifted" if row.drift is not None and not stopping else row.state,
         alive=row.last_seen_at >= since and not stopping,
+        first_seen_at=row.first_seen_at,
         last_seen_at=row.last_seen_at,
         system=row.system,
+        under_way=under_way,
         drift=row.drift,
         drifted_at=row.drifted_at,
         probe=probe,
         canary=canary,
+    )
+
+
+def _attempt(attempt: AttemptWork) -> AttemptAtWorkerView:
+    ended, started = attempt.ended_at, attempt.started_at
+    return AttemptAtWorkerView(
+        verification_id=attempt.verification_id,
+        kind=attempt.kind,
+        benchmark=attempt.benchmark,
+        model=attempt.model,
+        attempt=attempt.number,
+        state=attempt.state,
+        started_at=started,
+        seconds=(ended - started).total_seconds() if ended and started else None,
+        failure=attempt.failure["message"] if attempt.failure else None,
     )

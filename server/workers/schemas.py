@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from server.models import WorkerProbeRow
+from server.workers.roofline_schemas import RooflineView
 
 
 class FigureView(BaseModel):
@@ -41,19 +42,35 @@ class ProbeList(BaseModel):
     probes: list[ProbeView]
 
 
+class UnderWayView(BaseModel):
+    """The attempt a worker is at. `run` (from 1) is None before the first of its `runs` started."""
+
+    verification_id: str
+    kind: str
+    benchmark: str
+    model: str | None
+    attempt: int
+    run: int | None
+    runs: int
+    started_at: datetime | None
+
+
 class WorkerView(BaseModel):
     """A worker, whether it is alive, and the system it found under itself.
 
     Its `state` is "drifted" where its canary is off its own baseline; it then gets no work, and
     `drift` says how far it is off. `probe` has its latest roofs, `canary` its latest canary.
+    `under_way` is what it is at.
     """
 
     name: str
     hardware_class: str
     state: str
     alive: bool
+    first_seen_at: datetime
     last_seen_at: datetime
     system: dict[str, Any]
+    under_way: UnderWayView | None
     drift: str | None
     drifted_at: datetime | None
     probe: ProbeView | None
@@ -64,6 +81,28 @@ class WorkerList(BaseModel):
     """Every worker that said hello, the latest first."""
 
     workers: list[WorkerView]
+
+
+class AttemptAtWorkerView(BaseModel):
+    """An attempt that a worker made, or is at."""
+
+    verification_id: str
+    kind: str
+    benchmark: str
+    model: str | None
+    attempt: int
+    state: str
+    started_at: datetime | None
+    seconds: float | None
+    failure: str | None
+
+
+class WorkerDetail(BaseModel):
+    """A worker, its latest attempts, and where its trainings stand under its roofs."""
+
+    worker: WorkerView
+    attempts: list[AttemptAtWorkerView]
+    roofline: RooflineView
 
 
 class ReportAnswer(BaseModel):

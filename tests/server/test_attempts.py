@@ -427,13 +427,23 @@ def test_what_the_infrastructure_broke_is_refunded(
 def test_a_lost_attempt_is_refunded_and_keeps_what_was_heard_of_it(
     replay: Any, database: Database
 ) -> None:
-    replay.post(replay.claim().json(), [evaluation(1, 41.5)])
+    untold = {"sequence": 2, "run": 0, "kind": "evaluation"}
+    phase = {"sequence": 3, "run": 0, "kind": "phase", "phase": "train\0"}
+    finished = {"sequence": 4, "run": 0, "kind": "run_finished", "status": "not_reached"}
+    heard = [run_started(0, 0), evaluation(1, 41.5), untold, phase, finished]
+    replay.post(replay.claim().json(), heard)
     with database.write() as session:
         assert expire_leases(session, now=utc_now() + timedelta(seconds=9)) == 1
 
     attempt = replay.view()["attempts"][0]
-    assert (attempt["refunded"], attempt["last_evaluation"]["quality"]) == (True, 41.5)
-    assert attempt["log_tail"] is None
+    assert (attempt["refunded"], attempt["last_evaluation"]["quality"]) == (True, None)
+    assert [line.split(" ", 1)[1] for line in attempt["log_tail"].splitlines()] == [
+        "run 1: started",
+        "run 1, epoch 1: quality 41.5 after 0.100 s",
+        "run 1: quality not told",
+        "run 1: train\ufffd",
+        "run 1: ended, not reached",
+    ]
 
 
 def run_started(sequence: int, run: int) -> dict[str, Any]:

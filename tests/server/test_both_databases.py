@@ -57,8 +57,10 @@ def codes(answers: list[Any]) -> list[int]:
 def test_a_submission_is_replayed_and_ranked(
     replay: Any, client: TestClient, make_report: Callable[..., Any]
 ) -> None:
+    assert client.get("/api/v1/queue").json()["waiting"] == 1
     grant = replay.claim().json()
     assert replay.post(grant, [{"sequence": 0, "run": 0, "kind": "phase"}]).status_code == 200
+    assert client.get("/workers").status_code == 200
     assert replay.report(grant, make_report(replay.seeds())).json()["outcome"] == "verified"
 
     assert replay.status() == "verified"
@@ -67,8 +69,11 @@ def test_a_submission_is_replayed_and_ranked(
     assert entry["tta_seconds"] == pytest.approx(0.944)
     curve = client.get(f"/api/v1/submissions/{replay.submission_id}/runs/0/curve").json()
     assert len(curve["evaluations"]) == 8
-    for page in ("/", "/benchmarks/digits", f"/submissions/{replay.submission_id}"):
+    verification = f"/verifications/{replay.verification_id}"
+    submission = f"/submissions/{replay.submission_id}"
+    for page in ("/", "/benchmarks/digits", submission, verification, "/workers"):
         assert client.get(page).status_code == 200
+    assert client.get("/api/v1/queue").json()["waiting"] == 0
     events = client.get(f"/api/v1/verifications/{replay.verification_id}/events").text
     assert events.count("event: replay") == 1
     assert client.get("/api/v1/submissions?limit=1").json()["next_cursor"] is None

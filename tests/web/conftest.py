@@ -588,7 +588,9 @@ def make_worker(**changes: Any) -> View:
         "hardware_class": "cpu-x86_64",
         "state": "idle",
         "alive": True,
+        "first_seen_at": "2026-11-20T09:00:00Z",
         "last_seen_at": "2026-11-20T10:00:01Z",
+        "under_way": None,
         "system": {
             "processor": "AMD EPYC 7B13",
             "processor_count": 2,

@@ -5,7 +5,8 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from web.charts import curves_figure, pareto_figure, replay_figure
+from web.charts import curves_figure, pareto_figure
+from web.replay_chart import replay_figure
 
 View = dict[str, Any]
 Make = dict[str, Callable[..., View]]
@@ -129,23 +130,3 @@ def test_logs_without_epochs_are_drawn_over_evaluations(target: View) -> None:
     labels = [view["label"] for view in figure["layout"]["meta"]["views"]]
     assert labels == ["hours", "evaluations"]
     assert [trace["x"] for trace in figure["data"]] == [[2.0, 4.0], [1, 2]]
-
-
-def test_a_replay_that_has_not_reported_has_an_empty_trace_for_every_run(make: Make) -> None:
-    figure = replay_figure(make["queued_verification"](runs_planned=2))
-    series = [t for t in figure["data"] if t["meta"]["paint"] == "series"]
-    assert [(t["meta"]["run"], t["meta"]["view"]) for t in series] == [
-        (0, "evaluations"),
-        (0, "seconds"),
-        (1, "evaluations"),
-        (1, "seconds"),
-    ]
-    assert all(trace["x"] == trace["y"] == [] for trace in series)
-
-
-def test_a_finished_replay_is_drawn_from_its_report(make: Make) -> None:
-    figure = replay_figure(make["verification"]())
-    last = figure["data"][-1]
-    assert last["name"] == "run 3"
-    assert last["y"][-1] == pytest.approx(98.5)
-    assert len(last["x"]) == 8

@@ -7,10 +7,10 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from web.charts import replay_figure
 from web.duel_chart import duel_figure
 from web.progress import side_of, state_sentence
 from web.render import render
+from web.replay_chart import replay_figure
 
 View = dict[str, Any]
 Make = dict[str, Callable[..., View]]

@@ -6,6 +6,7 @@ import pytest
 from web.progress import expected_evaluations, replay_rows, state_sentence
 
 Make = dict[str, Callable[..., dict[str, Any]]]
+NO_CLAIMED_LATENCY = {"code": "claim_has_no_latency", "weight": "leaves_open"}
 
 
 def test_runs_are_expected_to_reach_the_target_where_the_reference_does(make: Make) -> None:
@@ -23,7 +24,9 @@ def test_a_loss_is_reached_from_above(make: Make) -> None:
     ("changes", "words"),
     [
         ({"state": "queued", "outcome": None}, "Waiting for a worker"),
-        ({"state": "running", "outcome": None}, "on worker-b"),
+        ({"state": "running", "outcome": None}, "on worker-b. Attempt 2 starts again"),
+        ({"state": "queued", "outcome": None}, "attempt 1 lost its worker, which costs nobody"),
+        ({"state": "queued", "outcome": None, "kind": "latency"}, "to train and time the model"),
         ({"state": "cancelled", "outcome": None}, "cancelled"),
         ({"state": "failed", "outcome": None}, "No attempt could finish"),
         ({"outcome": "verified"}, "supports the claim"),
@@ -31,6 +34,10 @@ def test_a_loss_is_reached_from_above(make: Make) -> None:
         ({"outcome": "inconclusive"}, "could not decide"),
         ({"outcome": "verified", "runs_planned": None}, "its runs supports"),
         ({"kind": "calibration", "outcome": None}, "The reference was measured in 3 runs."),
+        (
+            {"kind": "latency", "outcome": "inconclusive", "reasons": [NO_CLAIMED_LATENCY]},
+            "the submission claims none to hold it against",
+        ),
         (
             {"kind": "calibration", "state": "cancelled", "outcome": None},
             "This calibration was cancelled; it says nothing about the reference.",

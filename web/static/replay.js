@@ -5,17 +5,30 @@
   if (!live?.dataset.events) return;
   const box = document.getElementById("chart");
   const expected = Number(live.dataset.expected) || null;
+  const lowerIsBetter = live.dataset.direction === "lower";
+  const ghost = live.dataset.ghost;
+  const QUEUE_SECONDS = 5;
+  const QUIET_SECONDS = 4; // Between two announcements: a reader is not talked over.
+  const LONGEST_RETRY_SECONDS = 30;
   const runs = new Map();
   let attempt = null;
   let sequence = -1;
+  let state = live.dataset.state;
+  let latest = null;
   let waiting = false;
 
+  const trimmed = (value, digits) => String(Number(value.toFixed(digits)));
   const quality = (value) => {
-    const text = String(Number(value.toFixed(3)));
+    const text = trimmed(value, 3);
     if (live.dataset.unit === "percent") return `${text}\u00a0%`;
     return live.dataset.unit === "fraction" ? text : `${text}\u00a0${live.dataset.unit}`;
   };
   const seconds = (value) => (value === null ? "–" : `${value.toFixed(3)}\u00a0s`);
+  const signed = (value, unit) => {
+    const size = Math.abs(value).toFixed(2);
+    const sign = Number(size) === 0 ? "±" : value > 0 ? "+" : "\u2212";
+    return `${sign}${size}${unit}`;
+  };
 
   const fillRun = (index, run) => {
     const row = document.querySelector(`#run-rows tr[data-run="${index}"]`);
@@ -30,6 +43,16 @@
     time.textContent = seconds(last?.seconds ?? null);
     best.textContent = last ? quality(last.quality) : "–";
     status.textContent = run.status?.replaceAll("_", " ") ?? run.phase ?? "training";
+  };
+
+  const emptyRuns = () => {
+    for (const row of document.querySelectorAll("#run-rows tr")) {
+      const [, , count, time, best, status] = row.cells;
+      for (const cell of [count, time, best]) cell.textContent = "–";
+      status.textContent = "waiting";
+      const bar = row.querySelector("progress");
+      [bar.max, bar.value] = [expected || 1, 0];
+    }
   };
 
   const fillTable = () => {
@@ -49,14 +72,66 @@
     })));
   };
 
+  // How far a point is off the ghost at a control point: in words of one cell.
+  const difference = (value, unit, lowerIsAhead) => {
+    const mark = document.createElement("b");
+    mark.textContent = signed(value, unit);
+    mark.className = !value ? "is-level" : (value < 0) === lowerIsAhead ? "is-ahead" : "is-behind";
+    return mark;
+  };
+
+  const fillSplit = (cell, point, row) => {
+    const small = document.createElement("small");
+    small.append(quality(point.quality));
+    const parts = [seconds(point.seconds)];
+    if (row.dataset.seconds) {
+      parts.push(" ", difference(point.seconds - Number(row.dataset.seconds), "\u00a0s", true));
+      small.append(" ", difference(point.quality - Number(row.dataset.quality), "", lowerIsBetter));
+    }
+    cell.replaceChildren(...parts, small);
+  };
+
+  const fillSplits = () => {
+    for (const row of document.querySelectorAll("#split-rows tr")) {
+      const place = Number(row.dataset.split) - 1;
+      [...row.cells].slice(2).forEach((cell, index) => {
+        const point = runs.get(index)?.points[place];
+        const isLatest = point !== undefined && point === latest;
+        if (point) fillSplit(cell, point, row);
+        else cell.textContent = "–";
+        cell.classList.toggle("is-latest", isLatest);
+      });
+    }
+  };
+
+  const bandTraces = (view) => (box?.chart?.figure.data ?? [])
+    .filter((t) => t.meta?.paint === "band" && t.meta.view === view);
+
   const bandsOf = () => {
-    const [lower, upper] = (box?.chart?.figure.data ?? []).filter((t) => t.meta?.paint === "band");
+    const [lower, upper] = bandTraces("evaluations");
     return new Map((upper?.x ?? []).map((index, at) => [index, [lower.y[at], upper.y[at]]]));
+  };
+
+  // The band binds by evaluation: over seconds it stands where this replay's evaluations are.
+  const placeBand = () => {
+    const curves = [...runs.values()].map((run) => run.points).filter((points) => points.length);
+    const longest = Math.max(0, ...curves.map((points) => points.length));
+    if (!longest) return;
+    const pace = Array.from({ length: longest }, (_, place) => {
+      const there = curves.filter((points) => points.length > place);
+      return there.reduce((sum, points) => sum + points[place].seconds, 0) / there.length;
+    });
+    const each = pace.at(-1) / longest;
+    const places = bandTraces("evaluations")[0]?.x ?? [];
+    for (const trace of bandTraces("seconds")) {
+      trace.x = places.slice(0, trace.y.length).map((index) => pace[index - 1] ?? pace.at(-1) + each * (index - longest));
+    }
   };
 
   const fillChart = () => {
     const chart = box?.chart;
     if (!chart) return;
+    placeBand();
     for (const trace of chart.figure.data) {
       if (trace.meta?.paint !== "series") continue;
       const points = runs.get(trace.meta.run)?.points ?? [];
@@ -67,34 +142,84 @@
   };
 
   const fill = () => {
-    if (waiting) return;
+    if (waiting || attempt === null) return;
     waiting = true;
     requestAnimationFrame(() => {
       waiting = false;
       for (const [index, run] of runs) fillRun(index, run);
       fillTable();
+      fillSplits();
       fillChart();
+      comment();
     });
   };
 
+  // One line that says where the race is: seen at once, read aloud at control points and not too often.
+  const announcer = document.getElementById("announcer");
+  let announced = { at: -Infinity, text: "" };
+  const standing = () => {
+    if (!latest) return "";
+    const place = runs.get(latest.run).points.indexOf(latest) + 1;
+    const words = [`Run ${latest.run + 1}, evaluation ${place}: ${quality(latest.quality)} after ${seconds(latest.seconds)}`];
+    const row = document.querySelector(`#split-rows tr[data-split="${place}"]`);
+    if (row?.dataset.seconds) {
+      const off = latest.seconds - Number(row.dataset.seconds);
+      const better = (latest.quality - Number(row.dataset.quality)) * (lowerIsBetter ? -1 : 1);
+      words.push(`${Math.abs(off).toFixed(2)}\u00a0s ${off < 0 ? "ahead of" : "behind"} ${ghost}`);
+      words.push(`quality ${Number(Math.abs(better).toFixed(3))} ${better < 0 ? "behind" : "ahead"}`);
+    }
+    const status = runs.get(latest.run).status;
+    return `${words.join(", ")}.${status ? ` The run has ended: ${status.replaceAll("_", " ")}.` : ""}`;
+  };
+  const comment = () => {
+    const text = standing();
+    document.getElementById("commentary").textContent = text;
+    const isEnd = latest !== null && runs.get(latest.run).status !== null;
+    const isSplit = latest !== null && (isEnd || document.querySelector(
+      `#split-rows tr[data-split="${runs.get(latest.run).points.length}"]`) !== null);
+    const isQuiet = performance.now() - announced.at < 1000 * QUIET_SECONDS;
+    if (!isSplit || text === announced.text || (isQuiet && !isEnd)) return;
+    announced = { at: performance.now(), text };
+    announcer.textContent = text;
+  };
+
+  const startOver = (number) => {
+    [attempt, sequence, latest] = [number, -1, null];
+    runs.clear();
+    emptyRuns();
+  };
+
   const take = (event) => {
-    const again = event.attempt !== attempt || event.sequence === 0;
-    if (!again && event.sequence <= sequence) return; // Sent twice, after a lost connection.
-    if (again) runs.clear();
-    ({ attempt, sequence } = event);
+    if (attempt !== null && event.attempt < attempt) return; // Of an attempt that was given up.
+    if (event.attempt !== attempt) startOver(event.attempt);
+    if (event.sequence <= sequence) return; // Sent twice, after a lost connection.
+    sequence = event.sequence;
     if (!runs.has(event.run)) runs.set(event.run, { points: [], status: null, phase: null });
     const run = runs.get(event.run);
-    if (event.kind === "evaluation") run.points.push(event);
+    if (event.kind === "evaluation") {
+      run.points.push(event);
+      run.phase = "training";
+      latest = event;
+    }
     if (event.kind === "phase") run.phase = event.phase;
-    if (event.kind === "evaluation") run.phase = "training";
     if (event.kind === "run_finished") run.status = event.status;
     fill();
+  };
+
+  const takeState = (view) => {
+    ({ state } = view);
+    const newest = view.attempts.at(-1)?.number ?? 1;
+    if (attempt !== null && newest > attempt) {
+      startOver(newest);
+      fill();
+    }
+    refresh(["badge", "state", "waiting", "attempts"]).catch(() => {});
   };
 
   // The server's own HTML is the one source of words: its parts replace ours.
   const refresh = async (names) => {
     const answer = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
-    if (!answer.ok) return;
+    if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const part of document.querySelectorAll("[data-live]")) {
       const fresh = page.querySelector(`[data-live="${part.dataset.live}"]`);
@@ -104,23 +229,59 @@
   };
 
   const connection = document.getElementById("connection");
-  const say = (words) => {
+  let lostAt = null;
+  const say = (words, isBack = false) => {
     connection.textContent = words;
     connection.hidden = !words;
+    connection.classList.toggle("is-back", isBack);
+  };
+  const sayLost = () => {
+    lostAt ??= new Date();
+    say(`The connection was lost at ${lostAt.toLocaleTimeString()}. What is shown is as of then; it goes on by itself once the server is back.`);
+  };
+  const sayBack = () => {
+    if (lostAt === null) return;
+    lostAt = null;
+    say("The connection is back; nothing was missed.", true);
+    setTimeout(() => lostAt === null && say(""), 1000 * QUIET_SECONDS);
   };
 
-  const source = new EventSource(live.dataset.events);
-  source.addEventListener("open", () => say(""));
-  source.addEventListener("replay", (message) => take(JSON.parse(message.data)));
-  source.addEventListener("state", () => refresh(["badge", "state", "attempts"]).catch(() => {}));
-  source.addEventListener("end", () => {
-    source.close();
-    refresh(["badge", "state", "attempts", "runs", "evaluations", "seal", "duel"])
-      .catch(() => say("The verification has ended. Reload the page to read its verdict."));
-  });
-  source.addEventListener("error", () => {
-    if (source.readyState !== EventSource.CLOSED) say("The connection was lost and is being made again …");
-    else say("The connection was closed by the server. Reload the page to go on.");
-  });
+  const ALL = ["badge", "state", "waiting", "attempts", "runs", "splits", "evaluations", "seal", "duel", "backends", "measured", "proof"];
+  const finish = (tries = 0) => {
+    state = "ended";
+    for (const line of [document.getElementById("commentary"), announcer]) line.textContent = "";
+    refresh(ALL).catch(() => {
+      if (tries >= 5) say("The verification has ended. Reload the page to read its verdict.");
+      else setTimeout(() => finish(tries + 1), 1000 * 2 ** tries);
+    });
+  };
+
+  // A browser connects again by itself and says where it stopped; after an answer that is an error
+  // it gives up, so that is tried again here. What comes twice is left out by its number.
+  let retrySeconds = 1;
+  const follow = () => {
+    const source = new EventSource(live.dataset.events);
+    source.addEventListener("open", () => {
+      retrySeconds = 1;
+      sayBack();
+    });
+    source.addEventListener("replay", (message) => take(JSON.parse(message.data)));
+    source.addEventListener("state", (message) => takeState(JSON.parse(message.data)));
+    source.addEventListener("end", () => {
+      source.close();
+      finish();
+    });
+    source.addEventListener("error", () => {
+      sayLost();
+      if (source.readyState !== EventSource.CLOSED) return;
+      setTimeout(follow, 1000 * retrySeconds);
+      retrySeconds = Math.min(2 * retrySeconds, LONGEST_RETRY_SECONDS);
+    });
+  };
+
+  follow();
+  setInterval(() => {
+    if (state === "queued" && lostAt === null && !document.hidden) refresh(["waiting"]).catch(() => {});
+  }, 1000 * QUEUE_SECONDS);
   box?.addEventListener("chartready", fill);
 })();

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from web.badge import badge_svg
-from web.charts import curves_figure, pareto_figure, replay_figure
+from web.charts import curves_figure, pareto_figure
 from web.duel_chart import duel_figure
 from web.render import render
+from web.replay_chart import replay_figure
 
 pytestmark = pytest.mark.browser
 

@@ -1,0 +1,173 @@
+"""A replay as a race: how far its runs are, and the ghosts it runs against."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Literal
+
+from pydantic import BaseModel
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from rules.benchmark import Benchmark
+from rules.curve import evaluation_of
+from rules.ghost import GhostPoint, epochs_per_evaluation, mean_curve, median_run, run_curve
+from server.benchmarks.queries import definition
+from server.models import ReplayEventRow, RunRow, Submission, Verification
+from server.records.queries import list_records
+from server.submissions.queries import find_submission, runs_with_curves
+from server.verifications.queries import find_verification
+
+
+class GhostPointView(BaseModel):
+    """A ghost at one of its evaluations; `index` (from 1) is the replay's that it stands beside.
+
+    `index` is None where it stands between two. `runs` is how many runs it is the mean of.
+    """
+
+    index: int | None
+    epoch: float | None
+    seconds: float
+    quality: float
+    runs: int
+
+
+class GhostView(BaseModel):
+    """A curve the replay is held beside.
+
+    "record" is the median run of the submission that holds the record of the division, which may
+    be the claim itself (`is_own`); "claim" is the mean over the claim's runs.
+    """
+
+    role: Literal["record", "claim"]
+    is_own: bool
+    submission_id: str
+    model: str
+    submitter: str
+    hardware_class: str
+    points: list[GhostPointView]
+
+
+class EvaluationSoFar(BaseModel):
+    """One evaluation of a replay."""
+
+    epoch: float | None
+    seconds: float
+    quality: float
+
+
+class RunSoFar(BaseModel):
+    """A run (`index` from 0) of the latest attempt; `status` is None while it goes on."""
+
+    index: int
+    status: str | None
+    evaluations: list[EvaluationSoFar]
+
+
+class RaceView(BaseModel):
+    """A replay beside its ghosts. `attempt` is the number of the attempt its runs are of.
+
+    `why_no_record` says why there is no ghost of a record. What is no replay has no ghosts.
+    """
+
+    verification_id: str
+    attempt: int | None
+    runs: list[RunSoFar]
+    ghosts: list[GhostView]
+    why_no_record: str | None
+
+
+def read_race(session: Session, verification_id: str) -> RaceView:
+    """The runs so far and the ghosts of a verification. Raises NotFoundError."""
+    verification = find_verification(session, verification_id)
+    ghosts, why_no_record = _ghosts(session, verification)
+    attempts = verification.attempts
+    return RaceView(
+        verification_id=verification.id,
+        attempt=attempts[-1].number if attempts else None,
+        runs=_runs_so_far(session, verification),
+        ghosts=ghosts,
+        why_no_record=why_no_record,
+    )
+
+
+def _runs_so_far(session: Session, verification: Verification) -> list[RunSoFar]:
+    """The report's runs, or what the latest attempt posted."""
+    if verification.report is not None:
+        return [
+            RunSoFar(index=run["index"], status=run["status"], evaluations=run["evaluations"])
+            for run in verification.report["runs"]
+        ]
+    if not verification.attempts:
+        return []
+    events = session.scalars(
+        select(ReplayEventRow.event)
+        .where(ReplayEventRow.attempt_id == verification.attempts[-1].id)
+        .order_by(ReplayEventRow.sequence)
+    )
+    runs: dict[int, RunSoFar] = {}
+    for event in events:
+        _take(event, runs)
+    return [runs[index] for index in sorted(runs)]
+
+
+def _take(event: dict[str, Any], runs: dict[int, RunSoFar]) -> None:
+    index = event["run"]
+    run = runs.setdefault(index, RunSoFar(index=index, status=None, evaluations=[]))
+    if event["kind"] == "evaluation" and None not in (event["seconds"], event["quality"]):
+        told = {name: event[name] for name in ("epoch", "seconds", "quality")}
+        run.evaluations.append(EvaluationSoFar(**told))
+    elif event["kind"] == "run_finished":
+        run.status = event["status"]
+
+
+def _ghosts(session: Session, verification: Verification) -> tuple[list[GhostView], str | None]:
+    claim = verification.submission
+    if verification.kind != "replay" or claim is None:
+        return [], None
+    benchmark = definition(session, verification.benchmark_sha256)
+    own_runs = runs_with_curves(session, claim.id)
+    mean = mean_curve([[evaluation_of(row) for row in run.curve] for run in own_runs])
+    ghost_of_claim = _ghost("claim", claim, mean, is_own=True)
+    holder = _record_holder(session, benchmark, claim)
+    if holder is None:
+        return [ghost_of_claim], f"no submission holds the record of {claim.division} yet"
+    runs = own_runs if holder.id == claim.id else runs_with_curves(session, holder.id)
+    points = _median_points(runs, mean)
+    if not points:
+        return [ghost_of_claim], "the submission that holds the record has no curve"
+    record = _ghost("record", holder, points, is_own=holder.id == claim.id)
+    return [record, ghost_of_claim], None
+
+
+def _record_holder(session: Session, benchmark: Benchmark, claim: Submission) -> Submission | None:
+    divisions = list_records(session, benchmark).divisions
+    mine = next((one for one in divisions if one.division == claim.division), None)
+    if mine is None or not mine.records:
+        return None
+    return find_submission(session, mine.records[-1].submission_id)
+
+
+def _median_points(runs: Sequence[RunRow], mean: Sequence[GhostPoint]) -> list[GhostPoint]:
+    place = median_run([run.tta_seconds for run in runs])
+    if place is None:
+        return []
+    curve = [evaluation_of(row) for row in runs[place].curve]
+    return run_curve(curve, epochs_per_evaluation=epochs_per_evaluation(mean))
+
+
+def _ghost(
+    role: Literal["record", "claim"],
+    submission: Submission,
+    points: Sequence[GhostPoint],
+    *,
+    is_own: bool,
+) -> GhostView:
+    return GhostView(
+        role=role,
+        is_own=is_own,
+        submission_id=submission.id,
+        model=submission.model,
+        submitter=submission.submitter,
+        hardware_class=submission.system["hardware_class"],
+        points=[GhostPointView(**asdict(point)) for point in points],
+    )

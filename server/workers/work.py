@@ -1,0 +1,152 @@
+"""What waits for a worker and what is at one: a few columns, never a report or a curve."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Select, func, select
+from sqlalchemy.orm import Session
+
+from server.models import (
+    Attempt,
+    BenchmarkDefinition,
+    ReplayEventRow,
+    Submission,
+    Verification,
+    WorkerRow,
+)
+from server.workers.expected import Work
+
+RECENT_ATTEMPTS = 200
+
+
+@dataclass(frozen=True)
+class AttemptWork:
+    """An attempt, the verification it is one of, and what that is about.
+
+    `wanted_class` is the hardware class of the submission, None where any will do.
+    """
+
+    attempt_id: str
+    number: int
+    state: str
+    worker: str | None
+    queued_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    failure: dict[str, Any] | None
+    verification_id: str
+    kind: str
+    runs: int
+    asked_at: datetime
+    benchmark: str
+    submission_id: str | None
+    model: str | None
+    wanted_class: str | None
+
+    @property
+    def work(self) -> Work:
+        """What its length depends on."""
+        return Work(self.benchmark, self.kind)
+
+
+def waiting_attempts(session: Session) -> list[AttemptWork]:
+    """Every queued attempt, in the order they are sent."""
+    query = _attempts().where(Attempt.state == "queued").order_by(Attempt.created_at, Attempt.id)
+    return [_work(row) for row in session.execute(query)]
+
+
+def running_attempts(session: Session) -> list[AttemptWork]:
+    """Every running attempt."""
+    query = _attempts().where(Attempt.state == "running").order_by(Attempt.started_at)
+    return [_work(row) for row in session.execute(query)]
+
+
+def attempts_of(session: Session, worker: str, *, limit: int) -> list[AttemptWork]:
+    """The latest attempts of a worker, newest first."""
+    query = _attempts().where(Attempt.worker == worker)
+    latest = query.order_by(Attempt.started_at.desc()).limit(limit)
+    return [_work(row) for row in session.execute(latest)]
+
+
+def runs_under_way(session: Session, attempt_ids: list[str]) -> dict[str, int]:
+    """Which run (from 0) each attempt is at, from the last thing that was heard of it."""
+    latest = (
+        select(ReplayEventRow.attempt_id, func.max(ReplayEventRow.sequence).label("sequence"))
+        .where(ReplayEventRow.attempt_id.in_(attempt_ids))
+        .group_by(ReplayEventRow.attempt_id)
+        .subquery()
+    )
+    rows = session.scalars(
+        select(ReplayEventRow).join(
+            latest,
+            (ReplayEventRow.attempt_id == latest.c.attempt_id)
+            & (ReplayEventRow.sequence == latest.c.sequence),
+        )
+    )
+    return {row.attempt_id: int(row.event["run"]) for row in rows}
+
+
+def recent_seconds(session: Session) -> list[tuple[Work, str, float]]:
+    """How long the latest attempts that ended well took, with what they did and on which class."""
+    query = (
+        _attempts()
+        .add_columns(WorkerRow.hardware_class.label("ran_on"))
+        .join(WorkerRow, WorkerRow.name == Attempt.worker)
+        .where(Attempt.state == "done", Attempt.ended_at.is_not(None))
+        .order_by(Attempt.ended_at.desc())
+        .limit(RECENT_ATTEMPTS)
+    )
+    return [
+        (Work(row.benchmark, row.kind), row.ran_on, (row.ended_at - row.started_at).total_seconds())
+        for row in session.execute(query)
+        if row.started_at is not None
+    ]
+
+
+def _attempts() -> Select[Any]:
+    return (
+        select(
+            Attempt.id.label("attempt_id"),
+            Attempt.number,
+            Attempt.state,
+            Attempt.worker,
+            Attempt.created_at.label("queued_at"),
+            Attempt.started_at,
+            Attempt.ended_at,
+            Attempt.failure,
+            Verification.id.label("verification_id"),
+            Verification.kind,
+            Verification.seeds,
+            Verification.created_at.label("asked_at"),
+            Verification.submission_id,
+            BenchmarkDefinition.benchmark_id.label("benchmark"),
+            Submission.model,
+            Submission.system,
+        )
+        .select_from(Attempt)
+        .join(Verification, Verification.id == Attempt.verification_id)
+        .join(BenchmarkDefinition, BenchmarkDefinition.sha256 == Verification.benchmark_sha256)
+        .outerjoin(Submission, Submission.id == Verification.submission_id)
+    )
+
+
+def _work(row: Any) -> AttemptWork:
+    return AttemptWork(
+        attempt_id=row.attempt_id,
+        number=row.number,
+        state=row.state,
+        worker=row.worker,
+        queued_at=row.queued_at,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        failure=row.failure,
+        verification_id=row.verification_id,
+        kind=row.kind,
+        runs=len(row.seeds),
+        asked_at=row.asked_at,
+        benchmark=row.benchmark,
+        submission_id=row.submission_id,
+        model=row.model,
+        wanted_class=row.system["hardware_class"] if row.system is not None else None,
+    )

@@ -1,0 +1,199 @@
+"""A browser watches a replay from the queue to its verdict while the server dies and comes back."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from server.accounts.service import create_token
+from server.database import Database
+from server.models import Verification
+from tests.support.processes import free_port, wait_for
+
+pytestmark = [pytest.mark.browser, pytest.mark.processes]
+
+QUALITIES = [14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1]
+
+
+@dataclass
+class LiveServer:
+    """A server process on a database of its own, and somebody with a token of each role."""
+
+    environment: dict[str, str]
+    port: int
+    database: Database
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        command = [sys.executable, "-m", "uvicorn", "server.app:app", "--port", str(self.port)]
+        self.process = subprocess.Popen(
+            command,
+            env=os.environ | self.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        wait_for(
+            lambda: httpx2.get(f"{self.url}/api/v1/workers").status_code == 200,
+            seconds=60,
+            what="the server to answer",
+        )
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    def headers(self, role: str) -> dict[str, str]:
+        with self.database.write() as session:
+            made = create_token(session, user_name=role, role=role, expires_in=None)
+        return {"Authorization": f"Bearer {made.secret}"}
+
+    def post(self, path: str, headers: dict[str, str], **body: Any) -> Any:
+        answer = httpx2.post(f"{self.url}/api/v1{path}", headers=headers, timeout=20, **body)
+        assert answer.is_success, answer.text
+        return answer.json() if answer.content else None
+
+
+@pytest.fixture
+def live_server(sqlite_url: str, tmp_path: Path) -> Iterator[LiveServer]:
+    """A running server without a worker and without a broker."""
+    environment = {
+        "FINISHLINE_DATABASE_URL": sqlite_url,
+        "FINISHLINE_ARTIFACTS_DIR": str(tmp_path / "artifacts"),
+        "FINISHLINE_BROKER_URL": f"redis+socket://{tmp_path}/nobody",
+    }
+    server = LiveServer(environment, free_port(), Database(sqlite_url))
+    server.start()
+    yield server
+    server.kill()
+    server.database.close()
+
+
+class FakeWorker:
+    """Posts what a worker would, without a training."""
+
+    def __init__(self, server: LiveServer, system: Any) -> None:
+        self._server = server
+        self._token = server.headers("worker")
+        self._grant: dict[str, Any] = {}
+        self._system = system
+
+    def claim(self, attempt_id: str) -> None:
+        hello = {"system": asdict(self._system), "state": "idle"}
+        self._server.post("/workers/hello", self._token, json=hello)
+        asked = {
+            "worker": self._system.worker,
+            "hardware_class": self._system.hardware_class,
+        }
+        self._grant = self._server.post(f"/attempts/{attempt_id}/claim", self._token, json=asked)
+
+    def post_evaluations(self, first: int, last: int) -> None:
+        """Tell the evaluations of the first run from one to another (both from 1)."""
+        events = [
+            {
+                "sequence": j,
+                "run": 0,
+                "kind": "evaluation",
+                "epoch": float(j),
+                "seconds": 0.2 * j,
+                "quality": QUALITIES[j - 1],
+            }
+            for j in range(first, last + 1)
+        ]
+        self._post("evaluations", {"events": events})
+
+    def report(self, report: Any) -> None:
+        self._post("report", asdict(report))
+
+    def _post(self, what: str, body: Any) -> None:
+        grant = self._grant
+        headers = {
+            "Authorization": f"Bearer {grant['token']}",
+            "Finishline-Fence": str(grant["fence"]),
+        }
+        self._server.post(f"/attempts/{grant['attempt_id']}/{what}", headers, json=body)
+
+
+@pytest.fixture
+def tab(browser: Any) -> Iterator[Any]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    yield context.new_page()
+    context.close()
+
+
+def texts(tab: Any, selector: str) -> list[str]:
+    return [text.replace("\u00a0", " ") for text in tab.locator(selector).all_inner_texts()]
+
+
+def test_a_replay_is_watched_to_its_verdict_over_a_restart(
+    live_server: LiveServer,
+    digits_submission: Any,
+    make_report: Callable[..., Any],
+    tab: Any,
+) -> None:
+    def shows(expression: str, expected: object) -> None:
+        wait_for(lambda: tab.evaluate(expression) == expected, seconds=30, what=expression)
+
+    errors: list[str] = []
+    tab.on("pageerror", lambda error: errors.append(str(error)))
+    submission = live_server.post(
+        "/submissions", live_server.headers("submitter"), files=digits_submission.files()
+    )
+    verification = live_server.post(
+        f"/submissions/{submission['id']}/verifications", live_server.headers("organiser")
+    )
+    with live_server.database.write() as session:
+        # Nobody is heard of while the server is away, however long it takes to come back.
+        session.get_one(Verification, verification["id"]).lease_seconds = 600.0
+    worker = FakeWorker(live_server, make_report([]).system)
+
+    tab.goto(f"{live_server.url}/verifications/{verification['id']}")
+    tab.evaluate("window.isTheSamePage = true")
+    tab.locator("#chart").scroll_into_view_if_needed()
+    tab.wait_for_selector("#chart .main-svg", timeout=30_000)
+    words = tab.locator("[data-live=waiting]").inner_text()
+    assert "No worker is connected" in tab.locator("[data-live=state]").inner_text()
+    assert "no worker that could take it is connected" in words
+
+    worker.claim(verification["attempts"][0]["id"])
+    worker.post_evaluations(1, 3)
+    rows = "document.querySelectorAll('#evaluation-rows tr').length"
+    shows(rows, 3)
+    tab.wait_for_selector("text=on walter-1.")
+    shows("document.querySelector('[data-live=waiting]').textContent.trim()", "")
+
+    live_server.kill()
+    tab.wait_for_selector("#connection >> text=The connection was lost")
+    assert tab.evaluate(rows) == 3
+    live_server.start()
+    worker.post_evaluations(4, 8)
+    shows(rows, 8)
+    tab.wait_for_selector("#connection >> text=The connection is back")
+    seen = texts(tab, "#split-rows tr td:nth-child(3)")[:8]
+    assert [text.split(" s")[0] for text in seen] == [f"{0.2 * j:.3f}" for j in range(1, 9)]
+    # The claim's median run takes 118 ms for each epoch with its evaluation.
+    assert [text.split("s ")[1].split(" s")[0] for text in seen][7] == "+0.66"
+    assert tab.locator("#announcer").text_content().startswith("Run 1, evaluation")
+    drawn = "document.getElementById('chart').chart.figure.data.find(t => t.name === 'run 1').x"
+    assert tab.evaluate(drawn) == pytest.approx([0.2 * j for j in range(1, 9)])
+
+    with live_server.database.read() as session:
+        seeds = list(session.get_one(Verification, verification["id"]).seeds)
+    worker.report(make_report(seeds))
+    tab.wait_for_selector("text=supports the claim.")
+    shows(rows, 8 * len(seeds))
+    assert str(seeds[-1]) in tab.locator("[data-live=runs]").inner_text()
+    assert tab.evaluate("window.isTheSamePage") is True
+    assert errors == []

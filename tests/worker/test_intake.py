@@ -1,0 +1,94 @@
+"""A worker that is out leaves messages in their queues, for the worker beside it."""
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from celery import Celery
+from celery.worker.consumer import Consumer
+
+from rules.messages import ANY_QUEUE, REPLAY_TASK
+from worker.intake import Intake
+from worker.state import WorkerState
+
+QUEUES = [ANY_QUEUE, "replay.cpu-test"]
+
+
+class LoopConsumer:
+    """Celery's consumer without its loop: what it does about queues is Celery's own."""
+
+    add_task_queue = Consumer.add_task_queue
+    cancel_task_queue = Consumer.cancel_task_queue
+
+    def __init__(self, app: Celery, channel: Any) -> None:
+        self.app = app
+        self.taken: list[Any] = []
+        app.amqp.queues.select(QUEUES)
+        self.task_consumer = app.amqp.TaskConsumer(channel, callbacks=[self._take])
+        self.task_consumer.consume()
+        self.asked = threading.Event()
+
+    def call_soon(self, ask: Any, *arguments: Any) -> None:
+        self.asking = lambda: ask(*arguments)
+        self.asked.set()
+
+    def _take(self, body: Any, message: Any) -> None:
+        self.taken.append(body)
+        message.ack()
+
+
+@pytest.fixture
+def broker():
+    app = Celery("taker", broker="memory://", set_as_current=False)
+    with app.connection_for_read() as connection:
+        yield app, connection
+    app.close()
+
+
+def test_a_worker_that_is_out_takes_nothing_and_takes_it_all_once_it_is_in(broker: Any) -> None:
+    app, connection = broker
+    consumer = LoopConsumer(app, connection.default_channel)
+    state = WorkerState()
+    worker = SimpleNamespace(consumer=consumer)
+
+    def send() -> None:
+        for queue in QUEUES:
+            app.send_task(REPLAY_TASK, args=[{}], queue=queue, ignore_result=True)
+
+    def drain() -> int:
+        try:
+            while True:
+                connection.drain_events(timeout=0.1)
+        except TimeoutError:
+            return len(consumer.taken)
+
+    with Intake(worker, QUEUES, state):
+        state.out = True
+        assert consumer.asked.wait(10)
+        consumer.asking()
+        send()
+        assert drain() == 0
+        consumer.asked.clear()
+        state.out = False
+        assert consumer.asked.wait(10)
+        consumer.asking()
+        assert drain() == 2
+        send()
+        assert drain() == 4
+
+
+def test_without_a_connection_it_asks_again_later() -> None:
+    state = WorkerState(out=True)
+    asked: list[Any] = []
+    enough = threading.Event()
+
+    def call_soon(ask: Any, *arguments: Any) -> None:
+        asked.append(ask)
+        ask(*arguments)
+        if len(asked) == 2:
+            enough.set()
+
+    consumer = SimpleNamespace(task_consumer=None, call_soon=call_soon)
+    with Intake(SimpleNamespace(consumer=consumer), QUEUES, state):
+        assert enough.wait(10)

@@ -1,0 +1,107 @@
+"""A worker and the queue in words."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from web.formats import age, moment
+
+View = Mapping[str, Any]
+
+ROOF_NAMES = {
+    "gemm": "Matmul",
+    "convolution": "Convolution",
+    "copy": "Memory copy",
+    "all_reduce": "All-reduce",
+    "launch_latency": "Kernel launch",
+    "host_to_device": "Host to device",
+}
+DOING = {
+    "idle": "Waits for work.",
+    "busy": "Is at work.",
+    "stopping": "Has stopped: it said so itself.",
+    "drifted": "Gets no work until its canary is well again.",
+    "paused": "Is paused: it gets no work.",
+    "draining": "Gets no more work and stops after what it is at.",
+    "drained": "Is drained: it gets no work.",
+}
+SOON_SECONDS = 3.0
+_SPANS = ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"), (1.0, "second"))
+
+
+def worker_state(worker: View) -> str:
+    """The word for a worker's badge: gone whatever it said last, else what it does."""
+    state = str(worker["state"])
+    if not worker["alive"]:
+        return "stopped" if state == "stopping" else "gone"
+    return "busy" if worker["under_way"] and state == "idle" else state
+
+
+def doing_sentence(worker: View) -> str:
+    """What a worker does, where the verification it is at is not named beside it."""
+    if worker["alive"]:
+        state = str(worker["state"])
+        return DOING.get(state, f"Is {state}.")
+    if worker["state"] == "stopping":
+        return DOING["stopping"]
+    return f"Was last heard of {age(worker['last_seen_at'])}."
+
+
+def run_text(at: View) -> str:
+    """How far a worker is in what it is at: "run 2 of 4"."""
+    if at["run"] is None:
+        return f"before run 1 of {at['runs']}"
+    return f"run {at['run']} of {at['runs']}"
+
+
+def subject_of(item: View) -> str:
+    """What an attempt is about: the model of its submission, else the benchmark's reference."""
+    return str(item["model"] or f"{item['benchmark']} reference")
+
+
+def roof_name(name: str) -> str:
+    """The name of a probed figure: "gemm_bf16" is "Matmul, bf16"."""
+    if name in ROOF_NAMES:
+        return ROOF_NAMES[name]
+    what, _, kind = name.partition("_")
+    return f"{ROOF_NAMES[what]}, {kind}" if what in ROOF_NAMES else name.replace("_", " ")
+
+
+def class_sentence(one: View) -> str:
+    """Who is there for a hardware class, and what happens where nobody is."""
+    workers, free, out = one["workers"], one["free"], one["out"]
+    if workers:
+        there = f"{workers} worker{'' if workers == 1 else 's'}, {free} free"
+        return f"{there}, {out} out" if out else there
+    if out:
+        return f"{out} worker{'' if out == 1 else 's'}, off their baseline and out"
+    if one["hardware_class"] is None:
+        return "no worker is connected"
+    seen = one["last_seen_at"]
+    last = "none was ever seen" if seen is None else f"the last was heard of {age(seen)}"
+    return (
+        f"no worker of this class is connected, {last}; any other takes it, and then times are "
+        "not compared"
+    )
+
+
+def expected_text(item: View, now: datetime | None = None) -> str:
+    """When something that waits should start: "in about 3 minutes", or why nobody knows."""
+    if item["expected_start"] is None:
+        return f"unknown: {item['why_unknown']}"
+    seconds = (moment(item["expected_start"]) - (now or datetime.now(UTC))).total_seconds()
+    if seconds < SOON_SECONDS:
+        return "at any moment"
+    for length, name in _SPANS:
+        count = round(seconds / length)
+        if seconds >= length:
+            return f"in about {count} {name}{'' if count == 1 else 's'}"
+    return "at any moment"
+
+
+def queue_sentence(workers: Sequence[View], waiting: int) -> str:
+    """How many workers are there, how many of them are at work, and how much waits."""
+    alive = [worker for worker in workers if worker["alive"]]
+    at_work = sum(worker["under_way"] is not None for worker in alive)
+    what = "Nothing waits" if not waiting else f"{waiting} wait{'s' if waiting == 1 else ''}"
+    return f"{len(alive)} of {len(workers)} workers alive, {at_work} at work. {what}."
