@@ -142,7 +142,7 @@ def _dots(status: str, places: Sequence[tuple[float, float, View]]) -> dict[str,
 def _entry_text(entry: View) -> str:
     spread = interval(entry["tta_low_seconds"], entry["tta_high_seconds"])
     lines = [
-        f"<b>{plain(entry['model'], longest=60)}</b>",
+        plain(entry["model"], longest=60),
         f"{label(entry['submitter'])}, {label(entry['system']['name'])}",
         duration(entry["tta_seconds"]) + (f" ({spread})" if spread else ""),
         money(entry["cost_usd"]) if entry["cost_usd"] is not None else "no price stated",

@@ -94,7 +94,7 @@ def _submissions(places: Sequence[View], unit: str) -> list[dict[str, Any]]:
 def _submission_text(place: View, unit: str) -> str:
     return "<br>".join(
         (
-            f"<b>{plain(place['model'], longest=60)}</b>",
+            plain(place["model"], longest=60),
             label(place["submitter"]),
             f"{place['mean']:,.6g} {unit}" + (", normalised" if place["normalised"] else ""),
         )

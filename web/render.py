@@ -12,6 +12,7 @@ verification.html  verification, submission; optional against (a duel's holder)
 workers.html       workers
 docs.html          document (name, address, title, description, html, headings, is_index),
                    chapters, decisions (name, address, title)
+api_reference.html openapi_url, assets (where Swagger UI is served)
 error.html         status, title, detail, problems
 """
 
@@ -26,6 +27,7 @@ from web import board_links, formats
 from web.assets import static_url
 from web.families import families, short_title
 from web.ledger import ledger_bars, phases_used
+from web.plotly_bundle import style_ids
 from web.progress import expected_evaluations, kind_word, replay_rows, side_of, state_sentence
 from web.sparkline import record_sparkline
 
@@ -92,6 +94,7 @@ def environment() -> Environment:
         ledger_bars=ledger_bars,
         metrics=board_links.METRICS,
         phases_used=phases_used,
+        plotly_styles=style_ids,
         rank_label=formats.rank_label,
         rcp_verdicts=RCP_VERDICTS,
         record_sparkline=record_sparkline,
