@@ -6,6 +6,9 @@ home.html          benchmarks (BenchmarkView + "records" of the division with th
                    (LiveLine), live_count, verdicts (VerdictLine)
 convergence.html   benchmark, convergence
 benchmark.html     benchmark, board, filters (current query values); optional explanation (text)
+board_chart.html   benchmark, chart (BoardChart), about, table, empty (why nothing is drawn,
+                   or None), board (None for records), note (or None), choices, query,
+                   against_links, board_link, filters
 submission.html    submission; optional benchmark, curves (runs with "file" and "curve")
 inference.html     submission (of inference), benchmark
 verification.html  verification, submission; optional against (a duel's holder)
@@ -25,6 +28,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from web import board_links, formats
 from web.assets import static_url
+from web.board_charts import CHARTS
 from web.families import families, short_title
 from web.ledger import ledger_bars, phases_used
 from web.plotly_bundle import style_ids
@@ -82,6 +86,7 @@ def environment() -> Environment:
         web_address=formats.web_address,
     )
     made.globals.update(
+        board_charts=CHARTS,
         board_query=board_links.board_query,
         clocks=CLOCKS,
         expected_evaluations=expected_evaluations,

@@ -20,8 +20,8 @@ router = APIRouter(include_in_schema=False)
 for page in (
     home,
     boards,
-    board_charts,
     convergence,
+    board_charts,
     submissions,
     verifications,
     workers,

@@ -3,7 +3,7 @@
 (() => {
   const { plotly, plotlyStyles } = document.currentScript.dataset;
   const narrow = matchMedia("(max-width: 640px)");
-  const LONGEST_NARROW_LABEL = 13;
+  const NARROW_TICK = 15, NARROW_NAME = 30;
   let loading = null;
 
   // The page's policy forbids style elements. Plotly looks for its own by id and writes its rules
@@ -50,21 +50,23 @@
     const marker = trace.marker && {
       ...trace.marker, color: shade, line: { ...trace.marker.line, color: shade },
     };
-    return { ...trace, line: { ...trace.line, color: shade }, ...(marker && { marker }) };
+    const bars = trace.error_y && { error_y: { ...trace.error_y, color: shade } };
+    const name = narrow.matches ? short(trace.name, NARROW_NAME) : trace.name;
+    return { ...trace, ...bars, name, line: { ...trace.line, color: shade }, ...(marker && { marker }) };
   };
 
-  const short = (text) => text.length > LONGEST_NARROW_LABEL ? `${text.slice(0, LONGEST_NARROW_LABEL - 1)}…` : text;
+  const short = (text, most) => text?.length > most ? `${text.slice(0, most - 1)}…` : text;
 
   const paintAxis = (axis, colour) => ({
     ...axis, gridcolor: colour("grid"), zerolinecolor: colour("line"), linecolor: colour("line"),
     tickfont: { color: colour("soft") }, title: { ...axis?.title, font: { color: colour("soft"), size: 13 } },
-    ...(narrow.matches && axis?.ticktext && { ticktext: axis.ticktext.map(short) }),
+    ...(narrow.matches && axis?.ticktext && { ticktext: axis.ticktext.map((text) => short(text, NARROW_TICK)) }),
   });
 
-  // On a narrow page the legend has a line for every two names; the plot keeps its height.
+  // On a narrow page the legend has up to a line for every name; the plot keeps its height.
   const heightOf = (layout, data) => {
     const names = data.filter((trace) => trace.visible !== false && trace.showlegend !== false).length;
-    return layout.height + (narrow.matches ? 20 * Math.ceil(names / 2) : 0);
+    return layout.height + (narrow.matches ? 19 * Math.max(names - 2, 0) : 0);
   };
 
   const paintLayout = (layout, data, colour) => ({
@@ -153,6 +155,7 @@
       const layout = paintLayout({ ...shown.layout, datarevision: ++chart.revision }, shown.data, colour);
       return Plotly.react(plot, shown.data.map((t) => paintTrace(t, colour)), layout, {
         responsive: true, displaylogo: false,
+        showSendToCloud: false, // A button that would upload the chart to another host.
         modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
       });
     };
