@@ -1,83 +1,192 @@
-"""The figure of a leaderboard: time against cost, or times and their intervals."""
+"""The figure of a leaderboard: time against a second figure, or times and their intervals."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rules.ranking import Standing, pareto_front
-from web.chart_parts import Figure, axis, label, layout, plain, time_unit
-from web.formats import duration, interval, money
+from web.chart_parts import (
+    SYMBOLS,
+    Figure,
+    axis,
+    empty_figure,
+    label,
+    layout,
+    names_of,
+    plain,
+    time_unit,
+)
+from web.chart_tables import Table, columns, submission_row
+from web.formats import DASH, duration, interval, milliseconds, money, number
+from web.thinning import thin_entries, thinning_note
 
-MOST_ENTRIES = 25
-SYMBOLS = {
-    "verified": "circle",
-    "verifying": "circle-open-dot",
-    "claimed": "circle-open",
-    "inconclusive": "diamond-open",
-    "rejected": "x",
-}
+MOST_INTERVALS = 25
 
 View = Mapping[str, Any]
 
 
-def pareto_figure(board: View) -> Figure:
-    """Time to accuracy against cost, with the entries that nothing beats in both as a step line.
+@dataclass(frozen=True)
+class Against:
+    """A figure that times are set against; of `missing`, how a submission comes to have one."""
 
-    Where no ranked entry has a cost, the times and their intervals, best on top.
+    label: str
+    title: str
+    key: str
+    shown: Callable[[float | None], str]
+    missing: str
+    prefix: str = ""
+
+
+def _joules(joules: float | None) -> str:
+    return DASH if joules is None else f"{number(joules, 4)} J"
+
+
+def _quality(quality: float | None) -> str:
+    return number(quality)
+
+
+AGAINST = {
+    "cost": Against(
+        "cost",
+        "Cost to accuracy (USD)",
+        "cost_usd",
+        money,
+        "No ranked submission states the price of its system.",
+        prefix="$",
+    ),
+    "energy": Against(
+        "energy",
+        "Energy to accuracy (joules)",
+        "energy_joules",
+        _joules,
+        "No worker has measured the energy of a ranked submission: a replay on a machine that "
+        "tells its power does.",
+    ),
+    "quality": Against(
+        "quality",
+        "Best quality",
+        "quality",
+        _quality,
+        "No ranked submission tells the quality it reached.",
+    ),
+    "latency": Against(
+        "measured latency",
+        "Latency of one item, as measured (ms)",
+        "measured_latency_ms",
+        milliseconds,
+        "No worker has timed the model of a ranked submission: a verification of its latency does.",
+    ),
+}
+
+
+def pareto_figure(board: View, against: str = "cost", *, lower_quality: bool = False) -> Figure:
+    """Time to accuracy against a second figure, with the entries that nothing beats in both.
+
+    Where no ranked entry has a cost, the times and their intervals, best on top. A higher quality
+    is better unless `lower_quality` says otherwise; of the others less is better.
     """
+    ranked, known = _drawn_from(board, against)
+    if known:
+        return _against_figure(known, against, lower_quality=lower_quality)
+    if against == "cost":
+        return _interval_figure(ranked)
+    return empty_figure(AGAINST[against].missing)
+
+
+def pareto_table(board: View, against: str = "cost", *, lower_quality: bool = False) -> Table:
+    """Every ranked entry with its time and its second figure, and whether it is on the front."""
+    ranked, known = _drawn_from(board, against)
+    kind = AGAINST[against]
+    front = {e["submission_id"] for e in front_entries(known, against, lower_quality=lower_quality)}
+    return Table(
+        columns(
+            "Model",
+            "Submitter",
+            "System",
+            "Status",
+            "Front",
+            figures=("Rank", "Time to accuracy", kind.title),
+        ),
+        tuple(
+            submission_row(
+                entry,
+                entry["status"],
+                "on the front" if entry["submission_id"] in front else DASH,
+                str(entry["rank"]),
+                duration(entry["tta_seconds"]),
+                kind.shown(entry.get(kind.key)),
+            )
+            for entry in ranked
+        ),
+    )
+
+
+def _drawn_from(board: View, against: str) -> tuple[list[View], list[View]]:
     ranked = [e for e in board["entries"] if e["rank"] is not None and e["tta_seconds"] is not None]
-    priced = [entry for entry in ranked if entry["cost_usd"] is not None]
-    return _cost_figure(priced) if priced else _interval_figure(ranked[:MOST_ENTRIES])
+    return ranked, [entry for entry in ranked if entry.get(AGAINST[against].key) is not None]
 
 
-def front_entries(entries: Sequence[View]) -> list[View]:
-    """The entries that no other beats in both time and cost, cheapest first."""
+def front_entries(
+    entries: Sequence[View], against: str = "cost", *, lower_quality: bool = False
+) -> list[View]:
+    """The entries that no other beats in both, by their second figure in rising order."""
     by_id = {entry["submission_id"]: entry for entry in entries}
-    fastest_first = pareto_front([_standing(entry) for entry in entries])
-    return [by_id[submission_id] for submission_id in reversed(fastest_first)]
+    more_is_better = against == "quality" and not lower_quality
+    sign = -1.0 if more_is_better else 1.0
+    standings = [_standing(e, sign * e[AGAINST[against].key]) for e in entries]
+    front = [by_id[submission_id] for submission_id in pareto_front(standings)]
+    return front if more_is_better else front[::-1]
 
 
-def _standing(entry: View) -> Standing:
+def _standing(entry: View, amount: float) -> Standing:
+    """The front of time and cost is that of time and any other amount that stands for the cost."""
     return Standing(
         submission_id=entry["submission_id"],
         status=entry["status"],
         submitted_at=entry["submitted_at"],
         tta_seconds=entry["tta_seconds"],
-        cost_usd=entry["cost_usd"],
+        cost_usd=amount,
         latency_ms=entry["latency_ms"],
         eligible=entry["rank"] is not None,
     )
 
 
-def _cost_figure(entries: Sequence[View]) -> Figure:
+def _against_figure(entries: Sequence[View], against: str, *, lower_quality: bool) -> Figure:
+    kind = AGAINST[against]
     unit, scale = time_unit(entry["tta_seconds"] for entry in entries)
-    front = front_entries(entries)
+    front = front_entries(entries, against, lower_quality=lower_quality)
+    drawn = thin_entries(entries, {entry["submission_id"] for entry in front})
+    more_is_better = against == "quality" and not lower_quality
     step = {
         "type": "scatter",
         "mode": "lines",
         "name": "Pareto front",
-        "x": [entry["cost_usd"] for entry in front],
+        "x": [entry[kind.key] for entry in front],
         "y": [entry["tta_seconds"] / scale for entry in front],
-        "line": {"shape": "hv", "width": 2},
+        "line": {"shape": "vh" if more_is_better else "hv", "width": 2},
         "hoverinfo": "skip",
         "meta": {"paint": "front"},
     }
-    times = [entry["tta_seconds"] / scale for entry in entries]
-    costs = [entry["cost_usd"] for entry in entries]
     dots = [
-        _dots(status, [(e["cost_usd"], e["tta_seconds"] / scale, e) for e in group])
-        for status, group in _by_status(entries)
+        _dots(status, [(e[kind.key], e["tta_seconds"] / scale, e) for e in group], against)
+        for status, group in _by_status(drawn)
     ]
+    note = thinning_note(len(drawn), len(entries))
     return {
         "data": [step, *dots],
         "layout": layout(
-            xaxis=axis("Cost to accuracy (USD)", costs, tickprefix="$"),
-            yaxis=axis(f"Time to accuracy ({unit})", times),
+            xaxis=axis(kind.title, (e[kind.key] for e in entries), tickprefix=kind.prefix),
+            yaxis=axis(f"Time to accuracy ({unit})", (e["tta_seconds"] / scale for e in entries)),
             height=420,
+            meta={"note": note} if note else {},
         ),
     }
 
 
-def _interval_figure(entries: Sequence[View]) -> Figure:
+def _interval_figure(ranked: Sequence[View]) -> Figure:
+    entries = ranked[:MOST_INTERVALS]
+    if not entries:
+        return empty_figure("No submission is ranked here yet.")
     unit, scale = time_unit(entry["tta_seconds"] for entry in entries)
     place = {entry["submission_id"]: row for row, entry in enumerate(entries)}
     whiskers = {
@@ -91,25 +200,33 @@ def _interval_figure(entries: Sequence[View]) -> Figure:
         "meta": {"paint": "front"},
     }
     dots = [
-        _dots(s, [(e["tta_seconds"] / scale, place[e["submission_id"]], e) for e in group])
+        _dots(s, [(e["tta_seconds"] / scale, place[e["submission_id"]], e) for e in group], "cost")
         for s, group in _by_status(entries)
     ]
-    names: dict[str, Any] = {
-        "tickmode": "array",
-        "tickvals": list(place.values()),
-        "ticktext": [label(entry["model"]) for entry in entries],
-        "range": [len(entries) - 0.4, -0.6],
-        "zeroline": False,
-    }
+    left_out = len(ranked) - len(entries)
+    about = {"about": "time to accuracy with the 95 % interval of its mean; nobody states a price"}
+    note = {"note": f"The first {len(entries)} of {len(ranked):,} are shown."} if left_out else {}
     return {
         "data": [whiskers, *dots],
         "layout": layout(
             xaxis=axis(f"Time to accuracy ({unit})"),
-            yaxis=axis("", **names),
+            yaxis=rows_axis(entries),
             height=150 + 34 * len(entries),
-            legend={"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"},
+            meta=about | note,
         ),
     }
+
+
+def rows_axis(entries: Sequence[View]) -> dict[str, Any]:
+    """A vertical axis with a row for each entry, the first on top."""
+    return axis(
+        "",
+        tickmode="array",
+        tickvals=list(range(len(entries))),
+        ticktext=list(names_of(entries).values()),
+        range=[len(entries) - 0.4, -0.6],
+        zeroline=False,
+    )
 
 
 def _ends(entry: View, scale: float) -> tuple[float | None, float | None, None]:
@@ -124,14 +241,14 @@ def _by_status(entries: Sequence[View]) -> list[tuple[str, list[View]]]:
     return [(status, group) for status, group in groups if group]
 
 
-def _dots(status: str, places: Sequence[tuple[float, float, View]]) -> dict[str, Any]:
+def _dots(status: str, places: Sequence[tuple[float, float, View]], against: str) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "markers",
         "name": status,
         "x": [x for x, _, _ in places],
         "y": [y for _, y, _ in places],
-        "text": [_entry_text(entry) for _, _, entry in places],
+        "text": [_entry_text(entry, AGAINST[against]) for _, _, entry in places],
         "customdata": [f"/submissions/{entry['submission_id']}" for _, _, entry in places],
         "hovertemplate": "%{text}<extra></extra>",
         "marker": {"symbol": SYMBOLS[status], "size": 11, "line": {"width": 2}},
@@ -139,12 +256,13 @@ def _dots(status: str, places: Sequence[tuple[float, float, View]]) -> dict[str,
     }
 
 
-def _entry_text(entry: View) -> str:
+def _entry_text(entry: View, kind: Against) -> str:
     spread = interval(entry["tta_low_seconds"], entry["tta_high_seconds"])
+    amount = entry.get(kind.key)
     lines = [
-        f"<b>{plain(entry['model'], longest=60)}</b>",
+        plain(entry["model"], longest=60),
         f"{label(entry['submitter'])}, {label(entry['system']['name'])}",
         duration(entry["tta_seconds"]) + (f" ({spread})" if spread else ""),
-        money(entry["cost_usd"]) if entry["cost_usd"] is not None else "no price stated",
+        "no price stated" if amount is None else f"{kind.label} {kind.shown(amount)}",
     ]
     return "<br>".join(lines)

@@ -1,12 +1,23 @@
 """Pieces every figure is made of. Colours are named in `meta`; the page's theme paints them."""
 
 import html
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 Figure = dict[str, Any]
 TRANSPARENT = "rgba(0,0,0,0)"
-_LONGEST_LABEL = 26
+SERIES_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+SERIES_SYMBOLS = ("circle", "square-open", "diamond", "triangle-up-open", "cross", "x", "star-open")
+SYMBOLS = {
+    "verified": "circle",
+    "verifying": "circle-open-dot",
+    "claimed": "circle-open",
+    "inconclusive": "diamond-open",
+    "rejected": "x",
+}
+LONGEST_LABEL = 44
+_MOST_DECADES_IN_STEPS = 3
 _WIDE_RANGE = 20.0  # From this ratio of largest to smallest on, an axis is logarithmic.
 
 
@@ -19,7 +30,7 @@ def plain(text: object, *, longest: int = 200) -> str:
 
 def label(text: object) -> str:
     """A stranger's text, short enough for an axis or a legend."""
-    return plain(text, longest=_LONGEST_LABEL)
+    return plain(text, longest=LONGEST_LABEL)
 
 
 def time_unit(seconds: Iterable[float]) -> tuple[str, float]:
@@ -34,7 +45,7 @@ def axis(title: str, values: Iterable[float] = (), **more: Any) -> dict[str, Any
     """An axis; logarithmic where its values are positive and differ widely."""
     known = list(values)
     wide = bool(known) and min(known) > 0 and max(known) / min(known) >= _WIDE_RANGE
-    kind = {"type": "log"} if wide else {}
+    kind = _logarithmic(min(known), max(known)) if wide else {}
     return {
         "title": {"text": title},
         "automargin": True,
@@ -44,6 +55,17 @@ def axis(title: str, values: Iterable[float] = (), **more: Any) -> dict[str, Any
     }
 
 
+def _logarithmic(low: float, high: float) -> dict[str, Any]:
+    """Ticks that are written out, at 1, 2 and 5, or at powers of ten where there are many.
+
+    Plotly would write a small 2 and 5 between powers of ten, to be read as multiples of them.
+    """
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    steps = (1, 2, 5) if last - first <= _MOST_DECADES_IN_STEPS else (1,)
+    ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
+    return {"type": "log", "tickmode": "array", "tickvals": ticks}
+
+
 def layout(**more: Any) -> dict[str, Any]:
     """A layout without a background, so that the page shows through in light and dark."""
     return {
@@ -51,7 +73,14 @@ def layout(**more: Any) -> dict[str, Any]:
         "plot_bgcolor": TRANSPARENT,
         "margin": {"l": 56, "r": 16, "t": 12, "b": 48},
         "hovermode": "closest",
-        "legend": {"orientation": "h", "x": 0, "y": -0.2, "yanchor": "top", "traceorder": "normal"},
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "y": 0,
+            "yref": "container",
+            "yanchor": "bottom",
+            "traceorder": "normal",
+        },
         **more,
     }
 
@@ -110,3 +139,36 @@ def quality_axis(target: Mapping[str, Any]) -> dict[str, Any]:
     if largest is not None:
         more["autorangeoptions"] = {"clipmin": 0, "clipmax": largest * 1.02}
     return axis(f"{plain(target['metric'])} ({unit})", **more)
+
+
+def empty_figure(sentence: str) -> Figure:
+    """What stands in place of a chart that there is nothing to draw in, and what it needs."""
+    return {"data": [], "layout": {"meta": {"empty": sentence}}}
+
+
+def series_marks(order: int) -> dict[str, Any]:
+    """What tells the series of that order from the others without its colour."""
+    return {
+        "dash": SERIES_DASHES[order % len(SERIES_DASHES)],
+        "symbol": SERIES_SYMBOLS[order % len(SERIES_SYMBOLS)],
+    }
+
+
+def names_of(
+    entries: Sequence[Mapping[str, Any]], written: Callable[[object], str] = label
+) -> dict[str, str]:
+    """A name for each of a few board entries: rank, and whatever tells most of them apart.
+
+    It is `written` for Plotly unless told otherwise; a template escapes for itself.
+    """
+    ways = (
+        [str(entry["model"]) for entry in entries],
+        [f"{entry['submitter']}, {entry['system']['name']}" for entry in entries],
+        [f"{entry['submitter']}, {entry['model']}" for entry in entries],
+    )
+    chosen = max(ways, key=lambda names: len(set(names)))
+    ranks = ["" if entry["rank"] is None else f"{entry['rank']}. " for entry in entries]
+    return {
+        entry["submission_id"]: rank + written(own)
+        for entry, rank, own in zip(entries, ranks, chosen, strict=True)
+    }

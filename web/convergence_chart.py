@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from web.chart_parts import Figure, axis, label, layout, plain
+from web.chart_parts import Figure, axis, empty_figure, label, layout, plain
 
 PAINTS = {"pass": "status-verified", "fail": "status-rejected", "missing": "status-inconclusive"}
 SYMBOLS = {"pass": "circle", "fail": "x", "missing": "diamond-open"}
+NOTHING = "Nobody has measured how the reference converges, and no submission tells its batch size."
 NAMES = {"pass": "passes", "fail": "converges too fast", "missing": "no point to hold it against"}
 
 View = Mapping[str, Any]
@@ -15,13 +16,17 @@ View = Mapping[str, Any]
 def convergence_figure(convergence: View) -> Figure:
     """The reference's points with their pruned envelope and limit, and the submissions on it."""
     unit, points = convergence["unit"], convergence["points"]
-    places = convergence["submissions"]
-    sizes = [item["batch_size"] for item in (*points, *places)]
-    amounts = [item["mean"] for item in (*points, *places)]
+    calibration, places = convergence.get("calibration"), convergence["submissions"]
+    measured = calibration["points"] if calibration else []
+    sizes = [item["batch_size"] for item in (*points, *measured, *places)]
+    amounts = [item["mean"] for item in (*points, *measured, *places)]
+    if not sizes:
+        return empty_figure(NOTHING)
     return {
         "data": [
             *_lines(convergence["envelope"], unit, allowance=convergence["allowance"]),
             *_points(points, unit),
+            *(_calibration(calibration, unit) if calibration else []),
             *_submissions(places, unit),
         ],
         "layout": layout(
@@ -71,6 +76,17 @@ def _points(points: Sequence[View], unit: str) -> list[dict[str, Any]]:
     return traces
 
 
+def _calibration(calibration: View, unit: str) -> list[dict[str, Any]]:
+    """The points that were measured and adopted, with the standard deviation of their runs."""
+    points = calibration["points"]
+    texts = [f"{p['mean']:,.6g} ± {p['stdev']:,.3g} {unit}" for p in points]
+    name = f"calibration {calibration['version']}, adopted"
+    dots = _dots(name, points, texts, "diamond-cross-open", "series")
+    dots["error_y"] = {"type": "data", "array": [p["stdev"] for p in points], "width": 4}
+    dots["meta"] = {"paint": "series", "series": 1}
+    return [dots]
+
+
 def _submissions(places: Sequence[View], unit: str) -> list[dict[str, Any]]:
     traces = []
     for verdict in ("pass", "fail", "missing", None):
@@ -94,7 +110,7 @@ def _submissions(places: Sequence[View], unit: str) -> list[dict[str, Any]]:
 def _submission_text(place: View, unit: str) -> str:
     return "<br>".join(
         (
-            f"<b>{plain(place['model'], longest=60)}</b>",
+            plain(place["model"], longest=60),
             label(place["submitter"]),
             f"{place['mean']:,.6g} {unit}" + (", normalised" if place["normalised"] else ""),
         )

@@ -6,6 +6,9 @@ home.html          benchmarks (BenchmarkView + "records" of the division with th
                    (LiveLine), live_count, verdicts (VerdictLine)
 convergence.html   benchmark, convergence
 benchmark.html     benchmark, board, filters (current query values); optional explanation (text)
+board_chart.html   benchmark, chart (BoardChart), about, table, empty (why nothing is drawn,
+                   or None), board (None for records), note (or None), choices, query,
+                   against_links, board_link, filters
 submission.html    submission; optional benchmark, curves (runs with "file" and "curve"), checks
                    (verifications with reasons, newest first), measured, place, site (an address)
 inference.html     submission (of inference), benchmark; optional checks, place, site
@@ -21,6 +24,7 @@ verification.html  verification, submission; optional against (a duel's holder),
                    role), place (of the queue: "queue" of its class and "item")
 workers.html       workers; optional queue, readings (of canaries, newest first, by worker)
 worker.html        worker, attempts, roofline, probes
+api_reference.html openapi_url, assets (where Swagger UI is served)
 error.html         status, title, detail, problems
 """
 
@@ -33,6 +37,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from web import board_links, formats
 from web.assets import static_url
+from web.board_charts import CHARTS
 from web.calibration_chart import largest_shift
 from web.canary_line import canary_line, off_text, speed_text
 from web.citation import bibtex, plain_citation
@@ -47,6 +52,7 @@ from web.compare import (
 )
 from web.families import families, short_title
 from web.ledger import ledger_bars, phases_used
+from web.plotly_bundle import style_ids
 from web.progress import expected_evaluations, kind_word, replay_rows, side_of, state_sentence
 from web.replay_chart import NO_RACE
 from web.score_steps import convergence_unit, shown_steps
@@ -116,6 +122,7 @@ def environment() -> Environment:
     )
     made.globals.update(
         bibtex=bibtex,
+        board_charts=CHARTS,
         board_query=board_links.board_query,
         canary_line=canary_line,
         chosen_ghost=chosen_ghost,
@@ -150,6 +157,7 @@ def environment() -> Environment:
         off_class=off_class,
         off_text=off_text,
         queue_sentence=queue_sentence,
+        plotly_styles=style_ids,
         rank_label=formats.rank_label,
         rcp_verdicts=RCP_VERDICTS,
         record_sparkline=record_sparkline,

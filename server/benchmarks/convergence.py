@@ -10,7 +10,8 @@ from sqlalchemy.orm import Session
 
 from rules.aggregate import mean, olympic_mean
 from rules.benchmark import Benchmark
-from rules.reference_points import reference_curve
+from rules.reference_points import ReferenceCurve, reference_curve
+from server.calibrations.queries import adopted_calibration, judging_benchmark
 from server.models import RunRow, Submission, User
 
 UNITS = {"epoch_num": "epochs", "samples_count": "samples"}
@@ -47,11 +48,20 @@ class PlacedSubmission(BaseModel):
     normalised: bool
 
 
+class CalibratedPoints(BaseModel):
+    """The points of the calibration that what is planned now is judged by."""
+
+    id: str
+    version: int
+    points: list[ReferencePointView]
+
+
 class ConvergenceView(BaseModel):
     """The reference's epochs or samples to converge by batch size, and the submissions.
 
     `judged` is whether closed submissions are held to `lowest`, less the `allowance`. `left_out`
-    counts submissions that do not tell their batch size or did not converge.
+    counts submissions that do not tell their batch size or did not converge. `points` are those of
+    the benchmark's file, `calibration` has those that were measured and adopted, None without.
     """
 
     benchmark: str
@@ -62,6 +72,7 @@ class ConvergenceView(BaseModel):
     envelope: list[EnvelopePoint]
     submissions: list[PlacedSubmission]
     left_out: int
+    calibration: CalibratedPoints | None = None
 
 
 def convergence_view(session: Session, benchmark: Benchmark) -> ConvergenceView:
@@ -73,16 +84,7 @@ def convergence_view(session: Session, benchmark: Benchmark) -> ConvergenceView:
         unit=UNITS[benchmark.convergence_unit],
         judged=curve.judged,
         allowance=curve.allowance,
-        points=[
-            ReferencePointView(
-                batch_size=point.batch_size,
-                mean=point.mean,
-                stdev=point.stdev,
-                lowest=point.lowest if curve.judged else None,
-                pruned=point not in curve.kept,
-            )
-            for point in curve.points
-        ],
+        points=_points(curve),
         envelope=[
             EnvelopePoint(
                 batch_size=limit.batch_size,
@@ -93,6 +95,30 @@ def convergence_view(session: Session, benchmark: Benchmark) -> ConvergenceView:
         ],
         submissions=[view for view in placed if view is not None],
         left_out=sum(view is None for view in placed),
+        calibration=_calibrated_points(session, benchmark),
+    )
+
+
+def _points(curve: ReferenceCurve) -> list[ReferencePointView]:
+    return [
+        ReferencePointView(
+            batch_size=point.batch_size,
+            mean=point.mean,
+            stdev=point.stdev,
+            lowest=point.lowest if curve.judged else None,
+            pruned=point not in curve.kept,
+        )
+        for point in curve.points
+    ]
+
+
+def _calibrated_points(session: Session, benchmark: Benchmark) -> CalibratedPoints | None:
+    adopted = adopted_calibration(session, benchmark.sha256)
+    if adopted is None:
+        return None
+    judging = judging_benchmark(session, benchmark.sha256, adopted.id)
+    return CalibratedPoints(
+        id=adopted.id, version=adopted.version, points=_points(reference_curve(judging))
     )
 
 

@@ -5,24 +5,19 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from fastapi import APIRouter, Request
-from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
+
+from web.render import render
 
 router = APIRouter(include_in_schema=False)
 ASSETS = "/docs-assets"
 
 
 @router.get("/docs/api", response_class=HTMLResponse)
-def api_reference(request: Request) -> HTMLResponse:
+def api_reference(request: Request) -> str:
     """Every endpoint, to read and to try."""
-    return get_swagger_ui_html(
-        openapi_url=request.app.openapi_url,
-        title="Finishline API",
-        swagger_js_url=f"{ASSETS}/swagger-ui-bundle.js",
-        swagger_css_url=f"{ASSETS}/swagger-ui.css",
-        swagger_favicon_url="/static/favicon.svg",
-    )
+    return render("api_reference.html", openapi_url=request.app.openapi_url, assets=ASSETS)
 
 
 @cache

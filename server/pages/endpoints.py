@@ -23,8 +23,8 @@ router = APIRouter(include_in_schema=False)
 for page in (
     home,
     boards,
-    board_charts,
     convergence,
+    board_charts,
     submissions,
     compare,
     calibrations,

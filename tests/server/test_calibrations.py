@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -336,6 +337,27 @@ def test_an_adopted_one_changes_no_more_and_the_last_adopted_judges(
     assert get(client, later["id"])["judges"] is False
     assert post(later["id"], "adopt", {"reason": "second"}).json()["judges"] is True
     assert get(client, calibrated["id"])["judges"] is False
+
+
+def test_an_adopted_one_stands_beside_the_points_of_the_file(
+    calibrated: dict[str, Any], post: Callable[..., Any], client: TestClient
+) -> None:
+    address = "/benchmarks/digits/convergence"
+    before = client.get(f"/api/v1{address}").json()
+    assert before["calibration"] is None
+
+    assert post(calibrated["id"], "adopt", {"reason": "measured"}).status_code == 200
+    after = client.get(f"/api/v1{address}").json()
+    assert after["points"] == before["points"]
+    assert after["calibration"]["id"] == calibrated["id"]
+    epochs = {s["batch_size"]: sorted(s["epochs"]) for s in get(client, calibrated["id"])["sizes"]}
+    drawn = {p["batch_size"]: p["mean"] for p in after["calibration"]["points"]}
+    # As everywhere, the fastest and the slowest run are dropped.
+    assert drawn == pytest.approx({size: fmean(runs[1:-1]) for size, runs in epochs.items()})
+    traces = client.get("/benchmarks/digits/charts/convergence.json").json()["data"]
+    (adopted,) = [t for t in traces if t["name"] == "calibration 1, adopted"]
+    assert adopted["x"] == list(drawn)
+    assert "calibration 1, adopted" in client.get(address).text
 
 
 def test_one_that_is_under_way_or_too_small_cannot_be_adopted(

@@ -80,9 +80,11 @@ def test_a_page_has_headers_that_keep_it_to_itself(client: TestClient) -> None:
     policy = dict(
         part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";")
     )
-    assert policy["default-src"] == "'self'"
-    assert policy["script-src"] == "'self'"
-    assert policy["frame-ancestors"] == "'none'"
+    assert "unsafe" not in headers["content-security-policy"]
+    for directive in ("default-src", "object-src", "base-uri", "frame-ancestors"):
+        assert policy[directive] == "'none'"
+    for directive in ("script-src", "style-src", "connect-src", "font-src", "form-action"):
+        assert policy[directive] == "'self'"
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["referrer-policy"] == "same-origin"
 
@@ -203,4 +205,8 @@ def test_the_api_is_described_below_the_docs(client: TestClient) -> None:
     response = client.get("/docs/api")
 
     assert response.status_code == 200
-    assert "/openapi.json" in response.text
+    assert "unsafe" not in response.headers["content-security-policy"]
+    assert 'data-openapi="/openapi.json"' in response.text
+    for address in re.findall(r'(?:src|href)="(/[^"]+\.(?:js|css))"', response.text):
+        assert client.get(address).status_code == 200, address
+    assert re.findall(r"<script(?![^>]* src=)", response.text) == []

@@ -1,13 +1,29 @@
 // Draws a chart once it comes into view, in the colours of the page, and again when they change.
 "use strict";
 (() => {
-  const bundle = document.currentScript.dataset.plotly;
+  const { plotly, plotlyStyles } = document.currentScript.dataset;
+  const narrow = matchMedia("(max-width: 640px)");
+  const NARROW_TICK = 15, NARROW_NAME = 30;
   let loading = null;
+
+  // The page's policy forbids style elements. Plotly looks for its own by id and writes its rules
+  // into their `sheet`, so it finds stand-ins, with a sheet that a script may adopt.
+  const standInForStyles = () => {
+    const sheet = new CSSStyleSheet();
+    document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
+    for (const id of plotlyStyles.split(" ")) {
+      const standIn = document.createElement("template");
+      standIn.id = id;
+      standIn.sheet = sheet;
+      document.head.append(standIn);
+    }
+  };
 
   const loadPlotly = () => {
     loading ??= new Promise((resolve, reject) => {
+      standInForStyles();
       const script = document.createElement("script");
-      script.src = bundle;
+      script.src = plotly;
       script.onload = () => resolve(window.Plotly);
       script.onerror = () => reject(new Error("the chart library did not arrive"));
       document.head.append(script);
@@ -20,26 +36,42 @@
     return (name) => style.getPropertyValue(`--${name}`).trim();
   };
 
+  const shadeOf = ({ paint, series } = {}, colour) => {
+    if (paint === "series" || paint === "box") return colour(`series-${series % 8}`);
+    if (paint === "target") return colour("target");
+    if (paint?.startsWith("status-")) return colour(paint.slice("status-".length));
+    return colour("soft");
+  };
+
   const paintTrace = (trace, colour) => {
-    const { paint, series } = trace.meta ?? {};
-    if (paint === "band") return { ...trace, fillcolor: colour("band"), line: { ...trace.line, width: 0 } };
-    let shade = colour("soft");
-    if (paint === "series") shade = colour(`series-${series % 8}`);
-    if (paint === "target") shade = colour("target");
-    if (paint?.startsWith("status-")) shade = colour(paint.slice("status-".length));
+    const shade = shadeOf(trace.meta, colour);
+    if (trace.meta?.paint === "band") return { ...trace, fillcolor: colour("band"), line: { ...trace.line, width: 0 } };
+    if (trace.meta?.paint === "box") return { ...trace, fillcolor: colour("sunk"), line: { ...trace.line, color: shade } };
     const marker = trace.marker && {
       ...trace.marker, color: shade, line: { ...trace.marker.line, color: shade },
     };
-    return { ...trace, line: { ...trace.line, color: shade }, ...(marker && { marker }) };
+    const bars = trace.error_y && { error_y: { ...trace.error_y, color: shade } };
+    const name = narrow.matches ? short(trace.name, NARROW_NAME) : trace.name;
+    return { ...trace, ...bars, name, line: { ...trace.line, color: shade }, ...(marker && { marker }) };
   };
+
+  const short = (text, most) => text?.length > most ? `${text.slice(0, most - 1)}…` : text;
 
   const paintAxis = (axis, colour) => ({
     ...axis, gridcolor: colour("grid"), zerolinecolor: colour("line"), linecolor: colour("line"),
     tickfont: { color: colour("soft") }, title: { ...axis?.title, font: { color: colour("soft"), size: 13 } },
+    ...(narrow.matches && axis?.ticktext && { ticktext: axis.ticktext.map((text) => short(text, NARROW_TICK)) }),
   });
 
-  const paintLayout = (layout, colour) => ({
+  // On a narrow page the legend has up to a line for every name; the plot keeps its height.
+  const heightOf = (layout, data) => {
+    const names = data.filter((trace) => trace.visible !== false && trace.showlegend !== false).length;
+    return layout.height + (narrow.matches ? 19 * Math.max(names - 2, 0) : 0);
+  };
+
+  const paintLayout = (layout, data, colour) => ({
     ...layout,
+    height: heightOf(layout, data),
     font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: colour("ink") },
     xaxis: paintAxis(layout.xaxis, colour),
     yaxis: paintAxis(layout.yaxis, colour),
@@ -49,6 +81,7 @@
       label: { ...shape.label, font: { color: colour("target"), size: 12 } },
     })),
     hoverlabel: { bgcolor: colour("surface"), bordercolor: colour("soft"), font: { color: colour("ink") }, align: "left" },
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("soft"), activecolor: colour("ink") },
     dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
   });
 
@@ -82,19 +115,49 @@
     if (typeof address === "string" && address.startsWith("/submissions/")) location.assign(address);
   };
 
+  const say = (plot, sentence) => {
+    const words = document.createElement("p");
+    words.className = "soft";
+    words.textContent = sentence;
+    plot.classList.add("in-words");
+    plot.replaceChildren(words);
+  };
+
+  const addNote = (box, note) => {
+    const place = box.querySelector(".note");
+    if (note && place) place.textContent = ` ${note}`;
+  };
+
+  const onThemeChange = (redraw) => {
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+    narrow.addEventListener("change", redraw);
+    new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ["data-theme", "class"] });
+  };
+
+  const figureAt = async (address) => {
+    const answer = await fetch(address);
+    if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+    return answer.json();
+  };
+
   const draw = async (box) => {
     const plot = box.querySelector(".plot");
-    const [Plotly, answer] = await Promise.all([loadPlotly(), fetch(box.dataset.chart)]);
-    if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
-    const figure = await answer.json();
-    const views = figure.layout.meta?.views ?? [];
+    plot.setAttribute("aria-busy", "true");
+    const [Plotly, figure] = await Promise.all([loadPlotly(), figureAt(box.dataset.chart)]);
+    const { views = [], note, empty } = figure.layout.meta ?? {};
+    plot.removeAttribute("aria-busy");
+    addNote(box, note);
+    if (empty) return say(plot, empty);
     const chart = { figure, views, view: views[0], revision: 0 };
     chart.redraw = () => {
       const colour = theme();
       const shown = oneView(chart.figure, chart.view);
-      const layout = paintLayout({ ...shown.layout, datarevision: ++chart.revision }, colour);
-      return Plotly.react(plot, shown.data.map((t) => paintTrace(t, colour)), layout,
-        { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] });
+      const layout = paintLayout({ ...shown.layout, datarevision: ++chart.revision }, shown.data, colour);
+      return Plotly.react(plot, shown.data.map((t) => paintTrace(t, colour)), layout, {
+        responsive: true, displaylogo: false,
+        showSendToCloud: false, // A button that would upload the chart to another host.
+        modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+      });
     };
     plot.replaceChildren();
     await chart.redraw();
@@ -102,16 +165,15 @@
     plot.setAttribute("aria-label", box.dataset.label);
     plot.on("plotly_click", openEntry);
     drawViews(box, chart);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => chart.redraw());
+    onThemeChange(() => chart.redraw());
     box.chart = chart;
     box.dispatchEvent(new CustomEvent("chartready"));
   };
 
   const drawOrSay = (box) => draw(box).catch((error) => {
-    const words = document.createElement("p");
-    words.className = "soft";
-    words.textContent = `The chart could not be drawn (${error.message}); the same figures are in the table.`;
-    box.querySelector(".plot").replaceChildren(words);
+    const plot = box.querySelector(".plot");
+    plot.removeAttribute("aria-busy");
+    say(plot, `The chart could not be drawn (${error.message}); the same figures are in the table.`);
   });
 
   const watcher = new IntersectionObserver((entries) => {
@@ -130,10 +192,11 @@
   document.addEventListener("partsreplaced", watch); // A part of the page may bring a chart of its own.
   watch();
 
-  // A link to a table that is folded away opens it first.
+  // A link to something that is folded away opens it first.
   const unfold = () => {
-    const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    if (target instanceof HTMLDetailsElement) target.open = true;
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const fold = target?.closest("details");
+    if (fold) fold.open = true;
   };
   addEventListener("hashchange", unfold);
   unfold();

@@ -7,13 +7,10 @@ from typing import Any
 
 import pytest
 
+from server.middleware import CONTENT_SECURITY_POLICY
 from web.assets import static_asset
 
 Answer = tuple[str, bytes] | Callable[[], tuple[str, bytes]]
-CSP = (
-    "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data: blob:"
-)
 
 
 class PageServer:
@@ -53,7 +50,7 @@ class PageServer:
         request.send_response(200 if found else 404)
         request.send_header("Content-Type", media_type)
         request.send_header("Content-Length", str(len(content)))
-        request.send_header("Content-Security-Policy", CSP)
+        request.send_header("Content-Security-Policy", CONTENT_SECURITY_POLICY)
         request.end_headers()
         request.wfile.write(content)
 

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from web.badge import badge_svg
+from web.board_charts import BY_NAME, CHARTS
 from web.charts import curves_figure, pareto_figure
+from web.convergence_chart import convergence_figure
 from web.duel_chart import duel_figure
 from web.render import render
 from web.replay_chart import replay_figure
+from web.survival_chart import survival_figure, survival_table
 
 pytestmark = pytest.mark.browser
 
@@ -42,6 +45,7 @@ def site(
     named = {**make["entry"](), "model": hostile, "submitter": hostile}
     named["system"] = make["system"](name=hostile)
     hostile_board = make["board"](named, {**named, "submission_id": "x"})
+    hostile_sets = [{"entry": named, "runs": [run | {"seconds": 1.0} for run in curves]}]
     submission, benchmark = make["submission"](), make["benchmark"]()
     verification = make["verification"]()
     duel = make["duel"](id="duel-1")
@@ -81,6 +85,10 @@ def site(
             board=hostile_board,
             filters={"q": hostile},
         ),
+        "/benchmarks/hostile/charts/survival": html(
+            "board_chart.html", **chart_page({**benchmark, "id": "hostile"}, hostile_sets)
+        ),
+        "/benchmarks/hostile/charts/survival.json": as_json(survival_figure(hostile_sets)),
         "/submissions/sub-1": html("submission.html", submission=submission, curves=curves),
         "/verifications/ver-1": html(
             "verification.html", verification=verification, submission=submission
@@ -93,7 +101,15 @@ def site(
         ),
         "/workers": html("workers.html", workers=[make["worker"](name=hostile)]),
         "/error": html("error.html", status=404, title=hostile, detail=hostile, problems=[]),
-        "/benchmarks/digits/charts/pareto.json": as_json(pareto_figure(busy_board)),
+        **{
+            f"/benchmarks/digits/charts/{chart.name}.json": as_json(
+                chart.figure(chart_views(busy_board, target, curves))
+            )
+            for chart in CHARTS
+        },
+        "/benchmarks/digits/charts/convergence.json": as_json(
+            convergence_figure(make["convergence"](make["place"](model=hostile)))
+        ),
         "/benchmarks/hostile/charts/pareto.json": as_json(pareto_figure(hostile_board)),
         "/submissions/sub-1/badge.svg": ("image/svg+xml", badge_svg(submission, None).encode()),
         "/submissions/sub-1/charts/curves.json": as_json(
@@ -104,6 +120,44 @@ def site(
         "/verifications/duel-1/charts/duel.json": as_json(duel_figure(duel["duel"])),
     }
     return page_server
+
+
+def chart_views(board: View, target: View, curves: list[View]) -> View:
+    """What the charts of the digits board are made from."""
+    record = board["entries"][0] | {"date": "2026-11-20", "margin_percent": None, "p_value": None}
+    runs = [run | {"seconds": run["tta_seconds"]} for run in curves]
+    accelerated = [
+        entry | {"system": entry["system"] | {"accelerator": "H200", "accelerator_count": count}}
+        for count, entry in enumerate(board["entries"], start=1)
+    ]
+    return {
+        "board": board | {"entries": accelerated},
+        "against": "cost",
+        "target": target,
+        "divisions": [{"division": "closed", "records": [record], "not_records": []}],
+        "note": "A note for the caption.",
+        "sets": [{"entry": entry, "runs": runs} for entry in board["entries"][:3]],
+        "reference": [],
+    }
+
+
+def chart_page(benchmark: View, sets: list[View]) -> View:
+    """What the page of a chart is rendered from, with submissions to choose from."""
+    names = [{"name": one["entry"]["model"], "submission_id": "sub-1"} for one in sets]
+    return {
+        "benchmark": benchmark,
+        "chart": BY_NAME["survival"],
+        "about": "share of runs",
+        "empty": None,
+        "table": survival_table(sets),
+        "board": None,
+        "note": "Records are of all submissions.",
+        "choices": [name | {"tta_seconds": 1.0, "is_shown": True} for name in names],
+        "query": "q=x",
+        "against_links": [{"label": "cost", "query": "against=cost", "is_shown": True}],
+        "board_link": "q=x",
+        "filters": {"q": "x"},
+    }
 
 
 @pytest.fixture
@@ -125,6 +179,11 @@ def tab(browser: Any, site: Any, complaints: list[str]) -> Iterator[Any]:
             complaints.append(f"request to {request.url}")
 
     page.on("request", keep_host)
+    page.expose_function("refused", lambda words: complaints.append(words))
+    page.add_init_script(
+        "addEventListener('securitypolicyviolation',"
+        " (event) => refused(`${event.violatedDirective} at ${event.sourceFile}`))"
+    )
     yield page
     context.close()
 
@@ -150,7 +209,7 @@ def test_no_page_scrolls_sideways_or_complains(
 ) -> None:
     tab.set_viewport_size({"width": width, "height": 900})
     pages = [path for path in site.answers if not path.endswith((".json", ".svg"))]
-    assert len(pages) == 10
+    assert len(pages) == 11
     for path in pages:
         tab.goto(site.url + path)
         if tab.locator("[data-chart]").count():
@@ -168,6 +227,43 @@ def test_a_chart_is_loaded_only_when_it_comes_into_view(tab: Any, site: Any) -> 
     assert not any("plotly" in url for url in asked)
     show_chart(tab)
     assert any(url.endswith("plotly.min.js") for url in asked)
+
+
+def test_every_chart_of_a_board_is_drawn_and_pointed_at_under_the_policy(
+    tab: Any, site: Any, complaints: list[str]
+) -> None:
+    tab.goto(site.url + "/benchmarks/digits#survival")
+    folds = tab.locator("details.fold")
+    assert folds.count() == len(CHARTS)  # All but the first, and one of convergence.
+    assert tab.locator("#survival").get_attribute("open") is not None
+    for fold in folds.all():
+        if fold.get_attribute("open") is None:
+            fold.locator("summary").click()
+        fold.locator("figure").scroll_into_view_if_needed()
+        fold.locator(DRAWN).first.wait_for(timeout=30_000)
+        points = [point.bounding_box() for point in fold.locator(".scatterlayer .point").all()[:3]]
+        point = max(points, key=lambda box: box["width"])  # The end of a step has no mark.
+        tab.mouse.move(point["x"] + point["width"] / 2, point["y"] + point["height"] / 2)
+        fold.locator(".hovertext").first.wait_for(timeout=10_000)
+    buttons = tab.locator("#records .modebar-btn").all()
+    titles = {button.get_attribute("data-title") for button in buttons}
+    assert "Reset axes" in titles
+    assert not any("hare" in title for title in titles)  # Nothing is sent to another host.
+    assert "A note for the caption." in tab.locator("#records figcaption").inner_text()
+    assert complaints == []
+
+
+def test_a_style_that_the_policy_refuses_would_be_seen(
+    tab: Any, site: Any, complaints: list[str]
+) -> None:
+    tab.goto(site.url + "/")
+    tab.evaluate("document.body.setAttribute('style', 'color: red')")
+    eventually(tab, "document.body.style.color", "")
+    for _ in range(100):
+        if any(line.startswith("style-src-attr") for line in complaints):
+            return
+        tab.wait_for_timeout(50)
+    raise AssertionError(complaints)
 
 
 def test_the_axis_of_a_curve_can_be_switched_by_keyboard(tab: Any, site: Any) -> None:
@@ -195,7 +291,7 @@ def test_a_chart_takes_the_colours_of_a_dark_page(tab: Any, site: Any) -> None:
 def test_a_chart_that_cannot_be_fetched_says_so(tab: Any, site: Any) -> None:
     del site.answers["/benchmarks/digits/charts/pareto.json"]
     tab.goto(site.url + "/benchmarks/digits")
-    tab.locator("[data-chart]").scroll_into_view_if_needed()
+    tab.locator("[data-chart]").first.scroll_into_view_if_needed()
     tab.wait_for_selector("text=The chart could not be drawn (the server answered 404)")
 
 

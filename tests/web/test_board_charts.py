@@ -1,0 +1,262 @@
+"""The charts of a board: what is drawn, what is left out and said, and that any bundle can."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+
+from web.board_chart import front_entries, pareto_figure, pareto_table
+from web.board_charts import CHARTS
+from web.chart_parts import names_of, series_marks
+from web.curves_chart import MOST_EVALUATIONS, convergence_curves_figure
+from web.distribution_chart import box_of, distribution_figure, distribution_table
+from web.records_chart import records_figure, records_table
+from web.scaling_chart import scaling_families, scaling_figure
+from web.survival_chart import reached_by, survival_figure, survival_table
+from web.thinning import thin_entries, thinning_note
+
+View = dict[str, Any]
+Make = dict[str, Callable[..., View]]
+
+
+def make_set(entry: View, *seconds: float | None) -> View:
+    curve = [
+        {"epoch": float(j), "seconds": 0.1 * j, "samples": 64 * j, "quality": 90.0 + j}
+        for j in range(1, 9)
+    ]
+    runs = [{"file": f"run_{i}.log", "seconds": s, "curve": curve} for i, s in enumerate(seconds)]
+    return {"entry": entry, "runs": runs}
+
+
+def make_record(name: str, date: str, tta_seconds: float, **changes: Any) -> View:
+    nobody = {"submitter": "alice", "model": "digits-cnn", "status": "verified"}
+    figures = {"single_run": False, "beaten": None, "margin_percent": None, "p_value": None}
+    known = {"submission_id": name, "date": date, "tta_seconds": tta_seconds}
+    return nobody | figures | known | changes
+
+
+def make_divisions() -> list[View]:
+    first = make_record("first", "2026-01-10", 20.0)
+    second = make_record("second", "2026-05-01", 15.0, margin_percent=25.0, p_value=0.001)
+    lower = make_record("lower", "2026-06-01T10:00:00+00:00", 14.9, status="claimed", p_value=0.4)
+    reason = "not significantly faster than the record"
+    closed = {"division": "closed", "records": [first, second]}
+    return [
+        closed | {"not_records": [lower | {"holder": "second", "reason": reason}]},
+        {"division": "open", "records": [], "not_records": []},
+    ]
+
+
+def make_view(make: Make, target: View, model: str = "digits-cnn") -> View:
+    """A view with something to draw in every chart."""
+    accelerated = [
+        make["entry"](
+            submission_id=f"x{count}",
+            rank=rank,
+            model=model,
+            submitter=model,
+            tta_seconds=seconds,
+            system=make["system"](name=model, accelerator="H200", accelerator_count=count),
+        )
+        for rank, (count, seconds) in enumerate([(32, 30.0), (16, 60.0), (8, 100.0)], start=1)
+    ]
+    divisions = make_divisions()
+    divisions[0]["records"][0] |= {"model": model, "submitter": model}
+    return {
+        "board": make["board"](*accelerated),
+        "target": target,
+        "against": "cost",
+        "divisions": divisions,
+        "note": None,
+        "sets": [make_set(entry, 0.8, 0.9, 1.0, 1.1, None) for entry in accelerated],
+        "reference": [{"index": 1, "mean": 91.0, "lower": 90.0, "upper": 92.0}],
+    }
+
+
+def test_every_chart_is_drawn_from_traces_that_the_smallest_bundle_has(
+    make: Make, target: View, hostile: str
+) -> None:
+    for model in ("digits-cnn", hostile):
+        view = make_view(make, target, model)
+        for chart in CHARTS:
+            figure = chart.figure(view)
+            text = json.dumps(figure, allow_nan=False)
+            go.Figure(json.loads(text))
+            assert figure["data"], chart.name
+            assert {trace["type"] for trace in figure["data"]} <= {"scatter", "bar"}
+            # Any tag but a line break would be drawn with a style attribute, and be refused.
+            tags = set(re.findall(r"<[^>]*>", text))
+            assert tags <= {"<br>", "<extra>", "</extra>"}, chart.name
+            assert '"color"' not in text
+            table = chart.table(view)
+            assert table.rows, chart.name
+            assert {len(row.cells) for row in table.rows} == {len(table.columns)}
+
+
+def test_charts_without_anything_to_draw_say_what_they_need(make: Make, target: View) -> None:
+    nothing = {"division": "closed", "records": [], "not_records": []}
+    view = make_view(make, target) | {"board": make["board"](), "divisions": [nothing]}
+    view |= {"sets": [], "reference": []}
+    for chart in CHARTS:
+        figure = chart.figure(view)
+        assert figure["data"] == [], chart.name
+        assert figure["layout"]["meta"]["empty"].endswith("."), chart.name
+
+
+def test_the_front_of_a_quality_holds_the_best_at_each_time(make: Make) -> None:
+    qualities = {"fast": (10.0, 93.0), "good": (30.0, 96.0), "beaten": (40.0, 95.0)}
+    entries = [
+        make["entry"](submission_id=name, tta_seconds=seconds, quality=quality)
+        for name, (seconds, quality) in qualities.items()
+    ]
+    higher = front_entries(entries, "quality")
+    lower = front_entries(entries, "quality", lower_quality=True)
+
+    assert [entry["submission_id"] for entry in higher] == ["fast", "good"]
+    assert [entry["submission_id"] for entry in lower] == ["fast"]
+
+
+def test_a_board_without_energy_says_how_one_comes_about(make: Make) -> None:
+    board = make["board"](make["entry"]())
+    assert "No worker has measured" in pareto_figure(board, "energy")["layout"]["meta"]["empty"]
+
+    board["entries"][0]["energy_joules"] = 1234.5
+    figure = pareto_figure(board, "energy")
+    assert figure["data"][1]["x"] == [1234.5]
+    assert pareto_table(board, "energy").rows[0].cells[-1] == "1234 J"
+
+
+def test_of_five_thousand_the_front_and_the_verified_are_kept_and_the_caption_says_so(
+    make: Make,
+) -> None:
+    entries = [
+        make["entry"](
+            submission_id=f"s{i}",
+            rank=i + 1,
+            status="verified" if i % 100 == 7 else "claimed",
+            tta_seconds=100.0 + i,
+            cost_usd=9000.0 - (i if i % 50 == 0 else 0),
+        )
+        for i in range(5000)
+    ]
+    front = {entry["submission_id"] for entry in front_entries(entries)}
+    drawn = {entry["submission_id"] for entry in thin_entries(entries, front)}
+    figure = pareto_figure(make["board"](*entries))
+
+    assert len(front) == 100
+    assert front <= drawn
+    assert {f"s{i}" for i in range(7, 5000, 100)} <= drawn
+    assert len(drawn) == sum(len(t["x"]) for t in figure["data"][1:]) == 500
+    assert figure["layout"]["meta"]["note"].startswith("500 of 5,000 shown")
+    assert thinning_note(500, 500) is None
+
+
+def test_records_are_steps_and_what_was_no_record_is_a_small_mark() -> None:
+    steps, others = records_figure(make_divisions())["data"]
+
+    assert steps["line"]["shape"] == "hv"
+    assert steps["y"] == [20.0, 15.0, 15.0]
+    assert steps["x"][-1] == others["x"][0] == "2026-06-01T10:00:00+00:00"
+    assert steps["marker"]["size"] == [11, 11, 0]
+    assert len(steps["text"]) == len(steps["x"])
+    assert others["marker"]["size"] < 11
+    assert others["marker"]["symbol"] == ["circle-open"]
+    assert "not significantly faster" in others["text"][0]
+    last = records_table(make_divisions()).rows[-1]
+    assert last.cells[2:5] == ("2026-06-01", "closed", "claimed")
+    assert last.cells[5] == "not significantly faster than the record"
+    assert last.address == "/submissions/lower"
+
+
+@pytest.mark.parametrize("seconds", [[3.0, 1.0, 2.0, 10.0], [5.5, 1.0, 2.0, 8.0, 9.0, 3.0, 3.0]])
+def test_a_box_has_the_quartiles_of_numpy(seconds: list[float]) -> None:
+    box = box_of(seconds)
+
+    assert box is not None
+    found = (box.lower, box.median, box.upper)
+    assert found == pytest.approx(tuple(np.percentile(seconds, [25, 50, 75])))
+    assert box_of(seconds[:3]) is None
+
+
+def test_the_spread_shows_every_run_that_reached_and_a_box_from_four_up(make: Make) -> None:
+    many = make_set(make["entry"](submission_id="many"), 1.0, 2.0, 3.0, 4.0, None)
+    few = make_set(make["entry"](submission_id="few", status="claimed"), 2.0, None)
+    figure = distribution_figure([many, few])
+    boxes, medians, verified, claimed = figure["data"]
+
+    assert boxes["x"] == [1.75, 3.25, 3.25, 1.75, 1.75, None]
+    assert medians["x"] == [2.5, 2.5, None]
+    assert sorted(verified["x"]) == [1.0, 2.0, 3.0, 4.0]
+    assert claimed["x"] == [2.0]
+    assert distribution_table([few]).rows[0].cells[3:5] == ("2", "1")
+
+
+def test_a_run_that_never_got_there_keeps_the_chance_below_one(make: Make) -> None:
+    one = make_set(make["entry"](), 4.0, 2.0, None, 2.0, None)
+
+    assert reached_by(one["runs"]) == [(0.0, 0.0), (2.0, 0.4), (4.0, 0.6)]
+    (steps,) = survival_figure([one])["data"]
+    assert steps["y"] == [0.0, 0.4, 0.6, 0.6]
+    assert len(steps["marker"]["size"]) == len(steps["x"])
+    cells = survival_table([one]).rows[0].cells
+    assert (cells[5][:5], cells[6][:5], cells[7]) == ("2.000", "4.000", "–")
+
+
+def test_speed_up_is_against_the_smallest_system_of_the_family(make: Make, target: View) -> None:
+    board = make_view(make, target)["board"]
+    slower = board["entries"][1] | {"submission_id": "slower", "tta_seconds": 90.0}
+    unranked = board["entries"][0] | {"submission_id": "unranked", "rank": None}
+    elsewhere = slower | {"submitter": "bob"}
+    board["entries"] += [slower, unranked | {"tta_seconds": 1.0}, elsewhere]
+    (family,) = scaling_families(board)
+
+    assert [step.accelerators for step in family.steps] == [8, 16, 32]
+    # 8 take 100 s: 16 in 60 s are worth 8 × 100 / 60 of them, 32 in 30 s are worth 26.7.
+    assert [step.speed_up for step in family.steps] == pytest.approx([8.0, 40 / 3, 80 / 3])
+    assert [step.efficiency for step in family.steps] == pytest.approx([1.0, 5 / 6, 5 / 6])
+    ideal, line = scaling_figure(board)["data"]
+    assert ideal["x"] == ideal["y"] == [8, 32]
+    assert line["x"] == [8, 16, 32]
+
+
+def test_curves_have_the_reference_over_epochs_alone_and_are_thinned(
+    make: Make, target: View
+) -> None:
+    one = make_set(make["entry"](), 0.8, 0.9)
+    long = [{"epoch": j / 10, "seconds": j, "samples": j, "quality": 50.0} for j in range(1, 2001)]
+    one["runs"][0]["curve"] = long
+    reference = [{"index": 1, "mean": 40.0, "lower": 30.0, "upper": 50.0}]
+    reference.append({"index": 2, "mean": 60.0, "lower": None, "upper": None})
+    figure = convergence_curves_figure([one], target, reference)
+
+    over = {trace["name"]: trace["meta"]["view"] for trace in figure["data"]}
+    assert over["reference mean"] == over["control-point band"] == "epochs"
+    series = [t for t in figure["data"] if t["meta"]["paint"] == "series"]
+    assert [t["meta"]["view"] for t in series] == ["seconds", "seconds", "epochs", "epochs"]
+    assert [t["showlegend"] for t in series] == [True, False, True, False]
+    assert len(series[0]["x"]) == MOST_EVALUATIONS
+    assert (series[2]["x"][0], series[2]["x"][-1]) == (0.1, 200.0)
+
+
+def test_series_differ_in_mark_or_dash_without_their_colour() -> None:
+    marks = [tuple(series_marks(order).values()) for order in range(12)]
+    assert len(set(marks)) == 12
+
+
+def test_names_are_what_tells_submissions_apart(make: Make) -> None:
+    one = make["entry"](submission_id="a", rank=1, submitter="alice")
+    two = make["entry"](submission_id="b", rank=None, submitter="bob")
+    other = make["entry"](submission_id="c", rank=3, model="MLP")
+
+    assert names_of([one, other]) == {"a": "1. digits-cnn", "c": "3. MLP"}
+    assert names_of([one, two]) == {
+        "a": "1. alice, two-core laptop",
+        "b": "bob, two-core laptop",
+    }
+    marked = one | {"model": "a < b"}
+    assert names_of([marked]) == {"a": "1. a &lt; b"}
+    assert names_of([marked], written=str) == {"a": "1. a < b"}

@@ -1,0 +1,138 @@
+"""The figure of how submissions converge: quality over time, and over epochs with the reference."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from web.chart_parts import (
+    Figure,
+    axis,
+    band_traces,
+    empty_figure,
+    layout,
+    names_of,
+    quality_axis,
+    series_marks,
+    target_line,
+    time_unit,
+)
+from web.chart_tables import Table, columns, submission_row
+from web.formats import number, quality, seconds_exact
+from web.thinning import even_sample
+
+NOTHING = "No ranked submission here has a curve."
+MOST_EVALUATIONS = 200
+
+View = Mapping[str, Any]
+
+
+def convergence_curves_figure(
+    sets: Sequence[View], target: View, reference: Sequence[View] = ()
+) -> Figure:
+    """Each run of each submission, one line style a submission, with target and reference.
+
+    A set has its board "entry" and its "runs", each with its "curve" (epoch, seconds, quality).
+    `reference` has index, mean, lower and upper of each evaluation of the reference; they are of
+    epochs, so they stand on that view alone.
+    """
+    shown = [one for one in sets if any(run["curve"] for run in one["runs"])]
+    if not shown and not reference:
+        return empty_figure(NOTHING)
+    points = [p for one in shown for run in one["runs"] for p in run["curve"]]
+    unit, scale = time_unit(point["seconds"] for point in points)
+    by_epoch = all(point["epoch"] is not None for point in points)
+    progress = "epochs" if by_epoch else "evaluations"
+    names = names_of([one["entry"] for one in shown])
+    traces = []
+    for order, one in enumerate(shown):
+        name = names[one["entry"]["submission_id"]]
+        for view in ("seconds", progress):
+            traces += _set_traces(one, order, name, view=view, scale=scale)
+    mean = _reference_traces(reference, view=progress) if by_epoch else []
+    views = [
+        {"name": "seconds", "label": unit, "title": f"Time on the clock ({unit})"},
+        {"name": progress, "label": progress, "title": progress.capitalize()},
+    ]
+    if not shown:
+        views.reverse()
+    return {
+        "data": [*mean, *traces],
+        "layout": layout(
+            xaxis=axis(views[0]["title"]),
+            yaxis=quality_axis(target),
+            shapes=[target_line(target)],
+            height=460,
+            meta={"views": views},
+        ),
+    }
+
+
+def convergence_curves_table(sets: Sequence[View], target: View) -> Table:
+    """Each run: how many evaluations, where it ended and what it reached."""
+    figures = ("Evaluations", "Last epoch", "Last evaluation", f"Best {target['metric']}")
+    return Table(
+        columns("Model", "Submitter", "System", "Run", figures=figures),
+        tuple(
+            submission_row(one["entry"], run["file"], *_cells(run["curve"], target))
+            for one in sets
+            for run in one["runs"]
+        ),
+    )
+
+
+def _cells(curve: Sequence[View], target: View) -> tuple[str, ...]:
+    known = [point["quality"] for point in curve]
+    best = max if target["direction"] == "higher" else min
+    last = curve[-1] if curve else {"epoch": None, "seconds": None}
+    reached = quality(best(known) if known else None, target["unit"])
+    seconds = "–" if last["seconds"] is None else seconds_exact(last["seconds"])
+    return str(len(curve)), number(last["epoch"]), seconds, reached
+
+
+def _set_traces(
+    one: View, order: int, name: str, *, view: str, scale: float
+) -> list[dict[str, Any]]:
+    marks = series_marks(order)
+    traces = []
+    for number_of_run, run in enumerate(one["runs"]):
+        places = list(enumerate(run["curve"], start=1))
+        drawn = even_sample(places, MOST_EVALUATIONS)
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": name,
+                "legendgroup": one["entry"]["submission_id"],
+                "showlegend": number_of_run == 0,
+                "x": [_place(index, point, view, scale) for index, point in drawn],
+                "y": [point["quality"] for _, point in drawn],
+                "line": {"width": 1.5, "dash": marks["dash"]},
+                "marker": {"symbol": marks["symbol"], "size": 6, "line": {"width": 1}},
+                "opacity": 1.0 if number_of_run == 0 else 0.55,
+                "hovertemplate": "%{y:.5~g} at %{x:.4~g}",
+                "meta": {"paint": "series", "series": order, "view": view},
+            }
+        )
+    return traces
+
+
+def _place(index: int, point: View, view: str, scale: float) -> float:
+    if view == "seconds":
+        return float(point["seconds"]) / scale
+    return float(point["epoch"]) if view == "epochs" else index
+
+
+def _reference_traces(points: Sequence[View], *, view: str) -> list[dict[str, Any]]:
+    if not points:
+        return []
+    banded = [point for point in points if point["lower"] is not None]
+    mean = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "reference mean",
+        "x": [point["index"] for point in points],
+        "y": [point["mean"] for point in points],
+        "line": {"width": 3, "dash": "dot"},
+        "hovertemplate": "%{y:.5~g} at %{x:.4~g}",
+        "meta": {"paint": "front", "view": view},
+    }
+    return [*band_traces(banded, [point["index"] for point in banded], view=view), mean]

@@ -1,0 +1,156 @@
+"""The figure of how much runs vary: every run of a submission as a dot, and the box around them."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from web.board_chart import rows_axis
+from web.chart_parts import SYMBOLS, Figure, axis, empty_figure, label, layout, plain, time_unit
+from web.chart_tables import Table, columns, submission_row
+from web.formats import DASH, duration, seconds_exact
+
+FEWEST_FOR_A_BOX = 4
+HALF_HEIGHT = 0.28
+NOTHING = "No ranked submission here has a run that reached the target."
+
+View = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Box:
+    """The quartiles of a set of runs in seconds."""
+
+    lower: float
+    median: float
+    upper: float
+
+
+def box_of(seconds: Sequence[float]) -> Box | None:
+    """First quartile, median and third quartile, interpolated between runs; None below four."""
+    if len(seconds) < FEWEST_FOR_A_BOX:
+        return None
+    return Box(*statistics.quantiles(seconds, n=4, method="inclusive"))
+
+
+def distribution_figure(sets: Sequence[View]) -> Figure:
+    """A row for each submission with a dot for each run, and a box from four runs up.
+
+    A set has its board "entry" and its "runs", each with "seconds", None if it did not get there.
+    The box goes from the first to the third quartile with a line at the median. It is drawn as a
+    polygon: the smallest bundle of Plotly has no boxes.
+    """
+    shown = [one for one in sets if _seconds(one)]
+    if not shown:
+        return empty_figure(NOTHING)
+    known = [seconds for one in shown for seconds in _seconds(one)]
+    unit, scale = time_unit(known)
+    boxes = [(row, box) for row, one in enumerate(shown) if (box := box_of(_seconds(one)))]
+    traces = [*([_boxes(boxes, scale), _medians(boxes, scale)] if boxes else [])]
+    traces += [_dots(status, group, scale) for status, group in _by_status(shown)]
+    return {
+        "data": traces,
+        "layout": layout(
+            xaxis=axis(f"Time of a run ({unit})", (seconds / scale for seconds in known)),
+            yaxis=rows_axis([one["entry"] for one in shown]),
+            height=150 + 40 * len(shown),
+        ),
+    }
+
+
+def distribution_table(sets: Sequence[View]) -> Table:
+    """Runs, quartiles and ends of each submission."""
+    titles = ("Runs", "Reached", "Fastest", "First quartile", "Median", "Third quartile", "Slowest")
+    return Table(
+        columns("Model", "Submitter", "System", figures=titles),
+        tuple(submission_row(one["entry"], *_cells(one)) for one in sets),
+    )
+
+
+def _cells(one: View) -> tuple[str, ...]:
+    seconds = _seconds(one)
+    counts = (str(len(one["runs"])), str(len(seconds)))
+    if not seconds:
+        return (*counts, *(DASH for _ in range(5)))
+    box, middle = box_of(seconds), statistics.median(seconds)
+    lower, upper = (box.lower, box.upper) if box else (None, None)
+    figures = (min(seconds), lower, middle, upper, max(seconds))
+    return (*counts, *(seconds_exact(figure) for figure in figures))
+
+
+def _seconds(one: View) -> list[float]:
+    return [run["seconds"] for run in one["runs"] if run["seconds"] is not None]
+
+
+def _boxes(boxes: Sequence[tuple[int, Box]], scale: float) -> dict[str, Any]:
+    xs: list[float | None] = []
+    ys: list[float | None] = []
+    for row, box in boxes:
+        low, high = box.lower / scale, box.upper / scale
+        xs += [low, high, high, low, low, None]
+        ys += [row - HALF_HEIGHT] * 2 + [row + HALF_HEIGHT] * 2 + [row - HALF_HEIGHT, None]
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "middle half of the runs",
+        "x": xs,
+        "y": ys,
+        "fill": "toself",
+        "line": {"width": 1},
+        "hoverinfo": "skip",
+        "meta": {"paint": "box", "series": 7},
+    }
+
+
+def _medians(boxes: Sequence[tuple[int, Box]], scale: float) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "median",
+        "x": [x for _, box in boxes for x in (box.median / scale, box.median / scale, None)],
+        "y": [y for row, _ in boxes for y in (row - HALF_HEIGHT, row + HALF_HEIGHT, None)],
+        "line": {"width": 3},
+        "hoverinfo": "skip",
+        "meta": {"paint": "series", "series": 7},
+    }
+
+
+def _by_status(sets: Sequence[View]) -> list[tuple[str, list[tuple[int, View]]]]:
+    placed = list(enumerate(sets))
+    groups = [(s, [p for p in placed if p[1]["entry"]["status"] == s]) for s in SYMBOLS]
+    return [(status, group) for status, group in groups if group]
+
+
+def _dots(status: str, placed: Sequence[tuple[int, View]], scale: float) -> dict[str, Any]:
+    dots = [
+        (run["seconds"], row + _beside(order), one["entry"], run)
+        for row, one in placed
+        for order, run in enumerate(one["runs"])
+        if run["seconds"] is not None
+    ]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": f"run, {status}",
+        "x": [seconds / scale for seconds, _, _, _ in dots],
+        "y": [place for _, place, _, _ in dots],
+        "text": [_text(entry, run) for _, _, entry, run in dots],
+        "customdata": [f"/submissions/{entry['submission_id']}" for _, _, entry, _ in dots],
+        "hovertemplate": "%{text}<extra></extra>",
+        "marker": {"symbol": SYMBOLS[status], "size": 7, "line": {"width": 1.5}},
+        "meta": {"paint": f"status-{status}"},
+    }
+
+
+def _beside(order: int) -> float:
+    """How far from the middle of its row a run is drawn, so that equal runs are told apart."""
+    return (order % 5 - 2) * 0.07
+
+
+def _text(entry: View, run: View) -> str:
+    lines = (
+        plain(entry["model"], longest=60),
+        f"{label(entry['submitter'])}, {label(entry['system']['name'])}",
+        f"{duration(run['seconds'])}, {label(run['file'])}",
+    )
+    return "<br>".join(lines)

@@ -1,0 +1,156 @@
+"""The figure of a board's records: each division's as steps, and what was lower but no record."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from web.chart_parts import (
+    SYMBOLS,
+    Figure,
+    axis,
+    empty_figure,
+    label,
+    layout,
+    plain,
+    series_marks,
+    time_unit,
+)
+from web.chart_tables import Row, Table, columns
+from web.formats import DASH, day, duration, moment
+
+View = Mapping[str, Any]
+SHORTEST = timedelta(days=30)
+NOTHING = "No record has been set here yet: the first ranked submission sets it."
+
+
+def records_figure(divisions: Sequence[View], note: str | None = None) -> Figure:
+    """Time to accuracy by date: records as steps down, lower times that took none as small marks.
+
+    The last record of a division is drawn on to the latest date of all. A `note` is for the
+    caption.
+    """
+    marks = [mark for d in divisions for mark in (*d["records"], *d["not_records"])]
+    if not marks:
+        return empty_figure(NOTHING)
+    unit, scale = time_unit(mark["tta_seconds"] for mark in marks)
+    latest = max(mark["date"] for mark in marks)
+    traces = []
+    for order, division in enumerate(divisions):
+        if division["records"]:
+            traces.append(_steps(division, order, scale, latest))
+        if division["not_records"]:
+            traces.append(_others(division, order, scale))
+    times = [mark["tta_seconds"] / scale for mark in marks]
+    return {
+        "data": traces,
+        "layout": layout(
+            xaxis=axis("Date", **_days([mark["date"] for mark in marks])),
+            yaxis=axis(f"Time to accuracy ({unit})", times),
+            height=400,
+            showlegend=True,
+            meta={"note": note} if note else {},
+        ),
+    }
+
+
+def _days(dates: Sequence[str]) -> dict[str, Any]:
+    """An axis of days, never of hours: it is as wide as a month at least."""
+    days = sorted(moment(date) for date in dates)
+    apart = max(SHORTEST - (days[-1] - days[0]), timedelta(days=0)) / 2
+    margin = (days[-1] - days[0]) * 0.04 + apart
+    ends = [(days[0] - margin).isoformat(), (days[-1] + margin).isoformat()]
+    return {"type": "date", "range": ends, "tickformat": "%-d %b<br>%Y", "nticks": 6}
+
+
+def records_table(divisions: Sequence[View]) -> Table:
+    """Every record and every lower time that took none, in the order of their dates."""
+    rows = [
+        (mark, division["division"], mark.get("reason") or "record")
+        for division in divisions
+        for mark in (*division["records"], *division["not_records"])
+    ]
+    return Table(
+        columns(
+            "Model",
+            "Submitter",
+            "Date",
+            "Division",
+            "Status",
+            "Record",
+            figures=("Time to accuracy", "p"),
+        ),
+        tuple(
+            Row(
+                (
+                    mark["model"],
+                    mark["submitter"],
+                    day(mark["date"]),
+                    division,
+                    mark["status"],
+                    verdict,
+                    duration(mark["tta_seconds"]),
+                    DASH if mark["p_value"] is None else f"{mark['p_value']:.2g}",
+                ),
+                f"/submissions/{mark['submission_id']}",
+            )
+            for mark, division, verdict in sorted(rows, key=lambda row: str(row[0]["date"]))
+        ),
+    )
+
+
+def _steps(division: View, order: int, scale: float, latest: str) -> dict[str, Any]:
+    records = division["records"]
+    return {
+        **_marks([*records, records[-1]]),
+        "mode": "lines+markers",
+        "name": f"{division['division']}: records",
+        "x": [*(record["date"] for record in records), latest],
+        "y": [*(r["tta_seconds"] / scale for r in records), records[-1]["tta_seconds"] / scale],
+        "line": {"shape": "hv", "width": 2, "dash": series_marks(order)["dash"]},
+        # The end of the last step is no record, so it has no mark.
+        "marker": {
+            "symbol": [*(SYMBOLS[record["status"]] for record in records), "circle"],
+            "size": [*(11 for _ in records), 0],
+            "line": {"width": 2},
+        },
+        "meta": {"paint": "series", "series": order},
+    }
+
+
+def _others(division: View, order: int, scale: float) -> dict[str, Any]:
+    others = division["not_records"]
+    return {
+        **_marks(others),
+        "mode": "markers",
+        "name": f"{division['division']}: lower, no record",
+        "x": [other["date"] for other in others],
+        "y": [other["tta_seconds"] / scale for other in others],
+        "marker": {
+            "symbol": [SYMBOLS[other["status"]] for other in others],
+            "size": 6,
+            "line": {"width": 1},
+        },
+        "meta": {"paint": "series", "series": order},
+    }
+
+
+def _marks(marks: Sequence[View]) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "text": [_text(mark) for mark in marks],
+        "customdata": [f"/submissions/{mark['submission_id']}" for mark in marks],
+        "hovertemplate": "%{text}<extra></extra>",
+    }
+
+
+def _text(mark: View) -> str:
+    lines = [
+        plain(mark["model"], longest=60),
+        label(mark["submitter"]),
+        f"{duration(mark['tta_seconds'])}, {day(mark['date'])}, {mark['status']}",
+    ]
+    if reason := mark.get("reason"):
+        lines.append(plain(reason, longest=90))
+    elif mark["margin_percent"] is not None:
+        lines.append(f"{mark['margin_percent']:.1f} % faster than the record before")
+    return "<br>".join(lines)
