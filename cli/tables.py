@@ -289,6 +289,31 @@ def token_table(tokens: Sequence[View]) -> RenderableType:
     return table
 
 
+def price_table(prices: Sequence[View]) -> RenderableType:
+    """Entries of the price book; what is superseded says by which."""
+    if not prices:
+        return Text("No price here yet; add one with `finishline prices add`.", style="dim")
+    table = make_table(
+        "id", "provider", "instance", "region", "kind", "$/hour", "from", "standing", "source",
+        right=("id", "$/hour"),
+    )  # fmt: skip
+    for item in prices:
+        later = item.get("superseded_by")
+        standing = "never ranks" if item.get("pricing") == "spot" else "stands"
+        table.add_row(
+            str(item.get("id")),
+            _or_dash(item.get("provider")),
+            _or_dash(item.get("instance")),
+            _or_dash(item.get("region")),
+            str(item.get("pricing")).replace("_", "-"),
+            number_text(item.get("usd_per_hour"), digits=4),
+            _or_dash(item.get("effective_on")),
+            standing if later is None else f"superseded by {later}",
+            _or_dash(item.get("source_url")),
+        )
+    return table
+
+
 def _goal_text(target: View) -> str:
     sign = "≥" if target.get("direction") == "higher" else "≤"
     quality = quality_text(target.get("value"), str(target.get("unit")))

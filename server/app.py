@@ -25,6 +25,7 @@ from server.leaderboard.encoding import BoardCache
 from server.middleware import BodyLimit, SecurityHeaders
 from server.pages import api_reference
 from server.pages import endpoints as pages
+from server.prices import endpoints as prices
 from server.proofs import endpoints as proofs
 from server.records import endpoints as records
 from server.records.cache import RecordCache
@@ -53,6 +54,7 @@ FEATURES = (
     calibrations,
     workers,
     rescoring,
+    prices,
     audit,
 )
 STALE_UPLOAD_SECONDS = 3600.0

@@ -12,6 +12,7 @@ verification.html  verification, submission; optional against (a duel's holder)
 workers.html       workers
 docs.html          document (name, address, title, description, html, headings, is_index),
                    chapters, decisions (name, address, title)
+prices.html        prices, filters (current query values), query (their text, with its "?")
 error.html         status, title, detail, problems
 """
 
@@ -74,10 +75,12 @@ def environment() -> Environment:
         money=formats.money,
         number=formats.number,
         percent=formats.percent,
+        price=formats.price,
         quality=formats.quality,
         seconds_exact=formats.seconds_exact,
         small_money=formats.small_money,
         web_address=formats.web_address,
+        web_host=formats.web_host,
     )
     made.globals.update(
         board_query=board_links.board_query,

@@ -10,6 +10,7 @@ from server.pages import (
     docs,
     feeds,
     home,
+    prices,
     static_files,
     submissions,
     verifications,
@@ -26,6 +27,7 @@ for page in (
     verifications,
     workers,
     feeds,
+    prices,
     api_reference,
     # After the API reference, which has an address among the documents.
     docs,
