@@ -24,7 +24,10 @@ STATUS_STYLES = {
     "open": "yellow",
 }
 # Columns that give way when the terminal is narrow; figures and ids never do.
-WIDE = ("model", "system", "submitter", "processor", "what was compared", "reason", "reasons")
+WIDE = (
+    "model", "system", "submitter", "processor", "what was compared", "reason", "reasons",
+    "provider", "instance", "region", "source",
+)  # fmt: skip
 
 
 def status_text(status: object) -> Text:

@@ -32,6 +32,7 @@ from server.records.cache import RecordCache
 from server.reruns import endpoints as reruns
 from server.rescoring import endpoints as rescoring
 from server.schema import require_current_schema
+from server.sessions.limits import FailedSignIns
 from server.settings import Settings, get_settings
 from server.submissions import endpoints as submissions
 from server.verifications import endpoints as verifications
@@ -103,6 +104,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     app.state.parts = parts
     app.state.dispatcher = dispatcher
     app.state.board_cache = BoardCache()
+    app.state.failed_sign_ins = FailedSignIns()
     # Targets are endless: boards at targets of their own drive no official one out.
     app.state.lens_cache = BoardCache(size=16)
     app.state.record_cache = RecordCache()

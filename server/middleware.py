@@ -17,6 +17,8 @@ API_REFERENCE = "/docs/api"
 API_REFERENCE_POLICY = CONTENT_SECURITY_POLICY.replace(
     "script-src 'self'", "script-src 'self' 'unsafe-inline'"
 )
+# Whose pages are for one person: no cache keeps them, neither a shared one nor the browser's.
+PRIVATE_PAGES = "/console"
 
 
 class BodyLimit:
@@ -89,6 +91,8 @@ class SecurityHeaders:
                 is_reference = scope["path"] == API_REFERENCE
                 policy = API_REFERENCE_POLICY if is_reference else CONTENT_SECURITY_POLICY
                 headers.setdefault("Content-Security-Policy", policy)
+                if scope["path"].startswith(PRIVATE_PAGES):
+                    headers["Cache-Control"] = "no-store"
             await send(message)
 
         await self._app(scope, receive, with_headers if scope["type"] == "http" else send)

@@ -67,6 +67,23 @@ class Token(Base):
     user: Mapped[User] = relationship(lazy="joined")
 
 
+class ConsoleSession(Base):
+    """A browser that is signed in with a token; only the SHA-256 of its random id is kept.
+
+    `notices` are what the next page tells once: what the last form changed.
+    """
+
+    __tablename__ = "console_sessions"
+
+    id_sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
+    token_id: Mapped[int] = mapped_column(ForeignKey("tokens.id"), index=True)
+    created_at: Mapped[datetime]
+    last_seen_at: Mapped[datetime]
+    notices: Mapped[list[Any]]
+
+    token: Mapped[Token] = relationship(lazy="joined")
+
+
 class BenchmarkDefinition(Base):
     """The text of a definition that some submission was scored under."""
 

@@ -14,6 +14,22 @@ docs.html          document (name, address, title, description, html, headings, 
                    chapters, decisions (name, address, title)
 prices.html        prices, filters (current query values), query (their text, with its "?")
 error.html         status, title, detail, problems
+
+console/sign_in.html  next (where to go), out (signed out just now), error (a sentence or None)
+console/*.html        account (name, role), csrf, notices (text, once_only), typed (what the fields
+                      hold), errors (a sentence by field), refusal (a sentence or None); and:
+  account.html        submissions, more, tokens, own_token, token_expires_at, session_ends_at
+  overview.html       pending, under_way, out (workers), failed (attempts), calibrations
+  verify.html         preview (None), benchmarks, statuses_to_choose, under_way; or
+                      preview (BatchView), kind, shown (ids), back (an address)
+  duels.html          duels
+  decisions.html      pending
+  decision.html       submission, standing, waiting, comparison (ComparisonView or None)
+  calibrations.html   calibrations, benchmarks
+  calibration.html    calibration
+  prices.html         prices
+  audit.html          records, actions, filters, head, older (address of the next page or None)
+  tokens.html         tokens, own_token
 """
 
 from functools import cache
@@ -25,6 +41,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from web import board_links, formats
 from web.assets import static_url
+from web.console_pages import CONSOLE_PAGES
 from web.families import families, short_title
 from web.ledger import ledger_bars, phases_used
 from web.progress import expected_evaluations, kind_word, replay_rows, side_of, state_sentence
@@ -85,6 +102,7 @@ def environment() -> Environment:
     made.globals.update(
         board_query=board_links.board_query,
         clocks=CLOCKS,
+        console_pages=CONSOLE_PAGES,
         expected_evaluations=expected_evaluations,
         families=families,
         group_leaders=board_links.group_leaders,
