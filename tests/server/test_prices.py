@@ -117,6 +117,7 @@ def test_an_import_adds_all_or_nothing_and_repeating_it_adds_nothing(
     assert record["after"]["prices"][str(last)]["region"] == "south"
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_only_organisers_add_prices(
     client: TestClient, alice: Any, walter: Any, row_counts: Callable[[], Any]
 ) -> None:

@@ -134,28 +134,18 @@ def test_a_session_ends_with_its_time_and_with_its_token(
         assert len(session.scalars(select(ConsoleSession)).all()) == 1
 
 
-@pytest.mark.parametrize(
-    ("asked", "goes"),
-    [
-        ("/console/audit?actor=olivia&before=7", "/console/audit?actor=olivia&before=7"),
-        ("/console/decide/0a1b2c3d4e5f607", "/console/decide/0a1b2c3d4e5f607"),
-        ("", "/console"),
-        ("https://evil.example/console", "/console"),
-        ("//evil.example/console", "/console"),
-        ("/console//evil.example", "/console"),
-        ("/console/../api/v1/tokens", "/console"),
-        ("/console\\evil.example", "/console"),
-        ("/console@evil.example", "/console"),
-        ("/console\r\nSet-Cookie: a=b", "/console"),
-        ("/consoleevil", "/console"),
-        ("javascript:alert(1)", "/console"),
-        ("/api/v1/tokens", "/console"),
-    ],
-)
 def test_a_sign_in_leads_to_a_page_of_the_console_and_nowhere_else(
-    client: TestClient, olivia: Any, asked: str, goes: str
+    client: TestClient, olivia: Any
 ) -> None:
-    assert sign_in(client, olivia.secret, next=asked).headers["location"] == goes
+    for own in ("/console/audit?actor=olivia&before=7", "/console/decide/0a1b2c3d4e5f607"):
+        assert sign_in(client, olivia.secret, next=own).headers["location"] == own
+    for other in (
+        "", "https://evil.example/console", "//evil.example/console", "/console//evil.example",
+        "/console/../api/v1/tokens", "/console\\evil.example", "/console@evil.example",
+        "/console\r\nSet-Cookie: a=b", "/consoleevil", "javascript:alert(1)", "/api/v1/tokens",
+    ):  # fmt: skip
+        found = sign_in(client, olivia.secret, next=other).headers["location"]
+        assert found == "/console", other
 
 
 def test_a_page_asked_for_without_a_session_leads_to_the_sign_in_and_back(
@@ -182,11 +172,11 @@ def test_the_cookie_opens_no_endpoint_of_the_api(client: TestClient, olivia: Any
     assert answer.status_code == 303
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({"Origin": "http://testserver"}, 303),
-        ({"Origin": "http://testserver", "Sec-Fetch-Site": "same-origin"}, 303),
+def test_a_form_is_taken_from_our_own_pages_only(client: TestClient, olivia: Any) -> None:
+    ours = "http://testserver"
+    tried: list[tuple[dict[str, str], int]] = [
+        ({"Origin": ours}, 303),
+        ({"Origin": ours, "Sec-Fetch-Site": "same-origin"}, 303),
         ({"Sec-Fetch-Site": "same-origin"}, 303),
         ({"Origin": "http://127.0.0.1:8000"}, 303),  # The public address of the settings.
         ({}, 403),
@@ -194,21 +184,20 @@ def test_the_cookie_opens_no_endpoint_of_the_api(client: TestClient, olivia: Any
         ({"Origin": "http://evil.example"}, 403),
         ({"Origin": "https://testserver"}, 403),
         ({"Origin": "http://testserver.evil.example"}, 403),
-        ({"Origin": "http://testserver", "Sec-Fetch-Site": "cross-site"}, 403),
-        ({"Origin": "http://testserver", "Sec-Fetch-Site": "same-site"}, 403),
-    ],
-)
-def test_a_form_is_taken_from_our_own_pages_only(
-    client: TestClient, olivia: Any, headers: dict[str, str], status: int
-) -> None:
-    fields = {"token": olivia.secret}
-    answer = client.post(SIGN_IN, data=fields, headers=headers, follow_redirects=False)
-    assert answer.status_code == status
-    assert ("set-cookie" in answer.headers) is (status == 303)
-    sign_in(client, olivia.secret)
-    sent = {"csrf": csrf_of(client.get("/console/account").text)}
-    answer = client.post("/console/sign-out", data=sent, headers=headers, follow_redirects=False)
-    assert answer.status_code == status
+        ({"Origin": ours, "Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Origin": ours, "Sec-Fetch-Site": "same-site"}, 403),
+    ]
+    for headers, status in tried:
+        client.cookies.clear()
+        fields = {"token": olivia.secret}
+        answer = client.post(SIGN_IN, data=fields, headers=headers, follow_redirects=False)
+        assert answer.status_code == status, headers
+        assert ("set-cookie" in answer.headers) is (status == 303)
+        sign_in(client, olivia.secret)
+        sent = {"csrf": csrf_of(client.get("/console/account").text)}
+        path = "/console/sign-out"
+        answer = client.post(path, data=sent, headers=headers, follow_redirects=False)
+        assert answer.status_code == status, headers
 
 
 def test_a_form_carries_the_token_of_its_own_session(
