@@ -395,6 +395,8 @@ def test_a_price_is_added_and_corrected(
         assert refused.status_code == 422
         assert error_of(refused.text, field)
         assert 'value="kept"' in refused.text
+    refused = console.post(path, **PRICE | {"usd_per_hour": "0"})
+    assert '<a href="#f-usd_per_hour">US dollars per hour</a>' in refused.text
     assert "Price 1 is in the book." in console.done(path, **PRICE)
     assert console.post(path, **PRICE).status_code == 409
     assert 'value="12.5"' in console.get(path, supersedes="1").text
