@@ -34,10 +34,13 @@ def require_same_origin(request: Request, settings: Settings) -> None:
 
 
 def own_origins(request: Request, settings: Settings) -> set[str]:
-    """The origins of our pages: as the request was addressed, and the public address."""
+    """The origins of our pages: as the request was addressed, and the public address if named."""
     scheme = "https" if is_secure(request, settings) else request.url.scheme
+    own = {f"{scheme}://{request.headers.get('host', '')}"}
+    if not settings.public_url:
+        return own
     public = urlsplit(settings.public_url)
-    return {f"{scheme}://{request.headers.get('host', '')}", f"{public.scheme}://{public.netloc}"}
+    return own | {f"{public.scheme}://{public.netloc}"}
 
 
 def csrf_token(secret: str) -> str:

@@ -21,6 +21,12 @@ ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
 COOKIE = "finishline_console"
 
 
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Those of every test, and an address that browsers use."""
+    return settings.model_copy(update={"public_url": "https://public.example/board"})
+
+
 def sign_in(client: TestClient, secret: str, **more: str) -> Any:
     fields = {"token": secret} | more
     return client.post(SIGN_IN, data=fields, headers=ORIGIN, follow_redirects=False)
@@ -178,7 +184,8 @@ def test_a_form_is_taken_from_our_own_pages_only(client: TestClient, olivia: Any
         ({"Origin": ours}, 303),
         ({"Origin": ours, "Sec-Fetch-Site": "same-origin"}, 303),
         ({"Sec-Fetch-Site": "same-origin"}, 303),
-        ({"Origin": "http://127.0.0.1:8000"}, 303),  # The public address of the settings.
+        ({"Origin": "https://public.example"}, 303),  # The public address of the settings.
+        ({"Origin": "http://public.example"}, 403),
         ({}, 403),
         ({"Origin": "null"}, 403),
         ({"Origin": "http://evil.example"}, 403),
