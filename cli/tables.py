@@ -24,7 +24,10 @@ STATUS_STYLES = {
     "open": "yellow",
 }
 # Columns that give way when the terminal is narrow; figures and ids never do.
-WIDE = ("model", "system", "submitter", "processor", "what was compared", "reason", "reasons")
+WIDE = (
+    "model", "system", "submitter", "processor", "what was compared", "reason", "reasons",
+    "provider", "instance", "region", "source",
+)  # fmt: skip
 
 
 def status_text(status: object) -> Text:
@@ -285,6 +288,31 @@ def token_table(tokens: Sequence[View]) -> RenderableType:
             _or_dash(item.get("role")),
             _or_dash(item.get("expires_at")),
             _or_dash(item.get("revoked_at")),
+        )
+    return table
+
+
+def price_table(prices: Sequence[View]) -> RenderableType:
+    """Entries of the price book; what is superseded says by which."""
+    if not prices:
+        return Text("No price here yet; add one with `finishline prices add`.", style="dim")
+    table = make_table(
+        "id", "provider", "instance", "region", "kind", "$/hour", "from", "standing", "source",
+        right=("id", "$/hour"),
+    )  # fmt: skip
+    for item in prices:
+        later = item.get("superseded_by")
+        standing = "never ranks" if item.get("pricing") == "spot" else "stands"
+        table.add_row(
+            str(item.get("id")),
+            _or_dash(item.get("provider")),
+            _or_dash(item.get("instance")),
+            _or_dash(item.get("region")),
+            str(item.get("pricing")).replace("_", "-"),
+            number_text(item.get("usd_per_hour"), digits=4),
+            _or_dash(item.get("effective_on")),
+            standing if later is None else f"superseded by {later}",
+            _or_dash(item.get("source_url")),
         )
     return table
 

@@ -59,6 +59,10 @@ class Fields:
         """Whether the field is there and not null."""
         return self._optional(name) is not None
 
+    def raw(self, name: str) -> Any:
+        """The value of a field as it was written, None where it is absent."""
+        return self._optional(name)
+
     def text(self, name: str, *, default: str | None = None) -> str:
         """A non-empty text of at most 4,000 characters without control characters."""
         expected = f"a text of 1 to {TEXT_LIMIT} characters"

@@ -26,12 +26,14 @@ from server.middleware import BodyLimit, SecurityHeaders
 from server.pages import api_reference
 from server.pages import endpoints as pages
 from server.pages.standings import Standings
+from server.prices import endpoints as prices
 from server.proofs import endpoints as proofs
 from server.records import endpoints as records
 from server.records.cache import RecordCache
 from server.reruns import endpoints as reruns
 from server.rescoring import endpoints as rescoring
 from server.schema import require_current_schema
+from server.sessions.limits import FailedSignIns
 from server.settings import Settings, get_settings
 from server.submissions import endpoints as submissions
 from server.verifications import endpoints as verifications
@@ -54,6 +56,7 @@ FEATURES = (
     calibrations,
     workers,
     rescoring,
+    prices,
     audit,
 )
 STALE_UPLOAD_SECONDS = 3600.0
@@ -103,6 +106,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     app.state.dispatcher = dispatcher
     app.state.board_cache = BoardCache()
     app.state.standings = Standings()
+    app.state.failed_sign_ins = FailedSignIns()
     # Targets are endless: boards at targets of their own drive no official one out.
     app.state.lens_cache = BoardCache(size=16)
     app.state.record_cache = RecordCache()

@@ -39,12 +39,13 @@ PartsDep = Annotated[Parts, Depends(get_parts)]
 
 @dataclass(frozen=True)
 class Caller:
-    """Who is asking, and in which role."""
+    """Who is asking, in which role, and from where if not over the API: "console"."""
 
     user_id: int
     token_id: int
     name: str
     role: str
+    source: str | None = None
 
 
 def bearer_secret(credentials: BearerDep) -> str:

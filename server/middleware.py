@@ -23,6 +23,8 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
+# Whose pages are for one person: no cache keeps them, neither a shared one nor the browser's.
+PRIVATE_PAGES = "/console"
 
 
 class BodyLimit:
@@ -93,6 +95,8 @@ class SecurityHeaders:
                 headers.setdefault("X-Content-Type-Options", "nosniff")
                 headers.setdefault("Referrer-Policy", "same-origin")
                 headers.setdefault("Content-Security-Policy", CONTENT_SECURITY_POLICY)
+                if scope["path"].startswith(PRIVATE_PAGES):
+                    headers["Cache-Control"] = "no-store"
             await send(message)
 
         await self._app(scope, receive, with_headers if scope["type"] == "http" else send)

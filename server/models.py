@@ -67,6 +67,23 @@ class Token(Base):
     user: Mapped[User] = relationship(lazy="joined")
 
 
+class ConsoleSession(Base):
+    """A browser that is signed in with a token; only the SHA-256 of its random id is kept.
+
+    `notices` are what the next page tells once: what the last form changed.
+    """
+
+    __tablename__ = "console_sessions"
+
+    id_sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
+    token_id: Mapped[int] = mapped_column(ForeignKey("tokens.id"), index=True)
+    created_at: Mapped[datetime]
+    last_seen_at: Mapped[datetime]
+    notices: Mapped[list[Any]]
+
+    token: Mapped[Token] = relationship(lazy="joined")
+
+
 class BenchmarkDefinition(Base):
     """The text of a definition that some submission was scored under."""
 
@@ -400,6 +417,34 @@ class Decision(Base):
     decided_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     reason: Mapped[str] = mapped_column(Text)
     decided_at: Mapped[datetime]
+
+
+class PriceRow(Base):
+    """An entry of the price book; a trigger refuses to change or delete it.
+
+    A correction is a later entry, or one that `supersedes` the wrong one.
+    """
+
+    __tablename__ = "prices"
+    __table_args__ = (
+        UniqueConstraint("supersedes"),
+        Index(None, "provider", "instance", "region"),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    provider: Mapped[str] = mapped_column(String(100))
+    instance: Mapped[str] = mapped_column(String(200))
+    region: Mapped[str] = mapped_column(String(100))
+    pricing: Mapped[str] = mapped_column(String(20))
+    usd_per_hour: Mapped[float]
+    effective_on: Mapped[date]
+    source_url: Mapped[str] = mapped_column(Text)
+    note: Mapped[str | None] = mapped_column(Text)
+    supersedes: Mapped[int | None] = mapped_column(ForeignKey("prices.id"))
+    added_by: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    added_at: Mapped[datetime]
+
+    adder: Mapped[User] = relationship(lazy="joined")
 
 
 class AuditRecord(Base):

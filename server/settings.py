@@ -37,6 +37,10 @@ class Settings(BaseSettings):
     signing_key: Path | None = None
     code_commit: str | None = Field(default=None, pattern="^[0-9a-f]{7,64}$")
 
+    # Whether the console's cookie is for https alone. Unset: as the request came, which behind a
+    # proxy that ends TLS and says nothing of it is http.
+    secure_cookies: bool | None = None
+
     max_log_bytes: int = Field(default=64 * MIB, gt=0)
     max_request_bytes: int = Field(default=512 * MIB, gt=0)
     max_json_bytes: int = Field(default=16 * MIB, gt=0)

@@ -46,6 +46,14 @@ def small_money(usd: float | None) -> str:
     return money(usd) if usd >= 1 or usd == 0 else f"${significant(usd, 3)}"
 
 
+def price(usd: float | None) -> str:
+    """A price as it was published: cents, and the digits below a cent if it has any."""
+    if usd is None:
+        return DASH
+    cents = f"{usd:,.2f}"
+    return f"${cents}" if float(cents.replace(",", "")) == usd else f"${usd:,.6f}".rstrip("0")
+
+
 def milliseconds(value: float | None) -> str:
     """Milliseconds with three significant digits."""
     return DASH if value is None else f"{significant(value, 3)}{_GAP}ms"
@@ -123,6 +131,11 @@ def web_address(text: object) -> str | None:
     except ValueError:
         return None
     return text if parts.scheme in ("http", "https") and parts.netloc else None
+
+
+def web_host(address: str) -> str:
+    """The host of a web address, to be shown in place of the whole."""
+    return urlsplit(address).hostname or address
 
 
 def rank_label(rank: int | None, tied: bool) -> str:

@@ -25,7 +25,24 @@ verification.html  verification, submission; optional against (a duel's holder),
 workers.html       workers; optional queue, readings (of canaries, newest first, by worker)
 worker.html        worker, attempts, roofline, probes
 api_reference.html openapi_url, assets (where Swagger UI is served)
+prices.html        prices, filters (current query values), query (their text, with its "?")
 error.html         status, title, detail, problems
+
+console/sign_in.html  next (where to go), out (signed out just now), error (a sentence or None)
+console/*.html        account (name, role), csrf, notices (text, once_only), typed (what the fields
+                      hold), errors (a sentence by field), refusal (a sentence or None); and:
+  account.html        submissions, more, tokens, own_token, token_expires_at, session_ends_at
+  overview.html       pending, under_way, out (workers), failed (attempts), calibrations
+  verify.html         preview (None), benchmarks, statuses_to_choose, under_way; or
+                      preview (BatchView), kind, shown (ids), back (an address)
+  duels.html          duels
+  decisions.html      pending
+  decision.html       submission, standing, waiting, comparison (ComparisonView or None)
+  calibrations.html   calibrations, benchmarks
+  calibration.html    calibration
+  prices.html         prices
+  audit.html          records, actions, filters, head, older (address of the next page or None)
+  tokens.html         tokens, own_token
 """
 
 from functools import cache
@@ -50,6 +67,7 @@ from web.compare import (
     pair_sentence,
     probability,
 )
+from web.console_pages import CONSOLE_PAGES
 from web.families import families, short_title
 from web.ledger import ledger_bars, phases_used
 from web.plotly_bundle import style_ids
@@ -115,10 +133,12 @@ def environment() -> Environment:
         money=formats.money,
         number=formats.number,
         percent=formats.percent,
+        price=formats.price,
         quality=formats.quality,
         seconds_exact=formats.seconds_exact,
         small_money=formats.small_money,
         web_address=formats.web_address,
+        web_host=formats.web_host,
     )
     made.globals.update(
         bibtex=bibtex,
@@ -133,6 +153,7 @@ def environment() -> Environment:
         comparison_groups=comparison_groups,
         convergence_unit=convergence_unit,
         doing_sentence=doing_sentence,
+        console_pages=CONSOLE_PAGES,
         expected_evaluations=expected_evaluations,
         expected_text=expected_text,
         families=families,

@@ -56,6 +56,12 @@ def find_token(session: Session, secret: str) -> Token:
     token = session.scalar(select(Token).where(Token.token_sha256 == hash_token(secret)))
     if token is None:
         raise NotSignedInError("This token is not known here; ask an organiser for one.")
+    require_valid(token)
+    return token
+
+
+def require_valid(token: Token) -> None:
+    """Raise NotSignedInError if a token was revoked or its time is over."""
     if token.revoked_at is not None:
         raise NotSignedInError("This token was revoked; ask an organiser for a new one.")
     if is_expired(token, utc_now()):
@@ -63,7 +69,6 @@ def find_token(session: Session, secret: str) -> Token:
             f"This token expired on {token.expires_at:%Y-%m-%d %H:%M} UTC; "
             "ask an organiser for a new one."
         )
-    return token
 
 
 def is_expired(token: Token, now: datetime) -> bool:

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 
 from rules.chain import check_chain
 from server.audit import queries, service
-from server.audit.schemas import AuditCheck, AuditHead, AuditList, AuditRecordView
+from server.audit.schemas import AuditCheck, AuditFilter, AuditHead, AuditList, AuditRecordView
 from server.dependencies import OrganiserDep, PartsDep
 
 router = APIRouter(tags=["audit"])
@@ -18,10 +18,14 @@ def list_audit(
     _caller: OrganiserDep,
     before: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    actor: Annotated[str | None, Query(max_length=100)] = None,
+    action: Annotated[str | None, Query(max_length=50)] = None,
+    subject: Annotated[str | None, Query(max_length=200)] = None,
 ) -> AuditList:
-    """What was changed by whom and why, newest first."""
+    """What was changed by whom and why, newest first; by name, action and id of the subject."""
+    only = AuditFilter(actor=actor, action=action, subject=subject)
     with parts.database.read() as session:
-        found = queries.list_records(session, before=before, limit=limit + 1)
+        found = queries.list_records(session, before=before, limit=limit + 1, only=only)
         views = [AuditRecordView(**queries.hashed_view(row)) for row in found[:limit]]
     return AuditList(records=views, next_before=views[-1].id if len(found) > limit else None)
 

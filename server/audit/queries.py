@@ -7,18 +7,33 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from rules.chain import HASHED
+from server.audit.schemas import AuditFilter
 from server.database import moment_text
 from server.models import AuditRecord
 
 ROWS_AT_ONCE = 1000
+EVERY_RECORD = AuditFilter()
 
 
-def list_records(session: Session, *, before: int | None, limit: int) -> list[AuditRecord]:
-    """Records with ids below `before`, newest first."""
+def list_records(
+    session: Session, *, before: int | None, limit: int, only: AuditFilter = EVERY_RECORD
+) -> list[AuditRecord]:
+    """Records with ids below `before`, newest first, those that are asked for."""
     query = select(AuditRecord).order_by(AuditRecord.id.desc()).limit(limit)
     if before is not None:
         query = query.where(AuditRecord.id < before)
+    if only.actor is not None:
+        query = query.where(AuditRecord.actor == only.actor)
+    if only.action is not None:
+        query = query.where(AuditRecord.action == only.action)
+    if only.subject is not None:
+        query = query.where(AuditRecord.subject_id == only.subject)
     return list(session.scalars(query))
+
+
+def list_actions(session: Session) -> list[str]:
+    """Every kind of change that the log tells of."""
+    return list(session.scalars(select(AuditRecord.action).distinct().order_by(AuditRecord.action)))
 
 
 def all_records(session: Session) -> Iterator[dict[str, Any]]:

@@ -2,7 +2,15 @@
 
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
+
+
+class AuditFilter(BaseModel):
+    """Which records: of whom, of what kind, about what; None for all."""
+
+    actor: str | None = Field(default=None, max_length=100)
+    action: str | None = Field(default=None, max_length=50)
+    subject: str | None = Field(default=None, max_length=200)
 
 
 class AuditRecordView(BaseModel):

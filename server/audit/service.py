@@ -27,6 +27,10 @@ class Actor(Protocol):
     def name(self) -> str:
         """The name that is kept, whatever becomes of the user."""
 
+    @property
+    def source(self) -> str | None:
+        """Where a change came from if not over the API or from the server's own machine."""
+
 
 @dataclass(frozen=True)
 class Administrator:
@@ -34,6 +38,7 @@ class Administrator:
 
     name: str = "server.admin"
     user_id: None = None
+    source: None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,7 @@ def record(
         "subject_id": subject.id,
         "reason": reason,
         "before": _plain(before),
-        "after": _plain(after),
+        "after": _plain(_with_source(after, actor)),
         "previous_sha256": head.sha256,
     }
     row["sha256"] = record_sha256(row | {"at": moment_text(row["at"])})
@@ -94,6 +99,11 @@ def read_head(session: Session) -> Head:
         select(AuditRecord.id, AuditRecord.sha256).order_by(AuditRecord.id.desc()).limit(1)
     ).first()
     return Head(last.id, last.sha256) if last is not None else Head(0, FIRST_PREVIOUS)
+
+
+def _with_source(after: Values | None, actor: Actor) -> Values | None:
+    """What is after a change, and that it came from the console where it did."""
+    return after if actor.source is None else (after or {}) | {"source": actor.source}
 
 
 def _plain(values: Values | None) -> Values | None:

@@ -4,8 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from server.benchmarks.queries import find_benchmark, keep_definition
-from server.calibrations import queries, service, views
+from server.calibrations import queries, requests, service, views
 from server.calibrations.schemas import (
     CalibrationAdopt,
     CalibrationComparison,
@@ -16,7 +15,6 @@ from server.calibrations.schemas import (
     CalibrationView,
 )
 from server.dependencies import OrganiserDep, PartsDep
-from server.errors import ContentError
 
 router = APIRouter(tags=["calibrations"])
 
@@ -26,20 +24,8 @@ def start_calibration(
     body: CalibrationCreate, parts: PartsDep, caller: OrganiserDep
 ) -> CalibrationView:
     """Measure a benchmark's reference: sealed seeds, to the last epoch, at each batch size."""
-    benchmark = find_benchmark(parts.benchmarks, body.benchmark)
-    if len(set(body.batch_sizes)) != len(body.batch_sizes):
-        raise ContentError(f"batch_sizes: got {body.batch_sizes}; expected each size once.")
     with parts.database.write() as session:
-        keep_definition(session, benchmark, parts.settings.benchmarks_dir)
-        calibration = service.start_calibration(
-            session,
-            benchmark,
-            batch_sizes=body.batch_sizes,
-            runs=body.runs,
-            requested_by=caller.user_id,
-            reason=body.reason,
-        )
-        return views.view(session, calibration)
+        return views.view(session, requests.ask_for_calibration(parts, session, caller, body))
 
 
 @router.get("/calibrations")
@@ -88,25 +74,23 @@ def compare_calibrations(
 def continue_calibration(
     calibration_id: str,
     parts: PartsDep,
-    _caller: OrganiserDep,
+    caller: OrganiserDep,
     body: CalibrationContinue | None = None,
 ) -> CalibrationView:
     """Go on until every batch size has its runs: after a failure, or with more than before."""
     wanted = body or CalibrationContinue()
     with parts.database.write() as session:
-        calibration = service.continue_calibration(
-            session, calibration_id, batch_sizes=wanted.batch_sizes, runs=wanted.runs
-        )
+        calibration = requests.go_on_with_calibration(session, caller, calibration_id, wanted)
         return views.view(session, calibration)
 
 
 @router.post("/calibrations/{calibration_id}/cancel")
 def cancel_calibration(
-    calibration_id: str, parts: PartsDep, _caller: OrganiserDep
+    calibration_id: str, parts: PartsDep, caller: OrganiserDep
 ) -> CalibrationView:
     """End what is under way; finished runs are kept, and it can be continued."""
     with parts.database.write() as session:
-        return views.view(session, service.cancel_calibration(session, calibration_id))
+        return views.view(session, requests.end_calibration(session, caller, calibration_id))
 
 
 @router.post("/calibrations/{calibration_id}/adopt")

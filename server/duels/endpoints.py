@@ -15,7 +15,7 @@ router = APIRouter(tags=["verifications"])
 def request_duel(parts: PartsDep, caller: OrganiserDep, body: DuelCreate) -> VerificationView:
     """Ask for two submissions to be trained in turn on one worker, in sealed pairs of runs."""
     with parts.database.write() as session:
-        verification = service.request_duel(session, body, requested_by=caller.user_id)
+        verification = service.ask_for_duel(session, caller, body)
         session.refresh(verification)
         return queries.view(
             session, verification, alive_seconds=parts.settings.worker_alive_seconds

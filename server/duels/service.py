@@ -12,8 +12,10 @@ from rules.duel import SIDES, interleave, judge_duel, pair_runs, why_no_duel
 from rules.duel_reasons import duel_reasons
 from rules.messages import ReplayReport
 from rules.replay_plan import draw, seal
+from server.audit.service import Subject, record
 from server.benchmarks.queries import definition
 from server.database import utc_now
+from server.dependencies import Caller
 from server.duels.schemas import DuelCreate
 from server.errors import ConflictError, ContentError
 from server.models import Submission, Verification
@@ -23,6 +25,21 @@ from server.verifications.queries import OPEN, claim_of
 from server.verifications.service import new_id, queue_attempt
 
 Hyperparameters = list[dict[str, float]]
+
+
+def ask_for_duel(session: Session, caller: Caller, body: DuelCreate) -> Verification:
+    """Ask for a duel; written to the audit log. Raises as `request_duel` does."""
+    verification = request_duel(session, body, requested_by=caller.user_id)
+    record(
+        session,
+        caller,
+        "duel.request",
+        Subject("verification", verification.id),
+        reason=body.reason,
+        before=None,
+        after=body.model_dump(exclude={"reason"}) | {"seal": verification.seal},
+    )
+    return verification
 
 
 def request_duel(session: Session, body: DuelCreate, *, requested_by: int) -> Verification:

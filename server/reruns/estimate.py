@@ -1,4 +1,4 @@
-"""What a replay will probably cost, from what replays have cost so far."""
+"""What a verification will probably cost, from what those of its kind have cost so far."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from rules.aggregate import mean
 from rules.benchmark import Benchmark
 from rules.claim import Claim
-from rules.replay_plan import is_calibrated
+from rules.replay_plan import is_calibrated, run_limit_seconds
 from server.models import Submission, Verification
 
 Basis = Literal["replays of the submission", "replays of the benchmark", "run limit"]
@@ -43,22 +43,23 @@ def expected_runs(benchmark: Benchmark, claim: Claim) -> float:
 
 
 class Estimator:
-    """Estimates replays; reads the past of each benchmark once."""
+    """Estimates verifications of a kind; reads the past of each benchmark once."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, kind: str = "replay") -> None:
         self._session = session
+        self._kind = kind
         self._by_benchmark: dict[str, Past | None] = {}
 
     def estimate(self, submission: Submission, benchmark: Benchmark, claim: Claim) -> Expected:
         """By replays of the submission, else of its benchmark, else by the limit of a run."""
-        runs = expected_runs(benchmark, claim)
+        runs = 1.0 if self._kind == "latency" else expected_runs(benchmark, claim)
         own = self._past(Verification.submission_id == submission.id)
         if own is not None:
             return _expected(runs, own, "replays of the submission")
         others = self._past_of_benchmark(submission.benchmark_id)
         if others is not None:
             return _expected(runs, others, "replays of the benchmark")
-        limit = benchmark.replay.run_limit_seconds if benchmark.replay is not None else 0.0
+        limit = run_limit_seconds(benchmark, self._kind)
         accelerators = int(submission.system.get("accelerator_count") or 0)
         return _expected(runs, Past(limit, accelerators), "run limit")
 
@@ -71,7 +72,7 @@ class Estimator:
         reports = self._session.scalars(
             select(Verification.report)
             .join(Submission, Submission.id == Verification.submission_id)
-            .where(which, Verification.state == "done")
+            .where(which, Verification.kind == self._kind, Verification.state == "done")
             .order_by(Verification.created_at.desc())
             .limit(LATEST)
         )

@@ -12,7 +12,10 @@ Status = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
 
 
 class BatchCreate(BaseModel):
-    """Which submissions to replay: a list of them, or those of a benchmark, by status."""
+    """Which submissions to verify: a list of them, or those of a benchmark, by status.
+
+    A "replay" trains the reference as each claim says; a "latency" times its trained model.
+    """
 
     model_config = ConfigDict(
         extra="forbid",
@@ -27,6 +30,7 @@ class BatchCreate(BaseModel):
     status: Status | None = None
     reason: Reason
     dry_run: bool = False
+    kind: Literal["replay", "latency"] = "replay"
 
     @model_validator(mode="after")
     def _names_one_thing(self) -> Self:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from rules.latency_plan import why_not_measurable
 from rules.replay_plan import why_not_replayable
 from server.audit.service import Subject, record
 from server.benchmarks.queries import definition, find_benchmark
@@ -29,11 +30,12 @@ from server.verifications.publishing import (
     require_submission,
 )
 from server.verifications.queries import OPEN, claim_of, find_verification, lock_verification
-from server.verifications.service import request_verification, set_status
+from server.verifications.requests import REQUESTS
+from server.verifications.service import set_status
 
 
 def verify_batch(parts: Parts, caller: Caller, wanted: BatchCreate) -> BatchView:
-    """Queue a replay of every submission that is named and can be replayed, in one transaction.
+    """Queue a verification of every submission that is named and allows it, in one transaction.
 
     A dry run answers the same and queues nothing. Raises NotFoundError for an unknown benchmark,
     ContentError for more submissions than one batch may have.
@@ -55,10 +57,10 @@ def _batch(session: Session, caller: Caller, wanted: BatchCreate) -> BatchView:
     found = _chosen(session, wanted)
     missing = sorted(set(named or ()) - {submission.id for submission in found})
     skipped = [Skipped(submission_id=name, why="There is no such submission.") for name in missing]
-    under_way = _under_way(session, [submission.id for submission in found])
-    estimator, replays = Estimator(session), []
+    under_way = _under_way(session, [submission.id for submission in found], wanted.kind)
+    estimator, replays = Estimator(session, wanted.kind), []
     for submission in found:
-        why = under_way.get(submission.id) or _why_not(session, submission)
+        why = under_way.get(submission.id) or _why_not(session, submission, wanted.kind)
         if why is not None:
             skipped.append(Skipped(submission_id=submission.id, why=why))
             continue
@@ -96,12 +98,12 @@ def _chosen(session: Session, wanted: BatchCreate) -> Sequence[Submission]:
     return found
 
 
-def _under_way(session: Session, submission_ids: Sequence[str]) -> dict[str, str]:
+def _under_way(session: Session, submission_ids: Sequence[str], kind: str) -> dict[str, str]:
     """Why a submission is not asked for again, by id, where a verification is under way."""
     rows = session.execute(
         select(Verification.submission_id, Verification.id).where(
             Verification.submission_id.in_(submission_ids),
-            Verification.kind == "replay",
+            Verification.kind == kind,
             Verification.state.in_(OPEN),
         )
     )
@@ -112,10 +114,13 @@ def _under_way(session: Session, submission_ids: Sequence[str]) -> dict[str, str
     }
 
 
-def _why_not(session: Session, submission: Submission) -> str | None:
-    benchmark = definition(session, submission.benchmark_sha256)
-    reason = why_not_replayable(benchmark, claim_of(submission))
-    return f"It cannot be replayed: {reason}." if reason is not None else None
+def _why_not(session: Session, submission: Submission, kind: str) -> str | None:
+    benchmark, claim = definition(session, submission.benchmark_sha256), claim_of(submission)
+    if kind == "latency":
+        reason, what = why_not_measurable(benchmark, claim), "Its latency cannot be measured"
+    else:
+        reason, what = why_not_replayable(benchmark, claim), "It cannot be replayed"
+    return f"{what}: {reason}." if reason is not None else None
 
 
 def _expected(session: Session, estimator: Estimator, submission: Submission) -> Expected:
@@ -124,9 +129,8 @@ def _expected(session: Session, estimator: Estimator, submission: Submission) ->
 
 
 def _queue(session: Session, caller: Caller, wanted: BatchCreate, submission: Submission) -> str:
-    return request_verification(
-        session, submission, requested_by=caller.user_id, reason=wanted.reason
-    ).id
+    request = REQUESTS[wanted.kind]
+    return request(session, submission, requested_by=caller.user_id, reason=wanted.reason).id
 
 
 def _replay_view(
@@ -144,7 +148,7 @@ def _replay_view(
 
 def _record_batch(session: Session, caller: Caller, wanted: BatchCreate, view: BatchView) -> None:
     queued = {item.submission_id: item.verification_id for item in view.replays}
-    chosen = {"benchmark": wanted.benchmark, "status": wanted.status}
+    chosen = {"kind": wanted.kind, "benchmark": wanted.benchmark, "status": wanted.status}
     record(
         session,
         caller,

@@ -4,12 +4,10 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 
-from server.audit.service import Subject, record
 from server.dependencies import OrganiserDep, PartsDep
-from server.submissions.queries import find_submission
-from server.verifications import queries, service
-from server.verifications.latency import request_latency
+from server.verifications import queries
 from server.verifications.race import RaceView, read_race
+from server.verifications.requests import ask_for_verification, cancel
 from server.verifications.schemas import (
     VerificationCreate,
     VerificationList,
@@ -17,7 +15,6 @@ from server.verifications.schemas import (
 )
 
 router = APIRouter(tags=["verifications"])
-REQUESTS = {"replay": service.request_verification, "latency": request_latency}
 
 
 @router.post("/submissions/{submission_id}/verifications", status_code=201)
@@ -32,22 +29,8 @@ def request_verification(
     The drawn runs and seeds are sealed in the answer.
     """
     asked = body or VerificationCreate()
-    request = REQUESTS[asked.kind]
     with parts.database.write() as session:
-        submission = find_submission(session, submission_id)
-        verification = request(
-            session, submission, requested_by=caller.user_id, reason=asked.reason
-        )
-        record(
-            session,
-            caller,
-            "verification.request",
-            Subject("submission", submission_id),
-            reason=verification.reason,
-            before=None,
-            after={"verification": verification.id, "seal": verification.seal},
-        )
-        session.refresh(verification)
+        verification = ask_for_verification(session, caller, submission_id, asked)
         return queries.view(
             session, verification, alive_seconds=parts.settings.worker_alive_seconds
         )
@@ -93,19 +76,7 @@ def cancel_verification(
 ) -> VerificationView:
     """End a verification without a verdict."""
     with parts.database.write() as session:
-        queries.lock_verification(session, verification_id)
-        verification = queries.find_verification(session, verification_id)
-        before = {"state": verification.state}
-        service.cancel_verification(session, verification)
-        record(
-            session,
-            caller,
-            "verification.cancel",
-            Subject("verification", verification_id),
-            reason=None,
-            before=before,
-            after={"state": verification.state},
-        )
+        verification = cancel(session, caller, verification_id)
         return queries.view(
             session, verification, alive_seconds=parts.settings.worker_alive_seconds
         )

@@ -74,6 +74,15 @@ INSERT INTO attempts (id, verification_id, number, state, fence, sends, send_aft
 VALUES ('a-2', 'v-2', 1, 'done', 1, 1, :now, :now);
 INSERT INTO replay_events (attempt_id, sequence, event, created_at) VALUES ('a-2', 0, '{}', :now)
 """
+CONSOLE_ROWS = """
+INSERT INTO tokens (id, user_id, role, token_sha256, created_at)
+VALUES (1, 1, 'organiser', 'abc', :now);
+INSERT INTO console_sessions (id_sha256, token_id, created_at, last_seen_at, notices)
+VALUES ('def', 1, :now, :now, '[]');
+INSERT INTO prices (id, provider, instance, region, pricing, usd_per_hour, effective_on, source_url,
+  added_by, added_at)
+VALUES (1, 'cloud', 'gpu', 'north', 'on_demand', 2.5, '2026-11-01', 'https://a.example', 1, :now)
+"""
 
 
 def insert_rows(database: Database, rows: str) -> None:
@@ -288,3 +297,19 @@ def test_the_administrators_command_migrates_and_makes_tokens(tmp_path: Path) ->
         assert kept.stat().st_mode & 0o777 == 0o600
     assert kept.read_text().startswith("fl_")
     assert run("token", "--user", "ada", "--role", "king").returncode == 2
+
+
+def test_going_back_drops_the_price_book_and_the_sessions_and_nothing_else(
+    empty: Database,
+) -> None:
+    migrate(empty, "0002")
+    insert_rows(empty, OLD_ROWS)
+    migrate(empty)
+    insert_rows(empty, CONSOLE_ROWS)
+    before = rows(empty)
+    assert len(before.pop("prices")) == len(before.pop("console_sessions")) == 1
+    command.downgrade(alembic_config(empty), "0009")
+
+    assert rows(empty) == before
+    migrate(empty)
+    assert rows(empty) == before | {"prices": [], "console_sessions": []}

@@ -126,6 +126,8 @@ def test_what_takes_a_token_says_so(schema: dict[str, Any]) -> None:
         "POST /api/v1/attempts/{attempt_id}/evaluations",
         "POST /api/v1/attempts/{attempt_id}/report",
         "POST /api/v1/rescore",
+        "POST /api/v1/prices",
+        "POST /api/v1/prices/import",
     }
 
 

@@ -115,3 +115,17 @@ def test_an_https_address_becomes_a_link() -> None:
 def test_shared_ranks_are_drawn_with_an_equals_sign() -> None:
     assert [formats.rank_label(1, False), formats.rank_label(2, True)] == ["1", "=2"]
     assert formats.rank_label(None, False) == "–"
+
+
+@pytest.mark.parametrize(
+    ("usd", "shown"),
+    [(31.22, "$31.22"), (11.0425, "$11.0425"), (9.0, "$9.00"), (0.526, "$0.526"),
+     (1234.5, "$1,234.50"), (0.0000125, "$0.000013"), (None, "–")],
+)  # fmt: skip
+def test_a_price_keeps_the_digits_it_was_published_with(usd: float | None, shown: str) -> None:
+    assert formats.price(usd) == shown
+
+
+def test_an_address_is_shown_by_its_host() -> None:
+    assert formats.web_host("https://Cloud.example:8443/prices?x") == "cloud.example"
+    assert formats.web_host("nothing") == "nothing"

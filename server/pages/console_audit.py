@@ -1,0 +1,74 @@
+"""The audit log in the console: filter, page, download."""
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import orjson
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse, StreamingResponse
+from pydantic import ConfigDict, Field
+
+from server.audit import queries
+from server.audit.schemas import AuditFilter
+from server.audit.service import read_head
+from server.dependencies import Parts, PartsDep
+from server.pages.console_page import console_page
+from server.pages.forms import read_query
+from server.sessions.dependencies import ConsoleDep
+
+router = APIRouter(include_in_schema=False)
+ADDRESS = "/console/audit"
+PAGE = 50
+
+
+class AuditPage(AuditFilter):
+    """Which records a page shows."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    before: int | None = Field(default=None, ge=1, le=2**31 - 1)
+
+
+@router.get(ADDRESS)
+def audit_page(request: Request, parts: PartsDep, signed_in: ConsoleDep) -> HTMLResponse:
+    """Who changed what and why, the latest first."""
+    asked = read_query(AuditPage, request)
+    filters = asked.model_dump(exclude={"before"}, exclude_none=True)
+    with parts.database.read() as session:
+        found = queries.list_records(session, before=asked.before, limit=PAGE + 1, only=asked)
+        records = [_shown(queries.hashed_view(row)) for row in found[:PAGE]]
+        head, actions = read_head(session), queries.list_actions(session)
+    older = None
+    if len(found) > PAGE:
+        older = f"{ADDRESS}?{urlencode(filters | {'before': records[-1]['id']})}"
+    return console_page(
+        parts,
+        signed_in,
+        "audit.html",
+        records=records,
+        actions=actions,
+        filters=filters,
+        head={"id": head.id, "sha256": head.sha256},
+        older=older,
+    )
+
+
+@router.get(ADDRESS + "/log.json")
+def download(parts: PartsDep, _signed_in: ConsoleDep) -> StreamingResponse:
+    """The whole log, oldest first, as `finishline audit-log --out` writes it."""
+    headers = {"Content-Disposition": 'attachment; filename="log.json"'}
+    return StreamingResponse(_whole(parts), media_type="application/json", headers=headers)
+
+
+def _whole(parts: Parts) -> Iterator[bytes]:
+    yield b'{"records": ['
+    with parts.database.read() as session:
+        for number, record in enumerate(queries.all_records(session)):
+            yield (b",\n" if number else b"\n") + orjson.dumps(record)
+    yield b"\n]}\n"
+
+
+def _shown(record: dict[str, Any]) -> dict[str, Any]:
+    both = {"before": record["before"], "after": record["after"]}
+    return record | {"values": orjson.dumps(both, option=orjson.OPT_INDENT_2).decode()}

@@ -1,0 +1,123 @@
+"""Calibrations from the console: start, watch, continue, cancel, adopt."""
+
+import re
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse, Response
+
+from server.calibrations import queries, views
+from server.calibrations.requests import (
+    ask_for_calibration,
+    end_calibration,
+    go_on_with_calibration,
+)
+from server.calibrations.schemas import CalibrationAdopt, CalibrationContinue, CalibrationCreate
+from server.calibrations.service import adopt_calibration
+from server.dependencies import Parts, PartsDep
+from server.errors import ServerError
+from server.pages.console_page import console_page, go_on
+from server.pages.forms import filled, read_form
+from server.sessions.dependencies import ConsoleDep, Fields, FormDep
+from server.sessions.schemas import Notice, SignedIn
+
+router = APIRouter(include_in_schema=False)
+ADDRESS = "/console/calibrations"
+ONE = ADDRESS + "/{calibration_id}"
+LATEST = 50
+
+
+@router.get(ADDRESS)
+def calibrations_page(parts: PartsDep, signed_in: ConsoleDep) -> HTMLResponse:
+    """The calibrations, and the form that starts one."""
+    return _list(parts, signed_in, {"runs": "20"})
+
+
+@router.post(ADDRESS)
+def start(parts: PartsDep, signed_in: ConsoleDep, form: FormDep) -> Response:
+    """Start a calibration."""
+    fields: dict[str, Any] = filled(form)
+    sizes = [part for part in re.split(r"[\s,;]+", fields.get("batch_sizes", "")) if part]
+    wanted, errors = read_form(CalibrationCreate, fields | {"batch_sizes": sizes})
+    if wanted is None:
+        return _list(parts, signed_in, form, errors=errors)
+    try:
+        with parts.database.write() as session:
+            made = ask_for_calibration(parts, session, signed_in.caller, wanted)
+            address = f"{ADDRESS}/{made.id}"
+    except ServerError as error:
+        return _list(parts, signed_in, form, refusal=error)
+    return go_on(parts, signed_in, address, Notice("The calibration is started: runs are queued."))
+
+
+@router.get(ONE)
+def calibration_page(calibration_id: str, parts: PartsDep, signed_in: ConsoleDep) -> HTMLResponse:
+    """A calibration: how far it is, and what can be done with it."""
+    return _one(parts, signed_in, calibration_id)
+
+
+@router.post(ONE + "/adopt")
+def adopt(calibration_id: str, parts: PartsDep, signed_in: ConsoleDep, form: FormDep) -> Response:
+    """Judge by it what is planned from now on."""
+    wanted, errors = read_form(CalibrationAdopt, filled(form))
+    if wanted is None:
+        return _one(parts, signed_in, calibration_id, typed=form, errors=errors)
+    try:
+        with parts.database.write() as session:
+            adopt_calibration(
+                session, calibration_id, adopted_by=signed_in.caller, reason=wanted.reason
+            )
+    except ServerError as error:
+        return _one(parts, signed_in, calibration_id, typed=form, refusal=error)
+    told = Notice("It is adopted: verifications planned from now on are judged by it.")
+    return go_on(parts, signed_in, f"{ADDRESS}/{calibration_id}", told)
+
+
+@router.post(ONE + "/continue")
+def continue_with(
+    calibration_id: str, parts: PartsDep, signed_in: ConsoleDep, _form: FormDep
+) -> Response:
+    """Queue what is missing."""
+    try:
+        with parts.database.write() as session:
+            go_on_with_calibration(session, signed_in.caller, calibration_id, CalibrationContinue())
+    except ServerError as error:
+        return _one(parts, signed_in, calibration_id, refusal=error)
+    told = Notice("What was missing is queued.")
+    return go_on(parts, signed_in, f"{ADDRESS}/{calibration_id}", told)
+
+
+@router.post(ONE + "/cancel")
+def cancel(calibration_id: str, parts: PartsDep, signed_in: ConsoleDep, _form: FormDep) -> Response:
+    """End what is under way; finished runs are kept."""
+    try:
+        with parts.database.write() as session:
+            end_calibration(session, signed_in.caller, calibration_id)
+    except ServerError as error:
+        return _one(parts, signed_in, calibration_id, refusal=error)
+    told = Notice("What was under way has ended; finished runs are kept.")
+    return go_on(parts, signed_in, f"{ADDRESS}/{calibration_id}", told)
+
+
+def _list(parts: Parts, signed_in: SignedIn, typed: Fields, **wrong: Any) -> HTMLResponse:
+    with parts.database.read() as session:
+        counts = queries.count_runs(session)
+        found = queries.list_calibrations(session, benchmark_id=None, limit=LATEST)
+        shown = [views.summary(item, finished=counts.get(item.id, 0)) for item in found]
+    replayed = [name for name, made in sorted(parts.benchmarks.items()) if made.replay is not None]
+    return console_page(
+        parts,
+        signed_in,
+        "calibrations.html",
+        typed=typed,
+        calibrations=[item.model_dump(mode="json") for item in shown],
+        benchmarks=[(name, name) for name in replayed],
+        **wrong,
+    )
+
+
+def _one(parts: Parts, signed_in: SignedIn, calibration_id: str, **form: Any) -> HTMLResponse:
+    with parts.database.read() as session:
+        shown = views.view(session, queries.find_calibration(session, calibration_id))
+    calibration = shown.model_dump(mode="json")
+    return console_page(parts, signed_in, "calibration.html", calibration=calibration, **form)

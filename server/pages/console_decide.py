@@ -1,0 +1,123 @@
+"""Deciding about the verdict of a rerun, beside the one that is published."""
+
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse, Response
+from sqlalchemy.orm import Session
+
+from server.dependencies import Parts, PartsDep
+from server.errors import ServerError
+from server.models import Submission, Verification
+from server.pages.console_lists import pending_verdicts
+from server.pages.console_page import console_page, go_on
+from server.pages.forms import filled, read_form
+from server.reruns.comparison import compare_verifications, report_of
+from server.reruns.schemas import DecisionCreate
+from server.reruns.service import decide
+from server.sessions.dependencies import ConsoleDep, FormDep
+from server.sessions.schemas import Notice, SignedIn
+from server.verifications.publishing import (
+    is_pending,
+    published_verification,
+    require_submission,
+)
+from server.verifications.queries import find_verification
+
+router = APIRouter(include_in_schema=False)
+ADDRESS = "/console/decide"
+
+
+@router.get(ADDRESS)
+def decisions_page(parts: PartsDep, signed_in: ConsoleDep) -> HTMLResponse:
+    """Every verdict that waits."""
+    with parts.database.read() as session:
+        pending = pending_verdicts(session)
+    return console_page(parts, signed_in, "decisions.html", pending=pending)
+
+
+@router.get(ADDRESS + "/{verification_id}")
+def decision_page(verification_id: str, parts: PartsDep, signed_in: ConsoleDep) -> HTMLResponse:
+    """A verdict that waits, beside the published one."""
+    return _page(parts, signed_in, verification_id)
+
+
+@router.post(ADDRESS + "/{verification_id}")
+def decide_about(
+    verification_id: str, parts: PartsDep, signed_in: ConsoleDep, form: FormDep
+) -> Response:
+    """Publish a verdict, or keep what is published."""
+    wanted, errors = read_form(DecisionCreate, filled(form))
+    if wanted is None:
+        return _page(parts, signed_in, verification_id, typed=form, errors=errors)
+    try:
+        with parts.database.write() as session:
+            verification = decide(session, signed_in.caller, verification_id, wanted)
+            told = _told(verification, wanted)
+    except ServerError as error:
+        return _page(parts, signed_in, verification_id, typed=form, refusal=error)
+    return go_on(parts, signed_in, ADDRESS, told)
+
+
+def _told(verification: Verification, wanted: DecisionCreate) -> Notice:
+    became = "is published" if wanted.decision == "publish" else "is kept back"
+    return Notice(f"The verdict of {verification.id}, {verification.outcome}, {became}.")
+
+
+def _page(parts: Parts, signed_in: SignedIn, verification_id: str, **form: Any) -> HTMLResponse:
+    with parts.database.read() as session:
+        verification = find_verification(session, verification_id)
+        submission = require_submission(verification)
+        standing = published_verification(submission)
+        context: dict[str, Any] = {
+            "submission": _submission(submission),
+            "standing": _side(standing, submission) if standing is not verification else None,
+            "waiting": _side(verification, submission),
+            "comparison": _comparison(session, standing, verification),
+        }
+    return console_page(parts, signed_in, "decision.html", **context, **form)
+
+
+def _submission(submission: Submission) -> dict[str, Any]:
+    return {
+        "id": submission.id,
+        "model": submission.model,
+        "submitter": submission.submitter,
+        "benchmark": submission.benchmark_id,
+        "status": submission.status,
+    }
+
+
+def _side(verification: Verification | None, submission: Submission) -> dict[str, Any] | None:
+    if verification is None:
+        return None
+    report = report_of(verification)
+    return {
+        "id": verification.id,
+        "outcome": verification.outcome or verification.state,
+        "ended_at": verification.ended_at.isoformat() if verification.ended_at else None,
+        "worker": report.system.worker if report is not None else None,
+        "hardware_class": report.system.hardware_class if report is not None else None,
+        "reason": verification.reason,
+        "reasons": verification.reasons,
+        "pending": is_pending(verification, submission),
+        "settled": _settled(verification),
+    }
+
+
+def _settled(verification: Verification) -> str:
+    decision = verification.decision
+    if decision is None:
+        return f"This verification is {verification.state}: it has no verdict to decide about."
+    return f"It was decided to {decision.decision} this verdict: {decision.reason}"
+
+
+def _comparison(
+    session: Session, standing: Verification | None, waiting: Verification
+) -> dict[str, Any] | None:
+    """Both replays side by side; latencies have no runs to compare."""
+    if standing is None or standing is waiting:
+        return None
+    if {standing.kind, waiting.kind} != {"replay"}:
+        return None
+    return compare_verifications(session, standing.id, waiting.id).model_dump(mode="json")

@@ -1,0 +1,70 @@
+"""Duels asked for from the console."""
+
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse, Response
+from sqlalchemy import select
+
+from rules.duel import FEWEST_PAIRS, MOST_PAIRS
+from server.dependencies import Parts, PartsDep
+from server.duels.schemas import DuelCreate
+from server.duels.service import ask_for_duel
+from server.errors import ServerError
+from server.models import Verification
+from server.pages.console_page import console_page, go_on
+from server.pages.forms import filled, read_form
+from server.sessions.dependencies import ConsoleDep, Fields, FormDep
+from server.sessions.schemas import Notice, SignedIn
+from server.verifications.queries import view
+
+router = APIRouter(include_in_schema=False)
+ADDRESS = "/console/duels"
+LATEST = 20
+
+
+@router.get(ADDRESS)
+def duels_page(
+    parts: PartsDep, signed_in: ConsoleDep, challenger: str = "", holder: str = ""
+) -> HTMLResponse:
+    """The latest duels, and the form that asks for one."""
+    typed = {"challenger": challenger, "holder": holder, "pairs": "4"}
+    return _page(parts, signed_in, typed)
+
+
+@router.post(ADDRESS)
+def ask(parts: PartsDep, signed_in: ConsoleDep, form: FormDep) -> Response:
+    """Ask for a duel."""
+    wanted, errors = read_form(DuelCreate, _as_numbers(filled(form)))
+    if wanted is None:
+        return _page(parts, signed_in, form, errors=errors)
+    try:
+        with parts.database.write() as session:
+            duel = ask_for_duel(session, signed_in.caller, wanted)
+            told = Notice(f"Duel {duel.id} of {wanted.pairs} pairs of runs is queued.")
+    except ServerError as error:
+        return _page(parts, signed_in, form, refusal=error)
+    return go_on(parts, signed_in, ADDRESS, told)
+
+
+def _as_numbers(fields: Fields) -> dict[str, Any]:
+    """The fields with the pairs as a whole number where they are one: a form has text alone."""
+    pairs = fields.get("pairs", "")
+    fits = pairs.isascii() and pairs.isdigit() and FEWEST_PAIRS <= int(pairs[:9]) <= MOST_PAIRS
+    return fields | ({"pairs": int(pairs)} if fits else {})
+
+
+def _page(parts: Parts, signed_in: SignedIn, typed: Fields, **wrong: Any) -> HTMLResponse:
+    alive = parts.settings.worker_alive_seconds
+    with parts.database.read() as session:
+        found = session.scalars(
+            select(Verification)
+            .where(Verification.kind == "duel")
+            .order_by(Verification.created_at.desc())
+            .limit(LATEST)
+        )
+        duels = [
+            view(session, item, alive_seconds=alive, with_report=False).model_dump(mode="json")
+            for item in found
+        ]
+    return console_page(parts, signed_in, "duels.html", typed=typed, duels=duels, **wrong)

@@ -1,0 +1,53 @@
+"""The price book from the console: add to it, or correct an entry by another."""
+
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse, Response
+
+from server.database import utc_now
+from server.dependencies import Parts, PartsDep
+from server.errors import ServerError
+from server.pages.console_page import console_page, go_on
+from server.pages.forms import filled, read_form
+from server.prices.queries import find_price, list_prices
+from server.prices.schemas import PriceCreate, PriceQuery, price_of
+from server.prices.service import add_price
+from server.sessions.dependencies import ConsoleDep, FormDep
+from server.sessions.schemas import Notice, SignedIn
+
+router = APIRouter(include_in_schema=False)
+ADDRESS = "/console/prices"
+
+
+@router.get(ADDRESS)
+def prices_page(
+    parts: PartsDep, signed_in: ConsoleDep, supersedes: int | None = None
+) -> HTMLResponse:
+    """The book and the form; with `supersedes` the form holds the entry to correct."""
+    typed: dict[str, Any] = {"effective_on": utc_now().date().isoformat()}
+    if supersedes is not None:
+        with parts.database.read() as session:
+            typed = vars(price_of(find_price(session, supersedes))) | {"supersedes": supersedes}
+    return _page(parts, signed_in, typed)
+
+
+@router.post(ADDRESS)
+def add(parts: PartsDep, signed_in: ConsoleDep, form: FormDep) -> Response:
+    """Add a price."""
+    wanted, errors = read_form(PriceCreate, filled(form))
+    if wanted is None:
+        return _page(parts, signed_in, form, errors=errors)
+    try:
+        with parts.database.write() as session:
+            number = add_price(session, signed_in.caller, wanted).id
+    except ServerError as error:
+        return _page(parts, signed_in, form, refusal=error)
+    return go_on(parts, signed_in, ADDRESS, Notice(f"Price {number} is in the book."))
+
+
+def _page(parts: Parts, signed_in: SignedIn, typed: dict[str, Any], **wrong: Any) -> HTMLResponse:
+    with parts.database.read() as session:
+        prices = list_prices(session, PriceQuery())
+    shown = [price.model_dump(mode="json") for price in prices]
+    return console_page(parts, signed_in, "prices.html", typed=typed, prices=shown, **wrong)

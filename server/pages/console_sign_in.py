@@ -1,0 +1,102 @@
+"""Signing in to the console with an API token, and out again."""
+
+import logging
+import math
+import re
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from server.dependencies import Parts, PartsDep
+from server.errors import NotSignedInError
+from server.sessions.cookies import clear_cookie, read_cookie, set_cookie
+from server.sessions.dependencies import (
+    SIGN_IN,
+    FieldsDep,
+    FormDep,
+    SignedInDep,
+    signed_in_or_none,
+)
+from server.sessions.origin import require_same_origin
+from server.sessions.service import end_session, start_session
+from web.render import render
+
+log = logging.getLogger(__name__)
+router = APIRouter(include_in_schema=False)
+HOME = "/console"
+# A page of the console: no host, no backslash, no dot, so it can lead nowhere else.
+OWN_PAGE = re.compile(r"/console(/[A-Za-z0-9_/-]*)?(\?[A-Za-z0-9_=&%+.,:-]*)?")
+
+
+def own_page(address: str | None) -> str:
+    """Where to go after the sign-in: the page that was asked for if it is one of the console."""
+    return address if address is not None and OWN_PAGE.fullmatch(address) else HOME
+
+
+@router.get(SIGN_IN, response_class=HTMLResponse)
+def sign_in_page(
+    request: Request,
+    parts: PartsDep,
+    following: Annotated[str | None, Query(alias="next")] = None,
+    out: bool = False,
+) -> Response:
+    """The form that asks for a token."""
+    if signed_in_or_none(request, parts) is not None:
+        return RedirectResponse(own_page(following), status_code=303)
+    return _page(following, signed_out=out)
+
+
+@router.post(SIGN_IN, response_class=HTMLResponse)
+def sign_in(request: Request, parts: PartsDep, sent: FieldsDep) -> Response:
+    """Start a session. No session's token is asked for: the browser's Origin says who sent this."""
+    require_same_origin(request, parts.settings)
+    address = request.client.host if request.client is not None else "unknown"
+    failed = request.app.state.failed_sign_ins
+    wait = math.ceil(failed.seconds_to_wait(address))
+    if wait > 0:
+        why = f"Too many tokens were refused. Try again in {wait} seconds."
+        return _page(sent.get("next"), error=why, status=429, headers={"Retry-After": str(wait)})
+    try:
+        secret = _start(request, parts, sent.get("token", "").strip())
+    except NotSignedInError as error:
+        failed.note(address)
+        log.warning("a sign-in from %s was refused", address)
+        headers = {"WWW-Authenticate": "Bearer"}
+        return _page(sent.get("next"), error=error.detail, status=401, headers=headers)
+    response = RedirectResponse(own_page(sent.get("next")), status_code=303)
+    set_cookie(response, request, parts.settings, secret)
+    return response
+
+
+def _start(request: Request, parts: Parts, token: str) -> str:
+    if not token:
+        raise NotSignedInError("Type or paste your token; it begins with fl_.")
+    with parts.database.write() as session:
+        earlier = read_cookie(request, parts.settings)
+        return start_session(session, token, instead_of=earlier)
+
+
+@router.post("/console/sign-out")
+def sign_out(
+    request: Request, parts: PartsDep, signed_in: SignedInDep, _form: FormDep
+) -> RedirectResponse:
+    """End the session."""
+    with parts.database.write() as session:
+        end_session(session, signed_in.secret)
+    response = RedirectResponse(f"{SIGN_IN}?out=true", status_code=303)
+    clear_cookie(response, request, parts.settings)
+    return response
+
+
+def _page(
+    following: str | None,
+    *,
+    signed_out: bool = False,
+    error: str | None = None,
+    status: int = 200,
+    headers: dict[str, str] | None = None,
+) -> HTMLResponse:
+    context: dict[str, Any] = {"next": own_page(following), "out": signed_out, "error": error}
+    page = render("console/sign_in.html", **context)
+    return HTMLResponse(page, status_code=status, headers=headers)

@@ -1,0 +1,133 @@
+"""Verifying from the console: choose, see what it would cost, confirm exactly that; and cancel."""
+
+import re
+from typing import Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse, Response
+
+from server.dependencies import Parts, PartsDep
+from server.errors import ServerError
+from server.pages.console_lists import under_way
+from server.pages.console_page import console_page, go_on
+from server.pages.forms import filled, read_form
+from server.reruns.schemas import BatchCreate, BatchView
+from server.reruns.service import verify_batch
+from server.sessions.dependencies import ConsoleDep, FormDep
+from server.sessions.schemas import Notice, SignedIn
+from server.verifications.requests import cancel
+
+router = APIRouter(include_in_schema=False)
+ADDRESS = "/console/verify"
+STATUSES = ("claimed", "verifying", "verified", "rejected", "inconclusive")
+# A dry run keeps nothing, but a batch has a reason.
+DRY_RUN = {"reason": "dry run", "dry_run": True}
+Typed = dict[str, Any]
+
+
+@router.get(ADDRESS)
+def choose(request: Request, parts: PartsDep, signed_in: ConsoleDep) -> HTMLResponse:
+    """The form that chooses, or with `preview` the dry run of what it chose."""
+    typed: Typed = filled(request.query_params)
+    if typed.pop("preview", None) is None:
+        return _form(parts, signed_in, typed)
+    wanted, errors = read_form(BatchCreate, _chosen(typed) | DRY_RUN)
+    if wanted is None:
+        return _form(parts, signed_in, typed, errors=_by_own_fields(errors))
+    try:
+        preview = verify_batch(parts, signed_in.caller, wanted)
+    except ServerError as error:
+        return _form(parts, signed_in, typed, refusal=error)
+    back = f"{ADDRESS}?{urlencode(typed)}"
+    return _preview(parts, signed_in, preview, kind=wanted.kind, back=back)
+
+
+@router.post(ADDRESS)
+def confirm(parts: PartsDep, signed_in: ConsoleDep, form: FormDep) -> Response:
+    """Queue what the dry run listed, and nothing else."""
+    chosen = _chosen({name: form.get(name, "") for name in ("kind", "submissions")})
+    wanted, errors = read_form(BatchCreate, chosen | {"reason": form.get("reason", "").strip()})
+    try:
+        if wanted is None:
+            return _shown_again(parts, signed_in, chosen, errors, typed=form)
+        queued = verify_batch(parts, signed_in.caller, wanted)
+    except ServerError as error:
+        return _form(parts, signed_in, dict(form), refusal=error)
+    return go_on(parts, signed_in, ADDRESS, Notice(_told(queued)))
+
+
+@router.post("/console/verifications/{verification_id}/cancel")
+def cancel_verification(
+    verification_id: str, parts: PartsDep, signed_in: ConsoleDep, _form_sent: FormDep
+) -> Response:
+    """End a verification without a verdict."""
+    try:
+        with parts.database.write() as session:
+            cancel(session, signed_in.caller, verification_id)
+    except ServerError as error:
+        return _form(parts, signed_in, {}, refusal=error)
+    return go_on(parts, signed_in, ADDRESS, Notice(f"Verification {verification_id} is cancelled."))
+
+
+def _chosen(typed: Typed) -> Typed:
+    """The fields of the form as a batch has them: ids apart, no field that is empty."""
+    ids = [name for name in re.split(r"[\s,;]+", typed.get("submissions", "")) if name]
+    chosen = {name: typed[name] for name in ("kind", "benchmark", "status") if typed.get(name)}
+    return chosen | ({"submissions": list(dict.fromkeys(ids))} if ids else {})
+
+
+def _by_own_fields(errors: dict[str, str]) -> dict[str, str]:
+    """What is wrong with the choice as a whole belongs to its first field."""
+    return {("submissions" if name == "form" else name): text for name, text in errors.items()}
+
+
+def _form(parts: Parts, signed_in: SignedIn, typed: Typed, **wrong: Any) -> HTMLResponse:
+    with parts.database.read() as session:
+        listed = under_way(session, alive_seconds=parts.settings.worker_alive_seconds)
+    return console_page(
+        parts,
+        signed_in,
+        "verify.html",
+        typed={"kind": "replay"} | typed,
+        preview=None,
+        under_way=listed,
+        benchmarks=[("", "–"), *((name, name) for name in sorted(parts.benchmarks))],
+        statuses_to_choose=[("", "any status"), *((word, word) for word in STATUSES)],
+        **wrong,
+    )
+
+
+def _preview(
+    parts: Parts, signed_in: SignedIn, preview: BatchView, *, kind: str, back: str, **again: Any
+) -> HTMLResponse:
+    return console_page(
+        parts,
+        signed_in,
+        "verify.html",
+        preview=preview.model_dump(mode="json"),
+        kind=kind,
+        shown=" ".join(item.submission_id for item in preview.replays),
+        back=back,
+        **again,
+    )
+
+
+def _shown_again(
+    parts: Parts, signed_in: SignedIn, chosen: Typed, errors: dict[str, str], *, typed: Typed
+) -> HTMLResponse:
+    """The dry run once more, of the same submissions, with what is wrong with the form."""
+    wanted, unclear = read_form(BatchCreate, chosen | DRY_RUN)
+    if wanted is None:
+        return _form(parts, signed_in, typed, errors=_by_own_fields(unclear))
+    preview = verify_batch(parts, signed_in.caller, wanted)
+    return _preview(
+        parts, signed_in, preview, kind=wanted.kind, back=ADDRESS, typed=typed, errors=errors
+    )
+
+
+def _told(queued: BatchView) -> str:
+    count = len(queued.replays)
+    text = f"{count} {'verification is' if count == 1 else 'verifications are'} queued."
+    skipped = [f"{item.submission_id}: {item.why}" for item in queued.skipped]
+    return " ".join([text, *([f"Skipped since: {' '.join(skipped)}"] if skipped else [])])

@@ -1,0 +1,161 @@
+"""The price book as it crosses the API."""
+
+from datetime import date, datetime
+from typing import Annotated
+
+from fastapi import Query
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from rules.price_book import (
+    AN_ADDRESS,
+    HIGHEST_USD_PER_HOUR,
+    NAME_LENGTHS,
+    NOTE_LENGTH,
+    SOURCE_LENGTH,
+    Price,
+    PriceEntry,
+    Pricing,
+    is_web_address,
+)
+from server.models import PriceRow
+
+LARGEST_IMPORT = 1000
+ONE_LINE = r"^\S(.*\S)?$"
+
+
+class PriceCreate(BaseModel):
+    """A price, from which day it holds, and the page that says so.
+
+    With `supersedes` it stands in for an earlier entry that was wrong.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "provider": "example-cloud",
+                    "instance": "gpu.8xlarge",
+                    "region": "eu-north",
+                    "pricing": "on_demand",
+                    "usd_per_hour": 31.22,
+                    "effective_on": "2026-11-01",
+                    "source_url": "https://cloud.example/prices",
+                }
+            ]
+        },
+    )
+
+    provider: str = Field(max_length=NAME_LENGTHS["provider"], pattern=ONE_LINE)
+    instance: str = Field(max_length=NAME_LENGTHS["instance"], pattern=ONE_LINE)
+    region: str = Field(max_length=NAME_LENGTHS["region"], pattern=ONE_LINE)
+    pricing: Pricing = "on_demand"
+    usd_per_hour: float = Field(gt=0, le=HIGHEST_USD_PER_HOUR, allow_inf_nan=False)
+    effective_on: date
+    source_url: str = Field(min_length=1, max_length=SOURCE_LENGTH)
+    note: str | None = Field(default=None, min_length=1, max_length=NOTE_LENGTH)
+    supersedes: int | None = Field(default=None, ge=1, le=2**31 - 1)
+
+    @field_validator("provider", "instance", "region", "note")
+    @classmethod
+    def _without_control_characters(cls, text: str | None) -> str | None:
+        if text is not None and any(ord(letter) < 32 and letter != "\n" for letter in text):
+            raise ValueError("expected printable text")
+        return text
+
+    @field_validator("source_url")
+    @classmethod
+    def _can_be_followed(cls, text: str) -> str:
+        if not is_web_address(text):
+            raise ValueError(f"expected {AN_ADDRESS}")
+        return text
+
+
+class PricesImport(BaseModel):
+    """Prices that are added together or not at all; what is in the book already is left out."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    prices: list[PriceCreate] = Field(min_length=1, max_length=LARGEST_IMPORT)
+
+
+class PriceQuery(BaseModel):
+    """Which part of the book: by exact names, and with `on` only what holds on that day."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    provider: str | None = Field(default=None, max_length=100)
+    instance: str | None = Field(default=None, max_length=200)
+    region: str | None = Field(default=None, max_length=100)
+    pricing: Pricing | None = None
+    on: date | None = None
+
+
+PriceQueryDep = Annotated[PriceQuery, Query()]
+
+
+class PriceView(BaseModel):
+    """An entry of the book. `superseded_by` names the entry that stands in for it.
+
+    `ranks` is whether a cost may rest on it: it is on-demand and nothing supersedes it.
+    """
+
+    id: int
+    provider: str
+    instance: str
+    region: str
+    pricing: Pricing
+    usd_per_hour: float
+    effective_on: date
+    source_url: str
+    note: str | None
+    supersedes: int | None
+    superseded_by: int | None
+    ranks: bool
+    added_by: str
+    added_at: datetime
+
+
+class PriceList(BaseModel):
+    """Entries by provider, instance, region and kind, the latest of each first."""
+
+    prices: list[PriceView]
+
+
+class PricesImported(BaseModel):
+    """What was added, and how many were in the book already."""
+
+    added: list[PriceView]
+    already_there: int
+
+
+def price_of(row: PriceRow) -> Price:
+    """A stored price as the rules take it."""
+    return Price(
+        provider=row.provider,
+        instance=row.instance,
+        region=row.region,
+        pricing="spot" if row.pricing == "spot" else "on_demand",
+        usd_per_hour=row.usd_per_hour,
+        effective_on=row.effective_on,
+        source_url=row.source_url,
+        note=row.note,
+        supersedes=row.supersedes,
+    )
+
+
+def entry_of(row: PriceRow) -> PriceEntry:
+    """A stored price with its number."""
+    return PriceEntry(row.id, price_of(row))
+
+
+def price_view(row: PriceRow, superseded_by: int | None) -> PriceView:
+    """A stored price as the API shows it."""
+    return PriceView(
+        **vars(price_of(row)),
+        id=row.id,
+        superseded_by=superseded_by,
+        ranks=row.pricing == "on_demand" and superseded_by is None,
+        added_by=row.adder.name,
+        added_at=row.added_at,
+    )

@@ -1,0 +1,106 @@
+"""What the console's pages ask for: who is signed in, and forms that are theirs."""
+
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import Depends, Request
+from starlette.exceptions import HTTPException
+
+from server.dependencies import Caller, Parts, PartsDep
+from server.errors import NotAllowedError, NotSignedInError
+from server.models import ConsoleSession
+from server.sessions.cookies import read_cookie
+from server.sessions.origin import CSRF_FIELD, require_csrf, require_same_origin
+from server.sessions.queries import ends_at, find_session
+from server.sessions.schemas import SignedIn
+from server.sessions.service import is_stale, note_seen
+
+SIGN_IN = "/console/sign-in"
+SOURCE = "console"
+MOST_FIELDS = 100
+Fields = dict[str, str]
+
+
+def signed_in_or_none(request: Request, parts: Parts) -> SignedIn | None:
+    """Who is signed in with this browser, if anybody."""
+    secret = read_cookie(request, parts.settings)
+    if secret is None:
+        return None
+    try:
+        with parts.database.read() as session:
+            found = find_session(session, secret)
+    except NotSignedInError:
+        return None
+    if is_stale(found):
+        with parts.database.write() as session:
+            note_seen(session, secret)
+    return _signed_in(found, secret)
+
+
+def _signed_in(found: ConsoleSession, secret: str) -> SignedIn:
+    token = found.token
+    return SignedIn(
+        secret=secret,
+        caller=Caller(
+            user_id=token.user_id,
+            token_id=token.id,
+            name=token.user.name,
+            role=token.role,
+            source=SOURCE,
+        ),
+        ends_at=ends_at(found),
+        token_expires_at=token.expires_at,
+        has_notices=bool(found.notices),
+    )
+
+
+def get_signed_in(request: Request, parts: PartsDep) -> SignedIn:
+    """Who is signed in. A page that is asked for leads to the sign-in; a form is refused."""
+    found = signed_in_or_none(request, parts)
+    if found is not None:
+        return found
+    if request.method != "GET":
+        raise NotSignedInError(
+            "Your session has ended, and nothing was changed. Sign in at /console/sign-in in "
+            "another tab, come back here and send the form again from the page before this one."
+        )
+    asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    address = f"{SIGN_IN}?{urlencode({'next': asked})}"
+    raise HTTPException(303, "Sign in first.", headers={"Location": address})
+
+
+SignedInDep = Annotated[SignedIn, Depends(get_signed_in)]
+
+
+def get_organiser(signed_in: SignedInDep) -> SignedIn:
+    """An organiser who is signed in."""
+    if signed_in.caller.role != "organiser":
+        raise NotAllowedError(
+            f"This needs a token of role organiser; you are signed in with one of role "
+            f"{signed_in.caller.role}."
+        )
+    return signed_in
+
+
+ConsoleDep = Annotated[SignedIn, Depends(get_organiser)]
+
+
+async def read_fields(request: Request) -> Fields:
+    """The text fields of a form that was sent; a browser's line ends become ours."""
+    form = await request.form(max_files=0, max_fields=MOST_FIELDS)
+    return {
+        name: value.replace("\r\n", "\n") for name, value in form.items() if isinstance(value, str)
+    }
+
+
+FieldsDep = Annotated[Fields, Depends(read_fields)]
+
+
+def _own_form(request: Request, parts: PartsDep, signed_in: SignedInDep, sent: FieldsDep) -> Fields:
+    """The fields of a form that a page of this session sent, without the token that shows it."""
+    require_same_origin(request, parts.settings)
+    require_csrf(signed_in.secret, sent.get(CSRF_FIELD, ""))
+    return {name: value for name, value in sent.items() if name != CSRF_FIELD}
+
+
+FormDep = Annotated[Fields, Depends(_own_form)]

@@ -1,0 +1,58 @@
+"""Asking for a verification and cancelling one, as organisers do: with a record of who did."""
+
+from sqlalchemy.orm import Session
+
+from server.audit.service import Subject, record
+from server.dependencies import Caller
+from server.models import Verification
+from server.submissions.queries import find_submission
+from server.verifications.latency import request_latency
+from server.verifications.queries import find_verification, lock_verification
+from server.verifications.schemas import VerificationCreate
+from server.verifications.service import cancel_verification, request_verification
+
+REQUESTS = {"replay": request_verification, "latency": request_latency}
+
+
+def ask_for_verification(
+    session: Session, caller: Caller, submission_id: str, wanted: VerificationCreate
+) -> Verification:
+    """Ask for a replay of a submission, or for its latency; written to the audit log.
+
+    Raises NotFoundError, ContentError, ConflictError as the request does.
+    """
+    submission = find_submission(session, submission_id)
+    request = REQUESTS[wanted.kind]
+    verification = request(session, submission, requested_by=caller.user_id, reason=wanted.reason)
+    record(
+        session,
+        caller,
+        "verification.request",
+        Subject("submission", submission_id),
+        reason=verification.reason,
+        before=None,
+        after={"verification": verification.id, "seal": verification.seal},
+    )
+    session.refresh(verification)
+    return verification
+
+
+def cancel(session: Session, caller: Caller, verification_id: str) -> Verification:
+    """End a verification without a verdict; written to the audit log.
+
+    Raises NotFoundError, ConflictError if it has ended.
+    """
+    lock_verification(session, verification_id)
+    verification = find_verification(session, verification_id)
+    before = {"state": verification.state}
+    cancel_verification(session, verification)
+    record(
+        session,
+        caller,
+        "verification.cancel",
+        Subject("verification", verification_id),
+        reason=None,
+        before=before,
+        after={"state": verification.state},
+    )
+    return verification

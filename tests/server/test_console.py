@@ -1,0 +1,491 @@
+"""The console's pages: each works, for organisers only, and refuses what is missing or wrong."""
+
+import json
+import re
+from collections.abc import Callable
+from html import unescape
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from rules.chain import check_chain
+from server.audit.service import Administrator, Subject, record
+from server.database import utc_now
+from server.models import Attempt, WorkerRow
+
+ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
+HOSTILE = '<script>alert("x")</script>\'"><img src=x onerror=alert(1)>'
+FAR_BELOW = [10.0] * 8
+PRICE = {
+    "provider": "cloud", "instance": "gpu.8", "region": "north", "usd_per_hour": "12.5",
+    "effective_on": "2026-03-01", "pricing": "on_demand", "supersedes": "", "note": "",
+    "source_url": "https://cloud.example/prices",
+}  # fmt: skip
+PAGES = (
+    "/console", "/console/verify", "/console/duels", "/console/decide", "/console/calibrations",
+    "/console/prices", "/console/audit", "/console/audit/log.json", "/console/tokens",
+)  # fmt: skip
+
+
+class Console:
+    """A browser that is signed in."""
+
+    def __init__(self, client: TestClient, person: Any) -> None:
+        self.client = client
+        fields = {"token": person.secret}
+        answer = client.post(
+            "/console/sign-in", data=fields, headers=ORIGIN, follow_redirects=False
+        )
+        assert answer.status_code == 303, answer.text
+        page = client.get("/console/account").text
+        self.csrf = re.findall(r'name="csrf" value="([0-9a-f]{64})"', page)[0]
+
+    def get(self, path: str, **query: str) -> Any:
+        return self.client.get(path, params=query or None, headers={"Accept": "text/html"})
+
+    def post(self, path: str, **fields: str) -> Any:
+        sent = {"csrf": self.csrf} | fields
+        return self.client.post(path, data=sent, headers=ORIGIN, follow_redirects=False)
+
+    def done(self, path: str, **fields: str) -> str:
+        """The page that a form that worked leads to."""
+        answer = self.post(path, **fields)
+        assert answer.status_code == 303, answer.text
+        page: str = self.get(answer.headers["location"]).text
+        assert 'class="notice is-done"' in page
+        # The notice is told once.
+        assert 'class="notice is-done"' not in self.get(answer.headers["location"]).text
+        return page
+
+
+@pytest.fixture
+def console(client: TestClient, olivia: Any) -> Console:
+    """Olivia's browser."""
+    return Console(client, olivia)
+
+
+@pytest.fixture
+def waiting(replay: Any, olivia: Any, make_report: Callable[..., Any]) -> Any:
+    """A verified submission whose rerun was rejected and waits; `first` is the verified one."""
+
+    def finish(**changes: Any) -> None:
+        grant = replay.claim().json()
+        assert replay.report(grant, make_report(replay.seeds(), **changes)).status_code == 200
+
+    finish()
+    replay.first = replay.verification_id
+    address = f"/api/v1/submissions/{replay.submission_id}/verifications"
+    asked = replay.client.post(address, json={"reason": HOSTILE}, headers=olivia.headers)
+    replay.verification_id = asked.json()["id"]
+    finish(qualities=FAR_BELOW)
+    return replay
+
+
+@pytest.fixture
+def records(client: TestClient, olivia: Any) -> Callable[[], list[Any]]:
+    """The audit log, the latest first."""
+
+    def read() -> list[Any]:
+        answer = client.get("/api/v1/audit", headers=olivia.headers)
+        found: list[Any] = answer.json()["records"]
+        return found
+
+    return read
+
+
+def error_of(page: str, field: str) -> str | None:
+    """What a page says is wrong with a field, beside it."""
+    found = re.search(rf'id="e-{field}"><span class="sr">Error: </span>(.*?)</strong>', page)
+    return unescape(found.group(1)) if found else None
+
+
+def unnamed(page: str) -> list[str]:
+    """Fields without a label, tables without a caption, ids that are there twice."""
+    ids = re.findall(r'\sid="([^"]+)"', page)
+    labelled = set(re.findall(r'<label for="([^"]+)"', page))
+    fields = re.findall(r"<(?:input|select|textarea)\s[^>]*>", page)
+    apart = [tag for tag in fields if 'type="hidden"' not in tag and " id=" in tag]
+    return [
+        *(tag for tag in apart if re.findall(r'\sid="([^"]+)"', tag)[0] not in labelled),
+        *(name for name in set(ids) if ids.count(name) > 1),
+        *re.findall(r"<table>\s*(?!<caption)<[^>]*>", page),
+    ]
+
+
+def test_every_form_is_for_organisers_who_sent_it_from_a_page_of_theirs(
+    client: TestClient, olivia: Any, alice: Any, waiting: Any, row_counts: Callable[[], Any]
+) -> None:
+    forms: list[tuple[str, dict[str, str]]] = [
+        ("/console/verify", {"kind": "replay", "submissions": waiting.submission_id,
+                             "reason": "x"}),
+        (f"/console/verifications/{waiting.verification_id}/cancel", {}),
+        (f"/console/decide/{waiting.verification_id}", {"decision": "publish", "reason": "x"}),
+        ("/console/duels", {"challenger": "a", "holder": "b", "pairs": "2"}),
+        ("/console/calibrations", {"benchmark": "digits", "batch_sizes": "64", "runs": "1"}),
+        ("/console/calibrations/nothing/adopt", {"reason": "x"}),
+        ("/console/calibrations/nothing/continue", {}),
+        ("/console/calibrations/nothing/cancel", {}),
+        ("/console/prices", PRICE),
+        ("/console/tokens", {"user": "eve", "role": "organiser"}),
+        ("/console/tokens/1/revoke", {}),
+    ]  # fmt: skip
+    mine = Console(client, olivia)
+    theirs = mine.csrf
+    before = row_counts()
+    for path, fields in forms:  # Without the session's token, with another's, from elsewhere.
+        mine.csrf = ""
+        assert mine.post(path, **fields).status_code == 403, path
+        mine.csrf = "0" * 64
+        assert mine.post(path, **fields).status_code == 403, path
+        mine.csrf = theirs
+        sent = {"csrf": theirs} | fields
+        foreign = {"Origin": "https://evil.example"}
+        assert client.post(path, data=sent, headers=foreign).status_code == 403, path
+        assert client.get(path, headers=foreign).status_code in (200, 404, 405), path
+    assert row_counts() == before
+    client.cookies.clear()
+    alices = Console(client, alice)
+    after_sign_in = row_counts()
+    for path, fields in forms:
+        assert alices.post(path, **fields).status_code == 403, path
+    for path in PAGES[1:]:
+        answer = alices.get(path)
+        assert answer.status_code == 403, path
+        assert "role organiser" in answer.text
+    client.cookies.clear()
+    for path, fields in forms:
+        answer = client.post(path, data={"csrf": theirs} | fields, headers=ORIGIN)
+        assert answer.status_code == 401, path
+        assert "nothing was changed" in answer.text
+    for path in PAGES:
+        answer = client.get(path, follow_redirects=False)
+        assert answer.status_code == 303, path
+        assert answer.headers["location"].startswith("/console/sign-in?next=%2Fconsole")
+        assert answer.headers["cache-control"] == "no-store"
+    assert row_counts() == after_sign_in
+
+
+def test_every_page_answers_and_escapes_what_a_stranger_wrote(
+    console: Console, waiting: Any, digits_submission: Any, submit: Callable[..., Any]
+) -> None:
+    digits_submission.claim["model"] = HOSTILE
+    submit(digits_submission)
+    console.done("/console/prices", **PRICE | {"provider": HOSTILE, "note": HOSTILE})
+    decide = f"/console/decide/{waiting.verification_id}"
+    preview = {"kind": "replay", "preview": "yes", "submissions": f"{HOSTILE} a"}
+    for path in (*PAGES, decide, "/console/account", "/prices"):
+        page = console.get(path)
+        assert page.status_code == 200, path
+        assert (page.headers.get("cache-control") == "no-store") is (path != "/prices")
+        if path != "/console/audit/log.json":
+            assert "<script>alert" not in page.text, path
+            assert "<img src=x" not in page.text, path
+            assert unnamed(page.text) == [], path
+    assert "&lt;script&gt;alert" in console.get(decide).text
+    assert "&lt;script&gt;alert" in console.get("/console/audit").text
+    assert "&lt;script&gt;alert" in console.get("/console/verify", **preview).text
+    for path in ("/console/decide/nothing", "/console/calibrations/nothing"):
+        assert console.get(path).status_code == 404
+
+
+def test_the_overview_names_what_waits_and_the_next_step(
+    console: Console, waiting: Any, client: TestClient, olivia: Any, walter: Any, database: Any,
+    make_report: Callable[..., Any],
+) -> None:  # fmt: skip
+    hello = {"system": vars(make_report([]).system), "state": "idle"}
+    client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
+    body = {"benchmark": "digits", "batch_sizes": [64], "runs": 1}
+    client.post("/api/v1/calibrations", json=body, headers=olivia.headers)
+    failure = {"kind": "infrastructure", "code": "x", "message": "The fan stopped.",
+               "next_step": "Mend the fan."}  # fmt: skip
+    with database.write() as session:
+        session.get_one(WorkerRow, "walter-1").drift = "5 % slower than its baseline"
+        attempt = session.query(Attempt).first()
+        attempt.state, attempt.failure, attempt.ended_at = "failed", failure, utc_now()
+    page = console.get("/console").text
+
+    counts = re.findall(r'#([\w-]+)">[^<]+</a></dt><dd><b class="num">(\d+)</b>', page)
+    assert dict(counts) == {
+        "pending": "1", "under-way": "1", "out": "1", "failed": "1", "calibrations": "1",
+    }  # fmt: skip
+    assert f'href="/console/decide/{waiting.verification_id}"' in page
+    for told in ("5 % slower than its baseline", "Every connected worker is out", "Mend the fan.",
+                 "wait: its runs are trained"):  # fmt: skip
+        assert told in page, told
+
+
+def test_what_is_confirmed_is_what_was_shown(
+    console: Console,
+    waiting: Any,
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    records: Callable[[], list[Any]],
+    row_counts: Callable[[], Any],
+    client: TestClient,
+) -> None:
+    free = submit(digits_submission).json()["id"]
+    before = row_counts()
+    chosen = {"kind": "replay", "preview": "yes", "benchmark": "digits", "status": ""}
+    page = console.get("/console/verify", **chosen).text
+    assert row_counts() == before
+    assert "Queue 2" in page
+    shown = re.findall(r'name="submissions" value="([^"]*)"', page)[0].split()
+    assert sorted(shown) == sorted([free, waiting.submission_id])
+    later = submit(digits_submission).json()["id"]  # It was not shown, so it is not queued.
+
+    missing = console.post(
+        "/console/verify", kind="replay", submissions=" ".join(shown), reason=" "
+    )
+    assert missing.status_code == 422
+    assert error_of(missing.text, "reason") == "Fill this in."
+    assert "Queue 2" in missing.text
+    fields = {"kind": "replay", "submissions": " ".join(shown), "reason": "new driver"}
+    assert "2 verifications are queued." in console.done("/console/verify", **fields)
+    logged = records()[0]
+    assert (logged["action"], logged["actor"], logged["reason"]) == (
+        "verification.batch", "olivia", "new driver",
+    )  # fmt: skip
+    assert logged["after"]["source"] == "console"
+    assert set(logged["after"]["queued"]) == set(shown)
+    assert client.get(f"/api/v1/submissions/{later}").json()["status"] == "claimed"
+    assert "Skipped since" in console.done("/console/verify", **fields)
+    queued = logged["after"]["queued"][free]
+    page = console.done(f"/console/verifications/{queued}/cancel")
+    assert f"Verification {queued} is cancelled." in page
+    assert (records()[0]["action"], records()[0]["after"]["source"]) == (
+        "verification.cancel", "console",
+    )  # fmt: skip
+    assert console.post(f"/console/verifications/{queued}/cancel").status_code == 409
+    assert console.post("/console/verifications/nothing/cancel").status_code == 404
+
+
+def test_a_choice_that_is_not_clear_is_refused_and_kept(console: Console) -> None:
+    for query, field in (
+        ({"kind": "replay"}, "submissions"),
+        ({"kind": "replay", "submissions": "a", "benchmark": "digits"}, "submissions"),
+        ({"kind": "replay", "submissions": "a,b", "status": "verified"}, "submissions"),
+        ({"kind": "training", "benchmark": "digits"}, "kind"),
+        ({"kind": "replay", "benchmark": "digits", "status": "good"}, "status"),
+    ):
+        answer = console.get("/console/verify", preview="yes", **query)
+        assert answer.status_code == 422, query
+        assert error_of(answer.text, field), query
+        assert f'<a href="#f-{field}">' in answer.text
+    assert "\na,b</textarea>" in console.get(
+        "/console/verify", preview="yes", submissions="a,b", status="verified"
+    ).text  # fmt: skip
+    unknown = console.get("/console/verify", preview="yes", kind="replay", benchmark="nothing")
+    assert unknown.status_code == 404
+    assert "There is no benchmark" in unknown.text
+    assert console.post("/console/verify", kind="replay", reason="x").status_code == 422
+
+
+def test_latencies_are_measured_by_the_batch(
+    console: Console,
+    digits: Any,
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    client: TestClient,
+) -> None:
+    one = submit(digits_submission).json()["id"]
+    page = console.get("/console/verify", kind="latency", preview="yes", submissions=one).text
+    assert "run limit" in page
+    # One training and its measurement, each as long as they may take.
+    seconds = digits.replay.run_limit_seconds + digits.latency.limit_seconds
+    minutes, left = divmod(int(seconds), 60)
+    assert f"{minutes // 60}:{minutes % 60:02d}:{left:02d}" in page
+    console.done("/console/verify", kind="latency", submissions=one, reason="a look")
+    found = client.get("/api/v1/verifications").json()["verifications"]
+    assert [(item["kind"], item["submission_id"]) for item in found] == [("latency", one)]
+    again = console.get("/console/verify", kind="latency", preview="yes", submissions=one).text
+    assert f"Verification {found[0]['id']} is under way." in again
+
+
+@pytest.mark.parametrize(("decision", "status"), [("publish", "rejected"), ("keep", "verified")])
+def test_a_verdict_is_decided_about_beside_the_published_one(
+    console: Console, waiting: Any, records: Callable[[], list[Any]], decision: str, status: str
+) -> None:
+    path = f"/console/decide/{waiting.verification_id}"
+    page = console.get(path).text
+    for told in (waiting.first, "Welch", "did_not_reach", "Publish this verdict?"):
+        assert told in page
+    for fields, wrong in (
+        ({"reason": "x"}, "decision"),
+        ({"decision": decision, "reason": " \n"}, "reason"),
+        ({"decision": "maybe", "reason": "x"}, "decision"),
+    ):
+        refused = console.post(path, **fields)
+        assert refused.status_code == 422
+        assert error_of(refused.text, wrong)
+    kept = console.post(path, decision="maybe", reason=HOSTILE).text
+    assert f"\n{HOSTILE}" in unescape(kept)
+    assert "<script>alert" not in kept
+    assert waiting.status() == "verified"
+
+    assert "No verdict waits." in console.done(path, decision=decision, reason="throttled host")
+    assert waiting.status() == status
+    logged = records()[0]
+    assert (logged["action"], logged["reason"]) == ("verification.decide", "throttled host")
+    assert logged["after"]["source"] == "console"
+    twice = console.post(path, decision=decision, reason="x")
+    assert twice.status_code == 409
+    assert "throttled host" in twice.text
+    assert "It was decided to" in console.get(path).text
+
+
+def test_a_duel_is_asked_for(
+    console: Console,
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    records: Callable[[], list[Any]],
+) -> None:
+    one, two = (submit(digits_submission).json()["id"] for _ in range(2))
+    fields = {"challenger": one, "holder": two, "pairs": "2", "reason": ""}
+    for change, status in (
+        ({"holder": one}, 422), ({"holder": "nothing"}, 404), ({"pairs": "1"}, 422),
+        ({"pairs": "x"}, 422), ({"holder": " "}, 422),
+    ):  # fmt: skip
+        assert console.post("/console/duels", **fields | change).status_code == status, change
+    assert records() == []
+    assert "of 2 pairs of runs is queued" in console.done("/console/duels", **fields)
+    logged = records()[0]
+    assert (logged["action"], logged["after"]["challenger"], logged["after"]["source"]) == (
+        "duel.request", one, "console",
+    )  # fmt: skip
+    assert console.post("/console/duels", **fields).status_code == 409
+
+
+def test_a_calibration_is_started_cancelled_continued_and_not_adopted_too_soon(
+    console: Console, records: Callable[[], list[Any]]
+) -> None:
+    path = "/console/calibrations"
+    fields = {"benchmark": "digits", "batch_sizes": "64, 32", "runs": "2", "reason": "new torch"}
+    for change, status in (
+        ({"batch_sizes": "64 64"}, 422), ({"batch_sizes": "many"}, 422), ({"runs": "0"}, 422),
+        ({"benchmark": "nothing"}, 404), ({"batch_sizes": ""}, 422), ({"runs": ""}, 422),
+    ):  # fmt: skip
+        assert console.post(path, **fields | change).status_code == status, change
+    refused = console.post(path, **fields | {"batch_sizes": ""}).text
+    assert error_of(refused, "batch_sizes") == "Fill this in."
+    page = console.done(path, **fields)
+    one = re.findall(rf'action="({path}/\w+)/cancel"', page)[0]
+    assert console.post(f"{one}/adopt", reason="x").status_code == 409
+    assert console.post(f"{one}/adopt", reason="").status_code == 422
+    assert console.post(f"{one}/continue").status_code == 409
+    console.done(f"{one}/cancel")
+    assert console.post(f"{one}/cancel").status_code == 409
+    console.done(f"{one}/continue")
+
+    assert [(r["action"], r["reason"], r["after"]["source"]) for r in records()] == [
+        ("calibration.continue", None, "console"),
+        ("calibration.cancel", None, "console"),
+        ("calibration.start", "new torch", "console"),
+    ]
+    assert records()[2]["after"]["batch_sizes"] == [64, 32]
+
+
+def test_a_price_is_added_and_corrected(
+    console: Console, records: Callable[[], list[Any]], client: TestClient
+) -> None:
+    path = "/console/prices"
+    for field, value in (("usd_per_hour", "0"), ("provider", " "), ("effective_on", "soon"),
+                         ("source_url", "javascript:alert(1)"), ("supersedes", "x")):  # fmt: skip
+        refused = console.post(path, **PRICE | {field: value, "region": "kept"})
+        assert refused.status_code == 422
+        assert error_of(refused.text, field)
+        assert 'value="kept"' in refused.text
+    refused = console.post(path, **PRICE | {"usd_per_hour": "0"})
+    assert '<a href="#f-usd_per_hour">US dollars per hour</a>' in refused.text
+    assert "Price 1 is in the book." in console.done(path, **PRICE)
+    assert console.post(path, **PRICE).status_code == 409
+    assert 'value="12.5"' in console.get(path, supersedes="1").text
+    assert console.get(path, supersedes="9").status_code == 404
+    console.done(path, **PRICE | {"usd_per_hour": "1.25", "supersedes": "1"})
+    assert console.post(path, **PRICE | {"supersedes": "1", "note": "again"}).status_code == 409
+
+    prices = client.get("/api/v1/prices").json()["prices"]
+    assert [(p["id"], p["usd_per_hour"], p["superseded_by"]) for p in prices] == [
+        (2, 1.25, None), (1, 12.5, 2),
+    ]  # fmt: skip
+    assert [(r["action"], r["after"]["source"]) for r in records()] == [
+        ("price.add", "console")
+    ] * 2
+
+
+def test_a_token_is_shown_once_and_ends_its_sessions_when_it_is_revoked(
+    console: Console, client: TestClient, database: Any, records: Callable[[], list[Any]]
+) -> None:
+    path = "/console/tokens"
+    for change in ({"user": ""}, {"user": "<b>"}, {"role": "king"}, {"expires_in_days": "-1"}):
+        fields = {"user": "zoe", "role": "submitter", "expires_in_days": ""}
+        assert console.post(path, **fields | change).status_code == 422, change
+    sent = {"user": "zoe", "role": "organiser", "expires_in_days": "30"}
+    answer = console.post(path, **sent)
+    with database.read() as session:
+        stored = session.connection().exec_driver_sql("SELECT * FROM console_sessions").all()
+    page = console.get(path).text
+    secret = re.findall(r"fl_[\w-]{43}", page)[0]
+    assert secret not in str(stored) + str(answer.headers) + answer.text
+    assert secret not in console.get(path).text
+    token = client.get("/api/v1/me", headers={"Authorization": f"Bearer {secret}"})
+    assert token.json() == {"user": "zoe", "role": "organiser"}
+
+    number = records()[0]["subject_id"]
+    assert secret not in json.dumps(records())
+    olivias = dict(client.cookies)
+    client.cookies.clear()
+    zoes = Console(client, type("Zoe", (), {"secret": secret}))
+    at_zoes = dict(client.cookies)
+    client.cookies.clear()
+    client.cookies.update(olivias)
+    assert f"Token {number} is revoked." in console.done(f"{path}/{number}/revoke")
+    assert [(r["action"], r["after"]["source"]) for r in records()[:2]] == [
+        ("token.revoke", "console"), ("token.create", "console"),
+    ]  # fmt: skip
+    assert console.post(f"{path}/99/revoke").status_code == 404
+    assert console.post(f"{path}/0/revoke").status_code == 422
+    client.cookies.clear()
+    client.cookies.update(at_zoes)
+    assert zoes.post(path, **sent).status_code == 401
+
+
+def test_the_log_is_filtered_paged_and_downloaded_whole(
+    console: Console, waiting: Any, database: Any
+) -> None:
+    with database.write() as session:
+        for number in range(50):
+            subject = Subject("test", str(number))
+            record(session, Administrator(), "test", subject, reason=None, before=None, after=None)
+    console.post("/console/prices", **PRICE)
+    page = console.get("/console/audit").text
+    assert page.count("Show<span") == 50
+    assert page.count('<small class="soft">console</small>') == 1
+    older = unescape(re.findall(r'class="next" href="([^"]+)"', page)[0])
+    assert console.get(older).text.count("Show<span") == 3
+    only = console.get("/console/audit", action="verification.request", actor="olivia").text
+    assert (only.count("Show<span"), "Older records" in only) == (2, False)
+    assert "No record fits" in console.get("/console/audit", actor="nobody").text
+    assert console.get("/console/audit", subject=waiting.submission_id).text.count("Show<span") == 2
+    assert console.get("/console/audit", before="x").status_code == 422
+    answer = console.get("/console/audit/log.json")
+    assert answer.headers["content-disposition"] == 'attachment; filename="log.json"'
+    chain = check_chain(answer.json()["records"])
+    assert (chain.records, chain.problems) == (53, ())
+
+
+def test_a_person_sees_their_own_submissions_and_tokens_and_no_others(
+    client: TestClient,
+    alice: Any,
+    bob: Any,
+    digits_submission: Any,
+    submit: Callable[..., Any],
+) -> None:
+    own = submit(digits_submission).json()["id"]
+    others = submit(digits_submission, by=bob).json()["id"]
+    page = Console(client, alice).get("/console/account").text
+
+    assert own in page
+    assert others not in page
+    assert page.count("this session&#39;s") + page.count("this session's") == 1
+    assert "/console/tokens" not in page

@@ -1,0 +1,317 @@
+"""Signing in to the console: sessions, their cookie and their end, and who may send a form."""
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import select
+
+from server.accounts.service import create_token
+from server.app import create_app
+from server.database import Database, utc_now
+from server.models import ConsoleSession, Token
+from server.sessions.limits import MOST_ADDRESSES, FailedSignIns, network_of
+from server.settings import Settings
+
+SIGN_IN = "/console/sign-in"
+ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
+COOKIE = "finishline_console"
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Those of every test, and an address that browsers use."""
+    return settings.model_copy(update={"public_url": "https://public.example/board"})
+
+
+def sign_in(client: TestClient, secret: str, **more: str) -> Any:
+    fields = {"token": secret} | more
+    return client.post(SIGN_IN, data=fields, headers=ORIGIN, follow_redirects=False)
+
+
+def csrf_of(page: str) -> str:
+    found = re.search(r'name="csrf" value="([0-9a-f]{64})"', page)
+    assert found is not None, page
+    return found.group(1)
+
+
+def opens(client: TestClient, cookie: str | None = None) -> bool:
+    """Whether the console lets a browser in; with no cookie named, the client's own."""
+    if cookie is not None:
+        client.cookies.clear()
+        client.cookies.set(COOKIE, cookie)
+    answer = client.get("/console/account", follow_redirects=False)
+    assert answer.status_code in (200, 303)
+    return bool(answer.status_code == 200)
+
+
+@pytest.fixture
+def change(database: Database) -> Callable[..., None]:
+    """Changes every row of a table behind the server's back: time that passed, for example."""
+
+    def write(table: type[Any], **values: Any) -> None:
+        with database.write() as session:
+            for row in session.scalars(select(table)):
+                for name, value in values.items():
+                    setattr(row, name, value)
+
+    return write
+
+
+def test_a_token_opens_a_session_and_is_kept_nowhere(
+    client: TestClient, database: Database, olivia: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert client.get(SIGN_IN).status_code == 200
+    answer = sign_in(client, f" {olivia.secret}\n")
+
+    assert (answer.status_code, answer.headers["location"]) == (303, "/console")
+    assert answer.headers["cache-control"] == "no-store"
+    cookie, *flags = answer.headers["set-cookie"].split("; ")
+    name, secret = cookie.split("=", 1)
+    assert (name, len(secret)) == (COOKIE, 43)  # 32 random bytes in base64.
+    assert sorted(flag.lower() for flag in flags) == ["httponly", "path=/", "samesite=strict"]
+    with database.read() as session:
+        row = session.scalars(select(ConsoleSession)).one()
+    assert secret not in (row.id_sha256, str(vars(row)))
+    page = client.get("/console/account").text
+    assert "olivia" in page
+    assert olivia.secret not in page + caplog.text + str(answer.headers)
+    assert sign_in(client, "").status_code == 401
+    # Who is signed in goes on to where they wanted to go.
+    again = client.get(SIGN_IN, params={"next": "/console/tokens"}, follow_redirects=False)
+    assert again.headers["location"] == "/console/tokens"
+
+
+def test_each_sign_in_has_an_id_of_its_own_and_ends_the_one_before(
+    client: TestClient, olivia: Any
+) -> None:
+    client.cookies.set(COOKIE, "planted-by-somebody-else", domain="testserver.local")
+    sign_in(client, olivia.secret)
+    first = client.cookies[COOKIE]
+    assert first != "planted-by-somebody-else"
+    sign_in(client, olivia.secret)
+    second = client.cookies[COOKIE]
+
+    assert [opens(client, cookie) for cookie in ("planted-by-somebody-else", first, second)] == [
+        False, False, True,
+    ]  # fmt: skip
+
+
+def test_signing_out_ends_the_session_on_the_server(client: TestClient, olivia: Any) -> None:
+    sign_in(client, olivia.secret)
+    cookie = client.cookies[COOKIE]
+    fields = {"csrf": csrf_of(client.get("/console/account").text)}
+    answer = client.post("/console/sign-out", data=fields, headers=ORIGIN, follow_redirects=False)
+
+    assert answer.status_code == 303
+    assert f'{COOKIE}=""' in answer.headers["set-cookie"]
+    assert "You are signed out" in client.get(answer.headers["location"]).text
+    assert not opens(client, cookie)
+
+
+def test_a_session_ends_with_its_time_and_with_its_token(
+    client: TestClient, olivia: Any, database: Database, change: Callable[..., None]
+) -> None:
+    sign_in(client, olivia.secret)
+    now, old = utc_now(), timedelta(hours=12, seconds=1)
+    change(ConsoleSession, last_seen_at=now - old)
+    assert not opens(client)
+    change(ConsoleSession, last_seen_at=now - timedelta(hours=11), created_at=now)
+    assert opens(client)  # And this page was a sign of life.
+    with database.read() as session:
+        assert session.scalars(select(ConsoleSession)).one().last_seen_at >= now
+    change(ConsoleSession, created_at=now - timedelta(days=7, seconds=1))
+    assert not opens(client)
+    change(ConsoleSession, created_at=now)
+    for ended in ({"revoked_at": now}, {"expires_at": now}):
+        change(Token, **ended)
+        assert not opens(client)
+        assert sign_in(client, olivia.secret).status_code == 401
+        change(Token, revoked_at=None, expires_at=None)
+        assert opens(client)
+    # A session whose time is over is gone with the next sign-in of anybody.
+    change(ConsoleSession, last_seen_at=now - old)
+    client.cookies.clear()
+    sign_in(client, olivia.secret)
+    with database.read() as session:
+        assert len(session.scalars(select(ConsoleSession)).all()) == 1
+
+
+def test_a_sign_in_leads_to_a_page_of_the_console_and_nowhere_else(
+    client: TestClient, olivia: Any
+) -> None:
+    for own in ("/console/audit?actor=olivia&before=7", "/console/decide/0a1b2c3d4e5f607"):
+        assert sign_in(client, olivia.secret, next=own).headers["location"] == own
+    for other in (
+        "", "https://evil.example/console", "//evil.example/console", "/console//evil.example",
+        "/console/../api/v1/tokens", "/console\\evil.example", "/console@evil.example",
+        "/console\r\nSet-Cookie: a=b", "/consoleevil", "javascript:alert(1)", "/api/v1/tokens",
+    ):  # fmt: skip
+        found = sign_in(client, olivia.secret, next=other).headers["location"]
+        assert found == "/console", other
+
+
+def test_a_page_asked_for_without_a_session_leads_to_the_sign_in_and_back(
+    client: TestClient, olivia: Any
+) -> None:
+    path = "/console/audit?actor=olivia&before=7"
+    answer = client.get(path, follow_redirects=False)
+    assert answer.status_code == 303
+    page = client.get(answer.headers["location"])
+    assert 'name="next" value="/console/audit?actor=olivia&amp;before=7"' in page.text
+    assert sign_in(client, olivia.secret, next=path).headers["location"] == path
+
+
+def test_the_cookie_opens_no_endpoint_of_the_api(client: TestClient, olivia: Any) -> None:
+    sign_in(client, olivia.secret)
+    assert opens(client)
+
+    assert client.get("/api/v1/me").status_code == 401
+    body = {"user": "eve", "role": "organiser"}
+    assert client.post("/api/v1/tokens", json=body, headers=ORIGIN).status_code == 401
+    # And a token in a header is no session.
+    client.cookies.clear()
+    answer = client.get("/console", headers=olivia.headers, follow_redirects=False)
+    assert answer.status_code == 303
+
+
+def test_a_form_is_taken_from_our_own_pages_only(client: TestClient, olivia: Any) -> None:
+    ours = "http://testserver"
+    tried: list[tuple[dict[str, str], int]] = [
+        ({"Origin": ours}, 303),
+        ({"Origin": ours, "Sec-Fetch-Site": "same-origin"}, 303),
+        ({"Sec-Fetch-Site": "same-origin"}, 303),
+        ({"Origin": "https://public.example"}, 303),  # The public address of the settings.
+        ({"Origin": "http://public.example"}, 403),
+        ({}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "https://testserver"}, 403),
+        ({"Origin": "http://testserver.evil.example"}, 403),
+        ({"Origin": ours, "Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Origin": ours, "Sec-Fetch-Site": "same-site"}, 403),
+    ]
+    for headers, status in tried:
+        client.cookies.clear()
+        fields = {"token": olivia.secret}
+        answer = client.post(SIGN_IN, data=fields, headers=headers, follow_redirects=False)
+        assert answer.status_code == status, headers
+        assert ("set-cookie" in answer.headers) is (status == 303)
+        sign_in(client, olivia.secret)
+        sent = {"csrf": csrf_of(client.get("/console/account").text)}
+        path = "/console/sign-out"
+        answer = client.post(path, data=sent, headers=headers, follow_redirects=False)
+        assert answer.status_code == status, headers
+
+
+def test_a_form_carries_the_token_of_its_own_session(
+    client: TestClient, olivia: Any, alice: Any, settings: Settings
+) -> None:
+    sign_in(client, olivia.secret)
+    own = csrf_of(client.get("/console/account").text)
+    sign_in(client, alice.secret)
+    other = csrf_of(client.get("/console/account").text)
+    assert own != other
+    for fields in ({}, {"csrf": ""}, {"csrf": own}, {"csrf": "ü" * 64}, {"csrf": other[:-1]}):
+        answer = client.post("/console/sign-out", data=fields, headers=ORIGIN)
+        assert answer.status_code == 403, fields
+        assert "belongs to another session" in answer.text
+    # A file where a field should be is no field.
+    files = {"csrf": ("csrf", other)}
+    assert client.post("/console/sign-out", files=files, headers=ORIGIN).status_code in (400, 403)
+    assert opens(client)
+
+
+def test_an_address_that_guesses_has_to_wait(client: TestClient, olivia: Any) -> None:
+    answers = [sign_in(client, f"fl_wrong_{turn}") for turn in range(10)]
+    assert {answer.status_code for answer in answers} == {401}
+    assert "not known here" in answers[0].text
+    assert "fl_wrong_0" not in answers[0].text
+    late = sign_in(client, olivia.secret)
+
+    assert late.status_code == 429
+    assert 0 < int(late.headers["retry-after"]) <= 300
+    assert "set-cookie" not in late.headers
+
+
+def test_failures_are_counted_by_address_within_a_window() -> None:
+    now = [1000.0]
+    failed = FailedSignIns(clock=lambda: now[0])
+    for second in range(9):
+        now[0] = 1000.0 + second
+        failed.note("192.0.2.1")
+    assert failed.seconds_to_wait("192.0.2.1") == 0
+    now[0] = 1010.0
+    failed.note("192.0.2.1")
+    assert failed.seconds_to_wait("192.0.2.1") == 290.0  # Until the first is 300 s old.
+    assert failed.seconds_to_wait("192.0.2.2") == 0
+    now[0] = 1300.5
+    assert failed.seconds_to_wait("192.0.2.1") == 0
+    failed.note("192.0.2.1")
+    assert failed.seconds_to_wait("192.0.2.1") == pytest.approx(0.5)
+    for number in range(MOST_ADDRESSES):
+        failed.note(f"name-{number}")
+    assert failed.seconds_to_wait("192.0.2.1") == 0  # The oldest is forgotten, not kept for ever.
+
+
+def test_of_ipv6_a_whole_network_is_one_address() -> None:
+    assert network_of("2001:db8::1") == network_of("2001:db8::ffff:0:0:2")
+    assert network_of("2001:db8::1") != network_of("2001:db8:0:1::1")
+    assert network_of("testclient") == "testclient"
+
+
+@pytest.fixture
+def behind_tls(settings: Settings, client: TestClient) -> Iterator[TestClient]:
+    """The same server as a browser sees it over https."""
+    with TestClient(client.app, base_url="https://testserver") as made:
+        yield made
+
+
+def test_over_https_the_cookie_is_for_https_and_this_host_alone(
+    behind_tls: TestClient, olivia: Any
+) -> None:
+    headers = {"Origin": "https://testserver"}
+    fields = {"token": olivia.secret}
+    answer = behind_tls.post(SIGN_IN, data=fields, headers=headers, follow_redirects=False)
+
+    cookie, *flags = answer.headers["set-cookie"].split("; ")
+    assert cookie.startswith("__Host-finishline_console=")
+    assert sorted(flag.lower() for flag in flags) == [
+        "httponly", "path=/", "samesite=strict", "secure",
+    ]  # fmt: skip
+    assert behind_tls.get("/console/account", follow_redirects=False).status_code == 200
+    # A neighbour could plant a cookie without the prefix; it is not read.
+    planted = {COOKIE: behind_tls.cookies["__Host-finishline_console"]}
+    behind_tls.cookies.clear()
+    behind_tls.cookies.update(planted)
+    assert behind_tls.get("/console/account", follow_redirects=False).status_code == 303
+
+
+def test_a_setting_makes_the_cookie_secure_behind_a_proxy(
+    settings: Settings, database: Database, olivia: Any
+) -> None:
+    secure = settings.model_copy(update={"secure_cookies": True})
+    with TestClient(create_app(secure, dispatch=False)) as plain:
+        headers = {"Origin": "https://testserver"}
+        fields = {"token": olivia.secret}
+        answer = plain.post(SIGN_IN, data=fields, headers=headers, follow_redirects=False)
+        assert answer.headers["set-cookie"].startswith("__Host-")
+        assert "Secure" in answer.headers["set-cookie"]
+        assert plain.post(SIGN_IN, data=fields, headers=ORIGIN).status_code == 403
+
+
+def test_a_token_that_expires_is_told_on_the_account_page(
+    client: TestClient, database: Database
+) -> None:
+    with database.write() as session:
+        made = create_token(session, user_name="walt", role="worker", expires_in=timedelta(days=30))
+        expires = made.token.expires_at
+    assert expires is not None
+    assert sign_in(client, made.secret).headers["location"] == "/console"
+    home = client.get("/console")
+    assert home.url.path == "/console/account"
+    assert f"{expires:%Y-%m-%d %H:%M}" in home.text
+    assert made.secret not in home.text
