@@ -21,6 +21,7 @@ from server.reruns.schemas import (
     ExpectedReplay,
     Skipped,
 )
+from server.verifications.energy import show_energy
 from server.verifications.latency import show_measured
 from server.verifications.publishing import (
     PUBLISH,
@@ -183,6 +184,7 @@ def decide(
     if wanted.decision == PUBLISH:
         set_status(session, submission, str(verification.outcome))
         show_measured(session, verification)
+        show_energy(verification)
     record(
         session,
         caller,

@@ -136,6 +136,20 @@ def test_going_back_drops_latencies_and_no_other_verification(empty: Database) -
     assert select_all(empty, query) == [("s-1", "verified", None)]
 
 
+def test_going_back_drops_the_energy_and_no_submission(empty: Database) -> None:
+    migrate(empty, "0002")
+    insert_rows(empty, OLD_ROWS)
+    migrate(empty)
+    query = "SELECT id, status, energy_joules FROM submissions"
+    assert select_all(empty, query) == [("s-1", "verified", None)]
+    insert_rows(empty, "UPDATE submissions SET energy_joules = 5430.5")
+    command.downgrade(alembic_config(empty), "0009")
+
+    assert select_all(empty, "SELECT id, status FROM submissions") == [("s-1", "verified")]
+    migrate(empty)
+    assert select_all(empty, query) == [("s-1", "verified", None)]
+
+
 def test_migrating_twice_changes_nothing(empty: Database) -> None:
     migrate(empty)
     migrate(empty)
