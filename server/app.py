@@ -21,7 +21,6 @@ from server.duels import endpoints as duels
 from server.errors import ERROR_ANSWERS, add_error_handlers
 from server.health import endpoints as health
 from server.leaderboard import endpoints as leaderboard
-from server.leaderboard.encoding import BoardCache
 from server.middleware import BodyLimit, SecurityHeaders
 from server.pages import api_reference
 from server.pages import endpoints as pages
@@ -100,9 +99,6 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     )
     app.state.parts = parts
     app.state.dispatcher = dispatcher
-    app.state.board_cache = BoardCache()
-    # Targets are endless: boards at targets of their own drive no official one out.
-    app.state.lens_cache = BoardCache(size=16)
     app.state.record_cache = RecordCache()
     for feature in FEATURES:
         app.include_router(feature.router, prefix=API)
