@@ -21,7 +21,7 @@ from server.duels import endpoints as duels
 from server.errors import ERROR_ANSWERS, add_error_handlers
 from server.health import endpoints as health
 from server.leaderboard import endpoints as leaderboard
-from server.middleware import BodyLimit, SecurityHeaders
+from server.middleware import BodyLimit, HeadAnswers, SecurityHeaders
 from server.pages import api_reference
 from server.pages import endpoints as pages
 from server.proofs import endpoints as proofs
@@ -112,6 +112,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
         max_bytes_at={f"{API}/submissions": settings.max_request_bytes},
     )
     app.add_middleware(SecurityHeaders)
+    app.add_middleware(HeadAnswers)
     return app
 
 

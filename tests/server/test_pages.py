@@ -143,6 +143,20 @@ def test_a_query_that_makes_no_sense_gives_its_form_again(
     assert program.status_code in (409, 422)
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/benchmarks/digits", "/workers", "/api/v1/leaderboards/digits", "/api/v1/benchmarks"],
+)
+def test_head_is_answered_like_get_without_the_body(path: str, client: TestClient) -> None:
+    asked = client.get(path)
+    head = client.head(path)
+
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-type"] == asked.headers["content-type"]
+    assert head.headers.get("etag") == asked.headers.get("etag")
+    assert client.head("/api/v1/verifications/x/events").status_code == 405
+
+
 def test_a_board_that_is_known_is_not_sent_again_and_travels_compressed(
     digits_submission: Any, submit: Callable[..., Any], client: TestClient
 ) -> None:
