@@ -6,6 +6,7 @@ network. Every figure is CPU or wall seconds of this process. Exit code 1 where 
 slower or is larger than wanted.
 """
 
+import gc
 import gzip
 import re
 import statistics
@@ -55,19 +56,26 @@ def main() -> int:
         with TestClient(create_app(settings, dispatch=False)) as client:
             parts: Parts = client.app.state.parts  # type: ignore[attr-defined]
             fill(parts, count)
+            # As server.app does before it serves.
+            gc.collect()
+            gc.freeze()
             print(f"board pages: {count} submissions of {RUNS} runs")
-            measure_reads(client)
+            measure_reads(client, parts)
             return int(not measure_page(client, parts))
 
 
-def measure_reads(client: TestClient) -> None:
+def measure_reads(client: TestClient, parts: Parts) -> None:
     """The first read of a version, and what is asked of it afterwards."""
+    wall, cpu, _ = timed_read(client, PAGE)
+    print(f"  {'the first of the process':30} {wall * 1e3:8.1f} ms wall {cpu * 1e3:8.1f} ms CPU")
+    with parts.database.write() as session:
+        raise_board_version(session, BENCHMARK)
     reads = {
-        "first read of the page": PAGE,
+        "first read after a change": PAGE,
         "the same page again": PAGE,
         "sorted by cost": f"{PAGE}?sort=cost",
         "of one word": f"{PAGE}?q=resnet",
-        "page by cursor or number 20": f"{PAGE}?page=20",
+        "page 20": f"{PAGE}?page=20",
         "as JSON": API,
         "as CSV": f"{API}.csv",
         "records": f"/api/v1/benchmarks/{BENCHMARK}/records",
@@ -103,7 +111,7 @@ def measure_page(client: TestClient, parts: Parts) -> bool:
     parts_of_page = {PAGE: page} | {path: client.get(path).text for path in assets_of(page)}
     sizes = {name: len(gzip.compress(text.encode(), 6)) for name, text in parts_of_page.items()}
     rows = page.count("<tr") - 1
-    print(f"  rendering {rows} rows: median of {RENDERS} {rendering * 1e3:.1f} ms")
+    print(f"  rendering {rows} rows: median of {RENDERS} {rendering * 1e3:.1f} ms CPU")
     for name, size in sizes.items():
         print(f"  {name:60} {size:7,} bytes compressed")
     print(f"  in all {sum(sizes.values()):,} bytes compressed, without the chart bundle")
@@ -116,12 +124,12 @@ def assets_of(page: str) -> list[str]:
 
 
 def median_seconds(call: Callable[[], object]) -> float:
-    """The median of many calls."""
+    """The median CPU seconds of many calls: neighbours on the machine take none of them."""
     seconds = []
     for _ in range(RENDERS):
-        start = time.perf_counter()
+        start = time.process_time()
         call()
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     return statistics.median(seconds)
 
 

@@ -17,7 +17,7 @@ def price_view(usd_per_accelerator_hour: float) -> PriceView:
     return PriceView(
         usd_per_accelerator_hour=usd_per_accelerator_hour,
         note=f"Not the official costs: at {_dollars(usd_per_accelerator_hour)} per "
-        "accelerator-hour. A system without accelerators counts as one.",
+        "accelerator-hour. A system that states no accelerators counts as one.",
     )
 
 

@@ -39,6 +39,9 @@ COLUMNS = (
     Submission.precision_measured,
     User.name.label("submitter"),
 )
+# A stored result explains every step: many decoded ones at once keep the garbage collector busier
+# than the decoding takes.
+ROWS_AT_ONCE = 100
 SYSTEM_FIELDS = tuple(SystemView.model_fields)
 RESULT_FIELDS = (
     "tta_display",
@@ -120,9 +123,10 @@ def which_submissions(benchmark_id: str, kind: Kind) -> list[ColumnElement[bool]
 def read_rows(session: Session, benchmark: Benchmark, kind: Kind) -> BoardRows:
     """The submissions of a kind with their runs and the verifications they rest on."""
     which = which_submissions(benchmark.benchmark_id, kind)
-    found = session.execute(select(*COLUMNS).join(Submission.user).where(*which)).all()
     runs = _read_runs(session, which, benchmark)
     behind = verifications_behind(session, which, kind)
+    statement = select(*COLUMNS).join(Submission.user).where(*which)
+    found = session.execute(statement.execution_options(yield_per=ROWS_AT_ONCE))
     return BoardRows({row.id: _row(row, kind, runs[row.id], behind.get(row.id)) for row in found})
 
 

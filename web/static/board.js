@@ -32,9 +32,10 @@ function slideTarget(form, slider) {
       form.requestSubmit();
     }, PAUSE_MS);
   });
-  // Whoever slides with the keyboard goes on from where they were.
+  // Whoever slides with the keyboard goes on from where they were; going to a place in the page,
+  // as the address asks, would take the focus away again.
   if (sessionStorage.getItem(SLID) === location.pathname) {
-    slider.focus({ preventScroll: true });
+    addEventListener("load", () => slider.focus({ preventScroll: true }));
   }
   sessionStorage.removeItem(SLID);
 }
