@@ -1,6 +1,6 @@
 """Energy of a run: counters that wrap around, and the joules of the phases on the clock."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from rules.clock import Clock
@@ -41,3 +41,14 @@ def samples_per_joule(samples: int, joules: float | None) -> float | None:
     if joules is None or joules <= 0:
         return None
     return samples / joules
+
+
+def energy_to_target_joules(joules_of_runs: Sequence[float | None]) -> float | None:
+    """The mean joules of the runs that reached the target; None unless all of them were measured.
+
+    A mean over those runs alone whose counter could be read would be of other runs than the time.
+    """
+    measured = [joules for joules in joules_of_runs if joules is not None]
+    if not measured or len(measured) < len(joules_of_runs):
+        return None
+    return sum(measured) / len(measured)

@@ -1,4 +1,4 @@
-"""Around every request: how large it may be, and what a browser may do with the answer."""
+"""Around every request: how large it may be, what a browser may do with the answer, and HEAD."""
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -23,6 +23,8 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
+EVENT_STREAM = "/events"
+
 # Whose pages are for one person: no cache keeps them, neither a shared one nor the browser's.
 PRIVATE_PAGES = "/console"
 
@@ -100,3 +102,26 @@ class SecurityHeaders:
             await send(message)
 
         await self._app(scope, receive, with_headers if scope["type"] == "http" else send)
+
+
+class HeadAnswers:
+    """HEAD wherever GET is: the same answer, of which only the headers are sent.
+
+    A stream of events has no end to come to, so it is left without.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_head = scope["type"] == "http" and scope["method"] == "HEAD"
+        if not is_head or scope["path"].endswith(EVENT_STREAM):
+            await self._app(scope, receive, send)
+            return
+
+        async def without_body(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                message = dict(message, body=b"")
+            await send(message)
+
+        await self._app(dict(scope, method="GET"), receive, without_body)

@@ -112,7 +112,8 @@ class Submission(Base):
     are of kind "train". `measured_latency_ms` is a worker's, on their hardware class.
 
     `precision` is the narrowest floating type that its training touches as it says,
-    `precision_measured` as its latest replay found.
+    `precision_measured` as its latest replay found. `energy_joules` is what a run to the target
+    took on average in the replay that its status rests on, on its own hardware class.
 
     An `archive` submission was published elsewhere, by `organisation` on `submitted_on`; it is kept
     with whatever rules it breaks.
@@ -155,6 +156,7 @@ class Submission(Base):
     kind: Mapped[str] = mapped_column(String(20), default="train", server_default="train")
     precision: Mapped[str | None] = mapped_column(String(10))
     precision_measured: Mapped[str | None] = mapped_column(String(10))
+    energy_joules: Mapped[float | None]
 
     @property
     def submitter(self) -> str:

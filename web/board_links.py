@@ -1,12 +1,25 @@
 """Links of a leaderboard: the same board sorted, filtered or continued another way."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-FILTER_NAMES = ("metric", "division", "status", "q", "sort", "order", "limit", "clock", "target")
+NARROWING = (
+    "division",
+    "status",
+    "hardware_class",
+    "framework",
+    "date_from",
+    "date_to",
+    "q",
+)
+# What the board would be under another clock, at another target or at a price of one's own.
+WHAT_IF = ("clock", "target", "price")
+FILTER_NAMES = ("metric", *NARROWING, "sort", "order", "limit", *WHAT_IF)
 STATUSES = ("verified", "verifying", "claimed", "inconclusive", "rejected")
 FIRST_ORDER = ("rank", "asc")
+USUAL_LIMIT = 100
 # The metrics of each kind of board, the one it is ranked by unless told otherwise first.
 METRICS = {
     "train": {"tta": "time to accuracy", "cost": "cost to accuracy"},
@@ -14,10 +27,34 @@ METRICS = {
 }
 
 
+@dataclass(frozen=True)
+class Pages:
+    """The pages of a board: each a number or None where it leads nowhere else.
+
+    `first_entry` and `last_entry` are the places of what is shown, both 0 where nothing is.
+    """
+
+    first: int | None
+    previous: int | None
+    following: int | None
+    last: int
+    first_entry: int
+    last_entry: int
+
+
 def board_query(filters: Mapping[str, Any], **changes: Any) -> str:
     """The query string of the current filters with changes; empty values are left out."""
     merged = {name: filters.get(name) for name in FILTER_NAMES} | changes
-    return urlencode({name: value for name, value in merged.items() if value not in (None, "")})
+    return urlencode(
+        {name: shown_value(value) for name, value in merged.items() if value not in (None, "")}
+    )
+
+
+def shown_value(value: object) -> str:
+    """A value as a person would type it: 95, not 95.0."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return "" if value is None else str(value)
 
 
 def kind_link(filters: Mapping[str, Any], kind: str) -> str:
@@ -40,17 +77,27 @@ def sort_state(filters: Mapping[str, Any], column: str) -> str:
     return "descending" if order == "desc" else "ascending"
 
 
-def group_leaders(entries: Iterable[Mapping[str, Any]]) -> dict[int, str]:
-    """The submission that leads each tie group shown: the one that others are tested against."""
-    return {
-        entry["group"]: entry["submission_id"]
-        for entry in entries
-        if entry["group"] is not None
-        and not entry["single_run"]
-        and entry["p_same_as_leader"] is None
-    }
-
-
 def is_filtered(filters: Mapping[str, Any]) -> bool:
     """Whether anything narrows the board down."""
-    return any(filters.get(name) not in (None, "") for name in ("division", "status", "q"))
+    return any(filters.get(name) not in (None, "") for name in NARROWING)
+
+
+def asks_what_if(filters: Mapping[str, Any]) -> bool:
+    """Whether the board is asked for under rules or prices that are not the official ones."""
+    return any(filters.get(name) not in (None, "") for name in WHAT_IF)
+
+
+def pages_of(board: Mapping[str, Any], filters: Mapping[str, Any]) -> Pages:
+    """Where the page of a board that is shown stands among all of them."""
+    limit, total = int(filters.get("limit") or USUAL_LIMIT), board["total"]
+    shown, last = len(board["entries"]), max(1, -(-total // limit))
+    start = board.get("first") or (1 if shown else 0)
+    page = (start - 1) // limit + 1 if shown else last + 1
+    return Pages(
+        first=1 if page > 1 else None,
+        previous=min(page - 1, last) if page > 1 else None,
+        following=page + 1 if page < last else None,
+        last=last,
+        first_entry=start if shown else 0,
+        last_entry=start + shown - 1 if shown else 0,
+    )

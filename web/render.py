@@ -5,7 +5,8 @@ Contexts (views as dicts, as the API answers them; names after "optional" may be
 home.html          benchmarks (BenchmarkView + "records" of the division with the lowest), live
                    (LiveLine), live_count, verdicts (VerdictLine)
 convergence.html   benchmark, convergence
-benchmark.html     benchmark, board, filters (current query values); optional explanation (text)
+benchmark.html     benchmark, board, filters (current query values); optional explanation (text),
+                   facets (what is on the whole board), problems (what of a query was refused)
 board_chart.html   benchmark, chart (BoardChart), about, table, empty (why nothing is drawn,
                    or None), board (None for records), note (or None), choices, query,
                    against_links, board_link, filters
@@ -52,7 +53,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from web import board_links, formats
+from web import board_links, board_table, formats
 from web.assets import static_url
 from web.board_charts import CHARTS
 from web.calibration_chart import largest_shift
@@ -76,6 +77,7 @@ from web.replay_chart import NO_RACE
 from web.score_steps import convergence_unit, shown_steps
 from web.sparkline import record_sparkline
 from web.splits import chosen_ghost, ghost_label, off_class, signed, split_rows
+from web.target_range import target_range
 from web.verdicts import is_convergence_only, published_check, scope_sentence, status_words
 from web.worker_words import (
     class_sentence,
@@ -128,6 +130,7 @@ def environment() -> Environment:
         age=formats.age,
         day=formats.day,
         duration=formats.duration,
+        energy=board_table.energy,
         milliseconds=formats.milliseconds,
         minute=formats.minute,
         money=formats.money,
@@ -135,6 +138,7 @@ def environment() -> Environment:
         percent=formats.percent,
         price=formats.price,
         quality=formats.quality,
+        rate=board_table.rate,
         seconds_exact=formats.seconds_exact,
         small_money=formats.small_money,
         web_address=formats.web_address,
@@ -143,6 +147,9 @@ def environment() -> Environment:
     made.globals.update(
         bibtex=bibtex,
         board_charts=CHARTS,
+        asks_what_if=board_links.asks_what_if,
+        beside_hardware=board_table.beside_hardware,
+        board_columns=board_table.board_columns,
         board_query=board_links.board_query,
         canary_line=canary_line,
         chosen_ghost=chosen_ghost,
@@ -154,11 +161,14 @@ def environment() -> Environment:
         convergence_unit=convergence_unit,
         doing_sentence=doing_sentence,
         console_pages=CONSOLE_PAGES,
+        columns_by_name=board_table.columns_by_name,
         expected_evaluations=expected_evaluations,
         expected_text=expected_text,
         families=families,
         ghost_label=ghost_label,
-        group_leaders=board_links.group_leaders,
+        group_leaders=board_table.group_leaders,
+        group_starts=board_table.group_starts,
+        hardware=board_table.hardware,
         interval=formats.interval,
         is_convergence_only=is_convergence_only,
         is_filtered=board_links.is_filtered,
@@ -179,6 +189,8 @@ def environment() -> Environment:
         off_text=off_text,
         queue_sentence=queue_sentence,
         plotly_styles=style_ids,
+        pages_of=board_links.pages_of,
+        present_figures=board_table.present_figures,
         rank_label=formats.rank_label,
         rcp_verdicts=RCP_VERDICTS,
         record_sparkline=record_sparkline,
@@ -188,6 +200,8 @@ def environment() -> Environment:
         run_text=run_text,
         short_title=short_title,
         shown_steps=shown_steps,
+        shared_groups=board_table.shared_groups,
+        shown_value=board_links.shown_value,
         side_of=side_of,
         site_sections=SITE_SECTIONS,
         signed=signed,
@@ -202,5 +216,6 @@ def environment() -> Environment:
         version=version("finishline"),
         subject_of=subject_of,
         worker_state=worker_state,
+        target_range=target_range,
     )
     return made

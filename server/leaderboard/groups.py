@@ -1,40 +1,18 @@
 """The tie groups of a board."""
 
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
-
-from sqlalchemy import ColumnElement
-from sqlalchemy.orm import Session
 
 from rules.ranking import Ranked
 from rules.tie_groups import Placed, RankedRuns, tie_groups
-from server.submissions.run_times import convergence_factor, run_times
+from server.leaderboard.rows import BoardRow
 
-Rows = dict[str, Any]
 # Of these metrics a submission's figure is a multiple of what its runs took.
 METRICS_OF_RUNS = ("tta", "cost")
 
 
-def official_rows(
-    session: Session, rows: Mapping[str, Any], which: Sequence[ColumnElement[bool]]
-) -> Rows:
-    """The rows with `run_seconds`: what their runs took, on the scale of `tta_seconds`."""
-    times = run_times(session, *which)
-    return {
-        submission_id: SimpleNamespace(
-            **row._mapping,
-            run_seconds=_scaled(
-                times.get(submission_id, ()), convergence_factor(row.tta_seconds, row.result)
-            ),
-            lens_reason=None,
-        )
-        for submission_id, row in rows.items()
-    }
-
-
 def groups_of(
-    places: Sequence[Ranked], rows: Mapping[str, Any], *, metric: str
+    places: Sequence[Ranked], rows: Mapping[str, BoardRow], *, metric: str
 ) -> dict[str, dict[str, Any]]:
     """The fields of each board entry that tell how far it can be told from others."""
     if metric not in METRICS_OF_RUNS:
@@ -52,13 +30,9 @@ def groups_of(
     }
 
 
-def _per_second(place: Ranked, row: Any) -> float:
+def _per_second(place: Ranked, row: BoardRow) -> float:
     """What the board's figure is per second of time to accuracy."""
     return place.value / row.tta_seconds if place.value and row.tta_seconds else 1.0
-
-
-def _scaled(seconds: Sequence[float], factor: float) -> list[float]:
-    return [s * factor for s in seconds]
 
 
 def _fields(placed: Placed) -> dict[str, Any]:
@@ -70,7 +44,7 @@ def _fields(placed: Placed) -> dict[str, Any]:
     }
 
 
-def _unranked_fields(row: Any) -> dict[str, Any]:
+def _unranked_fields(row: BoardRow) -> dict[str, Any]:
     fields: dict[str, Any] = {"single_run": len(row.run_seconds) == 1}
     if row.lens_reason is not None and row.eligible and row.status != "rejected":
         fields["unranked_reason"] = row.lens_reason

@@ -2,8 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
-from typing import Any
+from dataclasses import replace
 
 import orjson
 from sqlalchemy import ColumnElement, Text, cast, select
@@ -13,10 +12,10 @@ from rules.benchmark import Benchmark
 from rules.cost import training_cost_usd
 from rules.lens import Lens, LensTime, StoredRun, make_lens, result_of_set, time_of_run
 from rules.tta import display_seconds
-from server.leaderboard.groups import METRICS_OF_RUNS, Rows
+from server.leaderboard.groups import METRICS_OF_RUNS
+from server.leaderboard.rows import BoardRow, BoardRows
 from server.leaderboard.schemas import BoardQuery, LensView
 from server.models import RunRow, Submission
-from server.submissions.run_times import convergence_factor
 
 # Curves are long: so many are in memory at once, as text. Each is decoded when its turn comes,
 # because a few hundred decoded ones keep the garbage collector busier than the decoding takes.
@@ -49,25 +48,27 @@ def lens_view(lens: Lens, benchmark: Benchmark) -> LensView:
 
 def lens_rows(
     session: Session,
-    rows: Mapping[str, Any],
+    rows: BoardRows,
     which: Sequence[ColumnElement[bool]],
     lens: Lens,
     benchmark: Benchmark,
-) -> Rows:
+) -> BoardRows:
     """The rows with their times, costs and `run_seconds` through the lens.
 
     `lens_reason` says why a row has no time, None where its runs did not reach the target.
     """
-    times = _times_of_runs(session, rows, which, lens, benchmark)
-    return {
-        submission_id: _seen(row, times[submission_id], lens, benchmark)
-        for submission_id, row in rows.items()
-    }
+    times = _times_of_runs(session, rows.rows, which, lens, benchmark)
+    return BoardRows(
+        {
+            submission_id: _seen(row, times[submission_id], lens, benchmark)
+            for submission_id, row in rows.rows.items()
+        }
+    )
 
 
 def _times_of_runs(
     session: Session,
-    rows: Mapping[str, Any],
+    rows: Mapping[str, BoardRow],
     which: Sequence[ColumnElement[bool]],
     lens: Lens,
     benchmark: Benchmark,
@@ -88,25 +89,28 @@ def _times_of_runs(
     return times
 
 
-def _seen(row: Any, times: Sequence[LensTime], lens: Lens, benchmark: Benchmark) -> Any:
-    factor = convergence_factor(row.tta_seconds, row.result)
-    found = result_of_set(times, lens, benchmark, factor=factor)
+def _seen(row: BoardRow, times: Sequence[LensTime], lens: Lens, benchmark: Benchmark) -> BoardRow:
+    found = result_of_set(times, lens, benchmark, factor=row.factor)
     tta = found.tta_seconds
-    figures = {
+    changed = {
+        "tta_seconds": tta,
         "tta_display": None if tta is None else display_seconds(tta),
         "tta_low_seconds": found.tta_low_seconds,
         "tta_high_seconds": found.tta_high_seconds,
         "cv_percent": found.cv_percent,
-        "reached": len(found.runs),
+        "runs_reached": len(found.runs),
         "epochs_to_target": found.epochs_to_target,
         "raw_tta_seconds": found.raw_tta_seconds,
-        "rcp": row.result.get("rcp") if lens.own_target else None,
+        "rcp": row.shown["rcp"] if lens.own_target else None,
+        # What was counted to the official target on the official clock says nothing here.
+        "samples_per_second": None,
+        "energy_joules": None,
     }
-    changed = {
-        "tta_seconds": tta,
-        "cost_usd": training_cost_usd(tta, row.system["price_usd_per_hour"]),
-        "result": row.result | figures,
-        "run_seconds": list(found.runs),
-        "lens_reason": found.reason,
-    }
-    return SimpleNamespace(**(dict(row._mapping) | changed))
+    return replace(
+        row,
+        tta_seconds=tta,
+        cost_usd=training_cost_usd(tta, row.shown["system"]["price_usd_per_hour"]),
+        run_seconds=list(found.runs),
+        lens_reason=found.reason,
+        changed=changed,
+    )

@@ -1,10 +1,11 @@
 """A leaderboard as JSON, CSV and pages show it."""
 
 from datetime import date, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from fastapi import Query
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from rules.claim import Kind
 from rules.clock import ClockName
@@ -27,6 +28,11 @@ SortColumn = Literal[
     "quality",
     "status",
     "date",
+    "division",
+    "framework",
+    "energy",
+    "precision",
+    "samples",
 ]
 
 
@@ -35,7 +41,11 @@ class BoardQuery(BaseModel):
 
     The metrics `tta` and `cost` rank trainings; `latency` and `inference_cost` rank inference.
     `clock` and `target` rank trainings by the stored curves under another clock or at another
-    target: not the official ranking.
+    target: not the official ranking. `price` is in US dollars for each accelerator and hour: the
+    costs of trainings are then what their times cost at it. `date_from` and `date_to` are of the
+    day a result was submitted, as its archive says where it has one, and both included.
+
+    The pages of `limit` entries are numbered from 1; `cursor` continues an earlier answer instead.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -50,12 +60,46 @@ class BoardQuery(BaseModel):
     cursor: str | None = Field(default=None, max_length=200)
     clock: ClockName | None = None
     target: float | None = Field(default=None, allow_inf_nan=False)
+    price: float | None = Field(default=None, gt=0, le=1e6, allow_inf_nan=False)
+    hardware_class: str | None = Field(default=None, max_length=200)
+    framework: str | None = Field(default=None, max_length=4000)
+    date_from: date | None = None
+    date_to: date | None = None
+    page: int = Field(default=1, ge=1, le=1_000_000)
 
-    @field_validator("division", "status", "q", "cursor", "clock", "target", mode="before")
+    @field_validator(
+        "division",
+        "status",
+        "q",
+        "cursor",
+        "clock",
+        "target",
+        "price",
+        "hardware_class",
+        "framework",
+        mode="before",
+    )
     @classmethod
     def _none_if_empty(cls, value: object) -> object:
         """What a form sends for a field left empty is no filter."""
         return None if value == "" else value
+
+    @field_validator("date_from", "date_to", mode="before")
+    @classmethod
+    def _day(cls, value: object) -> object:
+        """Days as they are written everywhere here; a number would count seconds since 1970."""
+        if value is None or value == "" or isinstance(value, date):
+            return value or None
+        try:
+            return date.fromisoformat(str(value))
+        except ValueError:
+            raise PydanticCustomError("no_day", "no day; expected one like 2026-11-21") from None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if self.cursor is not None and self.page > 1:
+            raise PydanticCustomError("two_places", "a cursor and a page; expected one of them")
+        return self
 
     @property
     def kind(self) -> Kind:
@@ -66,6 +110,11 @@ class BoardQuery(BaseModel):
     def asks_for_lens(self) -> bool:
         """Whether a clock or a target is named, if only the benchmark's own."""
         return self.clock is not None or self.target is not None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it asks for what is not the official ranking, or for words of its own."""
+        return self.asks_for_lens or self.price is not None or self.q is not None
 
 
 BoardQueryDep = Annotated[BoardQuery, Query()]
@@ -81,7 +130,11 @@ class BoardEntry(BaseModel):
     Ranked submissions of one `group` cannot be told from its best and share its `group_rank`;
     `p_same_as_leader` is the p-value of being as fast as that one. A `single_run` is never told
     from anything. `precision` is the narrowest floating type touched, as claimed, and
-    `precision_measured` as a replay found it.
+    `precision_measured` as a replay found it. `energy_joules` is what a run to the target took on
+    average in the replay behind the status, on the same hardware class; None without.
+    `samples_per_second` is what all runs that reached the target trained on together, over their
+    time to accuracy, where their logs count samples. `verification_id` is what the status rests
+    on, or what is under way.
     """
 
     rank: int | None
@@ -118,6 +171,9 @@ class BoardEntry(BaseModel):
     single_run: bool = False
     precision: str | None = None
     precision_measured: str | None = None
+    energy_joules: float | None = None
+    samples_per_second: float | None = None
+    verification_id: str | None = None
 
 
 class LensView(BaseModel):
@@ -133,12 +189,24 @@ class LensView(BaseModel):
     note: str
 
 
+class PriceView(BaseModel):
+    """The price that costs on a board are at, where they are not the official ones.
+
+    `note` says it in a sentence.
+    """
+
+    usd_per_accelerator_hour: float
+    note: str
+
+
 class BoardView(BaseModel):
     """A page of a leaderboard; `version` rises with every change of the board.
 
-    All its entries are of one `kind`, "train" or "inference", by the metric that ranks them.
+    All its entries are of one `kind`, "train" or "inference", by the metric that ranks them. Of
+    `total` entries that fit the query those from place `first` on are here, counted from 1; `first`
+    is None where none is.
 
-    `lens` is None on the official ranking.
+    `lens` is None on the official ranking, `price` where costs are as stated.
     """
 
     benchmark: str
@@ -149,4 +217,6 @@ class BoardView(BaseModel):
     total: int
     next_cursor: str | None
     entries: list[BoardEntry]
+    first: int | None = None
     lens: LensView | None = None
+    price: PriceView | None = None

@@ -1,10 +1,16 @@
 """The version of a board: every write that can change a board raises it."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from server.database import insert_missing
+from server.leaderboard.memory import memory_of
 from server.models import Board
+
+_Derived = TypeVar("_Derived")
 
 
 def raise_board_version(session: Session, benchmark_id: str) -> None:
@@ -27,3 +33,22 @@ def board_version(session: Session, benchmark_id: str) -> int:
 def board_versions(session: Session) -> dict[str, int]:
     """The version of every benchmark's boards; one without a submission is left out."""
     return {row.benchmark_id: row.version for row in session.execute(select(Board.__table__))}
+
+
+def kept_for_board(
+    session: Session,
+    benchmark_id: str,
+    name: str,
+    make: Callable[[], _Derived],
+    *,
+    version: int | None = None,
+) -> _Derived:
+    """What `make` returns, made once for each version of a benchmark's boards.
+
+    For whatever is derived from the submissions of one benchmark, their runs and their published
+    verifications alone. `version` saves the statement that asks for it. The session must be one
+    that only reads; the value is shared, so nobody may change it.
+    """
+    if version is None:
+        version = board_version(session, benchmark_id)
+    return memory_of(session).derived.get((benchmark_id, name), version, make)

@@ -7,21 +7,59 @@ from sqlalchemy.orm import Session
 from rules.benchmark import Benchmark
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.schemas import benchmark_view
-from server.leaderboard.queries import read_board
+from server.leaderboard.queries import cut_board
+from server.leaderboard.ranked import ranked_board
 from server.leaderboard.schemas import BoardQuery
+from server.leaderboard.service import board_version, kept_for_board
 from server.pages.explanations import EXPLAIN
 
 Context = dict[str, Any]
 
 
 def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> Context:
-    """A benchmark, the part of its board that is asked for, and how it is scored."""
-    counts = count_submissions(session).get(benchmark.benchmark_id, NO_SUBMISSIONS)
-    shown = benchmark_view(benchmark, counts)
-    board = read_board(session, benchmark, query)
-    return {
-        "benchmark": shown.model_dump(mode="json"),
-        "board": board.model_dump(mode="json"),
+    """A benchmark, the part of its board that is asked for, and how it is scored.
+
+    Raises RuleError for a target that the benchmark cannot have.
+    """
+    version = board_version(session, benchmark.benchmark_id)
+    ranked = ranked_board(session, benchmark, query, version=version)
+    return _around(session, benchmark, query, version) | {
+        "board": cut_board(ranked, benchmark, query, version=version),
         "filters": query.model_dump(mode="json", exclude_defaults=True),
+        "facets": ranked.facets,
+    }
+
+
+def refused_context(
+    session: Session, benchmark: Benchmark, typed: Context, problems: list[Context]
+) -> Context:
+    """A benchmark with what was asked of its board and why that gives none.
+
+    `typed` is the query as it came; what of it says which kind of board is kept where it can be.
+    """
+    version = board_version(session, benchmark.benchmark_id)
+    refused = {problem["name"] for problem in problems}
+    metric = typed.get("metric") if "metric" not in refused else None
+    query = BoardQuery.model_validate({"metric": metric} if metric else {})
+    ranked = ranked_board(session, benchmark, query, version=version)
+    board = cut_board(ranked, benchmark, query, version=version)
+    return _around(session, benchmark, query, version) | {
+        "board": board | {"entries": [], "total": 0, "next_cursor": None, "first": None},
+        "filters": typed,
+        "facets": ranked.facets,
+        "problems": problems,
+    }
+
+
+def _around(session: Session, benchmark: Benchmark, query: BoardQuery, version: int) -> Context:
+    counts = kept_for_board(
+        session,
+        benchmark.benchmark_id,
+        "counts",
+        lambda: count_submissions(session).get(benchmark.benchmark_id, NO_SUBMISSIONS),
+        version=version,
+    )
+    return {
+        "benchmark": benchmark_view(benchmark, counts).model_dump(mode="json"),
         "explanation": EXPLAIN[query.kind](benchmark),
     }

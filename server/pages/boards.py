@@ -1,21 +1,64 @@
 """The page of a benchmark: its leaderboard."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
+from pydantic import ValidationError
+from sqlalchemy.orm import Session
 
+from rules.benchmark import Benchmark
+from rules.errors import RuleError
 from server.benchmarks.queries import find_benchmark
 from server.dependencies import PartsDep
-from server.leaderboard.schemas import BoardQueryDep
-from server.pages.board_context import board_context
+from server.errors import ConflictError, ContentError
+from server.leaderboard.answers import answer_board
+from server.leaderboard.encoding import Encoded, encoded
+from server.leaderboard.schemas import BoardQuery
+from server.pages.board_context import board_context, refused_context
+from server.pages.board_refusals import Problem, from_query, of_cursor, of_rule
 from web.render import render
 
 router = APIRouter(include_in_schema=False)
+HTML = "text/html; charset=utf-8"
 
 
 @router.get("/benchmarks/{benchmark_id}", response_class=HTMLResponse)
-def benchmark_page(benchmark_id: str, query: BoardQueryDep, parts: PartsDep) -> str:
-    """A leaderboard."""
+def benchmark_page(benchmark_id: str, parts: PartsDep, request: Request) -> Response:
+    """A leaderboard; a query that makes no sense gives its form again, and says what is wrong."""
     benchmark = find_benchmark(parts.benchmarks, benchmark_id)
+    typed = dict(request.query_params)
+    wants_page = "text/html" in request.headers.get("accept", "")
+    try:
+        query = BoardQuery.model_validate(typed)
+        return answer_board(
+            parts, request, benchmark_id, query, HTML, lambda s: _page(s, benchmark, query)
+        )
+    except ValidationError as error:
+        if not wants_page:
+            found = [item | {"loc": ("query", *item["loc"])} for item in error.errors()]
+            raise RequestValidationError(found) from error
+        problems = from_query(error, typed)
+    except RuleError as error:
+        if not wants_page:
+            raise
+        problems = of_rule(error, typed)
+    except (ConflictError, ContentError) as error:
+        if not wants_page:
+            raise
+        problems = of_cursor(error, typed)
+    return _refusal(parts, benchmark, typed, problems)
+
+
+def _page(session: Session, benchmark: Benchmark, query: BoardQuery) -> Encoded:
+    context = board_context(session, benchmark, query)
+    board = context["board"]
+    page = render("benchmark.html", **context)
+    return encoded(page.encode(), total=board["total"], next_cursor=None)
+
+
+def _refusal(
+    parts: PartsDep, benchmark: Benchmark, typed: dict[str, str], problems: list[Problem]
+) -> Response:
     with parts.database.read() as session:
-        context = board_context(session, benchmark, query)
-    return render("benchmark.html", **context)
+        context = refused_context(session, benchmark, typed, problems)
+    return HTMLResponse(render("benchmark.html", **context), status_code=422)

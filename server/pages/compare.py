@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from server.dependencies import Parts, PartsDep
@@ -18,9 +18,7 @@ RowsDep = Annotated[Literal["all", "different"], Query()]
 
 
 @router.get("/compare", response_class=HTMLResponse)
-def compare_page(
-    request: Request, parts: PartsDep, ids: IdsDep = None, rows: RowsDep = "all"
-) -> Response:
+def compare_page(parts: PartsDep, ids: IdsDep = None, rows: RowsDep = "all") -> Response:
     """A comparison, or what is missing for one. Several `ids` are led to one address of them."""
     wanted = read_ids(ids or ())
     more = {"rows": rows} if rows != "all" else {}
@@ -28,7 +26,7 @@ def compare_page(
         return RedirectResponse(compare_link(wanted, **more), status_code=303)
     with parts.database.read() as session:
         status, context = comparison_context(session, parts, wanted)
-        context |= board_beside(session, parts, request.app.state.standings, wanted)
+        context |= board_beside(session, parts, wanted)
     return HTMLResponse(render("compare.html", **context, rows=rows), status_code=status)
 
 

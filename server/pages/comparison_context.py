@@ -12,7 +12,7 @@ from server.dependencies import Parts
 from server.models import Submission, Verification
 from server.pages.measured import measured_beside
 from server.pages.queries import submission_with_checks, submission_with_curves
-from server.pages.standings import Standings
+from server.pages.standings import places_of
 from web.verdicts import published_check, scope_sentence
 
 Context = dict[str, Any]
@@ -81,9 +81,7 @@ def _in_short(submission: Submission) -> Context:
     }
 
 
-def board_beside(
-    session: Session, parts: Parts, standings: Standings, submission_ids: Sequence[str]
-) -> Context:
+def board_beside(session: Session, parts: Parts, submission_ids: Sequence[str]) -> Context:
     """The ranks of the submissions in their divisions, and what else stands on their board.
 
     The board is that of the first one that there is; of a long one the best are offered.
@@ -96,9 +94,9 @@ def board_beside(
     there = {submission.id for submission in chosen}
     ranks: dict[str, int | None] = {}
     for division in {submission.division for submission in chosen}:
-        own = standings.of(session, benchmark, kind=kind, division=division)
+        own = places_of(session, benchmark, kind=kind, division=division)
         ranks |= {place.submission_id: place.rank for place in own if place.submission_id in there}
-    places = standings.of(session, benchmark, kind=kind, division=None)
+    places = places_of(session, benchmark, kind=kind, division=None)
     others = (asdict(place) for place in places if place.submission_id not in there)
     return {"ranks": ranks, "pick": list(islice(others, MOST_OFFERED))}
 

@@ -11,7 +11,7 @@ from server.benchmarks.schemas import benchmark_view
 from server.dependencies import Parts
 from server.models import Submission
 from server.pages.measured import measured_beside
-from server.pages.standings import Standings, place_of
+from server.pages.standings import place_of, places_of
 from server.submissions.queries import (
     benchmark_versions,
     find_submission,
@@ -40,9 +40,7 @@ def submission_context(session: Session, parts: Parts, submission_id: str) -> Co
     }
 
 
-def submission_page_context(
-    session: Session, parts: Parts, standings: Standings, submission_id: str
-) -> Context:
+def submission_page_context(session: Session, parts: Parts, submission_id: str) -> Context:
     """All that the page of a submission shows beside its curves.
 
     To what the API says it adds the submission's place on its board, each verification with its
@@ -53,7 +51,7 @@ def submission_page_context(
     published = published_verification(submission)
     return context | {
         "measured": measured_beside(published.report) if published is not None else None,
-        "place": _place(session, parts, standings, submission),
+        "place": _place(session, parts, submission),
     }
 
 
@@ -68,14 +66,12 @@ def submission_with_checks(session: Session, parts: Parts, submission_id: str) -
     return context | {"checks": [each.model_dump(mode="json") for each in reversed(views)]}
 
 
-def _place(
-    session: Session, parts: Parts, standings: Standings, submission: Submission
-) -> Context | None:
+def _place(session: Session, parts: Parts, submission: Submission) -> Context | None:
     """Where it stands today; None on a board that this server has no more."""
     benchmark = parts.benchmarks.get(submission.benchmark_id)
     if benchmark is None:
         return None
-    places = standings.of(session, benchmark, kind=submission.kind, division=submission.division)
+    places = places_of(session, benchmark, kind=submission.kind, division=submission.division)
     return place_of(places, submission.id)
 
 

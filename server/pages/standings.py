@@ -1,20 +1,18 @@
 """Where a submission stands on its board, and who stands beside it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
 from rules.ranking import Metric
-from server.leaderboard.encoding import BoardCache
-from server.leaderboard.queries import read_board
-from server.leaderboard.schemas import BoardEntry, BoardQuery
+from server.leaderboard.ranked import PlacedRow, ranked_board
+from server.leaderboard.schemas import BoardQuery
 from server.leaderboard.service import board_version
 
 Context = dict[str, Any]
 FIRST_METRIC: dict[str, Metric] = {"train": "tta", "inference": "latency"}
-WHOLE_BOARD = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,26 +33,17 @@ class Place:
     latency_ms: float | None
 
 
-class Standings:
-    """The places of whole boards, each kept until its board changes.
+PLACE_FIELDS = tuple(field.name for field in fields(Place))
 
-    The page of every submission asks for its place, and a place is among all the others.
-    """
 
-    def __init__(self) -> None:
-        self._cache: BoardCache[list[Place]] = BoardCache(size=64)
-
-    def of(
-        self, session: Session, benchmark: Benchmark, *, kind: str, division: str | None
-    ) -> list[Place]:
-        """The ranked ones in order, then those that are not ranked."""
-        query = BoardQuery.model_validate({"metric": FIRST_METRIC[kind], "division": division})
-        whole = query.model_copy(update={"limit": WHOLE_BOARD})
-        return self._cache.get(
-            f"{benchmark.sha256} {kind} {division}",
-            board_version(session, benchmark.benchmark_id),
-            lambda: [_place(entry) for entry in read_board(session, benchmark, whole).entries],
-        )
+def places_of(
+    session: Session, benchmark: Benchmark, *, kind: str, division: str | None
+) -> list[Place]:
+    """The places of a whole board: the ranked ones in order, then those that are not ranked."""
+    query = BoardQuery.model_validate({"metric": FIRST_METRIC[kind], "division": division})
+    version = board_version(session, benchmark.benchmark_id)
+    board = ranked_board(session, benchmark, query, version=version)
+    return [_place(placed) for placed in board.rows]
 
 
 def place_of(places: list[Place], submission_id: str) -> Context | None:
@@ -80,21 +69,9 @@ def place_of(places: list[Place], submission_id: str) -> Context | None:
     }
 
 
-def _place(entry: BoardEntry) -> Place:
-    return Place(
-        submission_id=entry.submission_id,
-        submitter=entry.submitter,
-        model=entry.model,
-        system=entry.system.name,
-        rank=entry.rank,
-        tied=entry.tied,
-        group=entry.group,
-        group_rank=entry.group_rank,
-        single_run=entry.single_run,
-        unranked_reason=entry.unranked_reason,
-        tta_seconds=entry.tta_seconds,
-        latency_ms=entry.latency_ms,
-    )
+def _place(placed: PlacedRow) -> Place:
+    figures = {name: placed.figure(name) for name in PLACE_FIELDS if name != "system"}
+    return Place(**figures, system=placed.figure("system")["name"])
 
 
 def _beside(ranked: list[Place], at: int) -> list[tuple[Place, str]]:

@@ -26,9 +26,7 @@ router = APIRouter(include_in_schema=False)
 def submission_page(submission_id: str, parts: PartsDep, request: Request) -> str:
     """A submission and its score, step by step."""
     with parts.database.read() as session:
-        context = submission_page_context(
-            session, parts, request.app.state.standings, submission_id
-        )
+        context = submission_page_context(session, parts, submission_id)
         context["site"] = site_address(request, parts.settings)
         if context["submission"]["kind"] == "inference":
             return render("inference.html", **context)

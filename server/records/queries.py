@@ -9,12 +9,23 @@ from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
 from rules.records import Contender, record_history
+from server.leaderboard.service import kept_for_board
 from server.models import Submission, User
 from server.records.schemas import DivisionRecords, NoRecordView, RecordList, RecordView
 from server.submissions.run_times import convergence_factor, run_times
 
 
 def list_records(session: Session, benchmark: Benchmark) -> RecordList:
+    """The records of each division of a benchmark, found once for each version of its board.
+
+    The session must be one that only reads; nobody may change the answer.
+    """
+    return kept_for_board(
+        session, benchmark.benchmark_id, "records", lambda: _find_records(session, benchmark)
+    )
+
+
+def _find_records(session: Session, benchmark: Benchmark) -> RecordList:
     """The records of each division of a benchmark, from all its trainings."""
     trainings = (Submission.benchmark_id == benchmark.benchmark_id, Submission.kind == "train")
     rows = session.execute(

@@ -22,6 +22,7 @@ from server.reruns.schemas import (
     ExpectedReplay,
     Skipped,
 )
+from server.verifications.energy import show_energy
 from server.verifications.latency import show_measured
 from server.verifications.publishing import (
     PUBLISH,
@@ -187,6 +188,7 @@ def decide(
     if wanted.decision == PUBLISH:
         set_status(session, submission, str(verification.outcome))
         show_measured(session, verification)
+        show_energy(verification)
     record(
         session,
         caller,

@@ -12,6 +12,7 @@ from server.calibrations.queries import benchmark_of
 from server.duels.service import end_duel
 from server.models import Verification
 from server.verifications.copies import find_elsewhere
+from server.verifications.energy import show_energy
 from server.verifications.latency import judge_measured
 from server.verifications.queries import claim_of, claimed_curves, claimed_runs
 from server.verifications.service import end_with_verdict, end_without_judging
@@ -37,6 +38,7 @@ def judge_replay(session: Session, verification: Verification, report: ReplayRep
     if report.precision is not None:
         submission.precision_measured = report.precision.lowest
     end_with_verdict(session, verification, verdict)
+    show_energy(verification)
 
 
 def keep_calibration(session: Session, verification: Verification, report: ReplayReport) -> None:

@@ -8,14 +8,17 @@ from server.errors import ConflictError
 from server.models import Decision, Submission, Verification
 
 PUBLISH = "publish"
+# A training is replayed, and an inference has its latency measured.
+KIND_THAT_CHECKS = {"train": "replay", "inference": "latency"}
 DecisionWord = Literal["publish", "keep", "pending"]
 
 
 def checks_claim(verification: Verification, submission: Submission) -> bool:
-    """Whether a submission's status follows this verification: a training is replayed, and an
-    inference has its latency measured. A duel and the latency of a training say nothing of it.
+    """Whether a submission's status follows this verification.
+
+    A duel and the latency of a training say nothing of it.
     """
-    return verification.kind == ("latency" if submission.kind == "inference" else "replay")
+    return verification.kind == KIND_THAT_CHECKS[submission.kind]
 
 
 def published_verification(submission: Submission) -> Verification | None:

@@ -1,6 +1,10 @@
 import pytest
 
-from rules.cost import inference_cost_usd_per_10000, training_cost_usd
+from rules.cost import (
+    inference_cost_usd_per_10000,
+    system_price_usd_per_hour,
+    training_cost_usd,
+)
 
 
 def test_cost_is_hours_to_the_target_times_the_price_per_hour() -> None:
@@ -25,3 +29,8 @@ def test_a_free_system_costs_nothing_which_is_not_the_same_as_unknown() -> None:
 def test_inference_is_priced_by_ten_thousand_items() -> None:
     assert inference_cost_usd_per_10000(1.5e-6) == pytest.approx(0.015)
     assert inference_cost_usd_per_10000(None) is None
+
+
+def test_a_system_costs_as_much_as_its_accelerators_and_without_any_as_one() -> None:
+    assert system_price_usd_per_hour(2.5, 8) == 20.0
+    assert system_price_usd_per_hour(2.5, 0) == 2.5

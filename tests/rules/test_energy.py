@@ -1,7 +1,12 @@
 import pytest
 
 from rules.clock import Clock
-from rules.energy import counted_since, samples_per_joule, timed_joules
+from rules.energy import (
+    counted_since,
+    energy_to_target_joules,
+    samples_per_joule,
+    timed_joules,
+)
 
 # The clocks as their rules have them; 1, 10, 100 ... so that every sum tells what is in it.
 JOULES = {
@@ -46,3 +51,9 @@ def test_samples_per_joule_is_absent_without_energy():
     assert samples_per_joule(100, None) is None
     assert samples_per_joule(100, 0.0) is None
     assert samples_per_joule(100, 50.0) == 2.0
+
+
+def test_the_energy_to_the_target_is_the_mean_of_runs_that_were_all_measured():
+    assert energy_to_target_joules([100.0, 200.0, 600.0]) == 300.0
+    assert energy_to_target_joules([100.0, None, 600.0]) is None
+    assert energy_to_target_joules([]) is None

@@ -137,12 +137,13 @@ def test_pages_and_lists_show_what_has_no_submission(
 ) -> None:
     address = f"/verifications/{calibration.verification_id}"
     assert "the reference is trained to its end" in client.get(address).text
+    assert "· calibration</small>" in client.get("/").text
     calibration.report(calibration.claim().json(), make_report(calibration.seeds()))
 
     page = client.get(address).text
     assert "The reference was measured in 2 runs." in page
     assert client.get(f"{address}/charts/replay.json").status_code == 200
-    assert "calibration</small>" in client.get("/").text
+    assert address not in client.get("/").text  # It gives no verdict about anybody.
     listed = client.get("/api/v1/verifications").json()["verifications"]
     assert [item["kind"] for item in listed] == ["calibration", "replay"]
     events = client.get(f"/api/v1/verifications/{calibration.verification_id}/events").text

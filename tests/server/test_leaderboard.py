@@ -4,10 +4,15 @@ import csv
 import io
 from collections.abc import Callable
 from copy import deepcopy
+from datetime import date
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+
+from server.database import Database
+from server.leaderboard.schemas import BoardView
+from server.models import Submission
 
 BOARD = "/api/v1/leaderboards/digits"
 
@@ -125,6 +130,53 @@ def test_filters_keep_the_rank_among_all(
     assert read(client, q="", division="", status="")["total"] == 3
 
 
+def test_filters_by_hardware_framework_and_day(
+    enter: Callable[..., str], client: TestClient, database: Database, digits_submission: Any
+) -> None:
+    cpu = enter(framework="jax 0.9")
+    digits_submission.claim["system"] |= {"hardware_class": "8-h100", "accelerator": "H100"}
+    digits_submission.claim["system"]["accelerator_count"] = 8
+    gpu = enter(seconds_per_epoch=0.1)
+    with database.write() as session:
+        session.get_one(Submission, cpu).submitted_on = date(2020, 2, 29)
+
+    def ids(**query: Any) -> list[str]:
+        return [entry["submission_id"] for entry in read(client, **query)["entries"]]
+
+    assert ids(hardware_class="8-h100") == [gpu]
+    assert places(read(client, framework="jax 0.9")) == [(cpu, 2, False)]
+    assert ids(hardware_class="8-h") == ids(framework="jax") == []
+    assert ids(date_to="2020-02-29") == ids(date_from="2020-02-29", date_to="2020-02-29") == [cpu]
+    assert ids(date_from="2020-03-01") == [gpu]
+    assert ids(hardware_class="", framework="", date_from="", date_to="") == [gpu, cpu]
+    page = client.get("/benchmarks/digits?framework=jax+0.9").text
+    assert '<option value="jax 0.9" selected>jax 0.9 (1)</option>' in page
+    assert '<option value="8-h100">8-h100 (1)</option>' in page
+
+
+def test_a_price_of_ones_own_ranks_by_what_the_accelerators_cost(
+    enter: Callable[..., str], client: TestClient, digits_submission: Any
+) -> None:
+    one = enter(seconds_per_epoch=0.2, price=None)
+    digits_submission.claim["system"] |= {"accelerator": "H100", "accelerator_count": 8}
+    eight = enter(seconds_per_epoch=0.1, price=0.001)
+    board = read(client, metric="cost", price=2.5)
+
+    assert places(board) == [(one, 1, False), (eight, 2, False)]
+    # 8 epochs of 0.2 s and evaluations of 4 ms, at 2.50 USD an hour; 8 of 0.1 s at 8 times that.
+    assert [e["cost_usd"] for e in board["entries"]] == [
+        pytest.approx(1.632 / 3600 * 2.5), pytest.approx(0.832 / 3600 * 20.0),
+    ]  # fmt: skip
+    assert board["price"]["usd_per_accelerator_hour"] == 2.5
+    assert board["price"]["note"].startswith("Not the official costs: at $2.50 per accelerator")
+    assert read(client, metric="cost")["price"] is None
+    assert places(read(client, metric="cost")) == [(eight, 1, False), (one, None, False)]
+    rows = csv.DictReader(io.StringIO(client.get(f"{BOARD}.csv?price=2.5").text))
+    assert {row["price_usd_per_accelerator_hour"] for row in rows} == {"2.5"}
+    under_lens = read(client, price=2.5, target=95.0, metric="cost")["entries"][0]
+    assert under_lens["cost_usd"] == pytest.approx(under_lens["tta_seconds"] / 3600 * 2.5)
+
+
 @pytest.mark.parametrize("sort", ["tta", "cv", "epochs", "cost", "model", "submitter", "date"])
 def test_sorting_goes_both_ways_with_absent_figures_last(
     sort: str, enter: Callable[..., str], client: TestClient, bob: Any
@@ -160,6 +212,18 @@ def test_pages_hold_every_entry_once(enter: Callable[..., str], client: TestClie
             break
         cursor = {"cursor": page["next_cursor"]}
     assert seen == made
+    numbered = [read(client, limit=2, page=page) for page in (1, 2, 3, 4)]
+    assert [e["submission_id"] for page in numbered for e in page["entries"]] == made
+    assert [page["first"] for page in numbered] == [1, 3, 5, None]
+    assert numbered[-1]["next_cursor"] is None
+
+
+def test_an_answer_is_as_its_schema_says(enter: Callable[..., str], client: TestClient) -> None:
+    enter()
+    enter(reached=False)
+    board = read(client, clock="speedrun", price=3)
+
+    assert BoardView.model_validate(board).model_dump(mode="json") == board
 
 
 def test_a_cursor_of_a_board_that_changed_is_refused(
@@ -187,6 +251,12 @@ def test_a_cursor_of_a_board_that_changed_is_refused(
         ({"limit": 1001}, "query.limit"),
         ({"q": "x" * 201}, "query.q"),
         ({"colour": "red"}, "query.colour"),
+        ({"price": 0}, "query.price"),
+        ({"price": "inf"}, "query.price"),
+        ({"date_from": "2026-02-30"}, "query.date_from"),
+        ({"date_to": "1700000000"}, "query.date_to"),
+        ({"page": 0}, "query.page"),
+        ({"page": 2, "cursor": "1.1"}, "query"),
     ],
 )
 @pytest.mark.parametrize("suffix", ["", ".csv"])
@@ -283,6 +353,7 @@ def test_csv_says_the_same_as_json(enter: Callable[..., str], client: TestClient
         entry |= {"accelerator_count": system["accelerator_count"], "system": system["name"]}
         entry["rcp_verdict"] = entry["rcp"] and entry["rcp"]["verdict"]
         entry |= {"lens_clock": None, "lens_target": None}
+        entry["price_usd_per_accelerator_hour"] = None
         for name, text in row.items():
             value = entry[name]
             assert text == ("" if value is None else str(value)), name

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from server.database import Database
-from server.leaderboard.encoding import BoardCache
+from server.leaderboard.memory import memory_of
 from server.models import RunRow, Submission
 
 BOARD = "/api/v1/leaderboards/digits"
@@ -178,26 +178,16 @@ def test_pages_of_a_lens_follow_each_other(two: Two, client: TestClient) -> None
     assert second.json()["lens"]["clock"] == "dawnbench"
 
 
-def test_targets_without_end_drive_no_official_board_out_of_the_cache(
-    two: Two, client: TestClient, monkeypatch: pytest.MonkeyPatch
+def test_targets_without_end_drive_no_official_board_out_of_memory(
+    two: Two, client: TestClient, database: Database
 ) -> None:
     read(client)
-    made: list[str] = []
-    kept = BoardCache.get
-
-    def noting(self: BoardCache, key: str, version: int, make: Callable[[], Any]) -> Any:
-        def note() -> Any:
-            made.append(key)
-            return make()
-
-        return kept(self, key, version, note)
-
-    monkeypatch.setattr(BoardCache, "get", noting)
-    for target in range(40):
+    with database.read() as session:
+        memory = memory_of(session)
+    official = dict(memory.boards._values), dict(memory.answers._values)
+    for target in range(12):
         read(client, target=50 + target)
     read(client)
 
-    assert len(made) == 40
-    state = client.app.state  # type: ignore[attr-defined]
-    assert len(state.lens_cache._answers) == 16
-    assert len(state.board_cache._answers) == 1
+    assert len(memory.own_boards) == len(memory.own_answers) == 12
+    assert (dict(memory.boards._values), dict(memory.answers._values)) == official

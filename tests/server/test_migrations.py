@@ -145,6 +145,20 @@ def test_going_back_drops_latencies_and_no_other_verification(empty: Database) -
     assert select_all(empty, query) == [("s-1", "verified", None)]
 
 
+def test_going_back_drops_the_energy_and_no_submission(empty: Database) -> None:
+    migrate(empty, "0002")
+    insert_rows(empty, OLD_ROWS)
+    migrate(empty)
+    query = "SELECT id, status, energy_joules FROM submissions"
+    assert select_all(empty, query) == [("s-1", "verified", None)]
+    insert_rows(empty, "UPDATE submissions SET energy_joules = 5430.5")
+    command.downgrade(alembic_config(empty), "0011")
+
+    assert select_all(empty, "SELECT id, status FROM submissions") == [("s-1", "verified")]
+    migrate(empty)
+    assert select_all(empty, query) == [("s-1", "verified", None)]
+
+
 def test_migrating_twice_changes_nothing(empty: Database) -> None:
     migrate(empty)
     migrate(empty)
@@ -308,8 +322,13 @@ def test_going_back_drops_the_price_book_and_the_sessions_and_nothing_else(
     insert_rows(empty, CONSOLE_ROWS)
     before = rows(empty)
     assert len(before.pop("prices")) == len(before.pop("console_sessions")) == 1
+    for submission in before["submissions"]:
+        assert submission.pop("energy_joules") is None
     command.downgrade(alembic_config(empty), "0009")
 
     assert rows(empty) == before
     migrate(empty)
-    assert rows(empty) == before | {"prices": [], "console_sessions": []}
+    again = rows(empty)
+    for submission in again["submissions"]:
+        assert submission.pop("energy_joules") is None
+    assert again == before | {"prices": [], "console_sessions": []}

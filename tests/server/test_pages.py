@@ -1,6 +1,7 @@
 """The pages: each answers, none trusts what a stranger wrote, errors fit who asked."""
 
 import gzip
+import html
 import re
 from collections.abc import Callable
 from typing import Any
@@ -114,12 +115,70 @@ def test_the_api_answers_json_to_a_browser_too(path: str, client: TestClient) ->
     assert response.headers["content-type"] == "application/problem+json"
 
 
-def test_a_bad_filter_in_a_page_is_a_page_that_says_so(client: TestClient) -> None:
-    response = client.get("/benchmarks/digits?sort=luck", headers=BROWSER)
+@pytest.mark.parametrize(
+    ("query", "said", "kept"),
+    [
+        ({"sort": "luck"}, "Sort “luck”: expected 'rank'", "luck"),
+        ({"target": "high", "q": "cnn"}, "Target “high”: expected a number", 'value="high"'),
+        ({"target": "140"}, "expected a top1Accuracy from 0 to 100 (percent)", 'value="140"'),
+        ({"date_from": "May"}, "From “May”: no day; expected one like 2026-11-21", 'value="May"'),
+        ({"price": "-1"}, "Your price “-1”: expected greater than 0", 'value="-1"'),
+        ({"cursor": "7.7"}, "Cursor “7.7”: The board has changed", ""),
+        ({"colour": "<red>"}, "Colour “<red>”: no board can be filtered by that", ""),
+    ],
+)
+def test_a_query_that_makes_no_sense_gives_its_form_again(
+    query: dict[str, str], said: str, kept: str, client: TestClient
+) -> None:
+    response = client.get("/benchmarks/digits", params=query, headers=BROWSER)
+    text = html.unescape(re.sub(r"<q>(.*?)</q>", r"“\1”", response.text))
+    words = re.sub(r"\s+", " ", re.sub(r"</?[a-z][^>]*>", "", text.replace("<red>", "&red&")))
 
     assert response.status_code == 422
-    assert "text/html" in response.headers["content-type"]
-    assert "query.sort" in response.text
+    assert response.headers["content-type"] == "text/html; charset=utf-8"
+    assert said.replace("<red>", "&red&") in words
+    assert kept in response.text
+    assert "<red>" not in response.text
+    assert 'value="cnn"' in response.text or "q" not in query
+    program = client.get("/benchmarks/digits", params=query)
+    assert program.headers["content-type"] == "application/problem+json"
+    assert program.status_code in (409, 422)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/benchmarks/digits", "/workers", "/api/v1/leaderboards/digits", "/api/v1/benchmarks"],
+)
+def test_head_is_answered_like_get_without_the_body(path: str, client: TestClient) -> None:
+    asked = client.get(path)
+    head = client.head(path)
+
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-type"] == asked.headers["content-type"]
+    assert head.headers.get("etag") == asked.headers.get("etag")
+    assert client.head("/api/v1/verifications/x/events").status_code == 405
+
+
+def test_a_board_that_is_known_is_not_sent_again_and_travels_compressed(
+    digits_submission: Any, submit: Callable[..., Any], client: TestClient
+) -> None:
+    submit(digits_submission)
+    page = client.get("/benchmarks/digits")
+    known = {"If-None-Match": f'"other", {page.headers["etag"]}'}
+    with client.stream("GET", "/benchmarks/digits") as packed:
+        sent = b"".join(packed.iter_raw())
+    plain = client.get("/benchmarks/digits", headers={"Accept-Encoding": "identity"})
+
+    assert packed.headers["content-encoding"] == "gzip"
+    assert gzip.decompress(sent) == plain.content == page.content
+    assert "content-encoding" not in plain.headers
+    assert "Accept-Encoding" in plain.headers["vary"]
+    assert client.get("/benchmarks/digits", headers=known).status_code == 304
+    submit(digits_submission)
+    changed = client.get("/benchmarks/digits", headers=known)
+    assert changed.status_code == 200
+    assert changed.text.count("/submissions/") == 2 * page.text.count("/submissions/")
+    assert " ago" not in page.text.split("<main")[1]
 
 
 def test_a_wrong_method_is_405_and_tells_the_right_one(client: TestClient) -> None:

@@ -69,6 +69,10 @@ def make_entry(**changes: Any) -> View:
         "single_run": False,
         "precision": None,
         "precision_measured": None,
+        "measured_latency_ms": None,
+        "energy_joules": None,
+        "samples_per_second": None,
+        "verification_id": None,
     } | changes
 
 
@@ -101,7 +105,9 @@ def make_board(*entries: View, **changes: Any) -> View:
         "total": len(entries),
         "next_cursor": None,
         "entries": list(entries),
+        "first": 1 if entries else None,
         "lens": None,
+        "price": None,
     } | changes
 
 

@@ -119,9 +119,13 @@ def test_pages_load_nothing_from_elsewhere_and_run_nothing_inline(
 ) -> None:
     page = benchmark_page(make, busy_board)
     tags = Tags(page)
-    assert [script["src"] for script in tags.scripts] == [static_url("charts.js")]
+    assert [script["src"] for script in tags.scripts] == [
+        static_url("board.js"),
+        static_url("charts.js"),
+    ]
     assert all(link.startswith(("/", "#", "?")) for link in tags.links)
-    assert static_url("plotly.min.js") == tags.scripts[0]["data-plotly"]
+    assert static_url("plotly.min.js") == tags.scripts[-1]["data-plotly"]
+    assert "style=" not in page
 
 
 def test_the_board_shows_ties_intervals_runs_and_badges(
@@ -156,21 +160,99 @@ def test_a_board_shows_tie_groups_and_single_runs(make: Make, read: Read) -> Non
 
 def test_a_lens_is_announced_and_can_be_left(make: Make, read: Read) -> None:
     lens = {"clock": "speedrun", "target": 95.0, "note": "Not the official ranking: speedrun."}
-    board = make["board"](make["entry"](), lens=lens)
-    page = benchmark_page(make, board, clock="speedrun", target=95.0, q="cnn")
+    price = {"usd_per_accelerator_hour": 2.5, "note": "Not the official costs: at $2.50."}
+    board = make["board"](make["entry"](), lens=lens, price=price)
+    page = benchmark_page(make, board, clock="speedrun", target=95.0, q="cnn", price=2.5)
 
     assert "Not the official ranking: speedrun." in read(page)
-    assert '<a href="?q=cnn">Official ranking</a>' in page
+    assert "Not the official costs: at $2.50." in read(page)
+    assert '<a href="?q=cnn&amp;price=2.5#board">Official ranking</a>' in page
+    assert '<a href="?q=cnn&amp;clock=speedrun&amp;target=95#board">Costs as stated</a>' in page
     assert '<option value="speedrun" selected>' in page
-    assert 'name="target" step="any" min="0" value="95.0"' in page
-    assert "/charts/pareto.json?q=cnn&amp;clock=speedrun&amp;target=95.0" in page
-    assert "Not the official" not in benchmark_page(make, make["board"](make["entry"]()))
+    assert 'type="number" name="target" value="95"' in page
+    assert 'type="number" name="price" value="2.5"' in page
+    assert '<details class="what-if" open>' in page
+    assert "/charts/pareto.json?q=cnn&amp;clock=speedrun&amp;target=95&amp;price=2.5" in page
+    official = benchmark_page(make, make["board"](make["entry"]()))
+    assert "Not the official" not in official
+    assert '<details class="what-if">' in official
 
 
 def test_an_absent_cost_says_that_it_is_not_ranked(make: Make) -> None:
-    page = benchmark_page(make, make["board"](make["entry"](cost_usd=None)))
-    assert 'title="not ranked by cost"' in page
+    priced = make["entry"](submission_id="priced", rank=None)
+    page = benchmark_page(make, make["board"](make["entry"](cost_usd=None), priced))
+    assert page.count('title="not ranked by cost"') == 1
     assert "price_usd_per_hour" in page
+
+
+def test_a_column_that_nobody_has_a_figure_for_is_left_out(make: Make, read: Read) -> None:
+    bare = {"cost_usd": None, "epochs_to_target": None}
+    plain = benchmark_page(make, make["board"](make["entry"](**bare)))
+    full = make["entry"](
+        submission_id="full",
+        latency_ms=0.25,
+        measured_latency_ms=0.5,
+        energy_joules=5_430.0,
+        samples_per_second=1234.0,
+        precision="fp32",
+        precision_measured="bf16",
+        verification_id="ver 1",
+        division="open",
+    )
+    claimed = make["entry"](precision="fp16")
+    page = benchmark_page(make, make["board"](full, claimed))
+    heads = re.findall(r'<th scope="col".*?<a [^>]*>([^<]*)<', plain)
+    more = re.findall(r'<th scope="col".*?<a [^>]*>([^<]*)<', page)
+
+    assert heads == [
+        "#", "Model", "Submitter", "System", "TTA, 95 % interval", "CV, runs", "Status", "Date",
+    ]  # fmt: skip
+    assert more == [
+        "#", "Model", "Submitter", "System", "TTA, 95 % interval", "Cost", "CV, runs",
+        "Latency stated", "Latency measured", "Energy", "Epochs", "Samples/s", "Precision",
+        "Division", "Status", "Date",
+    ]  # fmt: skip
+    words = read(page).replace("\u00a0", " ")
+    assert "0.250 ms 0.500 ms 5.43 kJ 7.67 1,234 bf16 measured open" in words
+    assert "fp16 claimed closed" in words
+    assert 'class="proof" href="/verifications/ver%201"' in page
+    assert page.count('class="proof"') == 1
+    columns = page.count('<th scope="col"')
+    assert page.split("<tbody>")[1].split("</tr>")[0].count("<td") == columns
+
+
+def test_a_name_of_hardware_says_how_many(make: Make, read: Read) -> None:
+    system = make["system"](name="node 7", accelerator="H200", accelerator_count=8)
+    words = read(benchmark_page(make, make["board"](make["entry"](system=system))))
+    assert "8 × H200 node 7" in words
+    without = read(benchmark_page(make, make["board"](make["entry"]())))
+    assert "two-core laptop AMD EPYC 7B13" in without
+
+
+def test_pages_are_numbered_and_one_too_far_says_so(make: Make, read: Read) -> None:
+    board = make["board"](make["entry"](), total=5000, first=101)
+    page = benchmark_page(make, board, page=2, sort="cost")
+    assert "101–101 of 5,000" in read(page)
+    for link in (
+        '<a href="?sort=cost#board" rel="first">First</a>',
+        '<a href="?sort=cost#board" rel="prev">Previous</a>',
+        '<a href="?sort=cost&amp;page=3#board" rel="next">Next</a>',
+        '<a href="?sort=cost&amp;page=50#board">Last</a>',
+        "/api/v1/leaderboards/digits?sort=cost&amp;page=2",
+    ):
+        assert link in page
+    beyond = benchmark_page(make, make["board"](total=101, first=None), page=9)
+    assert "There is no page 9: 101 submissions fit on 2 pages." in read(beyond)
+    assert 'class="pages"' not in benchmark_page(make, make["board"](make["entry"]()))
+
+
+def test_a_board_sorted_by_something_else_stands_in_that_order(
+    make: Make, bare_entry: View
+) -> None:
+    board = make["board"](bare_entry, make["entry"](submission_id="ranked"))
+    page = benchmark_page(make, board, sort="model")
+    assert page.index(bare_entry["submission_id"]) < page.index("/submissions/ranked")
+    assert "rowgroup" not in page
 
 
 def test_unranked_entries_stand_beneath_with_their_reason(
@@ -315,7 +397,7 @@ def test_the_switch_between_kinds_stands_only_where_there_is_inference(make: Mak
     benchmark = make["benchmark"](inference_submissions=1)
     board = make["board"](make["entry"]())
     page = render("benchmark.html", benchmark=benchmark, board=board, filters={"q": "a"})
-    assert '<a href="?metric=tta&amp;q=a" aria-current="page">Training</a>' in page
+    assert '<a href="?metric=tta&amp;q=a#board" aria-current="page">Training</a>' in page
     assert ">Inference</a>" in page
 
 
@@ -329,10 +411,10 @@ def test_an_inference_board_shows_latency_cost_quality_and_reasons(make: Make, r
     )
     board = make["inference_board"](make["inference_entry"](), weak)
     words = read(benchmark_page(make, board, metric="latency")).replace("\u00a0", " ")
-    assert "9.78 ms 9.10 ms ○ claimed $0.0245 98.24 %" in words
+    assert "9.78 ms 9.10 ms $0.0245 98.24 % ○ claimed" in words
     assert "Not ranked" in words
     assert "not ranked: did not reach the target" in words
-    assert "– not ranked by cost 90.25 %" in words
+    assert "– not ranked by cost 90.25 % ○ claimed" in words
     assert "ranked by latency of one item" in words
     assert "time to accuracy" not in words.split("Take part")[0]
 

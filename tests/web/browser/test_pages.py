@@ -295,6 +295,19 @@ def test_a_chart_that_cannot_be_fetched_says_so(tab: Any, site: Any) -> None:
     tab.wait_for_selector("text=The chart could not be drawn (the server answered 404)")
 
 
+def test_a_target_is_slid_and_the_board_asked_for_it_once(tab: Any, site: Any) -> None:
+    tab.goto(site.url + "/benchmarks/digits")
+    tab.locator("summary", has_text="another clock").click()
+    tab.locator("input[type=range]").focus()
+    with tab.expect_navigation():
+        for _ in range(3):
+            tab.keyboard.press("ArrowLeft")
+
+    asked = tab.evaluate("Object.fromEntries(new URL(location).searchParams)")
+    assert list(asked) == ["metric", "target"]
+    assert float(asked["target"]) < 97.5
+
+
 def sse(event: str, payload: View) -> str:
     return f"event: {event}\ndata: {json.dumps(payload)}\n\n"
 

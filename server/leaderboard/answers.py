@@ -1,0 +1,58 @@
+"""Answering with a board: bytes that are kept as long as the board does not change."""
+
+from collections.abc import Callable
+
+from fastapi import Request, Response
+from sqlalchemy.orm import Session
+
+from server.dependencies import Parts
+from server.leaderboard.encoding import Encoded
+from server.leaderboard.memory import memory_of
+from server.leaderboard.schemas import BoardQuery
+from server.leaderboard.service import board_version
+
+
+def answer_board(
+    parts: Parts,
+    request: Request,
+    benchmark_id: str,
+    query: BoardQuery,
+    media_type: str,
+    make: Callable[[Session], Encoded],
+) -> Response:
+    """What `make` returns, made once for each query and version of the board.
+
+    Whoever knows it already is told so and sent nothing. Nothing in it may depend on who asks.
+    """
+    with parts.database.read() as session:
+        memory = memory_of(session)
+        kept = memory.own_answers if query.is_own else memory.answers
+        answer = kept.get(
+            (benchmark_id, media_type, query.model_dump_json()),
+            board_version(session, benchmark_id),
+            lambda: make(session),
+        )
+    headers = {
+        "ETag": answer.etag,
+        "Cache-Control": "no-cache",
+        "Vary": "Accept, Accept-Encoding",
+        "X-Total-Count": str(answer.total),
+    }
+    if answer.next_cursor is not None:
+        following = request.url.remove_query_params("page").include_query_params(
+            cursor=answer.next_cursor
+        )
+        headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'
+    if _is_known(request, answer.etag):
+        return Response(status_code=304, headers=headers)
+    content = answer.content
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        content = answer.gzip_content
+        headers["Content-Encoding"] = "gzip"
+    return Response(content, media_type=media_type, headers=headers)
+
+
+def _is_known(request: Request, etag: str) -> bool:
+    """Whether one of the tags that came along names what would be sent."""
+    tags = request.headers.get("if-none-match", "").split(",")
+    return etag.removeprefix("W/") in {tag.strip().removeprefix("W/") for tag in tags}

@@ -1,0 +1,120 @@
+"""What is kept in this process of each version of a board.
+
+The version is read from the database at every request, so that no process answers with a board that
+another one has changed; only what belongs to that version is taken from memory.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+_Kept = TypeVar("_Kept")
+STRIPES = 16
+MIB = 1024 * 1024
+
+
+class VersionedCache:
+    """The latest values by key, each valid for one version, together of a limited weight.
+
+    Of one key only one thread makes a value while the others wait for it. Making one may ask
+    another cache, never this one.
+    """
+
+    def __init__(self, *, most: int, weigh: Callable[[Any], int] = lambda _value: 1) -> None:
+        self._most = most
+        self._weigh = weigh
+        self._values: OrderedDict[Hashable, tuple[int, Any]] = OrderedDict()
+        self._weight = 0
+        self._lock = threading.Lock()
+        self._makers = [threading.Lock() for _ in range(STRIPES)]
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, key: Hashable, version: int, make: Callable[[], _Kept]) -> _Kept:
+        """The kept value if it is of this version, else a fresh one."""
+        kept = self._find(key, version)
+        if kept is not None:
+            return cast(_Kept, kept[1])
+        with self._makers[hash(key) % STRIPES]:
+            kept = self._find(key, version)
+            if kept is not None:
+                return cast(_Kept, kept[1])
+            value = make()
+            self._keep(key, version, value)
+            return value
+
+    def _find(self, key: Hashable, version: int) -> tuple[int, Any] | None:
+        with self._lock:
+            kept = self._values.get(key)
+            if kept is None or kept[0] != version:
+                return None
+            self._values.move_to_end(key)
+            return kept
+
+    def _keep(self, key: Hashable, version: int, value: Any) -> None:
+        with self._lock:
+            old = self._values.pop(key, None)
+            self._weight += self._weigh(value) - (self._weigh(old[1]) if old is not None else 0)
+            self._values[key] = (version, value)
+            while self._weight > self._most and len(self._values) > 1:
+                _, (_, dropped) = self._values.popitem(last=False)
+                self._weight -= self._weigh(dropped)
+
+
+def _rows(value: Any) -> int:
+    return max(1, len(value.rows))
+
+
+def _size(value: Any) -> int:
+    return len(value.content) + len(value.gzip_content)
+
+
+@dataclass(frozen=True)
+class BoardMemory:
+    """The caches of one database, in the order in which making a value may ask the next.
+
+    Targets and prices are endless: what is kept of boards at some of their own has a place of its
+    own, and drives no official board out.
+    """
+
+    answers: VersionedCache = field(
+        default_factory=lambda: VersionedCache(most=64 * MIB, weigh=_size)
+    )
+    own_answers: VersionedCache = field(
+        default_factory=lambda: VersionedCache(most=16 * MIB, weigh=_size)
+    )
+    boards: VersionedCache = field(
+        default_factory=lambda: VersionedCache(most=100_000, weigh=_rows)
+    )
+    own_boards: VersionedCache = field(
+        default_factory=lambda: VersionedCache(most=20_000, weigh=_rows)
+    )
+    submissions: VersionedCache = field(
+        default_factory=lambda: VersionedCache(most=50_000, weigh=_rows)
+    )
+    derived: VersionedCache = field(default_factory=lambda: VersionedCache(most=1_000))
+
+
+_memories: WeakKeyDictionary[Any, BoardMemory] = WeakKeyDictionary()
+_making = threading.Lock()
+
+
+def memory_of(session: Session) -> BoardMemory:
+    """What is kept of the database a session reads.
+
+    Never ask with a session that writes: what it sees may be rolled back, and its version given
+    to something else.
+    """
+    engine = cast(Engine, session.get_bind())
+    with _making:
+        memory = _memories.get(engine)
+        if memory is None:
+            memory = _memories[engine] = BoardMemory()
+        return memory

@@ -1,0 +1,111 @@
+"""Everything of a division, ranked and grouped: kept in memory until the board changes."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from rules.benchmark import Benchmark
+from rules.lens import Lens
+from rules.ranking import rank
+from server.leaderboard.facets import Facets, facets_of
+from server.leaderboard.groups import groups_of
+from server.leaderboard.lens import lens_of, lens_rows
+from server.leaderboard.memory import BoardMemory, memory_of
+from server.leaderboard.price import price_of, priced_rows
+from server.leaderboard.rows import BoardRow, BoardRows, read_rows, which_submissions
+from server.leaderboard.schemas import BoardEntry, BoardQuery
+
+ENTRY_FIELDS = tuple(BoardEntry.model_fields)
+DEFAULTS = {
+    name: item.default for name, item in BoardEntry.model_fields.items() if not item.is_required()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedRow:
+    """A submission and what the ranking says of it."""
+
+    row: BoardRow
+    place: Mapping[str, Any]
+
+    def figure(self, name: str) -> Any:
+        """One field of its board entry."""
+        if name == "cost_usd":
+            return self.row.cost_usd
+        for table in (self.row.changed, self.row.shown):
+            if name in table:
+                return table[name]
+        return self.place.get(name, DEFAULTS.get(name))
+
+    def entry(self) -> dict[str, Any]:
+        """Its board entry, with the fields of BoardEntry in their order."""
+        own = {"cost_usd": self.row.cost_usd}
+        known = DEFAULTS | dict(self.row.shown) | dict(self.row.changed) | own | dict(self.place)
+        return {name: known[name] for name in ENTRY_FIELDS}
+
+
+@dataclass(frozen=True)
+class RankedBoard:
+    """A division's submissions in the order of their ranks, those without one last."""
+
+    rows: tuple[PlacedRow, ...]
+    facets: Facets = field(default_factory=Facets)
+
+
+def ranked_board(
+    session: Session, benchmark: Benchmark, query: BoardQuery, *, version: int
+) -> RankedBoard:
+    """The board that a query asks for, before anything of it is filtered or sorted.
+
+    Raises RuleError for a target that the benchmark cannot have.
+    """
+    memory = memory_of(session)
+    lens, price = lens_of(benchmark, query), price_of(query)
+    key = (benchmark.benchmark_id, query.division, query.metric, lens, price)
+    kept = memory.boards if lens is None and price is None else memory.own_boards
+    return kept.get(
+        key,
+        version,
+        lambda: _rank(_rows(session, memory, benchmark, query, lens, version), query, price),
+    )
+
+
+def _rows(
+    session: Session,
+    memory: BoardMemory,
+    benchmark: Benchmark,
+    query: BoardQuery,
+    lens: Lens | None,
+    version: int,
+) -> BoardRows:
+    key = (benchmark.benchmark_id, query.kind)
+    rows = memory.submissions.get(key, version, lambda: read_rows(session, benchmark, query.kind))
+    if lens is None:
+        return rows
+    return lens_rows(session, rows, which_submissions(*key), lens, benchmark)
+
+
+def _rank(found: BoardRows, query: BoardQuery, price: float | None) -> RankedBoard:
+    wanted = found if query.division is None else _of_division(found.rows.values(), query.division)
+    rows = (wanted if price is None else priced_rows(wanted, price)).rows
+    places = rank([row.standing() for row in rows.values()], metric=query.metric)
+    groups = groups_of(places, rows, metric=query.metric)
+    placed = tuple(
+        PlacedRow(
+            rows[place.submission_id],
+            {
+                "rank": place.rank,
+                "tied": place.tied,
+                "unranked_reason": place.unranked_reason,
+                **groups[place.submission_id],
+            },
+        )
+        for place in places
+    )
+    return RankedBoard(placed, facets_of(placed))
+
+
+def _of_division(rows: Iterable[BoardRow], division: str) -> BoardRows:
+    return BoardRows({row.submission_id: row for row in rows if row.division == division})

@@ -1,0 +1,90 @@
+"""The part of a ranked board that a query asks for: filtered, sorted, cut. Only memory is read."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, get_args
+
+from rules.measurements import PrecisionName
+from server.errors import ConflictError, ContentError
+from server.leaderboard.ranked import PlacedRow
+from server.leaderboard.schemas import BoardQuery
+
+# The narrowest type first; what was measured stands for what was claimed.
+PRECISIONS = {name: place for place, name in enumerate(reversed(get_args(PrecisionName)))}
+STATUSES = ("verified", "verifying", "claimed", "inconclusive", "rejected")
+
+
+def _figure(name: str) -> Callable[[PlacedRow], Any]:
+    return lambda row: row.figure(name)
+
+
+def _text(name: str) -> Callable[[PlacedRow], Any]:
+    return lambda row: row.row.shown[name].casefold()
+
+
+SORT_KEYS: dict[str, Callable[[PlacedRow], Any]] = {
+    "rank": _figure("rank"),
+    "model": _text("model"),
+    "submitter": _text("submitter"),
+    "division": _text("division"),
+    "framework": _text("framework"),
+    "system": lambda row: row.row.shown["system"]["name"].casefold(),
+    "tta": lambda row: row.row.tta_seconds,
+    "cv": _figure("cv_percent"),
+    "epochs": _figure("epochs_to_target"),
+    "cost": lambda row: row.row.cost_usd,
+    "latency": _figure("latency_ms"),
+    "measured_latency": _figure("measured_latency_ms"),
+    "inference_cost": _figure("cost_usd_per_10000"),
+    "quality": _figure("quality"),
+    "energy": _figure("energy_joules"),
+    "samples": _figure("samples_per_second"),
+    "precision": lambda row: PRECISIONS.get(
+        row.figure("precision_measured") or row.figure("precision")
+    ),
+    "status": lambda row: STATUSES.index(row.row.status),
+    "date": lambda row: row.row.date,
+}
+
+
+def select_rows(rows: Sequence[PlacedRow], query: BoardQuery) -> list[PlacedRow]:
+    """What fits the filters, by one column; absent figures stand last whichever way it goes."""
+    chosen = [row for row in rows if _matches(row, query)]
+    if query.sort == "rank" and query.order == "asc":
+        return chosen
+    key = SORT_KEYS[query.sort]
+    keyed = [(key(row), row) for row in chosen]
+    present = [pair for pair in keyed if pair[0] is not None]
+    present.sort(key=lambda pair: pair[0], reverse=query.order == "desc")
+    return [row for _, row in present] + [row for value, row in keyed if value is None]
+
+
+def _matches(placed: PlacedRow, query: BoardQuery) -> bool:
+    row, shown = placed.row, placed.row.shown
+    if query.status is not None and row.status != query.status:
+        return False
+    if query.framework is not None and shown["framework"] != query.framework:
+        return False
+    wanted_class = query.hardware_class
+    if wanted_class is not None and shown["system"]["hardware_class"] != wanted_class:
+        return False
+    day = row.date[:10]
+    if query.date_from is not None and day < query.date_from.isoformat():
+        return False
+    if query.date_to is not None and day > query.date_to.isoformat():
+        return False
+    return query.q is None or query.q.casefold() in row.search_text
+
+
+def first_place(query: BoardQuery, version: int) -> int:
+    """Where the page that a query asks for begins, counted from 0.
+
+    Raises ContentError for a cursor that is none, ConflictError for one of an earlier version.
+    """
+    if query.cursor is None:
+        return (query.page - 1) * query.limit
+    of_version, _, start = query.cursor.partition(".")
+    if not (of_version.isascii() and of_version.isdigit() and start.isascii() and start.isdigit()):
+        raise ContentError("The cursor is not one: use the next_cursor of an earlier answer.")
+    if int(of_version) != version:
+        raise ConflictError("The board has changed since that page; start again without a cursor.")
+    return int(start)
