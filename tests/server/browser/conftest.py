@@ -1,0 +1,125 @@
+"""A server with something on every page, on a port that a browser can visit."""
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+import uvicorn
+from fastapi.testclient import TestClient
+
+from rules.measurements import Canary, Figure, WorkerProbe
+from tests.support.processes import wait_for
+
+HOSTILE = '<script>alert("x")</script>\'"><img src=x onerror=alert(1)>'
+LONG = "a_name_without_a_single_space_" * 6
+ENTRY = (
+    b'{"version": "v1.0", "author": "Ada", "authorEmail": "ada@example.org", "framework": "any",'
+    b' "model": "small net", "hardware": "CPU test", "timestamp": "2019-10-15", "latency": 0.15,'
+    b' "costPerHour": 3.6, "top1Accuracy": 98.1}'
+)
+
+
+@pytest.fixture
+def variants(
+    digits_submission: Any, submit: Callable[..., Any], make_log: Callable[..., bytes], bob: Any
+) -> list[str]:
+    """Submissions of bob: with hostile names, of the open division, without a price."""
+    free = {"price_usd_per_hour": None, "price_source": None}
+    changes: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
+        ({"model": HOSTILE, "framework": HOSTILE, "notes": HOSTILE}, {"name": HOSTILE}),
+        ({"model": LONG, "division": "open", "code_url": "https://example.org/code"}, {}),
+        ({"model": "free of charge"}, free),
+    )
+    made = []
+    for order, (change, system) in enumerate(changes):
+        claim = digits_submission.claim | change
+        claim["system"] = claim["system"] | system
+        logs = {
+            name: make_log(200 + 10 * order + k, name=name, division=claim["division"])
+            for k, name in enumerate(digits_submission.logs)
+        }
+        answer = submit(replace(digits_submission, claim=claim, logs=logs), by=bob)
+        assert answer.status_code == 201, answer.text
+        made.append(answer.json()["id"])
+    return made
+
+
+@pytest.fixture
+def tell_canary(
+    client: TestClient, make_report: Callable[..., Any], walter: Any
+) -> Callable[[float], None]:
+    """Tells a canary of the worker walter-1, which has a baseline around 100 GFLOP/s."""
+    hello = {"system": asdict(make_report([]).system), "state": "idle"}
+    client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
+
+    def tell(gflops: float) -> None:
+        probe = WorkerProbe(
+            worker="walter-1",
+            moment="before",
+            canary=Canary(gflops, "numpy", "best of 0.5 s"),
+            figures={"gemm_fp32": Figure(0.11, "TFLOP/s", "best of 3")},
+        )
+        told = client.post("/api/v1/workers/probes", json=asdict(probe), headers=walter.headers)
+        assert told.status_code == 200, told.text
+
+    for gflops in (100.0, 99.0, 101.0):
+        tell(gflops)
+    return tell
+
+
+@pytest.fixture
+def filled(
+    replay: Any,
+    variants: list[str],
+    client: TestClient,
+    alice: Any,
+    olivia: Any,
+    make_report: Callable[..., Any],
+    tell_canary: Callable[[float], None],
+) -> dict[str, str]:
+    """Names of things that have a page: a verdict, one that waits, a duel, a calibration."""
+    report = make_report(replay.seeds())
+    assert replay.report(replay.claim().json(), report).status_code == 200
+    tell_canary(90.0)
+
+    def ask(path: str, body: dict[str, Any]) -> str:
+        answer = client.post(f"/api/v1{path}", json=body, headers=olivia.headers)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    entered = client.post(
+        "/api/v1/submissions",
+        files=[("submission", ("entry.json", ENTRY))],
+        data={"benchmark": "digits", "division": "open"},
+        headers=alice.headers,
+    )
+    assert entered.status_code == 201, entered.text
+    duel = {"challenger": replay.submission_id, "holder": variants[2], "pairs": 2, "reason": "why"}
+    batches = {"benchmark": "digits", "batch_sizes": [64, 32], "runs": 12, "reason": "new torch"}
+    return {
+        "benchmark_id": "digits",
+        "submission_id": replay.submission_id,
+        "verification_id": replay.verification_id,
+        "second_submission": variants[0],
+        "long_submission": variants[1],
+        "inference": entered.json()["id"],
+        "queued": ask(f"/submissions/{variants[0]}/verifications", {"reason": HOSTILE}),
+        "duel": ask("/duels", duel),
+        "calibration_id": ask("/calibrations", batches),
+        "name": "walter-1",
+    }
+
+
+@pytest.fixture
+def site(client: TestClient, filled: dict[str, str]) -> Iterator[str]:
+    """The address of the filled server."""
+    config = uvicorn.Config(client.app, port=0, log_level="error", lifespan="off")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    wait_for(lambda: server.started, seconds=10.0, what="the server to listen")
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join(timeout=10)

@@ -1,0 +1,118 @@
+"""Every page of a filled server in a real browser: at three widths, in light and dark."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from server.pages import endpoints as pages
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(420)]
+WIDTHS = (390, 1280, 1920)
+# What a page is asked for with beside its path, and pages that have several faces.
+FACES = (
+    "/benchmarks/{benchmark_id}?metric=cost",
+    "/benchmarks/{benchmark_id}?metric=latency",
+    "/benchmarks/{benchmark_id}?clock=dawnbench&target=95",
+    "/benchmarks/{benchmark_id}?q=nothing+is+called+so",
+    "/benchmarks/imagenet",
+    "/submissions/{second_submission}",
+    "/submissions/{long_submission}",
+    "/submissions/{inference}",
+    "/verifications/{queued}",
+    "/verifications/{duel}",
+    "/docs/rules",
+    "/docs/cli",
+    "/docs/start",
+    "/no-such-page",
+)
+QUERIES: dict[str, str] = {}
+OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+WIDE = """[...document.querySelectorAll('main *')]
+ .filter(e => !e.closest('.scroll, pre, svg, .plot')
+  && e.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+ .slice(0, 3).map(e => e.outerHTML.slice(0, 120))"""
+
+
+def page_routes(router: Any) -> Iterator[str]:
+    """The paths of a router, and of those it includes, that are answered with a page."""
+    for route in router.routes:
+        if hasattr(route, "original_router"):
+            yield from page_routes(route.original_router)
+        elif "GET" in route.methods and "." not in route.path and ":path" not in route.path:
+            yield route.path
+
+
+def pages_of(filled: dict[str, str]) -> list[str]:
+    """The address of every page there is: none can be forgotten here."""
+    paths = [path + QUERIES.get(path, "") for path in page_routes(pages.router)]
+    return [path.format(**filled) for path in (*paths, *FACES)]
+
+
+class Visit:
+    """A tab that writes down what is wrong with the pages it sees."""
+
+    def __init__(self, browser: Any, site: str, scheme: str) -> None:
+        self.site = site
+        self.complaints: list[str] = []
+        self.page_address = ""
+        self._context = browser.new_context(color_scheme=scheme, reduced_motion="reduce")
+        self._page = self._context.new_page()
+        self._page.on("console", lambda said: self._complain(f"console: {said.text}"))
+        self._page.on("pageerror", lambda error: self._complain(f"error: {error}"))
+        self._page.on("dialog", lambda dialog: self._complain(f"dialog: {dialog.message}"))
+        self._page.on("request", self._keep_host)
+
+    def _complain(self, words: str) -> None:
+        if "status of 404" in words and self.page_address == "/no-such-page":
+            return  # Chromium's own word on a page that is meant to be missing.
+        self.complaints.append(f"{self.page_address}: {words}")
+
+    def _keep_host(self, request: Any) -> None:
+        if not request.url.startswith((self.site, "data:", "blob:")):
+            self._complain(f"asks {request.url}")
+
+    def see(self, address: str) -> None:
+        """Load a page once, then look at it at each width."""
+        self.page_address = address
+        self._page.set_viewport_size({"width": WIDTHS[0], "height": 900})
+        self._page.goto(self.site + address, wait_until="load")
+        for width in WIDTHS:
+            self._page.set_viewport_size({"width": width, "height": 900})
+            if (beyond := self._page.evaluate(OVERFLOW)) > 0:
+                wide = self._page.evaluate(WIDE)
+                self._complain(f"{beyond} px wider than {width}: {wide}")
+
+    def draw_charts(self) -> None:
+        """Bring each chart into view and wait until it is drawn, or says why it is not."""
+        for chart in self._page.locator("[data-chart]").all():
+            if chart.is_visible():
+                chart.scroll_into_view_if_needed()
+                chart.locator(".main-svg, .plot > p").first.wait_for(timeout=30_000)
+
+    def hold_against_axe(self) -> None:
+        """Complain of every rule of accessibility that the page breaks."""
+        for broken in Axe().run(self._page).response["violations"]:
+            where = [node["html"][:160] for node in broken["nodes"][:3]]
+            self._complain(f"axe {broken['id']}: {broken['help']}: {where}")
+
+    def close(self) -> None:
+        self._context.close()
+
+
+@pytest.fixture(params=["light", "dark"])
+def visit(request: pytest.FixtureRequest, browser: Any, site: str) -> Iterator[Visit]:
+    made = Visit(browser, site, request.param)
+    yield made
+    made.close()
+
+
+def test_every_page_is_quiet_accessible_and_fits(visit: Visit, filled: dict[str, str]) -> None:
+    addresses = pages_of(filled)
+    assert "/benchmarks/digits" in addresses
+    for address in addresses:
+        visit.see(address)
+        visit.draw_charts()
+        visit.hold_against_axe()
+    assert not visit.complaints, "\n".join(visit.complaints)
