@@ -104,10 +104,16 @@ def judge_time(
             "time_agrees",
             "supports",
             f"on the same hardware class the replay took {test.ratio:.2f} times the claimed "
-            f"{pace.unit}",
+            f"{pace.unit}{_within(test.ratio, slower)}",
             numbers,
         )
     ]
+
+
+def _within(ratio: float, tolerated: float) -> str:
+    if ratio <= tolerated:
+        return ""
+    return f": more than the tolerated {tolerated:.2f}, but not by more than chance may do"
 
 
 def _pace_of(

@@ -74,6 +74,7 @@ from web.ledger import ledger_bars, phases_used
 from web.plotly_bundle import style_ids
 from web.progress import expected_evaluations, kind_word, replay_rows, side_of, state_sentence
 from web.replay_chart import NO_RACE
+from web.run_measurements import measured_columns, why_no_utilisation
 from web.score_steps import convergence_unit, shown_steps
 from web.sparkline import record_sparkline
 from web.splits import chosen_ghost, ghost_label, off_class, signed, split_rows
@@ -176,6 +177,7 @@ def environment() -> Environment:
         kind_word=kind_word,
         largest_shift=largest_shift,
         ledger_bars=ledger_bars,
+        measured_columns=measured_columns,
         metrics=board_links.METRICS,
         only_differences=only_differences,
         pair_seen_from=against,
@@ -215,6 +217,7 @@ def environment() -> Environment:
         statuses=board_links.STATUSES,
         version=version("finishline"),
         subject_of=subject_of,
+        why_no_utilisation=why_no_utilisation,
         worker_state=worker_state,
         target_range=target_range,
     )

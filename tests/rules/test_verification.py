@@ -193,6 +193,18 @@ def test_a_noisy_host_takes_nothing_from_a_replay_that_was_not_slow(
     assert weight_of(verdict(replays=replays), "time_agrees") == "supports"
 
 
+def test_a_pace_beyond_the_tolerance_by_no_more_than_chance_agrees_and_says_so(
+    verdict: Judge, curve: list[float]
+) -> None:
+    replays = [replay(i, curve[:8], slowness=s) for i, s in enumerate((0.6, 1.1, 9.0))]
+    found = verdict(replays=replays)
+    (agrees,) = (reason for reason in found.reasons if reason.code == "time_agrees")
+
+    assert agrees.numbers["ratio"] > agrees.numbers["tolerated_ratio"] == 1.5
+    assert agrees.message.endswith("the tolerated 1.50, but not by more than chance may do")
+    assert not verdict().reasons[3].message.endswith("chance may do")
+
+
 def test_in_the_open_division_a_faster_claim_is_left_open_not_rejected(verdict: Judge) -> None:
     """The submitter's model may be another than the reference."""
     found = verdict(claimed([0.6 * e for e in HONEST_EPOCHS]), division="open")

@@ -82,6 +82,15 @@ def filled(
     """Names of things that have a page: a verdict, one that waits, a duel, a calibration."""
     report = make_report(replay.seeds())
     assert replay.report(replay.claim().json(), report).status_code == 200
+    first = replay.verification_id
+    again = client.post(
+        f"/api/v1/submissions/{replay.submission_id}/verifications",
+        json={"reason": "once more"},
+        headers=olivia.headers,
+    )
+    assert again.status_code == 201, again.text
+    rerun = replay.verification_id = str(again.json()["id"])
+    assert replay.report(replay.claim().json(), make_report(replay.seeds())).status_code == 200
     tell_canary(90.0)
 
     def ask(path: str, body: dict[str, Any]) -> str:
@@ -101,8 +110,10 @@ def filled(
     return {
         "benchmark_id": "digits",
         "submission_id": replay.submission_id,
-        "verification_id": replay.verification_id,
+        "verification_id": first,
+        "rerun": rerun,
         "second_submission": variants[0],
+        "third_submission": variants[2],
         "long_submission": variants[1],
         "inference": entered.json()["id"],
         "queued": ask(f"/submissions/{variants[0]}/verifications", {"reason": HOSTILE}),

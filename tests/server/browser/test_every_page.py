@@ -7,6 +7,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from server.pages import endpoints as pages
+from web.board_charts import CHARTS as BOARD_CHARTS
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(420)]
 WIDTHS = (390, 1280, 1920)
@@ -21,13 +22,20 @@ FACES = (
     "/submissions/{long_submission}",
     "/submissions/{inference}",
     "/verifications/{queued}",
+    "/verifications/{rerun}",
     "/verifications/{duel}",
+    "/compare",
+    "/workers/{name}",
     "/docs/rules",
     "/docs/cli",
     "/docs/start",
     "/no-such-page",
 )
-QUERIES: dict[str, str] = {}
+QUERIES = {
+    "/compare": "?ids={submission_id},{third_submission}",
+    "/verifications/compare": "?first={verification_id}&second={rerun}",
+}
+CHARTS = "/benchmarks/{benchmark_id}/charts/{name}"
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 WIDE = """[...document.querySelectorAll('main *')]
  .filter(e => !e.closest('.scroll, pre, svg, .plot')
@@ -46,8 +54,10 @@ def page_routes(router: Any) -> Iterator[str]:
 
 def pages_of(filled: dict[str, str]) -> list[str]:
     """The address of every page there is: none can be forgotten here."""
-    paths = [path + QUERIES.get(path, "") for path in page_routes(pages.router)]
-    return [path.format(**filled) for path in (*paths, *FACES)]
+    routes = [path for path in page_routes(pages.router) if not path.startswith("/console")]
+    paths = [path + QUERIES.get(path, "") for path in routes if path != CHARTS]
+    charts = [CHARTS.replace("{name}", chart.name) for chart in BOARD_CHARTS]
+    return [path.format(**filled) for path in (*paths, *charts, *FACES)]
 
 
 class Visit:
