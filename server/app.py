@@ -1,6 +1,5 @@
 """The application: parts, routes, error answers, start and stop."""
 
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -23,6 +22,9 @@ from server.health import endpoints as health
 from server.leaderboard import endpoints as leaderboard
 from server.leaderboard.encoding import BoardCache
 from server.middleware import BodyLimit, SecurityHeaders
+from server.observability.access import ObservedApp
+from server.observability.logs import configure_logging
+from server.observability.request_metrics import RequestMetrics
 from server.pages import api_reference
 from server.pages import endpoints as pages
 from server.proofs import endpoints as proofs
@@ -65,7 +67,6 @@ DESCRIPTION = (
 
 def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     """The application for these settings. Raises RuntimeError if the database is not migrated."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     parts = Parts(
         settings=settings,
         database=Database(settings.database_url),
@@ -89,7 +90,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
             dispatcher.stop()
         parts.database.close()
 
-    app = FastAPI(
+    app = ObservedApp(
         title="Finishline",
         version=version("finishline"),
         description=DESCRIPTION,
@@ -100,6 +101,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     )
     app.state.parts = parts
     app.state.dispatcher = dispatcher
+    app.state.request_metrics = RequestMetrics()
     app.state.board_cache = BoardCache()
     # Targets are endless: boards at targets of their own drive no official one out.
     app.state.lens_cache = BoardCache(size=16)
@@ -123,4 +125,6 @@ def __getattr__(name: str) -> FastAPI:
     """`server.app:app`, made when a server asks for it, so that importing needs no database."""
     if name != "app":
         raise AttributeError(name)
-    return create_app(get_settings())
+    settings = get_settings()
+    configure_logging(settings)
+    return create_app(settings)

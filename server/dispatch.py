@@ -187,7 +187,13 @@ class Dispatcher:
             )
         except Exception as error:  # noqa: BLE001  Whatever it is, the attempt is sent again.
             self._broker_ok = False
-            log.warning("attempt %s was not sent (%s); trying again", sending.job.attempt_id, error)
+            log.warning("attempt was not sent (%s); trying again", error, extra=_ids(sending.job))
             return
         self._broker_ok = True
-        log.info("attempt %s sent to %s", sending.job.attempt_id, sending.queue)
+        log.info("attempt sent to %s", sending.queue, extra=_ids(sending.job))
+
+
+def _ids(job: ReplayJob) -> dict[str, str]:
+    """What a log line about a job names."""
+    ids = {"attempt_id": job.attempt_id, "verification_id": job.verification_id}
+    return ids if job.submission_id is None else ids | {"submission_id": job.submission_id}

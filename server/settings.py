@@ -3,6 +3,7 @@
 import sys
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -44,6 +45,9 @@ class Settings(BaseSettings):
 
     dispatch_interval_seconds: float = Field(default=0.5, gt=0)
     worker_alive_seconds: float = Field(default=20.0, gt=0)
+
+    log_format: Literal["text", "json"] = "text"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @property
     def signing_key_path(self) -> Path:

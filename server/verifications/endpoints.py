@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query
 
 from server.audit.service import Subject, record
 from server.dependencies import OrganiserDep, PartsDep
+from server.observability.context import note
 from server.submissions.queries import find_submission
 from server.verifications import queries, service
 from server.verifications.latency import request_latency
@@ -37,6 +38,7 @@ def request_verification(
         verification = request(
             session, submission, requested_by=caller.user_id, reason=asked.reason
         )
+        note(verification_id=verification.id)
         record(
             session,
             caller,
