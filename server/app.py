@@ -19,6 +19,9 @@ from server.dispatch import Dispatcher, make_broker
 from server.duels import endpoints as duels
 from server.errors import ERROR_ANSWERS, add_error_handlers
 from server.health import endpoints as health
+from server.health.checks import make_checks
+from server.health.draining import drained_before_stop
+from server.health.readiness import Readiness
 from server.leaderboard import endpoints as leaderboard
 from server.leaderboard.encoding import BoardCache
 from server.middleware import BodyLimit, SecurityHeaders
@@ -74,18 +77,20 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
         benchmarks=load_benchmarks(settings.benchmarks_dir),
     )
     try:
-        require_current_schema(parts.database)
+        revision = require_current_schema(parts.database)
     except RuntimeError:
         parts.database.close()
         raise
     parts.artifacts.sweep(older_than_seconds=STALE_UPLOAD_SECONDS)
     dispatcher = Dispatcher(parts.database, make_broker(settings.broker_url), settings)
+    readiness = Readiness(make_checks(parts, dispatcher, revision=revision))
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         if dispatch:
             dispatcher.start()
-        yield
+        with drained_before_stop(readiness, drain_seconds=settings.drain_seconds):
+            yield
         if dispatch:
             dispatcher.stop()
         parts.database.close()
@@ -101,6 +106,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     )
     app.state.parts = parts
     app.state.dispatcher = dispatcher
+    app.state.readiness = readiness
     app.state.request_metrics = RequestMetrics()
     app.state.board_cache = BoardCache()
     # Targets are endless: boards at targets of their own drive no official one out.

@@ -45,6 +45,8 @@ class Settings(BaseSettings):
 
     dispatch_interval_seconds: float = Field(default=0.5, gt=0)
     worker_alive_seconds: float = Field(default=20.0, gt=0)
+    # How long a process that was told to stop says so before it does: the time a proxy needs.
+    drain_seconds: float = Field(default=0.0, ge=0)
 
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
