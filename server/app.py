@@ -25,7 +25,9 @@ from server.health.readiness import Readiness
 from server.leaderboard import endpoints as leaderboard
 from server.leaderboard.encoding import BoardCache
 from server.middleware import BodyLimit, SecurityHeaders
+from server.observability import endpoints as metrics
 from server.observability.access import ObservedApp
+from server.observability.figures import keep_figures
 from server.observability.logs import configure_logging
 from server.observability.request_metrics import RequestMetrics
 from server.pages import api_reference
@@ -108,6 +110,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     app.state.dispatcher = dispatcher
     app.state.readiness = readiness
     app.state.request_metrics = RequestMetrics()
+    app.state.figures = keep_figures(parts.database, settings)
     app.state.board_cache = BoardCache()
     # Targets are endless: boards at targets of their own drive no official one out.
     app.state.lens_cache = BoardCache(size=16)
@@ -115,6 +118,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     for feature in FEATURES:
         app.include_router(feature.router, prefix=API)
     app.include_router(health.router)
+    app.include_router(metrics.router)
     app.include_router(pages.router)
     app.mount(api_reference.ASSETS, api_reference.reference_assets())
     add_error_handlers(app)

@@ -5,7 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 MIB = 1024 * 1024
@@ -50,6 +50,8 @@ class Settings(BaseSettings):
 
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    # What a reader of /metrics sends as its bearer token; without one anybody may read them.
+    metrics_token: SecretStr | None = Field(default=None, min_length=16)
 
     @property
     def signing_key_path(self) -> Path:

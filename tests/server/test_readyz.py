@@ -251,6 +251,7 @@ def test_the_whole_server_answers_while_its_database_hangs(
 
     monkeypatch.setattr(Database, "read", hang)
     client.app.state.readiness._limit_seconds = 0.05  # type: ignore[attr-defined]
+    client.app.state.figures._limit_seconds = 0.05  # type: ignore[attr-defined]
     for _, kept in client.app.state.readiness._checks:  # type: ignore[attr-defined]
         kept._limit_seconds = 0.05
     answer = look()
@@ -258,6 +259,7 @@ def test_the_whole_server_answers_while_its_database_hangs(
     assert answer.status_code == 503
     assert found(answer, "database")["detail"] == "No answer within 0.05 s."
     assert client.get("/healthz").status_code == 200
+    assert "finishline_figures_ok 0.0" in client.get("/metrics").text
 
 
 def test_a_process_told_to_stop_says_so_before_it_does() -> None:
