@@ -1,7 +1,6 @@
 """The application: parts, routes, error answers, start and stop."""
 
 import gc
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -21,8 +20,16 @@ from server.dispatch import Dispatcher, make_broker
 from server.duels import endpoints as duels
 from server.errors import ERROR_ANSWERS, add_error_handlers
 from server.health import endpoints as health
+from server.health.checks import make_checks
+from server.health.draining import drained_before_stop
+from server.health.readiness import Readiness
 from server.leaderboard import endpoints as leaderboard
 from server.middleware import BodyLimit, HeadAnswers, SecurityHeaders
+from server.observability import endpoints as metrics
+from server.observability.access import ObservedApp
+from server.observability.figures import keep_figures
+from server.observability.logs import configure_logging
+from server.observability.request_metrics import RequestMetrics
 from server.pages import api_reference
 from server.pages import endpoints as pages
 from server.prices import endpoints as prices
@@ -68,7 +75,6 @@ DESCRIPTION = (
 
 def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     """The application for these settings. Raises RuntimeError if the database is not migrated."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     parts = Parts(
         settings=settings,
         database=Database(settings.database_url),
@@ -76,23 +82,25 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
         benchmarks=load_benchmarks(settings.benchmarks_dir),
     )
     try:
-        require_current_schema(parts.database)
+        revision = require_current_schema(parts.database)
     except RuntimeError:
         parts.database.close()
         raise
     parts.artifacts.sweep(older_than_seconds=STALE_UPLOAD_SECONDS)
     dispatcher = Dispatcher(parts.database, make_broker(settings.broker_url), settings)
+    readiness = Readiness(make_checks(parts, dispatcher, revision=revision))
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         if dispatch:
             dispatcher.start()
-        yield
+        with drained_before_stop(readiness, drain_seconds=settings.drain_seconds):
+            yield
         if dispatch:
             dispatcher.stop()
         parts.database.close()
 
-    app = FastAPI(
+    app = ObservedApp(
         title="Finishline",
         version=version("finishline"),
         description=DESCRIPTION,
@@ -104,10 +112,14 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     app.state.parts = parts
     app.state.dispatcher = dispatcher
     app.state.failed_sign_ins = FailedSignIns()
+    app.state.readiness = readiness
+    app.state.request_metrics = RequestMetrics()
+    app.state.figures = keep_figures(parts.database, settings)
     app.state.record_cache = RecordCache()
     for feature in FEATURES:
         app.include_router(feature.router, prefix=API)
     app.include_router(health.router)
+    app.include_router(metrics.router)
     app.include_router(pages.router)
     app.mount(api_reference.ASSETS, api_reference.reference_assets())
     add_error_handlers(app)
@@ -125,7 +137,9 @@ def __getattr__(name: str) -> FastAPI:
     """`server.app:app`, made when a server asks for it, so that importing needs no database."""
     if name != "app":
         raise AttributeError(name)
-    app = create_app(get_settings())
+    settings = get_settings()
+    configure_logging(settings)
+    app = create_app(settings)
     # What a server starts with stays for good. Left out of garbage collections, ranking a board of
     # 5,000 submissions takes half the time, because it makes so many objects that several run.
     gc.collect()

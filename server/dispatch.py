@@ -7,6 +7,7 @@ each step is one conditional UPDATE that only one of them wins.
 
 import logging
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -123,12 +124,29 @@ class Dispatcher:
         self._stop = threading.Event()
         self._broker_ok: bool | None = None
         self._database_ok = True
+        self._round_ended_at: float | None = None
         self._thread = threading.Thread(target=self._loop, name="dispatch", daemon=True)
 
     @property
     def broker_state(self) -> str:
         """What the last contact with the broker showed: ok, unreachable, or not tried yet."""
         return {None: "not tried yet", True: "ok", False: "unreachable"}[self._broker_ok]
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the thread is alive."""
+        return self._thread.is_alive()
+
+    @property
+    def seconds_since_round(self) -> float | None:
+        """How long ago a round last ended well; None before the first."""
+        return None if self._round_ended_at is None else time.monotonic() - self._round_ended_at
+
+    def ask_broker(self) -> None:
+        """Raise what the broker's driver raises unless the broker answers."""
+        with self._broker.connection_for_write() as connection:
+            # Opening a connection sends a PING; kombu would wait for two seconds between two tries.
+            connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0)
 
     def start(self) -> None:
         """Start the thread."""
@@ -145,6 +163,7 @@ class Dispatcher:
             try:
                 self.run_once()
                 self._note_database(ok=True)
+                self._round_ended_at = time.monotonic()
             except DBAPIError as error:
                 self._note_database(ok=False, why=str(error.orig))
             except Exception:
@@ -187,7 +206,13 @@ class Dispatcher:
             )
         except Exception as error:  # noqa: BLE001  Whatever it is, the attempt is sent again.
             self._broker_ok = False
-            log.warning("attempt %s was not sent (%s); trying again", sending.job.attempt_id, error)
+            log.warning("attempt was not sent (%s); trying again", error, extra=_ids(sending.job))
             return
         self._broker_ok = True
-        log.info("attempt %s sent to %s", sending.job.attempt_id, sending.queue)
+        log.info("attempt sent to %s", sending.queue, extra=_ids(sending.job))
+
+
+def _ids(job: ReplayJob) -> dict[str, str]:
+    """What a log line about a job names."""
+    ids = {"attempt_id": job.attempt_id, "verification_id": job.verification_id}
+    return ids if job.submission_id is None else ids | {"submission_id": job.submission_id}

@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
 from rules.errors import RuleError
+from server.observability.context import current_request_id
 from web.render import render
 
 log = logging.getLogger(__name__)
@@ -97,7 +98,8 @@ def _optional(kind: str) -> dict[str, Any]:
 
 ERROR_SCHEMA: dict[str, Any] = {
     "title": "Refusal",
-    "description": "RFC 9457. `detail` is one sentence to act on; `problems` lists every fault.",
+    "description": "RFC 9457. `detail` is one sentence to act on; `problems` lists every fault; "
+    "`request_id` finds this request in the server's log.",
     "type": "object",
     "required": ["type", "title", "status", "detail", "problems"],
     "properties": {
@@ -105,6 +107,7 @@ ERROR_SCHEMA: dict[str, Any] = {
         "title": {"type": "string"},
         "status": {"type": "integer"},
         "detail": {"type": "string"},
+        "request_id": _optional("string"),
         "problems": {
             "type": "array",
             "items": {
@@ -242,6 +245,7 @@ def answer(
             "title": title,
             "status": status,
             "detail": detail,
+            "request_id": current_request_id(),
             "problems": problems,
         },
         status_code=status,

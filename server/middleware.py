@@ -6,6 +6,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.errors import TooLargeError
+from server.observability.context import current_request_id
 from server.settings import MIB
 
 # What a page may load and where it may send: nothing but what is served here, nothing inline.
@@ -75,6 +76,7 @@ async def _refuse(limit: int, scope: Scope, receive: Receive, send: Send) -> Non
             "title": TooLargeError.title,
             "status": TooLargeError.status,
             "detail": _sentence(limit),
+            "request_id": current_request_id(),
             "problems": [],
         },
         status_code=TooLargeError.status,

@@ -36,8 +36,11 @@ def current_revision(database: Database) -> str | None:
         return MigrationContext.configure(connection).get_current_revision()
 
 
-def require_current_schema(database: Database) -> None:
-    """Raise RuntimeError with what to do unless the schema is the one this code was written for."""
+def require_current_schema(database: Database) -> str | None:
+    """The database's revision, if it is the one this code was written for.
+
+    Raises RuntimeError with what to do if it is another.
+    """
     wanted = ScriptDirectory.from_config(alembic_config(database)).get_current_head()
     found = current_revision(database)
     if found != wanted:
@@ -45,3 +48,4 @@ def require_current_schema(database: Database) -> None:
             f"The database is at revision {found or '(empty)'}, this server needs {wanted}: "
             "run 'python -m server.admin migrate' first."
         )
+    return found

@@ -3,8 +3,9 @@
 import sys
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 MIB = 1024 * 1024
@@ -48,6 +49,13 @@ class Settings(BaseSettings):
 
     dispatch_interval_seconds: float = Field(default=0.5, gt=0)
     worker_alive_seconds: float = Field(default=20.0, gt=0)
+    # How long a process that was told to stop says so before it does: the time a proxy needs.
+    drain_seconds: float = Field(default=0.0, ge=0)
+
+    log_format: Literal["text", "json"] = "text"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    # What a reader of /metrics sends as its bearer token; without one anybody may read them.
+    metrics_token: SecretStr | None = Field(default=None, min_length=16)
 
     @property
     def signing_key_path(self) -> Path:

@@ -1,6 +1,5 @@
 """`python -m worker`: a worker that trains one attempt at a time."""
 
-import logging
 import sys
 from functools import partial
 from pathlib import Path
@@ -10,6 +9,7 @@ from worker.app import make_app, run_worker
 from worker.attempt_checks import AttemptChecks
 from worker.child_process import Host
 from worker.hello import HelloThread
+from worker.logs import configure_logging
 from worker.measuring import measure_apart
 from worker.probe import probe
 from worker.replay import replay
@@ -24,11 +24,8 @@ from worker.surroundings import describe_surroundings
 
 def main() -> int:
     """Start the worker with the settings of its environment; returns its exit code."""
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    logging.getLogger("httpx2").setLevel(logging.WARNING)
     settings = load_settings()
+    configure_logging(settings)
     token = settings.token()
     system = probe(
         worker=settings.worker_name,

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from rules.messages import ANY_QUEUE, REPLAY_TASK, ReplayJob, queue_of
 from worker.intake import Intake
+from worker.logs import attempt_in_logs
 from worker.state import WorkerState
 from worker.wire import read_job
 
@@ -49,7 +50,8 @@ def make_app(
             return
         state.busy = True
         try:
-            make_attempt(job)
+            with attempt_in_logs(job):
+                make_attempt(job)
         finally:
             state.busy = False
 

@@ -33,6 +33,8 @@ class Settings(BaseSettings):
     processes: int = Field(default=1, ge=1)
     measure: Literal["all", "canary", "off"] = "all"
     image_digest: str | None = None
+    log_format: Literal["text", "json"] = "text"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
     visible_accelerators: str | None = Field(None, validation_alias="CUDA_VISIBLE_DEVICES")
 
     @field_validator("server_url")

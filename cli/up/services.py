@@ -79,6 +79,7 @@ def server_service(plan: Plan) -> Service:
             str(plan.port),
             "--timeout-graceful-shutdown",
             "3",
+            "--no-access-log",  # The server writes its own.
             # uvicorn puts this folder first on the module path: by default the current one, where
             # a folder named server would hide ours.
             "--app-dir",

@@ -1,39 +1,72 @@
-"""Is the server alive, and does what it needs answer?"""
+"""Is the process alive, and can it do its work?
+
+Neither answer waits for a thread of those that serve requests: both hold when all of them hang.
+"""
 
 from importlib.metadata import version
+from typing import Any, Literal
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
-from sqlalchemy import text
-from sqlalchemy.exc import SQLAlchemyError
 
-from server.dependencies import PartsDep
+from server.health.findings import State
+from server.health.readiness import Readiness
 
 router = APIRouter(tags=["health"])
+NOT_READY: dict[int | str, dict[str, Any]] = {
+    503: {"description": "Submissions cannot be taken here; the same JSON says why."}
+}
 
 
 class HealthView(BaseModel):
+    """The process answers, and which version it runs."""
+
+    status: Literal["ok"] = "ok"
+    version: str
+
+
+class CheckView(BaseModel):
+    """One check. What is not needed to take submissions can be degraded, never failing."""
+
+    name: str
+    needed: bool
+    state: State
+    detail: str
+
+
+class ReadinessView(BaseModel):
     """What works and what does not."""
 
-    status: str
+    status: Literal["ready", "degraded", "not ready", "draining"]
     version: str
-    database: str
-    broker: str
+    checks: list[CheckView]
 
 
-@router.get("/healthz", responses={503: {"description": "The database does not answer."}})
-def healthz(parts: PartsDep, request: Request, response: Response) -> HealthView:
-    """200 while the database answers. A broker out of reach delays replays and loses nothing."""
-    try:
-        with parts.database.read() as session:
-            session.execute(text("SELECT 1"))
-        database = "ok"
-    except SQLAlchemyError:
-        database = "unreachable"
+@router.get("/healthz")
+async def healthz() -> HealthView:
+    """200 while the process answers, whatever else is away: starting it again would not help."""
+    return HealthView(version=version("finishline"))
+
+
+@router.get("/readyz", responses=NOT_READY)
+async def readyz(request: Request, response: Response) -> ReadinessView:
+    """200 while submissions can be taken: the database and the artifact store answer.
+
+    Without a broker or a worker the answer is 200 and "degraded": replays wait, nothing is lost.
+    From the signal to stop on it is 503 and "draining".
+    """
+    readiness: Readiness = request.app.state.readiness
+    findings = await readiness.look()
+    ready = readiness.is_ready(findings)
+    if not ready:
         response.status_code = 503
-    return HealthView(
-        status="ok" if database == "ok" else "failing",
-        version=version("finishline"),
-        database=database,
-        broker=request.app.state.dispatcher.broker_state,
-    )
+    checks = [
+        CheckView(name=found.name, needed=found.needed, state=found.state, detail=found.detail)
+        for found in findings
+    ]
+    status: Literal["ready", "degraded", "not ready", "draining"] = "not ready"
+    if readiness.is_draining:
+        status = "draining"
+    elif ready:
+        status = "ready" if all(found.state == "ok" for found in findings) else "degraded"
+    return ReadinessView(status=status, version=version("finishline"), checks=checks)

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from server.artifacts import pieces
 from server.dependencies import Caller, PartsDep, SubmitterDep
 from server.errors import TooLargeError, UnsupportedMediaError
+from server.observability.context import note
 from server.submissions import queries, service
 from server.submissions.schemas import (
     EXAMPLE_CLAIM,
@@ -106,6 +107,7 @@ async def create_submission(
         view, repeated = await run_in_threadpool(_submit, parts, caller, form, idempotency_key)
     finally:
         await form.close()
+    note(submission_id=view.id)
     response.headers["Location"] = f"/api/v1/submissions/{view.id}"
     if repeated:
         response.headers["Idempotent-Replayed"] = "true"

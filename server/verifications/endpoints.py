@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 
 from server.dependencies import OrganiserDep, PartsDep
+from server.observability.context import note
 from server.verifications import queries
 from server.verifications.race import RaceView, read_race
 from server.verifications.requests import ask_for_verification, cancel
@@ -31,6 +32,7 @@ def request_verification(
     asked = body or VerificationCreate()
     with parts.database.write() as session:
         verification = ask_for_verification(session, caller, submission_id, asked)
+        note(verification_id=verification.id)
         return queries.view(
             session, verification, alive_seconds=parts.settings.worker_alive_seconds
         )

@@ -1,5 +1,6 @@
 """Attempts that end without a report: the worker went silent, or took too long."""
 
+import logging
 from dataclasses import asdict
 from datetime import datetime
 
@@ -14,6 +15,8 @@ from server.verifications.last_heard import last_heard
 from server.verifications.limits import why_over_limit
 from server.verifications.queries import lock_verification
 
+log = logging.getLogger(__name__)
+
 
 def expire_leases(session: Session, *, now: datetime | None = None) -> int:
     """Declare lost every attempt whose worker went silent, and queue another try for each."""
@@ -24,6 +27,9 @@ def expire_leases(session: Session, *, now: datetime | None = None) -> int:
         if not _end(session, attempt, silent, state="lost"):
             continue
         lost += 1
+        log.warning(
+            "worker %s went silent and its lease ran out", attempt.worker, extra=_ids(attempt)
+        )
         failure = Failure(
             kind="infrastructure",
             code="worker_lost",
@@ -46,6 +52,7 @@ def end_overdue(session: Session, *, now: datetime | None = None) -> int:
         if too_long is None or not _end(session, attempt, running, state="failed"):
             continue
         ended += 1
+        log.warning("ended: %s", too_long, extra=_ids(attempt))
         failure = Failure(
             kind="time_limit",
             code="run_time_limit",
@@ -73,3 +80,10 @@ def _end(session: Session, attempt: Attempt, condition: ColumnElement[bool], *, 
     ).first()
     session.refresh(attempt)
     return ended is not None
+
+
+def _ids(attempt: Attempt) -> dict[str, str]:
+    """What a log line about an attempt names."""
+    ids = {"attempt_id": attempt.id, "verification_id": attempt.verification_id}
+    submission_id = attempt.verification.submission_id
+    return ids if submission_id is None else ids | {"submission_id": submission_id}

@@ -1,0 +1,103 @@
+"""The checks of /readyz: each asks one thing that the server stands on, and may hang."""
+
+import secrets
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from sqlalchemy import text
+
+from server.artifacts import ArtifactStore
+from server.database import Database, utc_now
+from server.dependencies import Parts
+from server.dispatch import Dispatcher
+from server.health.findings import Said, UnwellError
+from server.observability.queue_figures import read_queues, read_workers
+from server.settings import MIB, Settings
+
+STALE_ROUND_SECONDS = 30.0
+STUCK_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Check:
+    """A question by name; without what is `needed` no submission can be taken."""
+
+    name: str
+    ask: Callable[[], Said]
+    needed: bool
+
+
+def make_checks(parts: Parts, dispatcher: Dispatcher, *, revision: str | None) -> list[Check]:
+    """Every check of a server that needs its database at a revision, in the order of showing."""
+    settings, database = parts.settings, parts.database
+    return [
+        Check("database", partial(check_database, database, revision), needed=True),
+        Check("artifacts", partial(check_artifacts, parts.artifacts, settings), needed=True),
+        Check("broker", partial(check_broker, dispatcher), needed=False),
+        Check("dispatch", partial(check_dispatch, dispatcher), needed=False),
+        Check("queue", partial(check_queue, database, settings), needed=False),
+    ]
+
+
+def check_database(database: Database, revision: str | None) -> Said:
+    """The database answers, and its schema is the one this code was written for."""
+    with database.read() as session:
+        found = session.scalar(text("SELECT version_num FROM alembic_version"))
+    if found != revision:
+        raise UnwellError(f"The database is at revision {found}, this server needs {revision}.")
+    return Said(f"The database answers; it is at revision {found}.")
+
+
+def check_artifacts(store: ArtifactStore, settings: Settings) -> Said:
+    """Logs can be written: to the folder, and to the bucket where one is named."""
+    probe = store.incoming / f"check-{secrets.token_hex(8)}"
+    try:
+        probe.write_bytes(b"ready")
+        probe.unlink()
+    except OSError as error:
+        raise UnwellError(f"The folder of the logs takes no file: {error.strerror}.") from error
+    free_bytes = shutil.disk_usage(store.folder).free
+    figures = {"artifacts_free_bytes": ("Room left where logs are received.", float(free_bytes))}
+    if store.bucket is not None:
+        store.bucket.check()
+    if free_bytes < settings.max_request_bytes:
+        room = f"{free_bytes / MIB:.0f} MiB are left, less than one submission may have"
+        return Said(f"Logs can be written, but {room}.", "degraded", figures)
+    return Said("Logs can be written.", figures=figures)
+
+
+def check_broker(dispatcher: Dispatcher) -> Said:
+    """The broker answers. While it is away nothing is replayed, and nothing is lost."""
+    dispatcher.ask_broker()
+    return Said("The broker answers.")
+
+
+def check_dispatch(dispatcher: Dispatcher) -> Said:
+    """The loop that sends attempts runs, and its last round ended well and not long ago."""
+    seconds = dispatcher.seconds_since_round
+    if not dispatcher.is_running or seconds is None:
+        raise UnwellError("No loop that sends attempts runs in this process.")
+    figures = {"dispatch_round_age_seconds": ("Time since attempts were last looked for.", seconds)}
+    if seconds > STALE_ROUND_SECONDS:
+        return Said(f"Attempts were last looked for {seconds:.0f} s ago.", "degraded", figures)
+    return Said(f"Attempts were looked for {seconds:.1f} s ago.", figures=figures)
+
+
+def check_queue(database: Database, settings: Settings) -> Said:
+    """No attempt waits for long beside a worker that could take it."""
+    with database.read() as session:
+        workers = read_workers(session, now=utc_now(), alive_seconds=settings.worker_alive_seconds)
+        queues = read_queues(session, workers)
+    queued = sum(queue.attempts for queue in queues)
+    stuck_seconds = max(queue.beside_free_seconds for queue in queues)
+    if stuck_seconds > STUCK_SECONDS:
+        return Said(
+            f"An attempt waits for {stuck_seconds:.0f} s beside an idle worker.", "degraded"
+        )
+    oldest_seconds = max(queue.oldest_seconds for queue in queues)
+    idle = sum(worker.state == "idle" for worker in workers)
+    return Said(
+        f"Attempts waiting: {queued}, the oldest for {oldest_seconds:.0f} s; idle workers: {idle}."
+    )

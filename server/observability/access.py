@@ -1,0 +1,85 @@
+"""Around everything: each request gets an id, is counted, is timed, and leaves one log line."""
+
+import logging
+import time
+
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from server.observability.context import REQUEST_ID, begin_request
+from server.observability.request_metrics import RequestMetrics
+from server.observability.routes import known_method, route_template
+
+log = logging.getLogger("server.access")
+
+# Asked every few seconds by machines: their lines would hide all others.
+PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
+EVENT_STREAM = b"text/event-stream"
+
+
+class Observed:
+    """Wraps an application, its last resort for errors included."""
+
+    def __init__(self, app: ASGIApp, metrics: RequestMetrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        context = begin_request(scope)
+        id_header = (REQUEST_ID, context.request_id.encode())
+        status, sent_bytes, is_stream = 500, 0, False
+        began = time.perf_counter()
+
+        async def noted(message: Message) -> None:
+            nonlocal status, sent_bytes, is_stream
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = message["headers"] = [*message.get("headers", ()), id_header]
+                is_stream = any(
+                    name == b"content-type" and value.startswith(EVENT_STREAM)
+                    for name, value in headers
+                )
+            else:
+                sent_bytes += len(message.get("body", b""))
+            await send(message)
+
+        metrics = self._metrics
+        metrics.in_progress += 1
+        try:
+            await self._app(scope, receive, noted)
+        finally:
+            metrics.in_progress -= 1
+            seconds = time.perf_counter() - began
+            method, route = known_method(scope), route_template(scope)
+            timed = None if is_stream else seconds
+            metrics.count(method, route, status=status, seconds=timed)
+            _write_line(method, route, status=status, seconds=seconds, sent_bytes=sent_bytes)
+
+
+def _write_line(method: str, route: str, *, status: int, seconds: float, sent_bytes: int) -> None:
+    """The access line: never the address itself, which may carry anything after its '?'."""
+    level = logging.DEBUG if route in PROBES and status < 400 else logging.INFO
+    if log.isEnabledFor(level):
+        fields = {
+            "method": method,
+            "route": route,
+            "status": status,
+            "seconds": round(seconds, 6),
+            "bytes": sent_bytes,
+        }
+        log.log(level, "%s %s %d", method, route, status, extra=fields)
+
+
+class ObservedApp(FastAPI):
+    """FastAPI's own last resort for errors lies outside of every added middleware; this is outside
+    of both, so that an error nobody foresaw has an id, a count and a line as well.
+
+    `state.request_metrics` is set before the first request.
+    """
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """The whole application, observed."""
+        return Observed(super().build_middleware_stack(), self.state.request_metrics)

@@ -1,0 +1,70 @@
+"""The request under way, as every log line of it names it."""
+
+import os
+import re
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from starlette.types import Scope
+
+REQUEST_ID = b"x-request-id"
+SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+ID_PARAMETERS = ("attempt_id", "verification_id", "submission_id")
+
+
+@dataclass
+class RequestContext:
+    """A request's id, and what is learnt about it on the way; shared by all threads that serve it.
+
+    What the address names is read from the scope, because the router fills it in later.
+    """
+
+    request_id: str
+    scope: Scope
+    noted: dict[str, str | int] = field(default_factory=dict)
+
+    def fields(self) -> dict[str, str | int]:
+        """What a log line says of this request. Text of the address is taken in a safe shape."""
+        found: dict[str, str | int] = {"request_id": self.request_id}
+        parameters = self.scope.get("path_params") or {}
+        for name in ID_PARAMETERS:
+            value = parameters.get(name)
+            if isinstance(value, str) and SAFE_ID.fullmatch(value):
+                found[name] = value
+        return found | self.noted
+
+
+CURRENT: ContextVar[RequestContext | None] = ContextVar("request", default=None)
+
+
+def begin_request(scope: Scope) -> RequestContext:
+    """Make a request the one under way.
+
+    A server runs each request in a context of its own, so nothing is undone at its end: what the
+    last resort logs about a failed one carries its id too.
+    """
+    context = RequestContext(_sent_id(scope) or os.urandom(8).hex(), scope)
+    CURRENT.set(context)
+    return context
+
+
+def note(**ids: str | int) -> None:
+    """Add ids to every later log line of the request under way; outside of one nothing happens."""
+    context = CURRENT.get()
+    if context is not None:
+        context.noted.update(ids)
+
+
+def current_request_id() -> str | None:
+    """The id of the request under way, None outside of one."""
+    context = CURRENT.get()
+    return None if context is None else context.request_id
+
+
+def _sent_id(scope: Scope) -> str | None:
+    """The id that a proxy or a client gave the request, if it is one that may stand in a log."""
+    for name, value in scope["headers"]:
+        if name == REQUEST_ID:
+            text: str = value.decode("latin-1")
+            return text if SAFE_ID.fullmatch(text) else None
+    return None

@@ -1,0 +1,93 @@
+"""Log lines of the server: for people or as JSON, with the ids of what they are about."""
+
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from server.observability.context import CURRENT, ID_PARAMETERS
+from server.settings import Settings
+
+IDS = ("request_id", "user_id", *ID_PARAMETERS)
+# A text line says method, route and status in its message.
+FIGURES = ("seconds", "bytes")
+ACCESS = ("method", "route", "status", *FIGURES)
+OWN_LOGGERS = ("server", "rules", "web")
+TALKATIVE = ("alembic.runtime.migration", "botocore.credentials")
+
+
+class TextFormatter(logging.Formatter):
+    """`time level logger message [request_id=… seconds=…]`, one line but for a traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One record as text; a line break in a message is escaped, so that none is forged."""
+        fields = " ".join(f"{name}={value}" for name, value in _fields(record, IDS + FIGURES))
+        line = (
+            f"{_moment(record)} {record.levelname} {record.name} {_one_line(record.getMessage())}"
+            + (f" [{fields}]" if fields else "")
+        )
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time, level, logger, message, and the fields that are known."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One record as JSON; a traceback is in `exception`."""
+        line: dict[str, Any] = {
+            "time": _moment(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **dict(_fields(record, IDS + ACCESS)),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return orjson.dumps(line, default=str).decode()
+
+
+FORMATTERS = {"text": TextFormatter, "json": JsonFormatter}
+
+
+def configure_logging(settings: Settings) -> None:
+    """Send every line of this process to stderr in the format and from the level of the settings.
+
+    Other packages say nothing below "info": some write down what they send, credentials included.
+    uvicorn's lines come in the same format; its access lines, which hold whole addresses, are
+    replaced by ours.
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(FORMATTERS[settings.log_format]())
+    level = logging.getLevelNamesMapping()[settings.log_level.upper()]
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(max(level, logging.INFO))
+    for name in OWN_LOGGERS:
+        logging.getLogger(name).setLevel(level)
+    for name in TALKATIVE:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    for name in ("uvicorn", "uvicorn.error"):
+        logging.getLogger(name).handlers.clear()
+        logging.getLogger(name).propagate = True
+    access = logging.getLogger("uvicorn.access")
+    access.handlers.clear()
+    access.propagate = False
+
+
+def _fields(record: logging.LogRecord, names: tuple[str, ...]) -> list[tuple[str, Any]]:
+    """What is known of the request and, before it, what the line itself says."""
+    context = CURRENT.get()
+    known = {} if context is None else context.fields()
+    own = vars(record)
+    return [
+        (name, own.get(name, known.get(name))) for name in names if name in own or name in known
+    ]
+
+
+def _moment(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\r", "\\r").replace("\n", "\\n")

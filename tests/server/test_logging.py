@@ -1,0 +1,193 @@
+"""Log lines: one for each request, with ids and without anything secret."""
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from server.database import Database, utc_now
+from server.observability.context import CURRENT
+from server.observability.logs import FORMATTERS, configure_logging
+from server.settings import Settings
+from server.verifications.overdue import expire_leases
+
+LOGGERS = ("server", "rules", "web", "uvicorn", "uvicorn.error", "uvicorn.access", "celery")
+
+
+@pytest.fixture
+def written() -> Iterator[Callable[[], list[dict[str, Any]]]]:
+    """What the server's loggers write as JSON, parsed."""
+    stream = StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(FORMATTERS["json"]())
+    logger = logging.getLogger("server")
+    before = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+    logger.removeHandler(handler)
+    logger.setLevel(before)
+
+
+def lines_of(lines: list[dict[str, Any]], logger: str) -> list[dict[str, Any]]:
+    """The lines of one logger."""
+    return [line for line in lines if line["logger"] == logger]
+
+
+def test_a_request_leaves_one_line_with_its_figures_and_no_secret(
+    client: TestClient, alice: Any, written: Callable[[], list[dict[str, Any]]]
+) -> None:
+    address = "/api/v1/me?token=hidden-in-a-query"
+    answer = client.get(address, headers=alice.headers | {"X-Request-ID": "abc-1.2_3"})
+    (line,) = lines_of(written(), "server.access")
+
+    assert answer.headers["X-Request-ID"] == "abc-1.2_3"
+    assert datetime.fromisoformat(line["time"]).utcoffset() == timedelta(0)
+    figures = (line["level"], line["message"], line["method"], line["route"], line["status"])
+    assert figures == ("info", "GET /api/v1/me 200", "GET", "/api/v1/me", 200)
+    assert line["bytes"] == len(answer.content)
+    assert 0 < line["seconds"] < 60
+    assert (line["request_id"], line["user_id"]) == ("abc-1.2_3", 1)
+    everything = json.dumps(written())
+    assert alice.secret not in everything
+    assert "hidden-in-a-query" not in everything
+
+
+def test_ids_of_what_it_is_about_are_in_every_line(
+    replay: Any, written: Callable[[], list[dict[str, Any]]], database: Database
+) -> None:
+    grant = replay.claim().json()
+    *_, claim = lines_of(written(), "server.access")
+    assert claim["attempt_id"] == grant["attempt_id"]
+    assert claim["route"] == "/api/v1/attempts/{attempt_id}/claim"
+
+    replay.change(grant["attempt_id"], lease_expires_at=utc_now() - timedelta(hours=1))
+    with database.write() as session:
+        expire_leases(session)
+    (lost,) = lines_of(written(), "server.verifications.overdue")
+    named = {name: lost[name] for name in ("attempt_id", "verification_id", "submission_id")}
+    assert named == {
+        "attempt_id": grant["attempt_id"],
+        "verification_id": replay.verification_id,
+        "submission_id": replay.submission_id,
+    }
+    assert "walter-1 went silent" in lost["message"]
+
+
+def test_what_a_request_made_is_named_in_its_line(
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    client: TestClient,
+    olivia: Any,
+    written: Callable[[], list[dict[str, Any]]],
+) -> None:
+    submission_id = submit(digits_submission).json()["id"]
+    asked = f"/api/v1/submissions/{submission_id}/verifications"
+    verification_id = client.post(asked, headers=olivia.headers).json()["id"]
+    sent, verified = lines_of(written(), "server.access")
+
+    assert sent["submission_id"] == submission_id
+    assert (verified["submission_id"], verified["verification_id"]) == (
+        submission_id,
+        verification_id,
+    )
+    assert "verification_id" not in sent
+
+
+def test_an_id_that_may_not_stand_in_a_log_is_replaced(
+    client: TestClient, written: Callable[[], list[dict[str, Any]]]
+) -> None:
+    sent = ["a" * 129, "a b", "a\tb", 'a"b', "é", ""]
+    ids = [
+        client.get("/api/v1/submissions/x%0Ay", headers={"X-Request-ID": wanted.encode("latin-1")})
+        for wanted in sent  # type: ignore[misc]
+    ]
+    given = [answer.headers["X-Request-ID"] for answer in ids]
+
+    assert len(set(given)) == len(sent)
+    assert set(given).isdisjoint(sent)
+    assert [answer.json()["request_id"] for answer in ids] == given
+    lines = lines_of(written(), "server.access")
+    assert [line["request_id"] for line in lines] == given
+    assert not any("submission_id" in line for line in lines)
+
+
+def test_lines_of_a_failure_and_of_its_request_share_an_id(
+    client: TestClient,
+    monkeypatch: pytest.MonkeyPatch,
+    written: Callable[[], list[dict[str, Any]]],
+) -> None:
+    def broken(_: Database) -> None:
+        raise ZeroDivisionError("by nought")
+
+    client._transport.raise_server_exceptions = False  # type: ignore[attr-defined]
+    monkeypatch.setattr(Database, "read", broken)
+    answer = client.get("/api/v1/workers")
+    (unforeseen,) = lines_of(written(), "server.errors")
+    (access,) = lines_of(written(), "server.access")
+
+    assert "ZeroDivisionError: by nought" in unforeseen["exception"]
+    assert unforeseen["request_id"] == access["request_id"] == answer.headers["X-Request-ID"]
+    assert access["status"] == 500
+    assert access["bytes"] == len(answer.content)
+
+
+def test_probes_that_went_well_are_quiet(
+    client: TestClient, written: Callable[[], list[dict[str, Any]]]
+) -> None:
+    client.get("/healthz")
+    assert lines_of(written(), "server.access") == []
+    client.post("/healthz")
+    assert [line["status"] for line in lines_of(written(), "server.access")] == [405]
+
+
+def test_a_text_line_is_one_line_and_a_traceback_follows() -> None:
+    record = logging.LogRecord(
+        *("server.errors", logging.WARNING, __file__, 1, "a\nforged %s", ("line",), None)
+    )
+    record.attempt_id = "a1"
+    CURRENT.set(None)
+    text = FORMATTERS["text"]().format(record)
+
+    assert text.endswith("WARNING server.errors a\\nforged line [attempt_id=a1]")
+    try:
+        raise ZeroDivisionError("by nought")
+    except ZeroDivisionError as error:
+        record.exc_info = (type(error), error, error.__traceback__)
+    lines = FORMATTERS["text"]().format(record).splitlines()
+    assert lines[0].endswith("[attempt_id=a1]")
+    assert lines[-1] == "ZeroDivisionError: by nought"
+
+
+def test_the_settings_choose_format_and_level(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = logging.getLogger()
+    kept = {name: logging.getLogger(name) for name in LOGGERS}
+    before = [(each, each.level, each.propagate, each.handlers[:]) for each in kept.values()]
+    root_before = (root.level, root.handlers[:])
+    try:
+        configure_logging(settings.model_copy(update={"log_format": "json", "log_level": "debug"}))
+        kept["server"].debug("ours")
+        kept["celery"].debug("theirs")
+        kept["celery"].info("theirs, worth a line")
+        assert not kept["uvicorn.access"].hasHandlers()
+        configure_logging(settings.model_copy(update={"log_level": "error"}))
+        kept["server"].warning("unimportant")
+        kept["server"].error("important")
+    finally:
+        root.setLevel(root_before[0])
+        root.handlers[:] = root_before[1]
+        for each, level, propagate, handlers in before:
+            each.setLevel(level)
+            each.propagate = propagate
+            each.handlers[:] = handlers
+    *parsed, text = capsys.readouterr().err.splitlines()
+
+    assert [json.loads(line)["message"] for line in parsed] == ["ours", "theirs, worth a line"]
+    assert text.endswith("ERROR server important")

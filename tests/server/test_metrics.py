@@ -1,0 +1,280 @@
+"""GET /metrics: bounded labels, figures that agree with the database, and alerts that exist."""
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from fastapi.testclient import TestClient
+from prometheus_client.parser import text_string_to_metric_families
+from pydantic import SecretStr
+from sqlalchemy.exc import OperationalError
+
+from server.app import create_app
+from server.database import Database, utc_now
+from server.dispatch import Dispatcher
+from server.models import Verification, WorkerRow
+from server.observability.figures import read_figures
+from server.observability.queue_figures import WorkerSeen, is_free
+from server.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+ALERTS = ROOT / "deploy" / "prometheus-alerts.yml"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """The figures are read in either database's SQL."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture(autouse=True)
+def broker_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scrape asks the broker too, and none is there."""
+    monkeypatch.setattr(Dispatcher, "ask_broker", lambda _: None)
+
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def scrape(client: TestClient) -> Samples:
+    """Every sample by name and labels, read by Prometheus' own parser."""
+    answer = client.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain")
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+
+
+def value(samples: Samples, name: str, **labels: str) -> float | None:
+    """One sample, None if it is absent."""
+    return samples.get((f"finishline_{name}", frozenset(labels.items())))
+
+
+def add_worker(database: Database, name: str, **values: Any) -> None:
+    """A worker that said hello, a moment ago unless told otherwise."""
+    now = utc_now()
+    row = {"hardware_class": "cpu-test", "state": "idle", "last_seen_at": now} | values
+    with database.write() as session:
+        session.add(WorkerRow(name=name, system={}, first_seen_at=now, **row))
+
+
+def test_what_waits_runs_and_ended_is_counted(
+    replay: Any, client: TestClient, database: Database, make_report: Callable[..., Any]
+) -> None:
+    client.app.state.figures._keep_seconds = 0.0  # type: ignore[attr-defined]
+    replay.change(replay.attempt_id, created_at=utc_now() - timedelta(seconds=500))
+    waiting = scrape(client)
+    # A submitter may write any class: without a worker of it, it is no label.
+    assert value(waiting, "queued_attempts", hardware_class="any") == 1
+    assert value(waiting, "queued_attempts", hardware_class="cpu-test") is None
+    assert value(waiting, "submissions_total", kind="train", archive="false") == 1
+
+    add_worker(database, "w-1")
+    add_worker(database, "w-2", drift="3 % slow")
+    add_worker(database, "w-3", last_seen_at=utc_now() - timedelta(hours=1))
+    add_worker(database, "w-4", state="stopping", hardware_class="gpu-test")
+    beside_idle = scrape(client)
+    assert value(beside_idle, "queued_attempts", hardware_class="cpu-test") == 1
+    assert value(beside_idle, "queued_attempts", hardware_class="any") == 0
+    for name in ("oldest_queued_attempt", "queued_beside_free_worker"):
+        age = value(beside_idle, f"{name}_age_seconds", hardware_class="cpu-test")
+        assert age is not None
+        assert 500 <= age < 560
+    states = [("cpu-test", "idle"), ("cpu-test", "drifted"), ("cpu-test", "gone")]
+    for hardware_class, state in [*states, ("gpu-test", "stopping")]:
+        assert value(beside_idle, "workers", hardware_class=hardware_class, state=state) == 1
+
+    lost = replay.claim().json()
+    replay.change(lost["attempt_id"], lease_expires_at=utc_now() - timedelta(seconds=100))
+    running = scrape(client)
+    assert value(running, "running_attempts") == 1
+    assert 100 <= (value(running, "running_attempt_past_lease_seconds") or 0) < 160
+    assert value(running, "queued_attempts", hardware_class="cpu-test") == 0
+    assert value(running, "leases_lost_total") == 0
+
+    client.app.state.dispatcher.run_once()  # type: ignore[attr-defined]
+    grant = replay.claim().json()
+    assert replay.report(grant, make_report(replay.seeds())).status_code == 200
+    began = utc_now() - timedelta(seconds=300)
+    replay.change(grant["attempt_id"], started_at=began, ended_at=began + timedelta(seconds=12.5))
+    ended = scrape(client)
+    assert value(ended, "leases_lost_total") == 1
+    assert value(ended, "attempts_ended_total", state="lost", failure="infrastructure") == 1
+    assert value(ended, "attempts_ended_total", state="done", failure="none") == 1
+    assert value(ended, "running_attempt_past_lease_seconds") == 0
+    assert value(ended, "replay_seconds_count", benchmark="digits") == 1
+    assert value(ended, "replay_seconds_sum", benchmark="digits") == pytest.approx(12.5, abs=0.001)
+    assert value(ended, "verdicts_total", kind="replay", outcome="verified") == 1
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+class TestOnOneDatabase:
+    """What does not depend on which database it is."""
+
+    def test_requests_are_counted_by_route_and_never_by_address(self, client: TestClient) -> None:
+        for path in ("submissions/a1", "submissions/b2?token=secret", "%0A-c3", "d4/e5"):
+            client.get(f"/api/v1/{path}")
+        client.post("/api/v1/submissions/a1")
+        client.request("BREW", "/benchmarks/digits")
+        text = client.get("/metrics").text
+        samples = scrape(client)
+        route = "/api/v1/submissions/{submission_id}"
+
+        def counted(method: str, route: str, status: str = "4xx") -> float | None:
+            return value(samples, "http_requests_total", method=method, route=route, status=status)
+
+        assert counted("GET", route) == 2
+        assert counted("POST", route) == 1
+        assert counted("GET", "(none)") == 2
+        assert counted("other", "/benchmarks/{benchmark_id}") == 1
+        count = "http_request_duration_seconds_count"
+        assert value(samples, count, method="GET", route=route) == 2
+        assert value(samples, "http_requests_in_progress") == 1  # This scrape.
+        assert not any(word in text for word in ("a1", "b2", "c3", "d4", "secret", "BREW"))
+
+    def test_every_route_of_the_application_has_its_whole_template(
+        self, client: TestClient
+    ) -> None:
+        schema = client.get("/openapi.json").json()
+        for path, operations in schema["paths"].items():
+            client.request(next(iter(operations)), re.sub(r"\{\w+\}", "unknown", path))
+        routes = {dict(labels).get("route") for _, labels in scrape(client)}
+
+        assert set(schema["paths"]) - routes == set()
+
+    def test_event_streams_are_counted_and_not_timed(
+        self, replay: Any, client: TestClient, database: Database
+    ) -> None:
+        with database.write() as session:
+            session.get_one(Verification, replay.verification_id).state = "cancelled"
+        client.get(f"/api/v1/verifications/{replay.verification_id}/events")
+        samples = scrape(client)
+        route = "/api/v1/verifications/{verification_id}/events"
+        counted = {"method": "GET", "route": route}
+
+        assert value(samples, "http_requests_total", status="2xx", **counted) == 1
+        assert value(samples, "http_request_duration_seconds_count", **counted) is None
+
+    def test_an_error_nobody_foresaw_is_counted_and_has_its_id(
+        self, client: TestClient, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def broken(_: Database) -> None:
+            raise ZeroDivisionError
+
+        client._transport.raise_server_exceptions = False  # type: ignore[attr-defined]
+        with monkeypatch.context() as patched:
+            patched.setattr(Database, "read", broken)
+            answer = client.get("/api/v1/workers", headers={"X-Request-ID": "from-a.proxy_1"})
+        samples = scrape(client)
+        labels = {"method": "GET", "route": "/api/v1/workers", "status": "5xx"}
+
+        assert answer.status_code == 500
+        assert answer.headers["X-Request-ID"] == "from-a.proxy_1"
+        assert answer.json()["request_id"] == "from-a.proxy_1"
+        assert value(samples, "http_requests_total", **labels) == 1
+
+    def test_a_database_that_is_away_leaves_the_rest_and_is_counted(
+        self, client: TestClient, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def away(_: Database) -> None:
+            raise OperationalError("SELECT 1", {}, Exception("connection refused"))
+
+        assert value(scrape(client), "http_unserved_total", status="503") == 0
+        monkeypatch.setattr(Database, "read", away)
+        client.app.state.figures._keep_seconds = 0.0  # type: ignore[attr-defined]
+        for _, kept in client.app.state.readiness._checks:  # type: ignore[attr-defined]
+            kept._keep_seconds = 0.0
+        client.get("/api/v1/verifications")
+        samples = scrape(client)
+
+        assert value(samples, "http_unserved_total", status="503") == 1
+        assert value(samples, "figures_ok") == 0
+        assert value(samples, "ready") == 0
+        assert value(samples, "check_ok", check="database") == 0
+        assert value(samples, "check_ok", check="artifacts") == 1
+        assert value(samples, "queued_attempts", hardware_class="any") is None
+
+    def test_scrapes_in_a_row_read_the_database_once(
+        self, client: TestClient, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        read: list[bool] = []
+        kept = client.app.state.figures  # type: ignore[attr-defined]
+        database = client.app.state.parts.database  # type: ignore[attr-defined]
+
+        def count() -> Any:
+            read.append(True)
+            return read_figures(database, alive_seconds=20.0)
+
+        monkeypatch.setattr(kept, "_ask", count)
+        monkeypatch.setattr(kept, "_keep_seconds", 3600.0)
+        for _ in range(5):
+            scrape(client)
+
+        assert len(read) == 1
+
+    def test_a_token_in_the_settings_is_asked_for(self, settings: Settings) -> None:
+        token = SecretStr("scrape-token-of-the-test")
+        app = create_app(settings.model_copy(update={"metrics_token": token}), dispatch=False)
+        with TestClient(app) as guarded:
+            answers = [
+                guarded.get("/metrics", headers={"Authorization": sent} if sent else {})
+                for sent in ("", "Bearer scrape-token", f"Bearer {token.get_secret_value()}")
+            ]
+        assert [answer.status_code for answer in answers] == [401, 401, 200]
+        assert answers[0].headers["content-type"] == "application/problem+json"
+
+    def test_every_metric_of_an_alert_is_exported_and_every_alert_has_its_section(
+        self, replay: Any, client: TestClient, database: Database, make_report: Callable[..., Any]
+    ) -> None:
+        add_worker(database, "w-1")
+        grant = replay.claim().json()
+        replay.report(grant, make_report(replay.seeds()))
+        exported = {name for name, _ in scrape(client)}
+        labels = {name: dict(pairs).keys() for name, pairs in scrape(client)}
+        page = (ROOT / "docs" / "operating.md").read_text()
+        rules = [
+            rule
+            for group in yaml.safe_load(ALERTS.read_text())["groups"]
+            for rule in group["rules"]
+        ]
+
+        assert len(rules) >= 10
+        for rule in rules:
+            named = re.findall(r"(finishline_\w+)(?:\{([^}]*)\})?", rule["expr"])
+            assert named or "up{" in rule["expr"], rule["alert"]
+            for name, matchers in named:
+                assert name in exported, rule["alert"]
+                assert set(re.findall(r"(\w+)[!=]", matchers)) <= labels[name], rule["alert"]
+            anchor = rule["annotations"]["runbook"].rpartition("docs/operating.md#")[2]
+            assert anchor == rule["alert"].lower()
+            assert f"### {rule['alert']}\n" in page
+            assert rule["labels"]["severity"] in ("page", "ticket")
+        documented = set(re.findall(r"`(finishline_\w+?)(?:_sum)?[`{]", page))
+        assert documented - {"finishline_dispatch_round_age_seconds"} <= {
+            re.sub("_(sum|count)$", "", name) for name in exported
+        }
+
+
+@pytest.mark.parametrize(
+    ("workers", "free"),
+    [
+        ([], False),
+        ([("gpu-a", "idle")], True),
+        ([("gpu-a", "busy"), ("gpu-b", "idle")], False),  # It is sent to its own class.
+        ([("gpu-b", "idle")], True),  # Nobody of its class: it is sent to all.
+        ([("gpu-a", "drifted"), ("gpu-b", "idle")], True),
+        ([("gpu-a", "gone"), ("gpu-b", "stopping")], False),
+    ],
+)
+def test_a_workeris_free_for_a_class_as_the_dispatcher_sends(
+    workers: list[tuple[str, str]], free: bool
+) -> None:
+    assert is_free("gpu-a", [WorkerSeen(*worker) for worker in workers]) is free
