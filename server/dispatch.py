@@ -186,7 +186,10 @@ class Dispatcher:
                 end_overdue(session)
                 sendings = take_due(session, alive_seconds=self._settings.worker_alive_seconds)
             for sending in sendings:
-                self._send(sending)
+                # A broker that is away makes each try wait, and leases have to be looked at: what
+                # was not sent is due again soon.
+                if not self._send(sending):
+                    break
 
     def _has_work(self) -> bool:
         """A cheap look first, so that an idle server takes no write lock."""
@@ -198,7 +201,7 @@ class Dispatcher:
                 is not None
             )
 
-    def _send(self, sending: Sending) -> None:
+    def _send(self, sending: Sending) -> bool:
         body: dict[str, Any] = asdict(sending.job)
         try:
             self._broker.send_task(
@@ -207,9 +210,10 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001  Whatever it is, the attempt is sent again.
             self._broker_ok = False
             log.warning("attempt was not sent (%s); trying again", error, extra=_ids(sending.job))
-            return
+            return False
         self._broker_ok = True
         log.info("attempt sent to %s", sending.queue, extra=_ids(sending.job))
+        return True
 
 
 def _ids(job: ReplayJob) -> dict[str, str]:

@@ -11,7 +11,11 @@ from server.dependencies import PartsDep
 router = APIRouter(tags=["leaderboards"])
 SubmissionsDep = Annotated[
     str,
-    Query(max_length=200, description="Two to six submission ids, separated by commas."),
+    Query(
+        max_length=200,
+        description="Two to six submission ids, separated by commas.",
+        json_schema_extra={"pattern": "^[a-z0-9]+(,[a-z0-9]+){1,5}$"},
+    ),
 ]
 
 

@@ -26,6 +26,8 @@ def compare_submissions(session: Session, text: str) -> ComparisonView:
     """
     ids = _read_ids(text)
     rows = _find(session, ids)
+    if len(set(ids)) < len(ids):
+        raise _refusal("an id named twice", EXPECTED)
     benchmarks = sorted({row.benchmark_id for row in rows})
     if len(benchmarks) > 1:
         message = f"submissions of {' and '.join(benchmarks)}"
@@ -39,8 +41,8 @@ def _read_ids(text: str) -> list[str]:
     ids = [part.strip() for part in text.split(",")]
     if not FEWEST <= len(ids) <= MOST:
         raise _refusal(f"{len(ids)} ids", EXPECTED)
-    if not all(ids) or len(set(ids)) < len(ids):
-        raise _refusal("an id that is empty or named twice", EXPECTED)
+    if not all(ids):
+        raise _refusal("an empty id", EXPECTED)
     return ids
 
 

@@ -57,7 +57,7 @@ class BoardQuery(BaseModel):
     sort: SortColumn = "rank"
     order: Literal["asc", "desc"] = "asc"
     limit: int = Field(default=100, ge=1, le=1000)
-    cursor: str | None = Field(default=None, max_length=200)
+    cursor: str | None = Field(default=None, max_length=40, pattern=r"^[0-9]+\.[0-9]+$")
     clock: ClockName | None = None
     target: float | None = Field(default=None, allow_inf_nan=False)
     price: float | None = Field(default=None, gt=0, le=1e6, allow_inf_nan=False)

@@ -25,8 +25,10 @@ class NotingBroker:
 
     sent: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)
     error: Exception | None = None
+    tries: int = 0
 
     def send_task(self, name: str, *, args: list[Any], queue: str, expires: float) -> None:
+        self.tries += 1
         if self.error is not None:
             raise self.error
         self.sent.append((name, args[0], queue))
@@ -162,6 +164,23 @@ def test_a_broker_out_of_reach_loses_nothing(
     dispatcher.run_once()
     assert len(broker.sent) == 1
     assert dispatcher.broker_state == "ok"
+
+
+def test_a_round_tries_a_broker_out_of_reach_once_however_much_is_due(
+    replay: Any,
+    dispatcher: Dispatcher,
+    broker: NotingBroker,
+    hello: Callable[..., None],
+    client: TestClient,
+    olivia: Any,
+) -> None:
+    hello()
+    body = {"benchmark": "digits", "batch_sizes": [64], "runs": 12, "reason": "more to send"}
+    assert client.post("/api/v1/calibrations", json=body, headers=olivia.headers).status_code == 201
+    broker.error = ConnectionError("refused")
+    dispatcher.run_once()
+
+    assert broker.tries == 1
 
 
 def test_two_dispatchers_send_an_attempt_once(

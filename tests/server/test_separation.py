@@ -239,12 +239,22 @@ def test_a_single_run_and_one_that_never_arrived_are_told_so(
     assert not any(p["told_apart"] for p in pairs)
 
 
+def test_an_id_named_twice_is_422(
+    digits_submission: Any, submit: Callable[..., Any], client: TestClient
+) -> None:
+    made = submit(digits_submission).json()["id"]
+    twice = client.get("/api/v1/compare", params={"submissions": f"{made},{made}"})
+
+    assert twice.status_code == 422
+    assert "named twice" in twice.json()["detail"]
+    assert client.get("/api/v1/compare?submissions=a,a").status_code == 404
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("a", "1 ids"),
         ("a,b,c,d,e,f,g", "7 ids"),
-        ("a,a", "named twice"),
         ("a,", "empty"),
         ("", "1 ids"),
     ],
