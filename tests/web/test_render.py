@@ -152,8 +152,10 @@ def test_a_board_shows_tie_groups_and_single_runs(make: Make, read: Read) -> Non
     assert words.count("shares rank 1") == 2
     assert words.count("single run") == 1
     assert page.count("group-start") == 1
-    assert '<a href="/api/v1/compare?submissions=a,b"' in page
+    assert '<a href="/compare?ids=a,b"' in page
     assert "p = 0.25" in words
+    marks = re.findall(r'<input type="checkbox" form="compare" name="ids" value="(.)"', page)
+    assert marks == ["a", "b", "c", "d"]
     by_name = benchmark_page(make, make["board"](*entries), sort="model", order="asc")
     assert "group-start" not in by_name
 
