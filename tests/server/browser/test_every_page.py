@@ -54,8 +54,7 @@ def page_routes(router: Any) -> Iterator[str]:
 
 def pages_of(filled: dict[str, str]) -> list[str]:
     """The address of every page there is: none can be forgotten here."""
-    routes = [path for path in page_routes(pages.router) if not path.startswith("/console")]
-    paths = [path + QUERIES.get(path, "") for path in routes if path != CHARTS]
+    paths = [path + QUERIES.get(path, "") for path in page_routes(pages.router) if path != CHARTS]
     charts = [CHARTS.replace("{name}", chart.name) for chart in BOARD_CHARTS]
     return [path.format(**filled) for path in (*paths, *charts, *FACES)]
 
@@ -82,6 +81,13 @@ class Visit:
     def _keep_host(self, request: Any) -> None:
         if not request.url.startswith((self.site, "data:", "blob:")):
             self._complain(f"asks {request.url}")
+
+    def sign_in(self, secret: str) -> None:
+        """Open the console with a token."""
+        self._page.goto(f"{self.site}/console/sign-in")
+        self._page.fill("#f-token", secret)
+        self._page.press("#f-token", "Enter")
+        self._page.wait_for_url(f"{self.site}/console")
 
     def see(self, address: str) -> None:
         """Load a page once, then look at it at each width."""
@@ -120,11 +126,51 @@ def visit(request: pytest.FixtureRequest, browser: Any, site: str) -> Iterator[V
     made.close()
 
 
-def test_every_page_is_quiet_accessible_and_fits(visit: Visit, filled: dict[str, str]) -> None:
+def test_every_page_is_quiet_accessible_and_fits(
+    visit: Visit, filled: dict[str, str], olivia: Any
+) -> None:
     addresses = pages_of(filled)
-    assert "/benchmarks/digits" in addresses
+    assert {"/benchmarks/digits", "/console/verify"} < set(addresses)
+    # Signed in last: nobody is asked again who has signed in already.
+    addresses.sort(key=lambda address: address.startswith("/console"))
+    signed_in = False
     for address in addresses:
+        if address.startswith("/console") and not signed_in:
+            visit.see("/console/sign-in")
+            visit.hold_against_axe()
+            visit.sign_in(olivia.secret)
+            signed_in = True
         visit.see(address)
         visit.draw_charts()
         visit.hold_against_axe()
     assert not visit.complaints, "\n".join(visit.complaints)
+
+
+def test_a_board_is_filtered_sorted_and_its_chart_read_by_keyboard(browser: Any, site: str) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.goto(f"{site}/benchmarks/digits")
+    tab_to(page, "[name=status]")
+    page.keyboard.type("verified")
+    tab_to(page, "button:has-text('Filter')")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**status=verified**")
+    assert page.locator(".board tbody tr").count() == 1
+
+    tab_to(page, "th a:has-text('Model')")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("th[aria-sort=ascending] >> text=Model")
+    tab_to(page, "figcaption a")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**#board")
+    context.close()
+
+
+def tab_to(page: Any, selector: str) -> None:
+    """Press Tab until the focus is where a selector points, forwards from wherever it is."""
+    wanted = page.locator(selector).first
+    for _ in range(80):
+        if wanted.evaluate("element => element === document.activeElement"):
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError(f"80 Tabs do not lead to {selector}")
