@@ -35,7 +35,6 @@ from server.pages import endpoints as pages
 from server.prices import endpoints as prices
 from server.proofs import endpoints as proofs
 from server.records import endpoints as records
-from server.records.cache import RecordCache
 from server.reruns import endpoints as reruns
 from server.rescoring import endpoints as rescoring
 from server.schema import require_current_schema
@@ -115,7 +114,6 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     app.state.readiness = readiness
     app.state.request_metrics = RequestMetrics()
     app.state.figures = keep_figures(parts.database, settings)
-    app.state.record_cache = RecordCache()
     for feature in FEATURES:
         app.include_router(feature.router, prefix=API)
     app.include_router(health.router)

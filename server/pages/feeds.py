@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from rules.benchmark import Benchmark
 from server.benchmarks.queries import find_benchmark
 from server.dependencies import PartsDep
-from server.records.cache import RecordCache
+from server.records.queries import records_by_benchmark
 from server.verifications.latest import latest_verdicts
 from web.feed import MEDIA_TYPE, Feed, FeedEntry, atom_feed
 from web.feed_entries import record_entry, verdict_entry
@@ -24,7 +24,7 @@ MOST_ENTRIES = 50
 def feed(parts: PartsDep, request: Request) -> Response:
     """The latest records and verdicts of every benchmark."""
     with parts.database.read() as session:
-        entries = _entries(session, request, parts.benchmarks, None)
+        entries = _entries(session, parts.benchmarks, None)
     return _answer(parts.settings.public_url, request, "Finishline", "/", entries)
 
 
@@ -33,18 +33,18 @@ def benchmark_feed(benchmark_id: str, parts: PartsDep, request: Request) -> Resp
     """The latest records and verdicts of a benchmark."""
     benchmark = find_benchmark(parts.benchmarks, benchmark_id)
     with parts.database.read() as session:
-        entries = _entries(session, request, {benchmark_id: benchmark}, benchmark_id)
+        entries = _entries(session, {benchmark_id: benchmark}, benchmark_id)
     title, page = f"{benchmark.title} · Finishline", f"/benchmarks/{benchmark_id}"
     return _answer(parts.settings.public_url, request, title, page, entries)
 
 
 def _entries(
-    session: Session, request: Request, benchmarks: dict[str, Benchmark], only: str | None
+    session: Session, benchmarks: dict[str, Benchmark], only: str | None
 ) -> list[FeedEntry]:
     named = {key: {"id": key, "title": found.title} for key, found in benchmarks.items()}
     verdicts = latest_verdicts(session, limit=MOST_ENTRIES, benchmark_id=only)
     found = [
-        *_records(session, request.app.state.record_cache, benchmarks, named),
+        *_records(session, benchmarks, named),
         *(
             verdict_entry(named[verdict.benchmark], verdict.model_dump(mode="json"))
             for verdict in verdicts
@@ -57,11 +57,10 @@ def _entries(
 
 def _records(
     session: Session,
-    cache: RecordCache,
     benchmarks: dict[str, Benchmark],
     named: dict[str, dict[str, Any]],
 ) -> Iterator[FeedEntry]:
-    for benchmark_id, records in cache.read(session, benchmarks).items():
+    for benchmark_id, records in records_by_benchmark(session, benchmarks).items():
         for division in records.divisions:
             for record in division.records:
                 yield record_entry(

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 from sqlalchemy.orm import Session
 
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.schemas import benchmark_view
 from server.dependencies import Parts, PartsDep
-from server.records.cache import RecordCache, standing_division
+from server.records.queries import records_by_benchmark, standing_division
 from server.verifications.latest import latest_verdicts, live_verifications
 from web.render import render
 
@@ -18,10 +18,10 @@ LATEST = 8
 
 
 @router.get("/", response_class=HTMLResponse)
-def home(parts: PartsDep, request: Request) -> str:
+def home(parts: PartsDep) -> str:
     """Every benchmark with its record, what is replayed, and the latest verdicts."""
     with parts.database.read() as session:
-        benchmarks = _cards(session, parts, request.app.state.record_cache)
+        benchmarks = _cards(session, parts)
         live, live_count = live_verifications(session, limit=LATEST)
         verdicts = latest_verdicts(session, limit=LATEST)
     return render(
@@ -33,9 +33,9 @@ def home(parts: PartsDep, request: Request) -> str:
     )
 
 
-def _cards(session: Session, parts: Parts, cache: RecordCache) -> list[dict[str, Any]]:
+def _cards(session: Session, parts: Parts) -> list[dict[str, Any]]:
     counts = count_submissions(session)
-    records = cache.read(session, parts.benchmarks)
+    records = records_by_benchmark(session, parts.benchmarks)
     cards = []
     for benchmark_id, benchmark in parts.benchmarks.items():
         card = benchmark_view(benchmark, counts.get(benchmark_id, NO_SUBMISSIONS))

@@ -9,20 +9,46 @@ from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
 from rules.records import Contender, record_history
-from server.leaderboard.service import kept_for_board
+from server.leaderboard.service import board_versions, kept_for_board
 from server.models import Submission, User
 from server.records.schemas import DivisionRecords, NoRecordView, RecordList, RecordView
 from server.submissions.run_times import convergence_factor, run_times
 
 
-def list_records(session: Session, benchmark: Benchmark) -> RecordList:
+def list_records(
+    session: Session, benchmark: Benchmark, *, version: int | None = None
+) -> RecordList:
     """The records of each division of a benchmark, found once for each version of its board.
 
-    The session must be one that only reads; nobody may change the answer.
+    The session must be one that only reads; nobody may change the answer. `version` saves the
+    statement that asks for it.
     """
     return kept_for_board(
-        session, benchmark.benchmark_id, "records", lambda: _find_records(session, benchmark)
+        session,
+        benchmark.benchmark_id,
+        "records",
+        lambda: _find_records(session, benchmark),
+        version=version,
     )
+
+
+def records_by_benchmark(
+    session: Session, benchmarks: Mapping[str, Benchmark]
+) -> dict[str, RecordList]:
+    """The records of those of the benchmarks that have a submission, by benchmark id."""
+    # Versions come first: a write in between leaves a list that the next read derives again.
+    versions = board_versions(session)
+    return {
+        benchmark_id: list_records(session, benchmark, version=versions[benchmark_id])
+        for benchmark_id, benchmark in benchmarks.items()
+        if benchmark_id in versions
+    }
+
+
+def standing_division(records: RecordList | None) -> DivisionRecords | None:
+    """The division whose standing record is the lowest; None before the first record."""
+    divisions = [d for d in records.divisions if d.records] if records is not None else []
+    return min(divisions, key=lambda d: d.records[-1].tta_seconds, default=None)
 
 
 def _find_records(session: Session, benchmark: Benchmark) -> RecordList:

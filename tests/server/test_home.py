@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.models import Verification
-from server.records import cache, queries
+from server.records import queries
 
 
 def words_of(page: str) -> str:
@@ -80,11 +80,13 @@ def test_records_are_derived_once_a_version_and_again_after_a_submission(
 ) -> None:
     derived: list[str] = []
 
+    find = queries._find_records
+
     def counting(session: Any, benchmark: Any) -> Any:
         derived.append(benchmark.benchmark_id)
-        return queries.list_records(session, benchmark)
+        return find(session, benchmark)
 
-    monkeypatch.setattr(cache, "list_records", counting)
+    monkeypatch.setattr(queries, "_find_records", counting)
     submission_id = submit(digits_submission).json()["id"]
     for _ in range(3):
         assert f'href="/submissions/{submission_id}"' in client.get("/").text
