@@ -37,6 +37,7 @@ from server.proofs import endpoints as proofs
 from server.records import endpoints as records
 from server.reruns import endpoints as reruns
 from server.rescoring import endpoints as rescoring
+from server.run_export import endpoints as run_export
 from server.schema import require_current_schema
 from server.sessions.limits import FailedSignIns
 from server.settings import Settings, get_settings
@@ -50,6 +51,7 @@ FEATURES = (
     accounts,
     benchmarks,
     records,
+    run_export,
     submissions,
     leaderboard,
     comparisons,
