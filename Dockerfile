@@ -22,6 +22,7 @@ COPY rules/ ./rules/
 COPY server/ ./server/
 COPY web/ ./web/
 COPY cli/ ./cli/
+COPY finishline/ ./finishline/
 COPY migrations/ ./migrations/
 COPY benchmarks/ ./benchmarks/
 COPY docs/ ./docs/

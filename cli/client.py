@@ -1,26 +1,35 @@
-"""The server's API as the commands need it: JSON in, JSON out, one sentence for each failure."""
+"""The server's API as the commands need it: one sentence and one exit code for each failure."""
 
-import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import quote
 
 import httpx2
 
-from cli.errors import CliError, ExitCode, Problem
+from cli.errors import CliError, ExitCode
+from finishline.errors import (
+    FinishlineError,
+    NoAnswer,
+    NotAllowed,
+    NotFound,
+    NotSignedIn,
+    TooManyRequests,
+    Unavailable,
+)
+from finishline.transport import TIMEOUT, FilePart, Transport, segment
 
-API = "/api/v1"
+__all__ = ["ServerClient", "View", "cli_errors", "segment"]
+
 View = dict[str, Any]
-# A silent event stream is an open connection with comments in it, so this is long for a stream
-# and short for a person who waits.
-TIMEOUT = httpx2.Timeout(30.0, connect=5.0)
-EXIT_CODES = {
-    401: ExitCode.NOT_ALLOWED,
-    403: ExitCode.NOT_ALLOWED,
-    404: ExitCode.NOT_FOUND,
-    429: ExitCode.SERVER,
+EXIT_CODES: dict[type[FinishlineError], ExitCode] = {
+    NotSignedIn: ExitCode.NOT_ALLOWED,
+    NotAllowed: ExitCode.NOT_ALLOWED,
+    NotFound: ExitCode.NOT_FOUND,
+    TooManyRequests: ExitCode.SERVER,
+    Unavailable: ExitCode.SERVER,
+    NoAnswer: ExitCode.SERVER,
 }
 NEXT_STEPS = {
     401: "Set FINISHLINE_TOKEN to a valid token, or pass --token.",
@@ -29,7 +38,10 @@ NEXT_STEPS = {
 
 
 class ServerClient:
-    """A connection to one server; use it as a context manager."""
+    """A connection to one server; use it as a context manager.
+
+    Nothing is tried again: a command says at once what is wrong.
+    """
 
     def __init__(
         self,
@@ -39,18 +51,11 @@ class ServerClient:
         timeout: httpx2.Timeout = TIMEOUT,
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
-        self.url = checked_url(url)
-        headers = {"Accept": "application/json"}
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
-        self._http = httpx2.Client(
-            base_url=self.url,
-            headers=headers,
-            timeout=timeout,
-            transport=transport,
-            # A proxy in the environment cannot reach this machine's own loopback address.
-            trust_env=not _is_loopback(httpx2.URL(self.url).host),
-        )
+        try:
+            self._transport = Transport(url, token, timeout=timeout, transport=transport)
+        except ValueError as error:
+            raise CliError(str(error), exit_code=ExitCode.USAGE) from error
+        self.url = self._transport.url
 
     def __enter__(self) -> Self:
         return self
@@ -61,182 +66,78 @@ class ServerClient:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._http.close()
+        self._transport.close()
 
     def get(self, path: str, **query: object) -> Any:
         """The JSON at an API path. Raises CliError."""
-        asked = {name: str(value) for name, value in query.items() if value is not None}
-        return self._answer("GET", path, params=asked)
+        with cli_errors():
+            return self._transport.get(path, query)
 
     def post(self, path: str, body: Mapping[str, object]) -> Any:
         """The JSON that answers a posted JSON body. Raises CliError."""
-        return self._answer("POST", path, json=body)
-
-    def post_files(
-        self,
-        path: str,
-        *,
-        files: Iterable[tuple[str, tuple[str, Any, str]]],
-        fields: Mapping[str, str],
-        headers: Mapping[str, str],
-    ) -> Any:
-        """The JSON that answers a multipart form. Raises CliError."""
-        return self._answer("POST", path, files=list(files), data=dict(fields), headers=headers)
+        with cli_errors():
+            return self._transport.post(path, body)
 
     def post_once(
-        self,
-        path: str,
-        *,
-        files: Iterable[tuple[str, tuple[str, Any, str]]],
-        fields: Mapping[str, str],
-        key: str,
+        self, path: str, *, files: Iterable[FilePart], fields: Mapping[str, str], key: str
     ) -> tuple[View, bool]:
-        """As `post_files`, under an idempotency key; and whether it had been answered before."""
-        headers = {"Idempotency-Key": key}
-        answer = self._request("POST", path, files=list(files), data=dict(fields), headers=headers)
-        return self._document(answer), answer.headers.get("Idempotent-Replayed") == "true"
+        """The JSON that answers a multipart form under an idempotency key. Raises CliError.
+
+        Also whether it had been answered before.
+        """
+        with cli_errors():
+            return self._transport.post_form(path, files=files, fields=fields, key=key)
 
     def download(self, path: str, *, limit_bytes: int) -> bytes:
         """The bytes at an API path. Raises CliError, also if they are more than allowed."""
-        content = bytearray()
-        with transport_errors(self.url), self._http.stream("GET", API + path) as answer:
-            if answer.is_error or answer.is_redirect:
-                answer.read()
-                raise error_of(answer)
-            for chunk in answer.iter_bytes():
-                content += chunk
-                if len(content) > limit_bytes:
-                    raise CliError(
-                        f"The answer of {self.url} is larger than {limit_bytes} bytes.",
-                        exit_code=ExitCode.REFUSED,
-                    )
-        return bytes(content)
+        with cli_errors():
+            return self._transport.download(path, limit_bytes=limit_bytes)
 
     def delete(self, path: str) -> None:
         """Delete what is at an API path. Raises CliError."""
-        self._answer("DELETE", path)
+        with cli_errors():
+            self._transport.delete(path)
 
     def health(self) -> View:
         """The server's own word on its health. Raises CliError."""
-        view: View = self._answer("GET", "/healthz", api="")
+        with cli_errors():
+            view: View = self._transport.get("/healthz", api="")
         return view
 
     @contextmanager
     def stream(self, path: str, *, last_event_id: str | None) -> Iterator[Iterator[bytes]]:
-        """The bytes of an event stream, from after `last_event_id`. Raises CliError."""
-        headers = {"Accept": "text/event-stream"}
-        if last_event_id is not None:
-            headers["Last-Event-ID"] = last_event_id
-        with (
-            transport_errors(self.url),
-            self._http.stream("GET", API + path, headers=headers) as answer,
-        ):
-            if answer.is_error:
-                answer.read()
-                raise error_of(answer)
-            yield answer.iter_bytes()
-
-    def _answer(self, method: str, path: str, *, api: str = API, **request: Any) -> Any:
-        return self._document(self._request(method, path, api=api, **request))
-
-    def _request(
-        self, method: str, path: str, *, api: str = API, **request: Any
-    ) -> httpx2.Response:
-        with transport_errors(self.url):
-            answer = self._http.request(method, api + path, **request)
-        if answer.is_error or answer.is_redirect:
-            raise error_of(answer)
-        return answer
-
-    def _document(self, answer: httpx2.Response) -> Any:
-        if answer.status_code == 204 or not answer.content:
-            return None
-        try:
-            return answer.json()
-        except ValueError as error:
-            raise CliError(
-                f"What answers at {self.url} is not a Finishline server (no JSON); check --url.",
-                exit_code=ExitCode.SERVER,
-            ) from error
+        """The bytes of an event stream, from after `last_event_id`. Raises FinishlineError."""
+        with self._transport.stream(path, last_event_id=last_event_id) as pieces:
+            yield pieces
 
 
 @contextmanager
-def transport_errors(url: str) -> Iterator[None]:
-    """Turn a failed connection into one sentence."""
+def cli_errors() -> Iterator[None]:
+    """Turn what the client raises into what a command ends with."""
     try:
         yield
-    except httpx2.TransportError as error:
-        reason = str(error) or type(error).__name__
-        raise CliError(
-            f"No answer from {url} ({reason}); start a server with `finishline up`, "
-            "or point --url or FINISHLINE_URL at a running one.",
-            exit_code=ExitCode.SERVER,
-        ) from error
+    except FinishlineError as error:
+        raise cli_error_of(error) from error
 
 
-def checked_url(url: str) -> str:
-    """An http(s) address without its final slash. Raises CliError."""
-    try:
-        parsed = httpx2.URL(url)
-    except httpx2.InvalidURL as error:
-        raise _bad_url(url) from error
-    if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise _bad_url(url)
-    return url.rstrip("/")
-
-
-def segment(name: str) -> str:
-    """A name as one segment of a path: an id that holds a slash stays one segment."""
-    return quote(name, safe="") or "-"
-
-
-def error_of(answer: httpx2.Response) -> CliError:
-    """The error that an answer of the server stands for (problem+json where it is that)."""
-    status = answer.status_code
-    problem = _problem_document(answer)
-    detail = str(problem.get("detail") or problem.get("title") or "").strip()
-    sentence = detail or f"{answer.url} answered {status} {answer.reason_phrase}."
-    if status in NEXT_STEPS:
-        sentence = f"{sentence} {NEXT_STEPS[status]}"
-    usual = ExitCode.SERVER if status >= 500 or status < 400 else ExitCode.REFUSED
+def cli_error_of(error: FinishlineError) -> CliError:
+    """The error with its exit code, and what to do next at a terminal."""
     return CliError(
-        sentence,
-        exit_code=EXIT_CODES.get(status, usual),
-        problems=[_problem(item) for item in _list_of_tables(problem.get("problems"))],
+        _sentence(error),
+        exit_code=EXIT_CODES.get(type(error), ExitCode.REFUSED),
+        problems=error.problems,
     )
 
 
-def _problem_document(answer: httpx2.Response) -> View:
-    try:
-        document = answer.json()
-    except ValueError:
-        return {}
-    return document if isinstance(document, dict) else {}
-
-
-def _list_of_tables(value: object) -> list[View]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _problem(item: View) -> Problem:
-    return Problem(
-        message=str(item.get("message") or "not accepted"),
-        file=item.get("file"),
-        line=item.get("line"),
-        field=item.get("field"),
-        expected=item.get("expected"),
-    )
-
-
-def _bad_url(url: str) -> CliError:
-    return CliError(
-        f"{url!r} is no server address; write it like http://127.0.0.1:8000.",
-        exit_code=ExitCode.USAGE,
-    )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+def _sentence(error: FinishlineError) -> str:
+    if error.status in NEXT_STEPS:
+        return f"{error.detail} {NEXT_STEPS[error.status]}"
+    whole = error.detail.removesuffix(".")
+    if isinstance(error, NoAnswer):
+        return (
+            f"{whole}; start a server with `finishline up`, "
+            "or point --url or FINISHLINE_URL at a running one."
+        )
+    if isinstance(error, Unavailable) and error.status == HTTPStatus.OK:
+        return f"{whole}; check --url."
+    return error.detail

@@ -1,11 +1,15 @@
 """How a command ends when it cannot do what was asked: one sentence and one exit code."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import IntEnum
 from typing import Any
 
+from finishline import files
+from finishline.errors import Problem
 from rules.errors import RuleError
+
+__all__ = ["INTERRUPTED", "CliError", "ExitCode", "Problem", "refusal"]
 
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it.
 
@@ -20,28 +24,6 @@ class ExitCode(IntEnum):
     SERVER = 4
     NOT_ALLOWED = 5
     NOT_FOUND = 6
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One thing wrong with an input: where, what, and what was expected."""
-
-    message: str
-    file: str | None = None
-    line: int | None = None
-    field: str | None = None
-    expected: str | None = None
-
-    def __str__(self) -> str:
-        return str(
-            RuleError(
-                self.message,
-                file=self.file,
-                line=self.line,
-                field=self.field,
-                expected=self.expected,
-            )
-        )
 
 
 class CliError(Exception):
@@ -69,19 +51,5 @@ class CliError(Exception):
 
 def refusal(error: RuleError) -> CliError:
     """The CliError for an input that breaks one or several rules."""
-    problems = [
-        Problem(
-            message=each.message,
-            file=each.file,
-            line=each.line,
-            field=each.field,
-            expected=each.expected,
-        )
-        for each in error.problems
-    ]
-    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-    return CliError(
-        f"The rules refuse this input: {count}; mend what is listed and try again.",
-        exit_code=ExitCode.REFUSED,
-        problems=problems,
-    )
+    refused = files.refusal(error)
+    return CliError(refused.detail, exit_code=ExitCode.REFUSED, problems=refused.problems)

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
-from cli.client import ServerClient, View, segment
+from cli.client import ServerClient, View, cli_errors, segment
 from cli.errors import CliError, ExitCode
 from cli.replay import ReplayProgress, read_bands, read_target
 from cli.replay_screen import ReplayScreen, replay_screen
 from cli.screen import Screen
-from cli.sse import ServerEvent, follow_events
+from finishline.sse import ServerEvent, follow_events
 
 ENDED = ("done", "failed", "cancelled")
 
@@ -21,7 +21,8 @@ def follow_verification(server: ServerClient, verification_id: str) -> Iterator[
         path = f"/verifications/{segment(verification_id)}/events"
         return server.stream(path, last_event_id=last_event_id)
 
-    yield from follow_events(open_stream, end="end")
+    with cli_errors():
+        yield from follow_events(open_stream, end="end")
 
 
 def watch_verification(server: ServerClient, view: View, screen: Screen) -> View:
@@ -56,7 +57,8 @@ def _take_state(progress: ReplayProgress, view: View, screen: Screen, said: set[
 
 
 def _table_of(event: ServerEvent) -> dict[str, Any]:
-    table = event.json()
+    with cli_errors():
+        table = event.json()
     if not isinstance(table, dict):
         raise CliError(
             f"The server sent an event {event.name!r} that is no JSON object.",

@@ -7,13 +7,9 @@ from cli.commands.check import BenchmarkOption, DivisionOption, Path_
 from cli.errors import ExitCode
 from cli.options import DEFAULT_URL, Json, Token, Url
 from cli.screen import open_screen
-from cli.submission_files import (
-    SubmissionFiles,
-    find_submission_files,
-    idempotency_key,
-    open_parts,
-)
+from cli.submission_files import SubmissionFiles, find_submission_files
 from cli.tables import submission_lines
+from finishline.files import idempotency_key, open_parts
 
 
 def submit(
@@ -43,10 +39,10 @@ def send_submission(
     """The server's view of the submission made of these files. Raises CliError."""
     fields = {"benchmark": benchmark, "division": division}
     with ExitStack() as opened:
-        view: View = server.post_files(
+        view, _ = server.post_once(
             "/submissions",
-            files=open_parts(files, opened),
+            files=open_parts(files.upload, opened),
             fields={name: value for name, value in fields.items() if value is not None},
-            headers={"Idempotency-Key": idempotency_key(files, **fields)},
+            key=idempotency_key(files.upload, **fields),
         )
     return view

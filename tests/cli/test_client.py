@@ -3,7 +3,7 @@ from typing import TYPE_CHECKING
 import httpx2
 import pytest
 
-from cli.client import ServerClient, checked_url, segment
+from cli.client import ServerClient, segment
 from cli.errors import CliError, ExitCode, Problem
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ def test_nobody_listening_is_one_sentence_with_what_to_do() -> None:
 
 @pytest.mark.parametrize("url", ["", "127.0.0.1:8000", "ftp://server", "http://", "http://[::1"])
 def test_an_address_without_scheme_or_host_is_refused(url: str) -> None:
-    with pytest.raises(CliError) as caught:
-        checked_url(url)
+    with pytest.raises(CliError, match="no server address") as caught:
+        ServerClient(url)
     assert caught.value.exit_code is ExitCode.USAGE
 
 

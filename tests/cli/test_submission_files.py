@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from cli.errors import CliError, ExitCode
-from cli.submission_files import find_submission_files, idempotency_key
+from cli.submission_files import find_submission_files
+from finishline.files import idempotency_key
 
 
 @pytest.fixture
@@ -68,13 +69,13 @@ def test_the_key_is_the_same_for_the_same_files_wherever_they_are(tmp_path: Path
     runs = ["run_0.log", "run_1.log"]
     first = find_submission_files(write_submission(tmp_path / "a", runs=runs))
     second = find_submission_files(write_submission(tmp_path / "b", runs=runs))
-    assert idempotency_key(first) == idempotency_key(second)
+    assert idempotency_key(first.upload) == idempotency_key(second.upload)
 
 
 def test_the_key_differs_for_other_contents_names_and_fields(folder: Path) -> None:
     files = find_submission_files(folder)
-    keys = [idempotency_key(files), idempotency_key(files, benchmark="cifar10")]
+    keys = [idempotency_key(files.upload), idempotency_key(files.upload, benchmark="cifar10")]
     (folder / "run_0.log").write_text("log 1")
     (folder / "run_1.log").write_text("log 0")
-    keys.append(idempotency_key(files))
+    keys.append(idempotency_key(files.upload))
     assert len(set(keys)) == 3

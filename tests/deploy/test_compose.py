@@ -83,6 +83,7 @@ def test_the_images_contain_only_their_rooms(dockerfile: dict[str, list[str]]) -
         "server",
         "web",
         "cli",
+        "finishline",
         "migrations",
         "benchmarks",
         "docs",

@@ -3,8 +3,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from cli.errors import CliError, ExitCode
-from cli.sse import ServerEvent, follow_events, parse_events, split_lines
+from finishline.errors import FinishlineError, NotFound, Unavailable
+from finishline.sse import ServerEvent, follow_events, parse_events, split_lines
 
 
 def events_of(*chunks: bytes) -> list[ServerEvent]:
@@ -45,14 +45,14 @@ def test_a_line_separator_inside_json_does_not_end_the_line() -> None:
 
 
 def test_an_event_that_is_not_json_is_refused_by_name() -> None:
-    with pytest.raises(CliError, match="event 'state' that is not JSON"):
+    with pytest.raises(Unavailable, match="event 'state' that is not JSON"):
         ServerEvent("state", "{", None).json()
 
 
 class Connections:
     """Streams to be opened one after the other; an exception stands for a refused connection."""
 
-    def __init__(self, *streams: bytes | CliError) -> None:
+    def __init__(self, *streams: bytes | FinishlineError) -> None:
         self.streams = list(streams)
         self.asked: list[str | None] = []
 
@@ -60,7 +60,7 @@ class Connections:
     def open(self, last_event_id: str | None) -> Iterator[list[bytes]]:
         self.asked.append(last_event_id)
         stream = self.streams.pop(0) if self.streams else b""
-        if isinstance(stream, CliError):
+        if isinstance(stream, FinishlineError):
             raise stream
         yield [stream]
 
@@ -74,7 +74,7 @@ def follow(connections: Connections, pauses: list[float] | None = None) -> list[
 def test_a_broken_stream_goes_on_after_the_last_event_seen() -> None:
     connections = Connections(
         b"id: 1\nevent: state\ndata: a\n\nid: 2\ndata: half",
-        CliError("server restarts", exit_code=ExitCode.SERVER),
+        Unavailable("server restarts"),
         b"id: 2\nevent: replay\ndata: b\n\nid: 3\nevent: end\ndata: c\n\n",
     )
     pauses: list[float] = []
@@ -85,20 +85,19 @@ def test_a_broken_stream_goes_on_after_the_last_event_seen() -> None:
 
 def test_following_ends_when_connections_bring_nothing() -> None:
     connections = Connections(b"id: 1\ndata: a\n\n")
-    with pytest.raises(CliError, match="broke off 3 times in a row") as caught:
+    with pytest.raises(Unavailable, match="broke off 3 times in a row"):
         follow(connections)
-    assert caught.value.exit_code is ExitCode.SERVER
     assert connections.asked == [None, "1", "1"]
 
 
 def test_a_server_that_sends_the_same_event_for_ever_is_left() -> None:
     connections = Connections(*[b"id: 1\ndata: a\n\n"] * 10)
-    with pytest.raises(CliError, match="broke off"):
+    with pytest.raises(Unavailable, match="broke off"):
         follow(connections)
 
 
 def test_a_refusal_is_not_tried_again() -> None:
-    connections = Connections(CliError("no such verification", exit_code=ExitCode.NOT_FOUND))
-    with pytest.raises(CliError, match="no such verification"):
+    connections = Connections(NotFound("no such verification"))
+    with pytest.raises(NotFound, match="no such verification"):
         follow(connections)
     assert connections.asked == [None]

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from cli.errors import CliError, ExitCode
+from finishline.errors import FinishlineError, TooManyRequests, Unavailable
 
 LONGEST_PAUSE_SECONDS = 5.0
 MAX_FAILURES = 8
@@ -27,14 +27,13 @@ class ServerEvent:
     event_id: str | None
 
     def json(self) -> Any:
-        """The event's JSON. Raises CliError if it holds none."""
+        """The event's JSON. Raises Unavailable if it holds none."""
         try:
             return json.loads(self.text)
         except ValueError as error:
-            raise CliError(
+            raise Unavailable(
                 f"The server sent an event {self.name!r} that is not JSON; "
-                "update the command or the server so that both are of one version.",
-                exit_code=ExitCode.SERVER,
+                "update the command or the server so that both are of one version."
             ) from error
 
 
@@ -86,7 +85,7 @@ def follow_events(
 ) -> Iterator[ServerEvent]:
     """Every event up to the one named `end`, across broken connections.
 
-    A connection that breaks is opened again from the last event seen. Raises CliError when
+    A connection that breaks is opened again from the last event seen. Raises Unavailable when
     `max_failures` connections in a row brought nothing, or at once when the server refuses.
     """
     last_event_id: str | None = None
@@ -100,14 +99,13 @@ def follow_events(
                     yield event
                     if event.name == end:
                         return
-        except CliError as error:
-            if error.exit_code is not ExitCode.SERVER:
+        except FinishlineError as error:
+            if not isinstance(error, Unavailable | TooManyRequests):
                 raise
         failures += 1
         if failures >= max_failures:
-            raise CliError(
+            raise Unavailable(
                 f"The event stream broke off {failures} times in a row without an event; "
-                "see whether the server runs, then watch again.",
-                exit_code=ExitCode.SERVER,
+                "see whether the server runs, then watch again."
             )
         pause(min(LONGEST_PAUSE_SECONDS, 0.25 * 2**failures))

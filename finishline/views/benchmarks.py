@@ -1,0 +1,55 @@
+"""Benchmarks."""
+
+from finishline.views.view import View
+
+
+class DataSet(View):
+    """What is trained and evaluated on; None where no fixed set of items is."""
+
+    name: str
+    source: str
+    train_items: int | None
+    test_items: int | None
+
+
+class Target(View):
+    """The quality to reach; `also` has what must be reached with it."""
+
+    metric: str
+    value: float
+    unit: str
+    direction: str
+    also: tuple["Target", ...] = ()
+
+
+class RunsRule(View):
+    """Runs a result is made of, how many are dropped at each end, how many are started."""
+
+    count: int
+    dropped: int
+    started: int
+
+
+class Benchmark(View):
+    """A benchmark: task, data set, target and rules version."""
+
+    id: str
+    title: str
+    version: str
+    task: str
+    about: str
+    data_set: DataSet
+    target: Target
+    clock: str
+    runs: RunsRule
+    divisions: tuple[str, ...]
+    replayable: bool
+    sha256: str
+    submissions: int
+    inference_submissions: int
+
+
+class BenchmarkList(View):
+    """Every benchmark of a server."""
+
+    benchmarks: tuple[Benchmark, ...]

@@ -1,0 +1,119 @@
+"""Leaderboards, and submissions held against each other."""
+
+from datetime import date, datetime
+
+from finishline.views.submissions import Rcp, System
+from finishline.views.view import View
+
+
+class Lens(View):
+    """What a board that is not the official ranking is ranked under instead."""
+
+    clock: str
+    target: float
+    official_clock: str
+    official_target: float
+    note: str
+
+
+class BoardPrice(View):
+    """The price that costs on a board are at, where they are not the official ones."""
+
+    usd_per_accelerator_hour: float
+    note: str
+
+
+class BoardEntry(View):
+    """One submission on a board. `rank` is None where it is not ranked, with the reason."""
+
+    rank: int | None
+    tied: bool
+    unranked_reason: str | None
+    submission_id: str
+    submitter: str
+    model: str
+    framework: str
+    division: str
+    status: str
+    system: System
+    tta_seconds: float | None
+    tta_display: str | None
+    tta_low_seconds: float | None
+    tta_high_seconds: float | None
+    cv_percent: float | None
+    runs_reached: int
+    runs_started: int
+    epochs_to_target: float | None
+    cost_usd: float | None
+    latency_ms: float | None
+    cost_usd_per_10000: float | None = None
+    measured_latency_ms: float | None = None
+    quality: float | None = None
+    evaluation_interval_seconds: float | None
+    submitted_at: datetime
+    submitted_on: date | None = None
+    raw_tta_seconds: float | None = None
+    rcp: Rcp | None = None
+    group: int | None = None
+    group_rank: int | None = None
+    p_same_as_leader: float | None = None
+    single_run: bool = False
+    precision: str | None = None
+    precision_measured: str | None = None
+    energy_joules: float | None = None
+    samples_per_second: float | None = None
+    verification_id: str | None = None
+
+
+class Board(View):
+    """A page of a leaderboard; iterate over its `entries`."""
+
+    benchmark: str
+    kind: str
+    division: str | None
+    metric: str
+    version: int
+    total: int
+    next_cursor: str | None
+    entries: tuple[BoardEntry, ...]
+    first: int | None = None
+    lens: Lens | None = None
+    price: BoardPrice | None = None
+
+
+class Compared(View):
+    """A submission that is compared; `run_seconds` of the runs that reached the target."""
+
+    submission_id: str
+    submitter: str
+    model: str
+    division: str
+    tta_seconds: float | None
+    runs_started: int
+    run_seconds: tuple[float, ...]
+    single_run: bool
+
+
+class ComparedPair(View):
+    """The first submission against the second; `ratio` below 1 where the first is faster."""
+
+    first: str
+    second: str
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    p_value: float | None
+    p_adjusted: float | None
+    p_faster: float | None
+    p_one_run_faster: float | None
+    runs_needed: int | None
+    told_apart: bool
+    sentence: str
+
+
+class Comparison(View):
+    """Every pair of two to six submissions of one benchmark."""
+
+    benchmark: str
+    submissions: tuple[Compared, ...]
+    pairs: tuple[ComparedPair, ...]

@@ -1,0 +1,166 @@
+"""The client against a server that listens."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+import finishline
+from cli.main import main
+from finishline import Client
+from finishline.views.submissions import TrainingResult
+from tests.server.conftest import Person, Replay, SubmissionParts, build_report
+
+SYSTEM = {"name": "my laptop", "hardware_class": "my-laptop", "processor": "AMD Ryzen 7 7840U"}
+
+
+@pytest.fixture
+def ada(site: str, alice: Person) -> Any:
+    """A submitter's client."""
+    with Client(site, alice.secret, retries=0) as made:
+        yield made
+
+
+def test_a_folder_is_one_submission_however_it_is_sent(ada: Client, folder: Path) -> None:
+    sent: list[tuple[int, int]] = []
+    made = ada.submit(folder, progress=lambda done, total: sent.append((done, total)))
+    assert (made.benchmark, made.status, len(made.runs)) == ("digits", "claimed", 3)
+    assert isinstance(made.result, TrainingResult)
+    assert made.result.reached == 3
+    assert sent[-1][0] == sent[-1][1] > sum(file.stat().st_size for file in folder.glob("*.log"))
+
+    again = [ada.submit(str(folder / "submission.json")), ada.submit(folder)]
+    assert {each.id for each in again} == {made.id}
+    assert ada.submit(folder, key="on purpose").id != made.id
+    with pytest.raises(finishline.Conflict, match="with other content"):
+        ada.submit(folder, benchmark="digits", key="on purpose")
+
+
+def test_the_command_and_the_client_send_one_submission(
+    ada: Client, folder: Path, alice: Person, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = ada.submit(folder)
+    code = main(["submit", str(folder), "--url", ada.url, "--token", alice.secret, "--json"])
+    assert (code, json.loads(capsys.readouterr().out)["id"]) == (0, made.id)
+
+
+def test_logs_and_a_few_words_are_a_submission(
+    ada: Client, folder: Path, digits_submission: SubmissionParts
+) -> None:
+    fewest: dict[str, Any] = {"benchmark": "digits", "model": "small net", "system": SYSTEM}
+    made = ada.submit(logs=sorted(folder.glob("*.log")), **fewest)
+    assert (made.division, made.framework, made.model) == ("closed", "not stated", "small net")
+    assert [run.file for run in made.runs] == ["run_0.log", "run_1.log", "run_2.log"]
+    assert ada.log(made, 2) == (folder / "run_2.log").read_bytes()
+    assert ada.submit(logs=digits_submission.logs, **fewest).id == made.id
+
+    claim = {name: each for name, each in digits_submission.claim.items() if name != "runs"}
+    other = ada.submit(claim, logs=digits_submission.logs)
+    backwards = ada.submit(dict(reversed(claim.items())), logs=digits_submission.logs)
+    assert other.id == backwards.id != made.id
+
+
+@pytest.mark.parametrize(
+    ("given", "fields"),
+    [
+        ({}, {"benchmark", "model", "system", "logs"}),
+        ({"logs": ["run_9.log"], "benchmark": "digits", "model": "m", "system": SYSTEM}, {"logs"}),
+        ({"logs": ["a/run.log", "b/run.log"]}, {"logs"}),
+        ({"logs": "run_0.log"}, {"logs"}),
+        ({"source": {"benchmark": "digits"}, "model": "m", "notes": "n"}, {"model, notes"}),
+        ({"source": "mine", "logs": ["run_0.log"]}, {"logs"}),
+        ({"source": "nowhere"}, {None}),
+        ({"source": {"notes": float("nan")}, "logs": {"run.log": b""}}, {"submission"}),
+        ({"source": {"notes": "\ud800"}, "logs": {"run.log": b""}}, {"submission"}),
+        ({"source": {"notes": Path()}, "logs": {"run.log": b""}}, {"submission"}),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_before_it_is(
+    given: dict[str, Any], fields: set[str | None], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    for name in ("a", "b"):
+        (folder.parent / name).mkdir()
+        (folder.parent / name / "run.log").write_text("log")
+    with Client("http://127.0.0.1:1", retries=0) as client, pytest.raises(finishline.Refused) as no:
+        client.submit(**given)
+    assert {problem.field for problem in no.value.problems} == fields
+    assert no.value.status is None
+
+
+def test_refusals_say_file_and_line_and_who_may(ada: Client, folder: Path) -> None:
+    log = folder / "run_1.log"
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join([*lines[:4], ":::MLLOG {\n", *lines[4:]]))
+    with pytest.raises(finishline.Refused) as refused:
+        ada.submit(folder)
+    [problem] = refused.value.problems
+    assert (problem.file, problem.line, refused.value.status) == ("run_1.log", 5, 422)
+    assert "run_1.log line 5" in str(refused.value)
+
+    with pytest.raises(finishline.NotFound) as missing:
+        ada.leaderboard("no-such")
+    assert "digits" in missing.value.detail
+    with Client(ada.url, retries=0) as nobody, pytest.raises(finishline.NotSignedIn):
+        nobody.submit({}, logs={"run_0.log": b""})
+    with pytest.raises(finishline.NotAllowed):
+        ada.verify("abc")
+    with (
+        Client("http://127.0.0.1:1", retries=0) as far,
+        pytest.raises(finishline.NoAnswer) as away,
+    ):
+        far.queue()
+    assert isinstance(away.value, finishline.Unavailable)
+
+
+def test_lists_go_on_over_every_page(
+    ada: Client, digits_submission: SubmissionParts, submit: Callable[..., Any]
+) -> None:
+    made = [submit(digits_submission).json()["id"] for _ in range(3)]
+    assert [each.id for each in ada.submissions(benchmark="digits", page_size=2)] == made[::-1]
+    assert list(ada.submissions(benchmark="cifar10")) == []
+    runs = [(run.submission_id, run.run) for run in ada.runs("digits", page_size=2)]
+    assert runs == [(each, index) for each in made[::-1] for index in range(3)]
+
+    board = ada.leaderboard("digits", division="closed", limit=2)
+    assert (board.total, len(board.entries)) == (3, 2)
+    assert ada.leaderboard("digits", limit=2, cursor=board.next_cursor).first == 3
+    pairs = ada.compare([ada.submission(made[0]), *made[1:]]).pairs
+    assert len(pairs) == 3
+    assert ada.benchmark("digits") in ada.benchmarks()
+    assert ada.prices(provider="nobody") == ()
+
+
+def test_a_verification_is_asked_for_watched_and_waited_for(
+    ada: Client,
+    client: TestClient,
+    database: Any,
+    folder: Path,
+    olivia: Person,
+    walter: Person,
+) -> None:
+    made = ada.submit(folder)
+    with Client(ada.url, olivia.secret, retries=0) as organiser:
+        asked = organiser.verify(made, reason="record claim")
+        assert (asked.state, asked.reason) == ("queued", "record claim")
+        assert ada.queue().waiting == 1
+        replay = Replay(client, database, walter, made.id, asked.id)
+        grant = replay.claim().json()
+        assert replay.report(grant, build_report(replay.seeds())).status_code == 200
+        events = list(ada.watch(asked.id))
+        assert [event.name for event in events][-1] == "end"
+        ended = ada.wait(asked.id, timeout_seconds=0)
+        assert ended.outcome == events[-1].json()["outcome"] == "verified"
+        second = organiser.verify(made.id)
+        assert organiser.cancel(second.id).state == "cancelled"
+        with pytest.raises(finishline.Conflict):
+            organiser.cancel(second.id)
+
+
+def test_an_answer_cannot_be_changed(ada: Client) -> None:
+    digits = ada.benchmark("digits")
+    with pytest.raises(ValueError, match="frozen"):
+        digits.id = "other"

@@ -1,0 +1,198 @@
+"""The client against the description of the API: every path, parameter and field it relies on."""
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import date, datetime
+from types import NoneType
+from typing import Any, get_args, get_origin
+
+import httpx2
+import pytest
+from fastapi.testclient import TestClient
+
+from finishline import Client, NotFound
+from finishline.views.benchmarks import Benchmark, BenchmarkList
+from finishline.views.boards import Board, Comparison
+from finishline.views.prices import PriceList
+from finishline.views.queue import Queue
+from finishline.views.runs import RunPage
+from finishline.views.submissions import Submission, SubmissionPage
+from finishline.views.verifications import Verification
+from finishline.views.view import View
+
+FILTERS = (
+    "division", "metric", "status", "q", "sort", "order", "limit", "page", "cursor", "clock",
+    "target", "price", "hardware_class", "framework", "date_from", "date_to",
+)  # fmt: skip
+PRICE_FILTERS = ("provider", "instance", "region", "pricing", "on")
+LOGS = {"run_0.log": b"nothing"}
+Call = Callable[[Client], Any]
+# What each method does, and what it reads the answer as; None for what is no JSON.
+CALLS: dict[str, tuple[Call, type[View] | None]] = {
+    "submit": (lambda client: client.submit({}, logs=LOGS, benchmark="b"), Submission),
+    "benchmarks": (lambda client: client.benchmarks(), BenchmarkList),
+    "benchmark": (lambda client: client.benchmark("b"), Benchmark),
+    "leaderboard": (lambda client: client.leaderboard("b", **dict.fromkeys(FILTERS, "1")), Board),
+    "submission": (lambda client: client.submission("s"), Submission),
+    "submissions": (lambda client: next(client.submissions(benchmark="b")), SubmissionPage),
+    "runs": (lambda client: next(client.runs("b")), RunPage),
+    "log": (lambda client: client.log("s", 0), None),
+    "compare": (lambda client: client.compare(["s", "t"]), Comparison),
+    "verify": (lambda client: client.verify("s"), Verification),
+    "verification": (lambda client: client.verification("v"), Verification),
+    "cancel": (lambda client: client.cancel("v"), Verification),
+    "watch": (lambda client: next(client.watch("v")), None),
+    "wait": (lambda client: client.wait("v"), Verification),
+    "queue": (lambda client: client.queue(), Queue),
+    "prices": (lambda client: client.prices(**dict.fromkeys(PRICE_FILTERS, "1")), PriceList),
+}
+DEEPEST = 6  # A target holds targets for ever; everything else is less deep.
+SCALARS: dict[tuple[str, str | None], set[type]] = {
+    ("null", None): {NoneType},
+    ("string", None): {str},
+    ("string", "date-time"): {datetime},
+    ("string", "date"): {date},
+    ("integer", None): {int, float},
+    ("number", None): {float},
+    ("boolean", None): {bool},
+}
+
+
+@pytest.fixture
+def api(client: TestClient) -> dict[str, Any]:
+    """The description of the API."""
+    found: dict[str, Any] = client.app.openapi()  # type: ignore[attr-defined]
+    return found
+
+
+def request_of(call: Call) -> httpx2.Request:
+    """What a call asks for first."""
+    asked: list[httpx2.Request] = []
+
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        request.read()
+        asked.append(request)
+        return httpx2.Response(404)
+
+    with (
+        Client("http://server.test", transport=httpx2.MockTransport(respond)) as client,
+        pytest.raises(NotFound),
+    ):
+        call(client)
+    return asked[0]
+
+
+def operation_of(api: dict[str, Any], request: httpx2.Request) -> dict[str, Any]:
+    """The operation a request is one of."""
+    found = [
+        item[request.method.lower()]
+        for path, item in api["paths"].items()
+        if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", path), request.url.path)
+        and request.method.lower() in item
+    ]
+    assert len(found) == 1, f"{request.method} {request.url.path}"
+    operation: dict[str, Any] = found[0]
+    return operation
+
+
+def test_every_call_of_the_client_is_one_of_the_api(api: dict[str, Any]) -> None:
+    public = {name for name in vars(Client) if not name.startswith("_")}
+    assert public == set(CALLS) | {"close"}
+    for name, (call, _kind) in CALLS.items():
+        request = request_of(call)
+        operation = operation_of(api, request)
+        parameters = {item["name"]: item for item in operation.get("parameters", [])}
+        query = {key for key, item in parameters.items() if item["in"] == "query"}
+        required = {key for key in query if parameters[key].get("required")}
+        assert required <= set(request.url.params) <= query, name
+
+
+def test_a_board_can_be_asked_for_by_every_filter_there_is(api: dict[str, Any]) -> None:
+    for path, filters in (("/leaderboards/{benchmark_id}", FILTERS), ("/prices", PRICE_FILTERS)):
+        parameters = api["paths"][f"/api/v1{path}"]["get"]["parameters"]
+        assert {item["name"] for item in parameters if item["in"] == "query"} == set(filters)
+
+
+def test_bodies_and_headers_are_those_of_the_api(api: dict[str, Any]) -> None:
+    request = request_of(CALLS["submit"][0])
+    operation = operation_of(api, request)
+    form = operation["requestBody"]["content"]["multipart/form-data"]["schema"]
+    sent = set(re.findall(r'; name="(\w+)"', request.content.decode()))
+    assert sent == {"submission", "logs", "benchmark"}
+    assert set(form["required"]) <= sent <= set(form["properties"])
+    headers = {item["name"] for item in operation["parameters"] if item["in"] == "header"}
+    assert headers == {"idempotency-key"} <= set(request.headers)
+
+    verify = operation_of(api, request_of(CALLS["verify"][0]))
+    body = verify["requestBody"]["content"]["application/json"]["schema"]
+    [named] = [item for item in body["anyOf"] if "$ref" in item]
+    assert set(resolved(api, named)["properties"]) == {"kind", "reason"}
+
+    watch = operation_of(api, request_of(CALLS["watch"][0]))
+    assert "last-event-id" in {item["name"] for item in watch["parameters"]}
+
+
+def test_every_field_of_every_answer_is_typed_as_the_api_says(api: dict[str, Any]) -> None:
+    kinds = [(name, kind) for name, (_call, kind) in CALLS.items() if kind is not None]
+    assert len(kinds) == len(CALLS) - 2
+    for name, kind in kinds:
+        operation = operation_of(api, request_of(CALLS[name][0]))
+        answers = [item for code, item in operation["responses"].items() if code.startswith("2")]
+        schema = answers[0]["content"]["application/json"]["schema"]
+        assert list(misfits(api, kind, schema, name)) == []
+
+
+def resolved(api: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema, or what it refers to."""
+    if "$ref" in schema:
+        named: dict[str, Any] = api["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+        return named
+    return schema
+
+
+def misfits(api: dict[str, Any], kind: Any, schema: dict[str, Any], at: str) -> Iterator[str]:
+    """Where a type of the client does not take what the schema allows."""
+    if "anyOf" in schema:
+        for option in schema["anyOf"]:
+            yield from misfits(api, kind, option, at)
+        return
+    found = [list(_misfits_of_one(api, each, resolved(api, schema), at)) for each in _options(kind)]
+    if [] not in found:
+        yield from min(found, key=len)
+
+
+def _options(kind: Any) -> tuple[Any, ...]:
+    """The alternatives of a union, or the type itself."""
+    is_plain = isinstance(kind, type) or get_origin(kind) in (tuple, dict)
+    return (kind,) if is_plain else get_args(kind)
+
+
+def _misfits_of_one(
+    api: dict[str, Any], kind: Any, schema: dict[str, Any], at: str
+) -> Iterator[str]:
+    inner = get_args(kind)
+    if get_origin(kind) is tuple and schema.get("type") == "array":
+        yield from misfits(api, inner[0], schema["items"], f"{at}[]")
+    elif get_origin(kind) is dict and "properties" not in schema and schema["type"] == "object":
+        values = schema["additionalProperties"]
+        if isinstance(values, dict):
+            yield from misfits(api, inner[1], values, f"{at}{{}}")
+    elif isinstance(kind, type) and issubclass(kind, View) and "properties" in schema:
+        yield from _misfits_of_fields(api, kind, schema, at)
+    elif kind not in SCALARS.get((str(schema.get("type")), schema.get("format")), set()):
+        yield f"{at}: {kind} for {schema}"
+
+
+def _misfits_of_fields(
+    api: dict[str, Any], kind: type[View], schema: dict[str, Any], at: str
+) -> Iterator[str]:
+    if at.count(".") > DEEPEST:
+        return
+    fields, properties = kind.model_fields, schema["properties"]
+    required = set(schema.get("required", ()))
+    yield from (f"{at}.{name} is no field of the API" for name in fields.keys() - properties.keys())
+    yield from (f"{at}.{name} is not in the client" for name in properties.keys() - fields.keys())
+    for name in fields.keys() & properties.keys():
+        if fields[name].is_required() and name not in required:
+            yield f"{at}.{name} may be absent"
+        yield from misfits(api, fields[name].annotation, properties[name], f"{at}.{name}")

@@ -1,0 +1,197 @@
+"""What is tried again, after which pause, and which error is raised in the end."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+import finishline
+from finishline import Client, FinishlineError
+
+Answer = httpx2.Response | Exception
+
+
+class Server:
+    """Answers in order, the last one for ever; keeps what it was asked."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.answers = list(answers)
+        self.asked: list[httpx2.Request] = []
+        self.bodies: list[bytes] = []
+        self.pauses: list[float] = []
+
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        self.asked.append(request)
+        self.bodies.append(request.read())
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def client(self, **settings: Any) -> Client:
+        """A client of this server, that keeps its pauses instead of making them."""
+        transport = httpx2.MockTransport(self)
+        return Client(
+            "http://server.test", pause=self.pauses.append, transport=transport, **settings
+        )
+
+
+def answer(status: int = 200, *, retry_after: str | None = None, **content: Any) -> Answer:
+    headers = {} if retry_after is None else {"Retry-After": retry_after}
+    return httpx2.Response(status, headers=headers, **(content or {"json": {"benchmarks": []}}))
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+def test_a_read_is_tried_again_until_the_server_is_back(status: int) -> None:
+    server = Server(answer(status), httpx2.ConnectError("refused"), answer())
+    with server.client() as client:
+        assert client.benchmarks() == ()
+    assert len(server.asked) == 3
+    first, second = server.pauses
+    assert 0.25 <= first <= 0.5
+    assert 0.5 <= second <= 1.0
+
+
+def test_the_pause_is_the_one_the_server_asks_for() -> None:
+    past = "Wed, 21 Oct 2015 07:28:00 GMT"
+    nonsense = "soon"
+    server = Server(
+        answer(429, retry_after="7"),
+        answer(503, retry_after=past),
+        answer(503, retry_after=nonsense),
+        answer(),
+    )
+    with server.client() as client:
+        client.benchmarks()
+    assert server.pauses[:2] == [7.0, 0.0]
+    assert server.pauses[2] > 0
+
+
+def test_a_pause_of_hours_is_not_waited_for() -> None:
+    server = Server(answer(429, retry_after="7200"))
+    with server.client() as client, pytest.raises(finishline.TooManyRequests) as caught:
+        client.benchmarks()
+    assert caught.value.retry_after_seconds == 7200
+    assert server.pauses == []
+
+
+def test_the_last_failure_is_raised_once_all_tries_are_used() -> None:
+    server = Server(answer(503, json={"detail": "The database does not answer."}))
+    with server.client(retries=2) as client, pytest.raises(finishline.Unavailable) as caught:
+        client.benchmarks()
+    assert (caught.value.status, caught.value.detail) == (503, "The database does not answer.")
+    assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (401, finishline.NotSignedIn),
+        (403, finishline.NotAllowed),
+        (404, finishline.NotFound),
+        (409, finishline.Conflict),
+        (413, finishline.Refused),
+        (422, finishline.Refused),
+        (302, finishline.Unavailable),
+        (500, finishline.Unavailable),
+    ],
+)
+def test_each_status_has_its_error_and_is_not_tried_again(
+    status: int, kind: type[FinishlineError]
+) -> None:
+    server = Server(answer(status, json={"detail": "no"}))
+    with server.client() as client, pytest.raises(FinishlineError) as caught:
+        client.benchmarks()
+    assert type(caught.value) is kind
+    assert caught.value.status == status
+    assert len(server.asked) == 1
+
+
+def test_what_must_not_happen_twice_is_sent_once() -> None:
+    server = Server(answer(503))
+    with server.client() as client, pytest.raises(finishline.Unavailable):
+        client.verify("abc")
+    assert len(server.asked) == 1
+
+
+def test_a_submission_is_sent_again_whole_and_under_the_same_key(folder: Path) -> None:
+    server = Server(httpx2.ReadTimeout("slow"), answer(503), answer(422, json={"detail": "no"}))
+    sent: list[tuple[int, int]] = []
+    with server.client() as client, pytest.raises(finishline.Refused):
+        client.submit(folder, progress=lambda done, total: sent.append((done, total)))
+    keys = {request.headers["Idempotency-Key"] for request in server.asked}
+    assert (len(keys), len(server.bodies)) == (1, 3)
+    for body in server.bodies:
+        assert (folder / "run_2.log").read_bytes() in body
+    lengths = [len(body) for body in server.bodies]
+    assert [done for done, total in sent if done == total] == lengths
+    assert sent[0][0] < sent[0][1]
+
+
+@pytest.mark.parametrize("content", [b"<html>", b"[]", b'{"benchmarks": [{"id": 3}]}'])
+def test_an_answer_of_another_shape_is_one_sentence(content: bytes) -> None:
+    with Server(answer(content=content)).client() as client, pytest.raises(FinishlineError) as no:
+        client.benchmarks()
+    assert "\n" not in no.value.detail
+
+
+def test_a_log_larger_than_any_server_takes_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("finishline.client.LOG_LIMIT_BYTES", 10)
+    with (
+        Server(answer(content=b"x" * 11)).client() as client,
+        pytest.raises(FinishlineError, match="larger than 10 bytes"),
+    ):
+        client.log("abc", 0)
+
+
+def test_address_and_token_are_those_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FINISHLINE_URL", "http://elsewhere.test/")
+    monkeypatch.setenv("FINISHLINE_TOKEN", "fl_secret")
+    server = Server(answer())
+    with Client(transport=httpx2.MockTransport(server)) as client:
+        client.benchmarks()
+    assert str(server.asked[0].url) == "http://elsewhere.test/api/v1/benchmarks"
+    assert server.asked[0].headers["Authorization"] == "Bearer fl_secret"
+    with pytest.raises(ValueError, match="no server address"):
+        Client("elsewhere")
+
+
+def test_waiting_ends_at_the_limit(make_verification: Callable[..., dict[str, Any]]) -> None:
+    running = make_verification(state="running", colour="of a newer server")
+    server = Server(answer(json=running))
+    with server.client() as client:
+        assert client.verification("v1").colour == "of a newer server"  # type: ignore[attr-defined]
+        with pytest.raises(TimeoutError, match="still running after 0 s"):
+            client.wait("v1", timeout_seconds=0)
+        server.answers = [answer(json=running), answer(json=make_verification(state="done"))]
+        assert client.wait("v1", timeout_seconds=60).state == "done"
+    assert server.pauses == [1]
+
+
+@pytest.fixture
+def make_verification() -> Callable[..., dict[str, Any]]:
+    """Builds the document of a verification without attempts."""
+
+    def make(**fields: Any) -> dict[str, Any]:
+        absent = (
+            "submission_id", "against_id", "calibration_id", "waiting_for", "nonce", "seeds",
+            "hyperparameters", "outcome", "duel", "report", "reason", "ended_at", "decision",
+        )  # fmt: skip
+        empty = ("control_points", "attempts", "reasons", "backends", "utilisation")
+        target = {"metric": "m", "value": 1.0, "unit": "u", "direction": "higher"}
+        return {
+            **dict.fromkeys(absent),
+            **{name: [] for name in empty},
+            "id": "v1",
+            "kind": "replay",
+            "benchmark": "digits",
+            "seal": "0" * 64,
+            "runs_planned": 3,
+            "target": target,
+            "created_at": "2026-11-20T16:00:00Z",
+            "published": False,
+        } | fields
+
+    return make
