@@ -71,6 +71,7 @@ def test_without_a_submission_every_chart_says_what_it_needs(client: TestClient)
             continue
         assert figure(client, name)["layout"]["meta"]["empty"] in page
         assert "data-chart" not in page
+        assert 'id="figures"' in page
 
 
 def test_the_reference_stands_beside_the_curves(two: tuple[str, str], client: TestClient) -> None:
