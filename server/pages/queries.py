@@ -1,5 +1,6 @@
 """What the pages show: the views of the API, as the plain tables that templates take."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -99,14 +100,19 @@ def submission_with_curves(session: Session, submission_id: str) -> list[Context
             "index": index,
             "file": file,
             "evaluations": len(curve),
-            "curve": [
-                {"index": place, "epoch": epoch, "seconds": seconds, "quality": quality}
-                for place, (epoch, seconds, quality, *_) in even_sample(
-                    list(enumerate(curve, start=1)), most
-                )
-            ],
+            "curve": sampled_curve(curve, most),
         }
         for index, file, curve in rows
+    ]
+
+
+def sampled_curve(curve: Sequence[Sequence[Any]], most: int) -> list[Context]:
+    """At most so many evaluations of a stored curve, evenly apart, each with its place from 1."""
+    return [
+        {"index": place, "epoch": epoch, "seconds": seconds, "quality": quality}
+        for place, (epoch, seconds, quality, *_) in even_sample(
+            list(enumerate(curve, start=1)), most
+        )
     ]
 
 
