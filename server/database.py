@@ -37,8 +37,10 @@ class UtcDateTime(TypeDecorator[datetime]):
         return None if value is None else value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """From the database: SQLite forgets the timezone, which is always UTC here."""
-        return None if value is None else value.replace(tzinfo=value.tzinfo or UTC)
+        """From the database: SQLite forgets the timezone, PostgreSQL answers in its session's."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
 def to_json(value: Any) -> str:

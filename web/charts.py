@@ -4,6 +4,7 @@ A figure with several views (the same runs over seconds and over epochs) names t
 `layout.meta.views`; a trace that belongs to one of them names it in `meta.view`.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from web.chart_parts import (
     target_line,
     time_unit,
 )
+from web.thinning import number_of
 
 __all__ = ["curves_figure", "pareto_figure"]
 
@@ -29,8 +31,9 @@ def curves_figure(
 ) -> Figure:
     """Quality of each run of a submission over seconds, and over epochs with the band.
 
-    A run has its "file" and its "curve", a list of evaluations (epoch, seconds, quality). The
-    second view counts evaluations where a log does not tell epochs.
+    A run has its "file" and its "curve", a list of evaluations (epoch, seconds, quality, and their
+    "index" where some are left out). The second view counts evaluations where a log does not tell
+    epochs.
     """
     curves = [run["curve"] for run in runs]
     unit, scale = time_unit(point["seconds"] for curve in curves for point in curve)
@@ -40,7 +43,7 @@ def curves_figure(
     for order, run in enumerate(runs):
         curve, name = run["curve"], label(run["file"])
         seconds = [point["seconds"] / scale for point in curve]
-        steps = [p["epoch"] if by_epoch else i for i, p in enumerate(curve, start=1)]
+        steps = [p["epoch"] if by_epoch else number_of(p, i) for i, p in enumerate(curve, start=1)]
         traces.append(_run_trace(order, name, seconds, curve, view="seconds"))
         traces.append(_run_trace(order, name, steps, curve, view=progress))
     longest: Sequence[View] = max(curves, key=len, default=[])
@@ -87,7 +90,13 @@ def _place(index: int, curve: Sequence[View]) -> float:
     """The epoch of the evaluation of that index (from 1), continued evenly past the end."""
     if not curve:
         return index
-    if index <= len(curve):
-        return float(curve[index - 1]["epoch"])
-    step = curve[-1]["epoch"] / len(curve)
-    return float(curve[-1]["epoch"] + (index - len(curve)) * step)
+    known = [number_of(point, place) for place, point in enumerate(curve, start=1)]
+    last, end = known[-1], float(curve[-1]["epoch"])
+    if index > last:
+        return end + (index - last) * end / last
+    at = bisect_left(known, index)
+    here = float(curve[at]["epoch"])
+    if known[at] == index or at == 0:
+        return here
+    before = float(curve[at - 1]["epoch"])
+    return before + (here - before) * (index - known[at - 1]) / (known[at] - known[at - 1])

@@ -14,6 +14,7 @@ from web.chart_parts import (
     time_unit,
 )
 from web.compare import LETTERS
+from web.thinning import number_of
 
 View = Mapping[str, Any]
 # One shape for each submission, so that they can be told apart without their colours.
@@ -36,7 +37,9 @@ def overlaid_curves(submissions: Sequence[View], target: View) -> Figure:
         for order, run in enumerate(submission["curves"]):
             curve = run["curve"]
             seconds = [point["seconds"] / scale for point in curve]
-            steps = [p["epoch"] if by_epoch else i for i, p in enumerate(curve, start=1)]
+            steps = [
+                p["epoch"] if by_epoch else number_of(p, i) for i, p in enumerate(curve, start=1)
+            ]
             for view, at in (("seconds", seconds), (progress, steps)):
                 traces.append(_curve(place, order, submission, run, at, view))
     views = [

@@ -17,7 +17,7 @@ from web.chart_parts import (
 )
 from web.chart_tables import Table, columns, submission_row
 from web.formats import number, quality, seconds_exact
-from web.thinning import even_sample
+from web.thinning import even_sample, number_of
 
 NOTHING = "No ranked submission here has a curve."
 MOST_EVALUATIONS = 200
@@ -30,7 +30,8 @@ def convergence_curves_figure(
 ) -> Figure:
     """Each run of each submission, one line style a submission, with target and reference.
 
-    A set has its board "entry" and its "runs", each with its "curve" (epoch, seconds, quality).
+    A set has its board "entry" and its "runs", each with its "curve" (epoch, seconds, quality, and
+    their "index" where some are left out).
     `reference` has index, mean, lower and upper of each evaluation of the reference; they are of
     epochs, so they stand on that view alone.
     """
@@ -72,20 +73,24 @@ def convergence_curves_table(sets: Sequence[View], target: View) -> Table:
     return Table(
         columns("Model", "Submitter", "System", "Run", figures=figures),
         tuple(
-            submission_row(one["entry"], run["file"], *_cells(run["curve"], target))
+            submission_row(one["entry"], run["file"], *_cells(run, target))
             for one in sets
             for run in one["runs"]
         ),
     )
 
 
-def _cells(curve: Sequence[View], target: View) -> tuple[str, ...]:
-    known = [point["quality"] for point in curve]
-    best = max if target["direction"] == "higher" else min
+def _cells(run: View, target: View) -> tuple[str, ...]:
+    curve = run["curve"]
     last = curve[-1] if curve else {"epoch": None, "seconds": None}
-    reached = quality(best(known) if known else None, target["unit"])
+    reached = quality(run.get("best_quality", _best(curve, target)), target["unit"])
     seconds = "–" if last["seconds"] is None else seconds_exact(last["seconds"])
-    return str(len(curve)), number(last["epoch"]), seconds, reached
+    return str(run.get("evaluations", len(curve))), number(last["epoch"]), seconds, reached
+
+
+def _best(curve: Sequence[View], target: View) -> float | None:
+    best = max if target["direction"] == "higher" else min
+    return best((point["quality"] for point in curve), default=None)
 
 
 def _set_traces(
@@ -118,7 +123,7 @@ def _set_traces(
 def _place(index: int, point: View, view: str, scale: float) -> float:
     if view == "seconds":
         return float(point["seconds"]) / scale
-    return float(point["epoch"]) if view == "epochs" else index
+    return float(point["epoch"]) if view == "epochs" else number_of(point, index)
 
 
 def _reference_traces(points: Sequence[View], *, view: str) -> list[dict[str, Any]]:

@@ -10,7 +10,8 @@ benchmark.html     benchmark, board, filters (current query values); optional ex
 board_chart.html   benchmark, chart (BoardChart), about, table, empty (why nothing is drawn,
                    or None), board (None for records), note (or None), choices, query,
                    against_links, board_link, filters
-submission.html    submission; optional benchmark, curves (runs with "file" and "curve"), checks
+submission.html    submission; optional benchmark, curves (runs with "file" and "curve", an
+                   even sample of their "evaluations" where they are many), checks
                    (verifications with reasons, newest first), measured, place, site (an address)
 inference.html     submission (of inference), benchmark; optional checks, place, site
 docs.html          document (name, address, title, description, html, headings, is_index),
@@ -79,6 +80,7 @@ from web.score_steps import convergence_unit, shown_steps
 from web.sparkline import record_sparkline
 from web.splits import chosen_ghost, ghost_label, off_class, signed, split_rows
 from web.target_range import target_range
+from web.thinning import left_out
 from web.verdicts import is_convergence_only, published_check, scope_sentence, status_words
 from web.worker_words import (
     class_sentence,
@@ -175,6 +177,7 @@ def environment() -> Environment:
         is_filtered=board_links.is_filtered,
         kind_link=board_links.kind_link,
         kind_word=kind_word,
+        left_out=left_out,
         largest_shift=largest_shift,
         ledger_bars=ledger_bars,
         measured_columns=measured_columns,

@@ -40,3 +40,17 @@ def thinning_note(drawn: int, known: int) -> str | None:
     return (
         f"{drawn:,} of {known:,} shown: the front, the verified and an even sample of the others."
     )
+
+
+def number_of(point: View, place: int) -> int:
+    """Which evaluation of its run a point is, from 1: where none is left out, its place."""
+    return int(point.get("index", place))
+
+
+def left_out(runs: Sequence[View]) -> str | None:
+    """What a page says where not every evaluation of its runs is shown; None where each is."""
+    known = sum(run.get("evaluations", len(run["curve"])) for run in runs)
+    shown = sum(len(run["curve"]) for run in runs)
+    if shown == known:
+        return None
+    return f"{shown:,} of {known:,} evaluations are shown, evenly apart; the logs hold every one."

@@ -8,6 +8,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from sys import getsizeof
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
@@ -17,18 +18,28 @@ from sqlalchemy.orm import Session
 _Kept = TypeVar("_Kept")
 STRIPES = 16
 MIB = 1024 * 1024
+# Measured: what a small answer holds in memory beside its bytes and its key.
+KEPT_AROUND = 512
 
 
 class VersionedCache:
     """The latest values by key, each valid for one version, together of a limited weight.
 
-    Of one key only one thread makes a value while the others wait for it. Making one may ask
-    another cache, never this one.
+    Whoever asks chooses the key, so with `weigh_key` it counts beside the value. Of one key only
+    one thread makes a value while the others wait for it. Making one may ask another cache, never
+    this one.
     """
 
-    def __init__(self, *, most: int, weigh: Callable[[Any], int] = lambda _value: 1) -> None:
+    def __init__(
+        self,
+        *,
+        most: int,
+        weigh: Callable[[Any], int] = lambda _value: 1,
+        weigh_key: Callable[[Any], int] = lambda _key: 0,
+    ) -> None:
         self._most = most
         self._weigh = weigh
+        self._weigh_key = weigh_key
         self._values: OrderedDict[Hashable, tuple[int, Any]] = OrderedDict()
         self._weight = 0
         self._lock = threading.Lock()
@@ -61,11 +72,16 @@ class VersionedCache:
     def _keep(self, key: Hashable, version: int, value: Any) -> None:
         with self._lock:
             old = self._values.pop(key, None)
-            self._weight += self._weigh(value) - (self._weigh(old[1]) if old is not None else 0)
+            if old is not None:
+                self._weight -= self._weight_of(key, old[1])
             self._values[key] = (version, value)
+            self._weight += self._weight_of(key, value)
             while self._weight > self._most and len(self._values) > 1:
-                _, (_, dropped) = self._values.popitem(last=False)
-                self._weight -= self._weigh(dropped)
+                longest_unused, (_, dropped) = self._values.popitem(last=False)
+                self._weight -= self._weight_of(longest_unused, dropped)
+
+    def _weight_of(self, key: Hashable, value: Any) -> int:
+        return self._weigh(value) + self._weigh_key(key)
 
 
 def _rows(value: Any) -> int:
@@ -74,6 +90,11 @@ def _rows(value: Any) -> int:
 
 def _size(value: Any) -> int:
     return len(value.content) + len(value.gzip_content)
+
+
+def _size_of_key(key: tuple[str, ...]) -> int:
+    """Bytes of a key of texts and of the objects around it and its answer."""
+    return KEPT_AROUND + sum(getsizeof(part) for part in key)
 
 
 @dataclass(frozen=True)
@@ -85,10 +106,10 @@ class BoardMemory:
     """
 
     answers: VersionedCache = field(
-        default_factory=lambda: VersionedCache(most=64 * MIB, weigh=_size)
+        default_factory=lambda: VersionedCache(most=64 * MIB, weigh=_size, weigh_key=_size_of_key)
     )
     own_answers: VersionedCache = field(
-        default_factory=lambda: VersionedCache(most=16 * MIB, weigh=_size)
+        default_factory=lambda: VersionedCache(most=16 * MIB, weigh=_size, weigh_key=_size_of_key)
     )
     boards: VersionedCache = field(
         default_factory=lambda: VersionedCache(most=100_000, weigh=_rows)

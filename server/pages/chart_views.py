@@ -18,9 +18,10 @@ from server.leaderboard.lens import lens_of
 from server.models import RunRow
 from server.pages.board_context import board_context
 from server.pages.chart_query import ChartQuery
+from server.pages.queries import sampled_curve
 from server.records.queries import list_records
-from server.submissions.schemas import curve_view
 from web.board_charts import BoardChart
+from web.curves_chart import MOST_EVALUATIONS
 
 View = dict[str, Any]
 RECORDS_OF_ALL = (
@@ -76,21 +77,20 @@ def _sets(
 ) -> list[View]:
     """Each entry with its runs: their seconds on the scale of the board, and their curves."""
     lens = lens_of(benchmark, query)
-    runs: dict[str, list[RunRow]] = {entry["submission_id"]: [] for entry in entries}
+    sets: dict[str, View] = {
+        entry["submission_id"]: {"entry": entry, "runs": []} for entry in entries
+    }
+    # Curves are long, so one is in memory at a time.
     for run in session.scalars(
         select(RunRow)
-        .where(RunRow.submission_id.in_(runs))
+        .where(RunRow.submission_id.in_(sets))
         .order_by(RunRow.submission_id, RunRow.index)
         .options(undefer(RunRow.curve))
+        .execution_options(yield_per=1)
     ):
-        runs[run.submission_id].append(run)
-    return [
-        {
-            "entry": entry,
-            "runs": [_run(run, entry, lens, benchmark) for run in runs[entry["submission_id"]]],
-        }
-        for entry in entries
-    ]
+        one = sets[run.submission_id]
+        one["runs"].append(_run(run, one["entry"], lens, benchmark))
+    return list(sets.values())
 
 
 def _run(run: RunRow, entry: View, lens: Lens | None, benchmark: Benchmark) -> View:
@@ -103,7 +103,9 @@ def _run(run: RunRow, entry: View, lens: Lens | None, benchmark: Benchmark) -> V
     return {
         "file": run.file,
         "seconds": None if seconds is None else seconds * factor,
-        "curve": curve_view(run).model_dump(mode="json")["evaluations"],
+        "evaluations": len(run.curve),
+        "best_quality": run.best_quality,
+        "curve": sampled_curve(run.curve, MOST_EVALUATIONS),
     }
 
 

@@ -1,8 +1,8 @@
 """The price book from the console: add to it, or correct an entry by another."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
 
 from server.database import utc_now
@@ -18,11 +18,12 @@ from server.sessions.schemas import Notice, SignedIn
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/prices"
+NumberDep = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
 
 
 @router.get(ADDRESS)
 def prices_page(
-    parts: PartsDep, signed_in: ConsoleDep, supersedes: int | None = None
+    parts: PartsDep, signed_in: ConsoleDep, supersedes: NumberDep = None
 ) -> HTMLResponse:
     """The book and the form; with `supersedes` the form holds the entry to correct."""
     typed: dict[str, Any] = {"effective_on": utc_now().date().isoformat()}

@@ -2,6 +2,12 @@
 
 from rules.benchmark import Benchmark, RunsRule
 
+MEASURED = (
+    "A verification trains the reference to the target and times its model one item at a time; "
+    "that latency stands beside the stated one."
+)
+NOT_MEASURED = "Here no worker can measure them: claims stay claims."
+
 
 def explain_scoring(benchmark: Benchmark) -> str:
     """How runs become a result here, in sentences."""
@@ -47,14 +53,14 @@ def explain_inference(benchmark: Benchmark) -> str:
     """What an inference entry is ranked by, in sentences."""
     target = benchmark.target
     sign = "at least" if target.direction == "higher" else "at most"
+    is_measured = benchmark.replay is not None and benchmark.latency is not None
     return "\n\n".join(
         [
             "Latency is the time a trained model takes for one item at batch size 1; cost is the "
             "price of 10,000 items. An entry is ranked if its model has "
             f"{target.metric} of {sign} {target.value:g} {target.unit}.",
             "All three are as the submitter states them: an inference entry has no log that they "
-            "could be derived from. A verification trains the reference to the target and times "
-            "its model one item at a time; that latency stands beside the stated one.",
+            f"could be derived from. {MEASURED if is_measured else NOT_MEASURED}",
         ]
     )
 

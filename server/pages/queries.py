@@ -1,27 +1,32 @@
 """What the pages show: the views of the API, as the plain tables that templates take."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from rules.replay_plan import band_for
 from server.benchmarks.queries import definition
 from server.benchmarks.schemas import benchmark_view
 from server.dependencies import Parts
-from server.models import Submission
+from server.models import RunRow, Submission
 from server.pages.measured import measured_beside
 from server.pages.standings import place_of, places_of
 from server.submissions.queries import (
     benchmark_versions,
     find_submission,
-    runs_with_curves,
 )
-from server.submissions.schemas import curve_view, submission_view
+from server.submissions.schemas import submission_view
 from server.verifications.publishing import published_verification
 from server.verifications.queries import claim_of, find_verification, view
+from web.thinning import even_sample
 
 Context = dict[str, Any]
+# Of all runs of a submission together; a longer page is one that nobody reads.
+MOST_EVALUATIONS = 5_000
+FEWEST_OF_A_RUN = 20
 
 
 def submission_context(session: Session, parts: Parts, submission_id: str) -> Context:
@@ -76,14 +81,38 @@ def _place(session: Session, parts: Parts, submission: Submission) -> Context | 
 
 
 def submission_with_curves(session: Session, submission_id: str) -> list[Context]:
-    """The runs of a submission with every evaluation."""
+    """The runs of a submission with as many evaluations as a page shows, evenly apart.
+
+    A run's "evaluations" is how many it has; "index" is the place of each, from 1. A log may have
+    100,000 of them, so one curve is in memory at a time.
+    """
+    mine = RunRow.submission_id == submission_id
+    count = session.scalar(select(func.count()).select_from(RunRow).where(mine)) or 1
+    most = max(FEWEST_OF_A_RUN, MOST_EVALUATIONS // count)
+    rows = session.execute(
+        select(RunRow.index, RunRow.file, RunRow.curve)
+        .where(mine)
+        .order_by(RunRow.index)
+        .execution_options(yield_per=1)
+    )
     return [
         {
-            "index": run.index,
-            "file": run.file,
-            "curve": curve_view(run).model_dump(mode="json")["evaluations"],
+            "index": index,
+            "file": file,
+            "evaluations": len(curve),
+            "curve": sampled_curve(curve, most),
         }
-        for run in runs_with_curves(session, submission_id)
+        for index, file, curve in rows
+    ]
+
+
+def sampled_curve(curve: Sequence[Sequence[Any]], most: int) -> list[Context]:
+    """At most so many evaluations of a stored curve, evenly apart, each with its place from 1."""
+    return [
+        {"index": place, "epoch": epoch, "seconds": seconds, "quality": quality}
+        for place, (epoch, seconds, quality, *_) in even_sample(
+            list(enumerate(curve, start=1)), most
+        )
     ]
 
 

@@ -88,9 +88,13 @@ ConsoleDep = Annotated[SignedIn, Depends(get_organiser)]
 async def read_fields(request: Request) -> Fields:
     """The text fields of a form that was sent; a browser's line ends become ours."""
     form = await request.form(max_files=0, max_fields=MOST_FIELDS)
-    return {
-        name: value.replace("\r\n", "\n") for name, value in form.items() if isinstance(value, str)
-    }
+    return {name: _readable(value) for name, value in form.items() if isinstance(value, str)}
+
+
+def _readable(text: str) -> str:
+    # A form in parts may name an encoding that has half characters: neither a page nor a hash
+    # can be made of one.
+    return text.encode(errors="replace").decode().replace("\r\n", "\n")
 
 
 FieldsDep = Annotated[Fields, Depends(read_fields)]

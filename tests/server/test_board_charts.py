@@ -71,6 +71,7 @@ def test_without_a_submission_every_chart_says_what_it_needs(client: TestClient)
             continue
         assert figure(client, name)["layout"]["meta"]["empty"] in page
         assert "data-chart" not in page
+        assert 'id="figures"' in page
 
 
 def test_the_reference_stands_beside_the_curves(two: tuple[str, str], client: TestClient) -> None:
@@ -82,6 +83,18 @@ def test_the_reference_stands_beside_the_curves(two: tuple[str, str], client: Te
     assert len(mean["x"]) >= 8
     assert all(y < upper for y, upper in zip(mean["y"], band["y"], strict=False))
     assert drawn["layout"]["shapes"][0]["y0"] == 97.5
+
+
+def test_of_a_long_curve_an_even_sample_is_read_and_its_figures_are_of_all(
+    two: tuple[str, str], client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = client.get(f"{PAGE}/curves").text
+    monkeypatch.setattr("server.pages.chart_views.MOST_EVALUATIONS", 3)
+    drawn = [t for t in figure(client, "curves")["data"] if t["meta"]["paint"] == "series"]
+
+    assert {len(trace["x"]) for trace in drawn} == {3}
+    assert drawn[0]["x"][-1] == pytest.approx(8 * 0.11, rel=0.1)
+    assert client.get(f"{PAGE}/curves").text == whole
 
 
 def test_submissions_are_selected_by_id_once_or_with_commas(

@@ -11,7 +11,8 @@ from sqlalchemy import event
 
 from server.app import create_app
 from server.database import Database
-from server.leaderboard.memory import VersionedCache
+from server.leaderboard.encoding import Encoded
+from server.leaderboard.memory import MIB, BoardMemory, VersionedCache
 from server.settings import Settings
 
 BOARD = "/api/v1/leaderboards/digits"
@@ -41,6 +42,15 @@ def test_the_longest_unused_go_when_it_grows_too_heavy() -> None:
     cache.get("d", 2, lambda: Weight(5))
     cache.get("e", 1, lambda: Weight(5))
     assert len(cache) == 2
+
+
+def test_long_keys_that_strangers_choose_count_beside_short_answers() -> None:
+    kept, most = BoardMemory().answers, 64 * MIB
+    empty = Encoded(b"", b"", etag="", total=0, next_cursor=None)
+    for number in range(100):
+        kept.get((str(number), "x" * MIB), 1, lambda: empty)
+
+    assert most // MIB - 2 < len(kept) <= most // MIB
 
 
 def test_many_who_ask_at_once_wait_for_one_who_makes_it() -> None:

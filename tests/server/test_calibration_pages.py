@@ -62,6 +62,7 @@ def test_a_calibration_shows_its_figures_its_bands_and_what_it_would_change(
     words = words_of(client.get(address, headers=BROWSER).text)
     assert "In force: what is planned for this definition is judged by these runs." in words
     assert "by olivia, because: it is measured here." in words
+    assert f'href="{address}"' in client.get("/benchmarks/digits/convergence").text
     assert client.get("/calibrations/nothing", headers=BROWSER).status_code == 404
 
 

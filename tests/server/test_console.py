@@ -400,7 +400,8 @@ def test_a_price_is_added_and_corrected(
     assert "Price 1 is in the book." in console.done(path, **PRICE)
     assert console.post(path, **PRICE).status_code == 409
     assert 'value="12.5"' in console.get(path, supersedes="1").text
-    assert console.get(path, supersedes="9").status_code == 404
+    for supersedes, status in (("9", 404), ("0", 422), (str(2**63), 422)):
+        assert console.get(path, supersedes=supersedes).status_code == status
     console.done(path, **PRICE | {"usd_per_hour": "1.25", "supersedes": "1"})
     assert console.post(path, **PRICE | {"supersedes": "1", "note": "again"}).status_code == 409
 

@@ -95,6 +95,8 @@ def test_a_reruns_verdict_waits_and_changes_no_board(rerun_below: Any, client: T
     ]
     (entry,) = client.get("/api/v1/leaderboards/digits").json()["entries"]
     assert (entry["status"], entry["rank"]) == ("verified", 1)
+    page = client.get(f"/submissions/{rerun_below.submission_id}").text
+    assert f'href="/console/decide/{rerun_below.verification_id}"' in page
 
 
 @pytest.mark.parametrize(

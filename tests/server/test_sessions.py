@@ -315,3 +315,10 @@ def test_a_token_that_expires_is_told_on_the_account_page(
     assert home.url.path == "/console/account"
     assert f"{expires:%Y-%m-%d %H:%M}" in home.text
     assert made.secret not in home.text
+
+
+def test_half_a_character_in_a_form_is_no_error_of_the_server(client: TestClient) -> None:
+    half = b'--x\r\nContent-Disposition: form-data; name="token"\r\n\r\n+2AA-\r\n--x--\r\n'
+    kind = {"Content-Type": "multipart/form-data; boundary=x; charset=utf-7"}
+
+    assert client.post(SIGN_IN, content=half, headers=ORIGIN | kind).status_code == 401

@@ -133,3 +133,27 @@ def test_neighbours_on_the_board_are_offered_for_comparison(
     assert "Rank 1 of 2" in words_of(client.get(f"/submissions/{faster}", headers=BROWSER).text)
     assert f'href="/compare?ids={slower},{faster}"' in page
     assert f'href="/compare?ids={slower}"' in page
+
+
+def test_of_very_many_evaluations_a_page_shows_an_even_sample(
+    digits_submission: Any, submit: Callable[..., Any], client: TestClient,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    runs = len(digits_submission.logs)
+    ids = [submit(digits_submission).json()["id"] for _ in range(2)]
+    pages = (f"/submissions/{ids[0]}", f"/compare?ids={ids[0]},{ids[1]}")
+    shown = [client.get(page, headers=BROWSER).text for page in pages]
+    assert not any("evenly apart" in page for page in shown)
+    assert all("All evaluations as a table" in page for page in shown)
+
+    monkeypatch.setattr("server.pages.queries.MOST_EVALUATIONS", 4 * runs)
+    monkeypatch.setattr("server.pages.queries.FEWEST_OF_A_RUN", 1)
+    shown = [client.get(page, headers=BROWSER).text for page in pages]
+    for page, times in zip(shown, (1, 2), strict=True):
+        words = f"{times * 4 * runs} of {times * 8 * runs} evaluations are shown, evenly apart"
+        assert words in page
+        table = page[page.index('<details id="evaluations">') :].split("</details>")[0]
+        numbers = re.findall(r'</td>\s*<td class="r num">(\d+)</td><td class="r num">', table)
+        assert numbers == ["1", "3", "6", "8"] * runs * times
+    figure = client.get(f"/submissions/{ids[0]}/charts/curves.json").json()
+    assert {len(t["x"]) for t in figure["data"] if t["meta"]["paint"] == "series"} == {4}

@@ -124,9 +124,21 @@ def test_the_band_lies_at_the_epochs_of_the_evaluations(target: View) -> None:
     assert trace_named(figure, "control-point band")["x"] == [0.5, 1.0, 1.5]
 
 
+def test_the_band_keeps_its_place_where_evaluations_are_left_out(target: View) -> None:
+    curve = [
+        {"index": j, "epoch": 0.5 * j, "seconds": float(j), "quality": 50.0} for j in (1, 5, 9)
+    ]
+    points = [{"index": j, "mean": 50, "lower": 40, "upper": 60} for j in (1, 2, 9, 10)]
+    figure = curves_figure([{"file": "a.log", "curve": curve}], target, points)
+    assert trace_named(figure, "control-point band")["x"] == [0.5, 1.0, 4.5, 5.0]
+
+
 def test_logs_without_epochs_are_drawn_over_evaluations(target: View) -> None:
     curve = [{"epoch": None, "seconds": 7200.0 * j, "quality": 50.0} for j in (1, 2)]
     figure = curves_figure([{"file": "a.log", "curve": curve}], target)
     labels = [view["label"] for view in figure["layout"]["meta"]["views"]]
     assert labels == ["hours", "evaluations"]
     assert [trace["x"] for trace in figure["data"]] == [[2.0, 4.0], [1, 2]]
+    thinned = [point | {"index": 7 * place} for place, point in enumerate(curve, start=1)]
+    figure = curves_figure([{"file": "a.log", "curve": thinned}], target)
+    assert [trace["x"] for trace in figure["data"]] == [[2.0, 4.0], [7, 14]]

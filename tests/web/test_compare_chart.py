@@ -34,6 +34,9 @@ def test_a_log_without_epochs_is_drawn_by_evaluation() -> None:
     figure = overlaid_curves([submission("a", curve(None, None))] * 2, TARGET)
     assert [v["name"] for v in figure["layout"]["meta"]["views"]] == ["seconds", "evaluations"]
     assert figure["data"][1]["x"] == [1, 2]
+    thinned = [point | {"index": 5} for point in curve(None)]
+    figure = overlaid_curves([submission("a", thinned)] * 2, TARGET)
+    assert figure["data"][1]["x"] == [5]
 
 
 def test_run_times_stand_beside_the_interval_of_their_mean() -> None:
