@@ -24,6 +24,9 @@ from server.health.checks import make_checks
 from server.health.draining import drained_before_stop
 from server.health.readiness import Readiness
 from server.leaderboard import endpoints as leaderboard
+from server.leaderboard.fast_path import FastPath
+from server.leaderboard.versions import known_versions
+from server.leaderboard.watch import VersionWatch
 from server.middleware import BodyLimit, HeadAnswers, SecurityHeaders
 from server.observability import endpoints as metrics
 from server.observability.access import ObservedApp
@@ -73,7 +76,10 @@ DESCRIPTION = (
 
 
 def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
-    """The application for these settings. Raises RuntimeError if the database is not migrated."""
+    """The application for these settings; without `dispatch` it starts no thread of its own.
+
+    Raises RuntimeError if the database is not migrated.
+    """
     parts = Parts(
         settings=settings,
         database=Database(settings.database_url),
@@ -88,14 +94,17 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     parts.artifacts.sweep(older_than_seconds=STALE_UPLOAD_SECONDS)
     dispatcher = Dispatcher(parts.database, make_broker(settings.broker_url), settings)
     readiness = Readiness(make_checks(parts, dispatcher, revision=revision))
+    watch = VersionWatch(parts.database)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         if dispatch:
             dispatcher.start()
+            watch.start()
         with drained_before_stop(readiness, drain_seconds=settings.drain_seconds):
             yield
         if dispatch:
+            watch.stop()
             dispatcher.stop()
         parts.database.close()
 
@@ -110,6 +119,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     )
     app.state.parts = parts
     app.state.dispatcher = dispatcher
+    app.state.version_watch = watch
     app.state.failed_sign_ins = FailedSignIns()
     app.state.readiness = readiness
     app.state.request_metrics = RequestMetrics()
@@ -128,6 +138,8 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     )
     app.add_middleware(SecurityHeaders)
     app.add_middleware(HeadAnswers)
+    # The last one lies outside: what it keeps has the headers of all others.
+    app.add_middleware(FastPath, known=known_versions(parts.database.engine), watch=watch)
     return app
 
 

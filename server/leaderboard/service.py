@@ -6,22 +6,29 @@ from typing import TypeVar
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from server.database import insert_missing
+from server.database import after_commit, insert_missing
 from server.leaderboard.memory import memory_of
+from server.leaderboard.versions import known_versions_of
 from server.models import Board
 
 _Derived = TypeVar("_Derived")
 
 
 def raise_board_version(session: Session, benchmark_id: str) -> None:
-    """Mark a benchmark's boards as changed, in the transaction that changes them."""
+    """Mark a benchmark's boards as changed, in the transaction that changes them.
+
+    The readers of this process know it from the moment of the commit.
+    """
     insert_missing(session, Board, benchmark_id=benchmark_id, version=0)
-    session.execute(
+    version = session.execute(
         update(Board)
         .where(Board.benchmark_id == benchmark_id)
         .values(version=Board.version + 1)
+        .returning(Board.version)
         .execution_options(synchronize_session=False)
-    )
+    ).scalar_one()
+    known = known_versions_of(session)
+    after_commit(session, lambda: known.note_write(benchmark_id, version))
 
 
 def board_version(session: Session, benchmark_id: str) -> int:
