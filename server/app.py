@@ -24,7 +24,7 @@ from server.health.checks import make_checks
 from server.health.draining import drained_before_stop
 from server.health.readiness import Readiness
 from server.leaderboard import endpoints as leaderboard
-from server.leaderboard.fast_path import FastPath
+from server.leaderboard.fast_path import BoardsFirstApp
 from server.leaderboard.versions import known_versions
 from server.leaderboard.watch import VersionWatch
 from server.middleware import BodyLimit, HeadAnswers, SecurityHeaders
@@ -75,6 +75,10 @@ DESCRIPTION = (
 )
 
 
+class FinishlineApp(ObservedApp, BoardsFirstApp):
+    """Requests are observed first; then comes the fast path, then FastAPI with its middlewares."""
+
+
 def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     """The application for these settings; without `dispatch` it starts no thread of its own.
 
@@ -108,7 +112,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
             dispatcher.stop()
         parts.database.close()
 
-    app = ObservedApp(
+    app = FinishlineApp(
         title="Finishline",
         version=version("finishline"),
         description=DESCRIPTION,
@@ -119,6 +123,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     )
     app.state.parts = parts
     app.state.dispatcher = dispatcher
+    app.state.known_versions = known_versions(parts.database.engine)
     app.state.version_watch = watch
     app.state.failed_sign_ins = FailedSignIns()
     app.state.readiness = readiness
@@ -138,8 +143,6 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     )
     app.add_middleware(SecurityHeaders)
     app.add_middleware(HeadAnswers)
-    # The last one lies outside: what it keeps has the headers of all others.
-    app.add_middleware(FastPath, known=known_versions(parts.database.engine), watch=watch)
     return app
 
 

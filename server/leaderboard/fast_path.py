@@ -1,15 +1,16 @@
 """Boards as bytes in front of the application: what it answered once, as long as it holds.
 
-It lies outside of every other middleware, so what it keeps has all their headers, and inside of
-whatever counts and logs requests. It knows no query and makes no board: what it has not kept, or
+It lies outside of every middleware, so what it keeps has all their headers, and inside of whatever
+counts and logs requests. It knows no query and makes no board: what it has not kept, or
 may not be sure of, the application answers.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.leaderboard.answers import is_known
@@ -17,7 +18,7 @@ from server.leaderboard.lessons import LESSON, Lesson
 from server.leaderboard.versions import KnownVersions
 from server.leaderboard.watch import VersionWatch
 
-Headers = Sequence[tuple[bytes, bytes]]
+Headers = tuple[tuple[bytes, bytes], ...]
 Key = tuple[str, bytes, bool]
 
 BOARDS = ("/api/v1/leaderboards/", "/benchmarks/")
@@ -147,6 +148,19 @@ class FastPath:
             self._bytes -= _weigh(dropped)
 
 
+class BoardsFirstApp(FastAPI):
+    """FastAPI with the fast path around all its middlewares, its last resort for errors included.
+
+    `state.known_versions` and `state.version_watch` are set before the first request.
+    """
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """The whole application behind the fast path."""
+        state = self.state
+        stack = super().build_middleware_stack()
+        return FastPath(stack, known=state.known_versions, watch=state.version_watch)
+
+
 def _asked(scope: Scope) -> Asked | None:
     """What a read of a board asks for; None for any other request, and for one with a body."""
     if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
@@ -166,13 +180,16 @@ def _asked(scope: Scope) -> Asked | None:
     return Asked(encodings is not None and b"gzip" in encodings, tags)
 
 
-def _kept_answer(lesson: Lesson, scope: Scope, headers: Headers, content: bytes) -> KeptAnswer:
+def _kept_answer(
+    lesson: Lesson, scope: Scope, sent: Iterable[tuple[bytes, bytes]], content: bytes
+) -> KeptAnswer:
+    headers = tuple(sent)
     return KeptAnswer(
         benchmark_id=lesson.benchmark_id or "",
         version=lesson.version,
         etag=lesson.etag,
         etag_bytes=lesson.etag.encode("latin-1"),
-        headers=tuple(headers),
+        headers=headers,
         known_headers=tuple(item for item in headers if item[0] not in OF_CONTENT),
         content=content,
         route=scope.get("route"),
@@ -182,7 +199,7 @@ def _kept_answer(lesson: Lesson, scope: Scope, headers: Headers, content: bytes)
 
 def _start(status: int, headers: Headers) -> Message:
     """A message of its own for each answer, because whoever is outside adds headers to it."""
-    return {"type": "http.response.start", "status": status, "headers": list(headers)}
+    return {"type": "http.response.start", "status": status, "headers": headers}
 
 
 def _weigh(answer: KeptAnswer) -> int:

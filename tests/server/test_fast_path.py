@@ -23,6 +23,7 @@ from server.leaderboard.service import board_version, raise_board_version
 from server.leaderboard.versions import KnownVersions, known_versions
 from server.leaderboard.watch import VersionWatch
 from server.models import Submission
+from server.observability.access import Observed
 from server.settings import Settings
 
 BOARD = "/api/v1/leaderboards/digits"
@@ -72,7 +73,7 @@ def ask(
         "raw_path": path.encode(),
         "root_path": "",
         "query_string": query,
-        "headers": [(b"host", host), *headers],
+        "headers": [(b"host", host), (b"x-request-id", b"of-the-test"), *headers],
         "client": ("127.0.0.1", 1),
         "server": ("testserver", 80),
     }
@@ -85,7 +86,7 @@ def ask(
 
     asyncio.run(app(scope, receive, send))
     body = b"".join(message.get("body", b"") for message in sent[1:])
-    return sent[0]["status"], sent[0]["headers"], body
+    return sent[0]["status"], list(sent[0]["headers"]), body
 
 
 @pytest.fixture
@@ -102,7 +103,8 @@ def board(digits_submission: Any, submit: Callable[..., Any], database: Database
 def slow_app(settings: Settings) -> Iterator[FastAPI]:
     """The same server without the fast path."""
     app = create_app(settings, dispatch=False)
-    app.user_middleware = [item for item in app.user_middleware if item.cls is not FastPath]
+    stack = FastAPI.build_middleware_stack(app)
+    app.middleware_stack = Observed(stack, app.state.request_metrics)
     with TestClient(app):
         yield app
 
@@ -189,6 +191,21 @@ def test_what_only_one_asks_for_is_not_kept(
     assert first == again
     assert first[0] == 200
     assert statements != []
+
+
+@pytest.mark.usefixtures("board")
+def test_what_the_fast_path_answers_is_counted_under_its_route(client: TestClient) -> None:
+    counted = 'finishline_http_requests_total{method="GET",route="/api/v1/leaderboards/'
+    before = client.get("/metrics").text
+    for _ in range(3):
+        client.get(BOARD)
+    after = client.get("/metrics").text
+
+    def count(text: str) -> float:
+        lines = [line for line in text.splitlines() if line.startswith(counted)]
+        return sum(float(line.split()[-1]) for line in lines)
+
+    assert count(after) - count(before) == 3
 
 
 @pytest.mark.usefixtures("board")
