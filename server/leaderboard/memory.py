@@ -50,6 +50,11 @@ class VersionedCache:
             self._keep(key, version, value)
             return value
 
+    def latest(self, key: Hashable) -> tuple[int, Any] | None:
+        """The kept value with its version, whichever that is."""
+        with self._lock:
+            return self._values.get(key)
+
     def _find(self, key: Hashable, version: int) -> tuple[int, Any] | None:
         with self._lock:
             kept = self._values.get(key)
