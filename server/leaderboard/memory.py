@@ -1,7 +1,7 @@
 """What is kept in this process of each version of a board.
 
-The version is read from the database at every request, so that no process answers with a board that
-another one has changed; only what belongs to that version is taken from memory.
+Whoever takes something from here has just read the version from the database; only what belongs to
+that version is taken. Whole answers that are sent without asking are the fast path's.
 """
 
 import threading
