@@ -15,6 +15,12 @@ KIND_OF_METRIC: dict[Metric, Kind] = {
     "latency": "inference",
     "inference_cost": "inference",
 }
+FIGURE_OF_METRIC: dict[Metric, str] = {
+    "tta": "tta_seconds",
+    "cost": "cost_usd",
+    "latency": "latency_ms",
+    "inference_cost": "cost_usd_per_10000",
+}
 Status = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
 
 
@@ -78,12 +84,8 @@ def rank(standings: Sequence[Standing], *, metric: Metric) -> list[Ranked]:
 
 def metric_value(standing: Standing, *, metric: Metric) -> float | None:
     """The figure a board of this metric orders by."""
-    return {
-        "tta": standing.tta_seconds,
-        "cost": standing.cost_usd,
-        "latency": standing.latency_ms,
-        "inference_cost": standing.cost_usd_per_10000,
-    }[metric]
+    figure: float | None = getattr(standing, FIGURE_OF_METRIC[metric])
+    return figure
 
 
 def why_unranked(standing: Standing, *, metric: Metric) -> str | None:

@@ -1,7 +1,7 @@
 """Tie groups: who on a board cannot be told from whom."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rules.comparison import ALPHA, LogTimes, log_gap, log_times
@@ -12,13 +12,14 @@ class RankedRuns:
     """A ranked entry and the seconds of its runs that reached the target.
 
     Where the figure that is ranked is another multiple of them for each entry (a normalised time, a
-    cost), `scale` is that multiple.
+    cost), `scale` is that multiple. `times` is `log_times(runs)` where it is known already.
     """
 
     submission_id: str
     rank: int
     runs: Sequence[float]
     scale: float = 1.0
+    times: LogTimes | None = None
 
 
 @dataclass(frozen=True)
@@ -55,30 +56,41 @@ def tie_groups(entries: Sequence[RankedRuns]) -> list[Placed]:
     picked for being the fastest. In simulations of 3 to 100 equal entries of 2 to 10 runs some
     entry is told from the first in at most 4.2 % of boards.
     """
-    samples = [_sample(entry) for entry in entries]
-    tested = [sample is not None and sample.variance is not None for sample in samples]
-    if not any(tested):
-        return [Placed(e.submission_id, None, e.rank, None, True) for e in entries]
-    placed: list[Placed] = []
-    group, group_rank, among = 1, entries[0].rank, 0
+    return list(place_in_turn(entries, is_any_tested=any(is_tested(_sample(e)) for e in entries)))
+
+
+def place_in_turn(entries: Iterable[RankedRuns], *, is_any_tested: bool) -> Iterator[Placed]:
+    """The same one by one, for whoever needs only the top of a board.
+
+    `is_any_tested` is whether any of the entries has two runs.
+    """
+    group, group_rank, among = 1, 0, 0
     leader: LogTimes | None = None
-    for entry, sample, is_tested in zip(entries, samples, tested, strict=True):
-        p_same = None
-        if is_tested and sample is not None:
+    for entry in entries:
+        if not is_any_tested:
+            yield Placed(entry.submission_id, None, entry.rank, None, True)
+            continue
+        sample, p_same = _sample(entry), None
+        group_rank = group_rank or entry.rank
+        if is_tested(sample) and sample is not None:
             among += 1
             p_same = None if leader is None else _p_same(leader, sample, among=among)
             if leader is None or _is_slower(leader, sample, p_same):
                 if leader is not None:
                     group, group_rank = group + 1, entry.rank
                 leader, among, p_same = sample, 1, None
-        placed.append(Placed(entry.submission_id, group, group_rank, p_same, not is_tested))
-    return placed
+        yield Placed(entry.submission_id, group, group_rank, p_same, not is_tested(sample))
+
+
+def is_tested(sample: LogTimes | None) -> bool:
+    """Whether there are two runs or more, which a test takes."""
+    return sample is not None and sample.variance is not None
 
 
 def _sample(entry: RankedRuns) -> LogTimes | None:
     """On the log scale a multiple is a shift, and a log's milliseconds stay what they are."""
-    sample = log_times(entry.runs)
-    if sample is None or entry.scale <= 0.0:
+    sample = entry.times if entry.times is not None else log_times(entry.runs)
+    if sample is None or entry.scale <= 0.0 or entry.scale == 1.0:
         return sample
     return replace(sample, mean=sample.mean + math.log(entry.scale))
 

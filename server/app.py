@@ -24,6 +24,9 @@ from server.health.checks import make_checks
 from server.health.draining import drained_before_stop
 from server.health.readiness import Readiness
 from server.leaderboard import endpoints as leaderboard
+from server.leaderboard.fast_path import BoardsFirstApp
+from server.leaderboard.versions import known_versions
+from server.leaderboard.watch import VersionWatch
 from server.middleware import BodyLimit, HeadAnswers, SecurityHeaders
 from server.observability import endpoints as metrics
 from server.observability.access import ObservedApp
@@ -74,8 +77,15 @@ DESCRIPTION = (
 )
 
 
+class FinishlineApp(ObservedApp, BoardsFirstApp):
+    """Requests are observed first; then comes the fast path, then FastAPI with its middlewares."""
+
+
 def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
-    """The application for these settings. Raises RuntimeError if the database is not migrated."""
+    """The application for these settings; without `dispatch` it starts no thread of its own.
+
+    Raises RuntimeError if the database is not migrated.
+    """
     parts = Parts(
         settings=settings,
         database=Database(settings.database_url),
@@ -90,18 +100,21 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     parts.artifacts.sweep(older_than_seconds=STALE_UPLOAD_SECONDS)
     dispatcher = Dispatcher(parts.database, make_broker(settings.broker_url), settings)
     readiness = Readiness(make_checks(parts, dispatcher, revision=revision))
+    watch = VersionWatch(parts.database)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         if dispatch:
             dispatcher.start()
+            watch.start()
         with drained_before_stop(readiness, drain_seconds=settings.drain_seconds):
             yield
         if dispatch:
+            watch.stop()
             dispatcher.stop()
         parts.database.close()
 
-    app = ObservedApp(
+    app = FinishlineApp(
         title="Finishline",
         version=version("finishline"),
         description=DESCRIPTION,
@@ -112,6 +125,8 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     )
     app.state.parts = parts
     app.state.dispatcher = dispatcher
+    app.state.known_versions = known_versions(parts.database.engine)
+    app.state.version_watch = watch
     app.state.failed_sign_ins = FailedSignIns()
     app.state.readiness = readiness
     app.state.request_metrics = RequestMetrics()

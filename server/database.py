@@ -1,7 +1,7 @@
 """One engine a process; a transaction is opened and committed at the edge only."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import DeclarativeBase, Session
 
 CONNECT_SECONDS = 5
+AFTER_COMMIT = "after_commit"
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -88,15 +89,25 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Session]:
-        """One transaction: committed at the end of the block, rolled back if it raises."""
+        """One transaction: committed at the end of the block, rolled back if it raises.
+
+        What was asked for with `after_commit` is called before the block is left.
+        """
         with self._writers, Session(self.engine, expire_on_commit=False) as session:
             session.connection(execution_options={"finishline_write": True})
             yield session
             session.commit()
+            for call in session.info.pop(AFTER_COMMIT, ()):
+                call()
 
     def close(self) -> None:
         """Close every pooled connection."""
         self.engine.dispose()
+
+
+def after_commit(session: Session, call: Callable[[], None]) -> None:
+    """Call something once the transaction of a writing session is committed, else never."""
+    session.info.setdefault(AFTER_COMMIT, []).append(call)
 
 
 def insert_missing(session: Session, table: type[DeclarativeBase], **values: Any) -> None:

@@ -1,5 +1,6 @@
 """Answering with a board: bytes that are kept as long as the board does not change."""
 
+import time
 from collections.abc import Callable
 
 from fastapi import Request, Response
@@ -7,9 +8,11 @@ from sqlalchemy.orm import Session
 
 from server.dependencies import Parts
 from server.leaderboard.encoding import Encoded
+from server.leaderboard.lessons import lesson_of
 from server.leaderboard.memory import memory_of
 from server.leaderboard.schemas import BoardQuery
 from server.leaderboard.service import board_version
+from server.leaderboard.versions import known_versions_of
 
 
 def answer_board(
@@ -24,14 +27,18 @@ def answer_board(
 
     Whoever knows it already is told so and sent nothing. Nothing in it may depend on who asks.
     """
+    asked_at = time.monotonic()
     with parts.database.read() as session:
+        version = board_version(session, benchmark_id)
         memory = memory_of(session)
         kept = memory.own_answers if query.is_own else memory.answers
         answer = kept.get(
             (benchmark_id, media_type, query.model_dump_json()),
-            board_version(session, benchmark_id),
+            version,
             lambda: make(session),
         )
+        known_versions_of(session).note(benchmark_id, version, asked_at=asked_at)
+        is_exact = parts.database.is_sqlite or version == board_version(session, benchmark_id)
     headers = {
         "ETag": answer.etag,
         "Cache-Control": "no-cache",
@@ -43,7 +50,11 @@ def answer_board(
             cursor=answer.next_cursor
         )
         headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'
-    if _is_known(request, answer.etag):
+    lesson = lesson_of(request.scope)
+    if lesson is not None:
+        lesson.benchmark_id, lesson.version, lesson.etag = benchmark_id, version, answer.etag
+        lesson.is_kept = is_exact and not query.is_own
+    elif is_known(request.headers.get("if-none-match", ""), answer.etag):
         return Response(status_code=304, headers=headers)
     content = answer.content
     if "gzip" in request.headers.get("accept-encoding", ""):
@@ -52,7 +63,6 @@ def answer_board(
     return Response(content, media_type=media_type, headers=headers)
 
 
-def _is_known(request: Request, etag: str) -> bool:
-    """Whether one of the tags that came along names what would be sent."""
-    tags = request.headers.get("if-none-match", "").split(",")
-    return etag.removeprefix("W/") in {tag.strip().removeprefix("W/") for tag in tags}
+def is_known(tags: str, etag: str) -> bool:
+    """Whether one of the tags of a header If-None-Match names what would be sent."""
+    return etag.removeprefix("W/") in {tag.strip().removeprefix("W/") for tag in tags.split(",")}

@@ -1,33 +1,56 @@
 """The tie groups of a board."""
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rules.ranking import Ranked
-from rules.tie_groups import Placed, RankedRuns, tie_groups
+from rules.tie_groups import Placed, RankedRuns, is_tested, place_in_turn
 from server.leaderboard.rows import BoardRow
 
 # Of these metrics a submission's figure is a multiple of what its runs took.
 METRICS_OF_RUNS = ("tta", "cost")
 
 
-def groups_of(
-    places: Sequence[Ranked], rows: Mapping[str, BoardRow], *, metric: str
-) -> dict[str, dict[str, Any]]:
-    """The fields of each board entry that tell how far it can be told from others."""
-    if metric not in METRICS_OF_RUNS:
-        return {place.submission_id: {} for place in places}
-    ranked = [
-        RankedRuns(place.submission_id, place.rank, row.run_seconds, _per_second(place, row))
-        for place in places
-        if place.rank is not None and (row := rows[place.submission_id])
-    ]
-    grouped = {placed.submission_id: _fields(placed) for placed in tie_groups(ranked)}
-    return grouped | {
-        place.submission_id: _unranked_fields(rows[place.submission_id])
-        for place in places
-        if place.rank is None
-    }
+class BoardGroups:
+    """The groups from the top of a board down to the lowest entry that was asked for.
+
+    After each change of a board its first page is asked for and most of the others are not.
+    """
+
+    def __init__(
+        self, places: Sequence[Ranked], rows: Mapping[str, BoardRow], *, metric: str
+    ) -> None:
+        self._rows = rows
+        self._is_grouped = metric in METRICS_OF_RUNS
+        ranked = [place for place in places if place.rank is not None]
+        is_any_tested = any(is_tested(rows[place.submission_id].log_times) for place in ranked)
+        self._rest = place_in_turn(map(self._runs, ranked), is_any_tested=is_any_tested)
+        self._found: dict[str, dict[str, Any]] = {}
+        self._lock = threading.Lock()
+
+    def of(self, place: Ranked) -> dict[str, Any]:
+        """The fields of a board entry that tell how far it can be told from others."""
+        if not self._is_grouped:
+            return {}
+        submission_id = place.submission_id
+        if place.rank is None:
+            return _unranked_fields(self._rows[submission_id])
+        with self._lock:
+            while submission_id not in self._found:
+                placed = next(self._rest)
+                self._found[placed.submission_id] = _fields(placed)
+        return self._found[submission_id]
+
+    def _runs(self, place: Ranked) -> RankedRuns:
+        row = self._rows[place.submission_id]
+        return RankedRuns(
+            place.submission_id,
+            place.rank or 0,
+            row.run_seconds,
+            _per_second(place, row),
+            times=row.log_times,
+        )
 
 
 def _per_second(place: Ranked, row: BoardRow) -> float:

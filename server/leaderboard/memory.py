@@ -1,7 +1,7 @@
 """What is kept in this process of each version of a board.
 
-The version is read from the database at every request, so that no process answers with a board that
-another one has changed; only what belongs to that version is taken from memory.
+Whoever takes something from here has just read the version from the database; only what belongs to
+that version is taken. Whole answers that are sent without asking are the fast path's.
 """
 
 import threading
@@ -60,6 +60,11 @@ class VersionedCache:
             value = make()
             self._keep(key, version, value)
             return value
+
+    def latest(self, key: Hashable) -> tuple[int, Any] | None:
+        """The kept value with its version, whichever that is."""
+        with self._lock:
+            return self._values.get(key)
 
     def _find(self, key: Hashable, version: int) -> tuple[int, Any] | None:
         with self._lock:

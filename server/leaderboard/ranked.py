@@ -1,16 +1,19 @@
 """Everything of a division, ranked and grouped: kept in memory until the board changes."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
+from rules.claim import Kind
 from rules.lens import Lens
-from rules.ranking import rank
+from rules.ranking import Ranked, rank
+from server.leaderboard.changes import board_changes_of
 from server.leaderboard.facets import Facets, facets_of
-from server.leaderboard.groups import groups_of
+from server.leaderboard.groups import BoardGroups
 from server.leaderboard.lens import lens_of, lens_rows
 from server.leaderboard.memory import BoardMemory, memory_of
 from server.leaderboard.price import price_of, priced_rows
@@ -18,6 +21,7 @@ from server.leaderboard.rows import BoardRow, BoardRows, read_rows, which_submis
 from server.leaderboard.schemas import BoardEntry, BoardQuery
 
 ENTRY_FIELDS = tuple(BoardEntry.model_fields)
+PLACE_FIELDS = ("rank", "tied", "unranked_reason")
 DEFAULTS = {
     name: item.default for name, item in BoardEntry.model_fields.items() if not item.is_required()
 }
@@ -28,12 +32,21 @@ class PlacedRow:
     """A submission and what the ranking says of it."""
 
     row: BoardRow
-    place: Mapping[str, Any]
+    ranked: Ranked
+    groups: BoardGroups
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """What the ranking says of it, as fields of its board entry."""
+        own = {name: getattr(self.ranked, name) for name in PLACE_FIELDS}
+        return own | self.groups.of(self.ranked)
 
     def figure(self, name: str) -> Any:
         """One field of its board entry."""
         if name == "cost_usd":
             return self.row.cost_usd
+        if name == "rank":
+            return self.ranked.rank
         for table in (self.row.changed, self.row.shown):
             if name in table:
                 return table[name]
@@ -42,7 +55,7 @@ class PlacedRow:
     def entry(self) -> dict[str, Any]:
         """Its board entry, with the fields of BoardEntry in their order."""
         own = {"cost_usd": self.row.cost_usd}
-        known = DEFAULTS | dict(self.row.shown) | dict(self.row.changed) | own | dict(self.place)
+        known = DEFAULTS | dict(self.row.shown) | dict(self.row.changed) | own | self.place
         return {name: known[name] for name in ENTRY_FIELDS}
 
 
@@ -51,7 +64,11 @@ class RankedBoard:
     """A division's submissions in the order of their ranks, those without one last."""
 
     rows: tuple[PlacedRow, ...]
-    facets: Facets = field(default_factory=Facets)
+
+    @cached_property
+    def facets(self) -> Facets:
+        """What is on it; derived when a page asks, because JSON shows none of it."""
+        return facets_of(self.rows)
 
 
 def ranked_board(
@@ -81,30 +98,37 @@ def _rows(
     version: int,
 ) -> BoardRows:
     key = (benchmark.benchmark_id, query.kind)
-    rows = memory.submissions.get(key, version, lambda: read_rows(session, benchmark, query.kind))
+
+    def read() -> BoardRows:
+        since = _since(session, memory, key, version)
+        return read_rows(session, benchmark, query.kind, since=since)
+
+    rows = memory.submissions.get(key, version, read)
     if lens is None:
         return rows
     return lens_rows(session, rows, which_submissions(*key), lens, benchmark)
 
 
+def _since(
+    session: Session, memory: BoardMemory, key: tuple[str, Kind], version: int
+) -> tuple[BoardRows, set[str]] | None:
+    """What an earlier version had and which submissions changed since, if both are known here."""
+    kept = memory.submissions.latest(key)
+    if kept is None:
+        return None
+    earlier, rows = kept
+    changed = board_changes_of(session).between(key[0], earlier, version)
+    return None if changed is None else (rows, changed)
+
+
 def _rank(found: BoardRows, query: BoardQuery, price: float | None) -> RankedBoard:
     wanted = found if query.division is None else _of_division(found.rows.values(), query.division)
     rows = (wanted if price is None else priced_rows(wanted, price)).rows
-    places = rank([row.standing() for row in rows.values()], metric=query.metric)
-    groups = groups_of(places, rows, metric=query.metric)
-    placed = tuple(
-        PlacedRow(
-            rows[place.submission_id],
-            {
-                "rank": place.rank,
-                "tied": place.tied,
-                "unranked_reason": place.unranked_reason,
-                **groups[place.submission_id],
-            },
-        )
-        for place in places
+    places = rank([row.standing for row in rows.values()], metric=query.metric)
+    groups = BoardGroups(places, rows, metric=query.metric)
+    return RankedBoard(
+        tuple(PlacedRow(rows[place.submission_id], place, groups) for place in places)
     )
-    return RankedBoard(placed, facets_of(placed))
 
 
 def _of_division(rows: Iterable[BoardRow], division: str) -> BoardRows:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
 from rules.claim import Kind
+from rules.comparison import LogTimes, log_times
 from rules.ranking import Standing
 from server.leaderboard.published import verifications_behind
 from server.models import RunRow, Submission, User
@@ -61,6 +63,9 @@ class BoardRow:
     which is `factor` times what was measured. `shown` has the fields of a board entry that do not
     depend on the ranking, `changed` those of them that a lens gives another value. `lens_reason`
     says why a lens leaves the submission without a time, None where its runs did not get there.
+
+    `standing` is what ranking needs to know and `log_times` what tie groups do: most rows outlive
+    many versions of their board, so both are derived with the row.
     """
 
     submission_id: str
@@ -78,9 +83,14 @@ class BoardRow:
     shown: Mapping[str, Any]
     changed: Mapping[str, Any] = field(default_factory=dict)
     lens_reason: str | None = None
+    standing: Standing = field(init=False)
+    log_times: LogTimes | None = field(init=False)
 
-    def standing(self) -> Standing:
-        """What ranking needs to know."""
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "standing", self._standing())
+        object.__setattr__(self, "log_times", log_times(self.run_seconds))
+
+    def _standing(self) -> Standing:
         return Standing(
             submission_id=self.submission_id,
             status=self.status,
@@ -120,14 +130,34 @@ def which_submissions(benchmark_id: str, kind: Kind) -> list[ColumnElement[bool]
     return [Submission.benchmark_id == benchmark_id, Submission.kind == kind]
 
 
-def read_rows(session: Session, benchmark: Benchmark, kind: Kind) -> BoardRows:
-    """The submissions of a kind with their runs and the verifications they rest on."""
+def read_rows(
+    session: Session,
+    benchmark: Benchmark,
+    kind: Kind,
+    *,
+    since: tuple[BoardRows, AbstractSet[str]] | None = None,
+) -> BoardRows:
+    """The submissions of a kind with their runs and the verifications they rest on.
+
+    `since` has what was read earlier and the ids of all submissions that have changed or been
+    added: only those are read again.
+    """
     which = which_submissions(benchmark.benchmark_id, kind)
+    if since is not None:
+        earlier, changed = since
+        again = _read(session, benchmark, kind, [*which, Submission.id.in_(changed)])
+        return BoardRows(dict(earlier.rows) | again)
+    return BoardRows(_read(session, benchmark, kind, which))
+
+
+def _read(
+    session: Session, benchmark: Benchmark, kind: Kind, which: Sequence[ColumnElement[bool]]
+) -> dict[str, BoardRow]:
     runs = _read_runs(session, which, benchmark)
     behind = verifications_behind(session, which, kind)
     statement = select(*COLUMNS).join(Submission.user).where(*which)
     found = session.execute(statement.execution_options(yield_per=ROWS_AT_ONCE))
-    return BoardRows({row.id: _row(row, kind, runs[row.id], behind.get(row.id)) for row in found})
+    return {row.id: _row(row, kind, runs[row.id], behind.get(row.id)) for row in found}
 
 
 def _read_runs(

@@ -6,22 +6,39 @@ from typing import TypeVar
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from server.database import insert_missing
+from server.database import after_commit, insert_missing
+from server.leaderboard.changes import board_changes_of
 from server.leaderboard.memory import memory_of
+from server.leaderboard.versions import known_versions_of
 from server.models import Board
 
 _Derived = TypeVar("_Derived")
 
 
-def raise_board_version(session: Session, benchmark_id: str) -> None:
-    """Mark a benchmark's boards as changed, in the transaction that changes them."""
+def raise_board_version(
+    session: Session, benchmark_id: str, *, submission_id: str | None = None
+) -> None:
+    """Mark a benchmark's boards as changed, in the transaction that changes them.
+
+    The readers of this process know it from the moment of the commit. Where all that changed is
+    one submission, its runs and what is published of it, its id saves them reading the others.
+    """
     insert_missing(session, Board, benchmark_id=benchmark_id, version=0)
-    session.execute(
+    version = session.execute(
         update(Board)
         .where(Board.benchmark_id == benchmark_id)
         .values(version=Board.version + 1)
+        .returning(Board.version)
         .execution_options(synchronize_session=False)
-    )
+    ).scalar_one()
+    known, changes = known_versions_of(session), board_changes_of(session)
+
+    def tell() -> None:
+        if submission_id is not None:
+            changes.note(benchmark_id, version, submission_id)
+        known.note_write(benchmark_id, version)
+
+    after_commit(session, tell)
 
 
 def board_version(session: Session, benchmark_id: str) -> int:

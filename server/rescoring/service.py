@@ -263,7 +263,7 @@ def _keep(
         rows = runs_with_curves(session, submission_id)
         for row, (run, score) in zip(rows, scored.scored_runs, strict=True):
             _set(row, run_figures(run, score))
-        raise_board_version(session, submission.benchmark_id)
+        raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
         record(
             session,
             kept.actor,

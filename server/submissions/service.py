@@ -117,7 +117,7 @@ def _store(
         submission.user = session.get_one(User, caller.user_id)
         session.add(submission)
         session.flush()
-        raise_board_version(session, benchmark.benchmark_id)
+        raise_board_version(session, benchmark.benchmark_id, submission_id=submission.id)
         # Almost last, so that what fails leaves no file; before the commit, so that a stored
         # submission always has its logs.
         if upload.archive:

@@ -103,7 +103,7 @@ def show_measured(session: Session, verification: Verification) -> None:
     figures = measured_figures(definition(session, verification.benchmark_sha256), report)
     if figures is not None and _is_of_its_system(claim_of(submission), report):
         submission.measured_latency_ms = figures.p50_ms
-        raise_board_version(session, submission.benchmark_id)
+        raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
 
 
 def _is_of_its_system(claim: Claim, report: ReplayReport) -> bool:

@@ -186,4 +186,4 @@ def settle_without_verdict(session: Session, verification: Verification) -> None
 def set_status(session: Session, submission: Submission, status: str) -> None:
     """Change a submission's status, and with it the board."""
     submission.status = status
-    raise_board_version(session, submission.benchmark_id)
+    raise_board_version(session, submission.benchmark_id, submission_id=submission.id)

@@ -1,0 +1,117 @@
+"""After a write only what it changed is read again, and the board is what reading all gives."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import event, update
+
+from server.app import create_app
+from server.database import Database
+from server.leaderboard.changes import MOST_VERSIONS, BoardChanges
+from server.leaderboard.service import raise_board_version
+from server.models import Submission
+from server.settings import Settings
+
+BOARD = "/api/v1/leaderboards/digits"
+PATHS = (BOARD, f"{BOARD}?metric=cost", f"{BOARD}?sort=rank&order=desc", f"{BOARD}.csv")
+
+
+@pytest.fixture
+def read_whole(settings: Settings) -> Callable[[str], str]:
+    """What a process that has nothing in memory answers."""
+
+    def read(path: str) -> str:
+        with TestClient(create_app(settings, dispatch=False)) as other:
+            return str(other.get(path).text)
+
+    return read
+
+
+@pytest.fixture
+def reads_of_submissions(database: Database) -> Iterator[list[str]]:
+    """The statements that read figures of submissions for a board."""
+    sent: list[str] = []
+
+    def note(_c: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if "submissions.precision_measured" in statement and "submissions.result" in statement:
+            sent.append(statement)
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    yield sent
+    event.remove(database.engine, "before_cursor_execute", note)
+
+
+def test_a_board_after_each_step_of_a_submission_is_what_reading_all_gives(
+    replay: Any,
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    client: TestClient,
+    make_report: Callable[..., Any],
+    read_whole: Callable[[str], str],
+    reads_of_submissions: list[str],
+) -> None:
+    def submit_another() -> None:
+        digits_submission.claim["model"] = "another"
+        assert submit(digits_submission).status_code == 201
+
+    client.get(BOARD)
+    reads_of_submissions.clear()
+    steps = (submit_another, lambda: replay.report(replay.claim().json(), report()), submit_another)
+
+    def report() -> Any:
+        return make_report(replay.seeds())
+
+    for step in steps:
+        step()
+        for path in PATHS:
+            assert client.get(path).text == read_whole(path)
+    assert '"verified"' in client.get(BOARD).text
+    on_board = [text for text in reads_of_submissions if "WHERE submissions.benchmark_id" in text]
+    assert len(on_board) == len(steps)
+    assert all("submissions.id IN" in text for text in on_board)
+
+
+def test_a_change_that_another_process_wrote_has_all_read_again(
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    client: TestClient,
+    settings: Settings,
+    read_whole: Callable[[str], str],
+) -> None:
+    submit(digits_submission)
+    client.get(BOARD)
+    other = Database(settings.database_url)
+    with other.write() as session:
+        session.execute(update(Submission).values(model="changed elsewhere"))
+        raise_board_version(session, "digits")
+    other.close()
+    digits_submission.claim["model"] = "another"
+    submit(digits_submission)
+
+    models = {entry["model"] for entry in client.get(BOARD).json()["entries"]}
+    assert models == {"changed elsewhere", "another"}
+    assert client.get(BOARD).text == read_whole(BOARD)
+
+
+def test_what_changed_is_known_only_if_every_version_is() -> None:
+    changes = BoardChanges()
+    for version, submission_id in ((4, "a"), (5, "b"), (6, "a"), (8, "c")):
+        changes.note("digits", version, submission_id)
+
+    assert changes.between("digits", 3, 6) == {"a", "b"}
+    assert changes.between("digits", 5, 5) == set()
+    assert changes.between("digits", 6, 8) is None
+    assert changes.between("digits", 6, 5) is None
+    assert changes.between("cifar10", 3, 4) is None
+
+
+def test_of_many_changes_the_latest_are_known() -> None:
+    changes = BoardChanges()
+    for version in range(1, 2 * MOST_VERSIONS + 1):
+        changes.note("digits", version, f"s{version}")
+
+    assert len(changes.between("digits", MOST_VERSIONS, 2 * MOST_VERSIONS) or ()) == MOST_VERSIONS
+    assert changes.between("digits", MOST_VERSIONS - 1, MOST_VERSIONS + 1) is None
+    assert changes.between("digits", 0, 2 * MOST_VERSIONS) is None

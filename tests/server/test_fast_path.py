@@ -1,0 +1,464 @@
+"""Boards answered in front of the application: the same answers, and never an older board."""
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from sqlalchemy import event, update
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
+
+from server.app import create_app
+from server.database import Database
+from server.leaderboard.fast_path import FastPath
+from server.leaderboard.lessons import LESSON
+from server.leaderboard.service import board_version, raise_board_version
+from server.leaderboard.versions import KnownVersions, known_versions
+from server.leaderboard.watch import VersionWatch
+from server.models import Submission
+from server.observability.access import Observed
+from server.settings import Settings
+
+BOARD = "/api/v1/leaderboards/digits"
+READS = [
+    (BOARD, b""),
+    (BOARD, b"limit=1"),
+    (BOARD, b"limit=1&page=2"),
+    (BOARD, b"sort=model&order=desc&division=closed"),
+    (f"{BOARD}.csv", b""),
+    ("/benchmarks/digits", b""),
+    ("/benchmarks/digits", b"metric=cost"),
+    (BOARD, b"price=3"),
+    (BOARD, b"q=digits"),
+    (BOARD, b"sort=nothing"),
+    (BOARD, b"cursor=0.1"),
+    ("/api/v1/leaderboards/nothing", b""),
+    ("/benchmarks/nothing", b""),
+    ("/benchmarks/digits/charts/pareto", b""),
+    ("/benchmarks/digits/feed.atom", b""),
+]
+PERSONAL = [
+    (b"cookie", b"session=anything; theme=dark"),
+    (b"authorization", b"Bearer fl_nobody"),
+    (b"accept-language", b"de"),
+]
+Answer = tuple[int, list[tuple[bytes, bytes]], bytes]
+
+
+def ask(
+    app: Any,
+    path: str,
+    query: bytes = b"",
+    headers: Any = (),
+    *,
+    method: str = "GET",
+    host: bytes = b"testserver",
+) -> Answer:
+    """What an application sends: status, headers in their order, and the body's bytes."""
+    sent: list[Any] = []
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "root_path": "",
+        "query_string": query,
+        "headers": [(b"host", host), (b"x-request-id", b"of-the-test"), *headers],
+        "client": ("127.0.0.1", 1),
+        "server": ("testserver", 80),
+    }
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(app(scope, receive, send))
+    body = b"".join(message.get("body", b"") for message in sent[1:])
+    return sent[0]["status"], list(sent[0]["headers"]), body
+
+
+@pytest.fixture
+def board(digits_submission: Any, submit: Callable[..., Any], database: Database) -> str:
+    """A board of three submissions; what is known of its version stays fresh for a minute."""
+    known_versions(database.engine).fresh_seconds = 60.0
+    for model in ("first", "second", "third"):
+        digits_submission.claim["model"] = model
+        assert submit(digits_submission).status_code == 201
+    return BOARD
+
+
+@pytest.fixture
+def slow_app(settings: Settings) -> Iterator[FastAPI]:
+    """The same server without the fast path."""
+    app = create_app(settings, dispatch=False)
+    stack = FastAPI.build_middleware_stack(app)
+    app.middleware_stack = Observed(stack, app.state.request_metrics)
+    with TestClient(app):
+        yield app
+
+
+@contextmanager
+def statements_of(database: Database) -> Iterator[list[str]]:
+    """The statements that are sent within the block."""
+    sent: list[str] = []
+
+    def note(_c: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        sent.append(statement)
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    try:
+        yield sent
+    finally:
+        event.remove(database.engine, "before_cursor_execute", note)
+
+
+@pytest.mark.usefixtures("board")
+def test_every_answer_is_the_applications_own_to_the_byte(
+    client: TestClient, slow_app: FastAPI, database: Database
+) -> None:
+    fast = client.app
+    for path, query in READS:
+        for sent in ([], [(b"accept-encoding", b"br, gzip")]):
+            wanted = ask(slow_app, path, query, sent)
+            assert ask(fast, path, query, sent) == wanted, "the first read"
+            assert ask(fast, path, query, sent) == wanted, "a repeated read"
+            assert ask(fast, path, query, sent + PERSONAL) == wanted, "somebody's own headers"
+            assert ask(slow_app, path, query, sent + PERSONAL) == wanted, "the slow path's, too"
+            head = ask(slow_app, path, query, sent, method="HEAD")
+            assert ask(fast, path, query, sent, method="HEAD") == head
+            tag = dict(wanted[1]).get(b"etag", b'"none"')
+            for tags in (tag, b'"other", ' + tag.removeprefix(b"W/"), b'"other"'):
+                asked = [*sent, (b"if-none-match", tags)]
+                assert ask(fast, path, query, asked) == ask(slow_app, path, query, asked)
+                known = ask(slow_app, path, query, asked, method="HEAD")
+                assert ask(fast, path, query, asked, method="HEAD") == known
+    status, headers, _ = ask(fast, BOARD, b"limit=1")
+    names = {name for name, _ in headers}
+    assert status == 200
+    assert {b"content-security-policy", b"x-content-type-options", b"vary", b"etag"} <= names
+    assert {b"x-total-count", b"link"} <= names
+    with statements_of(database) as statements:
+        ask(fast, BOARD)
+        ask(fast, "/benchmarks/digits", b"metric=cost", PERSONAL)
+    assert statements == []
+
+
+@pytest.mark.usefixtures("board")
+def test_what_is_known_is_said_without_the_database_from_the_first_time_on(
+    client: TestClient, database: Database, slow_app: FastAPI
+) -> None:
+    tag = dict(ask(slow_app, BOARD)[1])[b"etag"]
+    first = ask(client.app, BOARD, b"", [(b"if-none-match", tag)])
+    with statements_of(database) as statements:
+        again = ask(client.app, BOARD, b"", [(b"if-none-match", tag)])
+        whole = ask(client.app, BOARD)
+
+    assert first == again
+    assert (first[0], first[2], statements) == (304, b"", [])
+    assert whole == ask(slow_app, BOARD)
+
+
+@pytest.mark.usefixtures("board")
+@pytest.mark.parametrize(
+    ("query", "headers"),
+    [
+        (b"price=3", []),
+        (b"q=first", []),
+        (b"framework=" + b"x" * 3000, []),
+        (b"", [(b"content-length", b"1")]),
+    ],
+    ids=["a price of one's own", "words of one's own", "a long query", "a request with a body"],
+)
+def test_what_only_one_asks_for_is_not_kept(
+    query: bytes, headers: list[tuple[bytes, bytes]], client: TestClient, database: Database
+) -> None:
+    first = ask(client.app, BOARD, query, headers)
+    with statements_of(database) as statements:
+        again = ask(client.app, BOARD, query, headers)
+
+    assert first == again
+    assert first[0] == 200
+    assert statements != []
+
+
+@pytest.mark.usefixtures("board")
+def test_what_the_fast_path_answers_is_counted_under_its_route(client: TestClient) -> None:
+    counted = 'finishline_http_requests_total{method="GET",route="/api/v1/leaderboards/'
+    before = client.get("/metrics").text
+    for _ in range(3):
+        client.get(BOARD)
+    after = client.get("/metrics").text
+
+    def count(text: str) -> float:
+        lines = [line for line in text.splitlines() if line.startswith(counted)]
+        return sum(float(line.split()[-1]) for line in lines)
+
+    assert count(after) - count(before) == 3
+
+
+@pytest.mark.usefixtures("board")
+def test_a_made_up_host_reaches_nobody_else(client: TestClient, slow_app: FastAPI) -> None:
+    for host in (b"evil.example/x?", b"evil.example", b"a b\\"):
+        ask(client.app, BOARD, b"limit=2", host=host)
+        assert ask(client.app, BOARD, b"limit=2") == ask(slow_app, BOARD, b"limit=2")
+
+
+@pytest.mark.usefixtures("board")
+def test_another_process_writes_and_is_seen_once_its_version_is_read(
+    client: TestClient, settings: Settings, database: Database
+) -> None:
+    before = client.get(BOARD).json()["version"]
+    other = Database(settings.database_url)
+    with other.write() as session:
+        raise_board_version(session, "digits")
+    other.close()
+    known = known_versions(database.engine)
+
+    assert client.get(BOARD).json()["version"] == before
+    VersionWatch(database).ask_once()
+    assert client.get(BOARD).json()["version"] == before + 1
+    known.fresh_seconds = 0.0
+    with database.write() as session:
+        raise_board_version(session, "digits")
+    assert client.get(BOARD).json()["version"] == before + 2
+
+
+@pytest.mark.usefixtures("board")
+def test_one_query_never_shows_a_board_before_the_one_another_query_showed(
+    client: TestClient, settings: Settings
+) -> None:
+    before = client.get(BOARD).json()["version"]
+    other = Database(settings.database_url)
+    with other.write() as session:
+        raise_board_version(session, "digits")
+    other.close()
+
+    assert client.get(BOARD, params={"limit": 2}).json()["version"] == before + 1
+    assert client.get(BOARD).json()["version"] == before + 1
+
+
+@pytest.mark.usefixtures("board")
+def test_a_database_that_is_away_is_told_as_soon_as_nothing_fresh_is_known(
+    client: TestClient, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert client.get(BOARD).status_code == 200
+
+    def away(_: Database) -> None:
+        raise OperationalError("SELECT 1", {}, Exception("connection refused"))
+
+    monkeypatch.setattr(Database, "read", away)
+    assert client.get(BOARD).status_code == 200
+    known_versions(database.engine).fresh_seconds = 0.0
+    assert client.get(BOARD).status_code == 503
+
+
+def test_a_write_that_is_rolled_back_changes_nothing_that_is_known(
+    board: str, client: TestClient, database: Database
+) -> None:
+    first = client.get(board)
+    with pytest.raises(RuntimeError, match="nothing of this"), database.write() as session:
+        write_and_fail(session)
+    with statements_of(database) as statements:
+        again = client.get(board)
+
+    assert (again.json(), statements) == (first.json(), [])
+
+
+def write_and_fail(session: Session) -> None:
+    """A write whose transaction is rolled back."""
+    raise_board_version(session, "digits")
+    raise RuntimeError("nothing of this is kept")
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
+def either_url(request: pytest.FixtureRequest) -> str:
+    """Both databases."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+class TestOnBothDatabases:
+    """Writers of this process at once with its readers."""
+
+    @pytest.fixture
+    def database_url(self, either_url: str) -> str:
+        """That of the test's client."""
+        return either_url
+
+    def test_a_read_after_a_write_never_shows_an_older_board(
+        self, board: str, client: TestClient, database: Database
+    ) -> None:
+        acknowledged, faults, reads = [0], [], []
+        rounds = 25
+
+        def write_boards(seed: int) -> None:
+            sequence = random.Random(seed)
+            for _ in range(rounds):
+                with database.write() as session:
+                    raise_board_version(session, "digits")
+                    version = board_version(session, "digits")
+                    session.execute(update(Submission).values(model=f"v {version}"))
+                acknowledged.append(version)
+                read_once(sequence, version)
+
+        def read_once(sequence: random.Random, least: int) -> int:
+            query = sequence.choice(("", "?limit=2", "?sort=cost", "?order=asc"))
+            answer = client.get(f"{board}{query}").json()
+            (model,) = {entry["model"] for entry in answer["entries"]}
+            shown = int(model.removeprefix("v "))
+            if shown < least or answer["version"] < least:
+                faults.append((least, shown, answer["version"]))
+            reads.append(shown)
+            return shown
+
+        def read_boards(seed: int) -> None:
+            sequence, shown = random.Random(seed), 0
+            while writing.is_set():
+                shown = read_once(sequence, max(shown, acknowledged[-1]))
+
+        def guarded(call: Callable[[int], None], seed: int) -> None:
+            try:
+                call(seed)
+            except BaseException as error:  # noqa: BLE001  It is a fault like any other here.
+                faults.append(error)
+
+        with database.write() as session:
+            raise_board_version(session, "digits")
+            session.execute(update(Submission).values(model="v 0"))
+        writing = threading.Event()
+        writing.set()
+        readers, writers = (
+            [threading.Thread(target=guarded, args=(call, seed)) for seed in range(count)]
+            for call, count in ((read_boards, 3), (write_boards, 3))
+        )
+        for thread in readers + writers:
+            thread.start()
+        for thread in writers:
+            thread.join(timeout=60)
+        writing.clear()
+        for thread in readers:
+            thread.join(timeout=60)
+
+        assert not any(thread.is_alive() for thread in readers + writers)
+        assert faults == []
+        assert len(reads) > 3 * rounds
+        assert read_once(random.Random(9), 3 * rounds) == max(acknowledged)
+
+
+def test_an_older_read_that_ends_late_takes_nothing_back() -> None:
+    known = KnownVersions()
+    began = time.monotonic()
+    known.note("digits", 4, asked_at=began)
+    known.note_write("digits", 5)
+    known.note_all({"digits": 4}, asked_at=began)
+
+    assert known.is_current("digits", 5)
+    assert not known.is_current("digits", 4)
+
+
+def test_a_database_restored_from_a_copy_is_believed() -> None:
+    known = KnownVersions()
+    known.note("digits", 5, asked_at=time.monotonic())
+    known.note_all({"digits": 3}, asked_at=time.monotonic() + 0.001)
+
+    assert known.is_current("digits", 3)
+
+
+def test_a_board_is_current_by_fresh_knowledge_alone() -> None:
+    known = KnownVersions(fresh_seconds=0.25)
+    known.note("digits", 5, asked_at=time.monotonic() - 0.3)
+    assert not known.is_current("digits", 5)
+    known.note_write("digits", 5)
+    assert not known.is_current("digits", 5), "a write says nothing of what others wrote since"
+    known.note("digits", 5, asked_at=time.monotonic())
+    assert known.is_current("digits", 5)
+    assert not known.is_current("cifar10", 0)
+
+
+def test_versions_are_asked_for_while_boards_are_read_and_not_without(
+    client: TestClient, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.leaderboard.watch.IDLE_SECONDS", 0.2)
+    monkeypatch.setattr("server.leaderboard.watch.INTERVAL_SECONDS", 0.01)
+    watch = VersionWatch(database)
+    with statements_of(database) as statements:
+        watch.start()
+        assert statements == []
+        wait_until(lambda: watch.want() or len(statements) >= 6)  # type: ignore[func-returns-value]
+        wait_until(lambda: not watch._is_wanted())
+        wait_until(lambda: is_quiet(statements))
+        watch.want()
+        before = len(statements)
+        wait_until(lambda: len(statements) > before)
+        watch.stop()
+    assert not watch._thread.is_alive()
+    assert all("FROM boards" in text for text in statements if not text.startswith("BEGIN"))
+
+
+def wait_until(condition: Callable[[], Any]) -> None:
+    """Poll for up to ten seconds."""
+    deadline = time.monotonic() + 10.0
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        threading.Event().wait(0.005)
+
+
+def is_quiet(statements: list[str]) -> bool:
+    """Whether nothing was sent for ten intervals."""
+    count = len(statements)
+    threading.Event().wait(0.1)
+    return len(statements) == count
+
+
+class Made:
+    """An application that answers everything with a board, and counts how often."""
+
+    def __init__(self, *headers: tuple[bytes, bytes], size: int = 10_000) -> None:
+        self.headers = list(headers)
+        self.size = size
+        self.calls = 0
+
+    async def __call__(self, scope: Any, _receive: Any, send: Any) -> None:
+        self.calls += 1
+        lesson = scope[LESSON]
+        lesson.benchmark_id, lesson.version, lesson.etag = "digits", 1, 'W/"a"'
+        lesson.is_kept = True
+        await send({"type": "http.response.start", "status": 200, "headers": self.headers})
+        await send({"type": "http.response.body", "body": b"x" * self.size})
+
+
+def fast(made: Made, database: Database, **limits: int) -> FastPath:
+    """The fast path in front of such an application."""
+    known = KnownVersions(fresh_seconds=60.0)
+    known.note("digits", 1, asked_at=time.monotonic())
+    return FastPath(made, known=known, watch=VersionWatch(database), **limits)
+
+
+def test_an_answer_that_sets_a_cookie_is_one_persons(database: Database) -> None:
+    made = Made((b"set-cookie", b"session=1"))
+    path = fast(made, database)
+    for _ in range(3):
+        assert ask(path, BOARD)[0] == 200
+    assert made.calls == 3
+
+
+def test_the_longest_unread_go_when_too_much_is_kept(database: Database) -> None:
+    made = Made()
+    path = fast(made, database, most_bytes=25_000)
+    for query in (b"a", b"b", b"a", b"c", b"a"):
+        ask(path, BOARD, query)
+    assert made.calls == 3
+    ask(path, BOARD, b"b")
+    assert made.calls == 4
