@@ -1,6 +1,5 @@
 """Boards answered in front of the application: the same answers, and never an older board."""
 
-import asyncio
 import random
 import threading
 import time
@@ -25,6 +24,7 @@ from server.leaderboard.watch import VersionWatch
 from server.models import Submission
 from server.observability.access import Observed
 from server.settings import Settings
+from tests.support.loops import run_async
 
 BOARD = "/api/v1/leaderboards/digits"
 READS = [
@@ -84,7 +84,7 @@ def ask(
     async def send(message: Any) -> None:
         sent.append(message)
 
-    asyncio.run(app(scope, receive, send))
+    run_async(app(scope, receive, send))
     body = b"".join(message.get("body", b"") for message in sent[1:])
     return sent[0]["status"], list(sent[0]["headers"]), body
 
