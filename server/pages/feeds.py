@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from rules.benchmark import Benchmark
 from server.benchmarks.queries import find_benchmark
 from server.dependencies import PartsDep
+from server.pages.addresses import site_address
 from server.records.queries import records_by_benchmark
 from server.verifications.latest import latest_verdicts
 from web.feed import MEDIA_TYPE, Feed, FeedEntry, atom_feed
@@ -25,7 +26,7 @@ def feed(parts: PartsDep, request: Request) -> Response:
     """The latest records and verdicts of every benchmark."""
     with parts.database.read() as session:
         entries = _entries(session, parts.benchmarks, None)
-    return _answer(parts.settings.public_url, request, "Finishline", "/", entries)
+    return _answer(site_address(request, parts.settings), request, "Finishline", "/", entries)
 
 
 @router.get("/benchmarks/{benchmark_id}/feed.atom")
@@ -35,7 +36,7 @@ def benchmark_feed(benchmark_id: str, parts: PartsDep, request: Request) -> Resp
     with parts.database.read() as session:
         entries = _entries(session, {benchmark_id: benchmark}, benchmark_id)
     title, page = f"{benchmark.title} · Finishline", f"/benchmarks/{benchmark_id}"
-    return _answer(parts.settings.public_url, request, title, page, entries)
+    return _answer(site_address(request, parts.settings), request, title, page, entries)
 
 
 def _entries(
@@ -69,9 +70,8 @@ def _records(
 
 
 def _answer(
-    public_url: str | None, request: Request, title: str, page: str, entries: list[FeedEntry]
+    base: str, request: Request, title: str, page: str, entries: list[FeedEntry]
 ) -> Response:
-    base = (public_url or str(request.base_url)).rstrip("/")
     content = atom_feed(Feed(base, request.url.path, page, title, entries))
     etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
