@@ -124,7 +124,8 @@ class Client:
         """A page of a benchmark's leaderboard.
 
         The filters are those of the board's address: division, metric, status, q, sort, order,
-        limit, page, cursor, clock, target, price, hardware_class, framework, date_from, date_to.
+        limit, page, cursor, clock, target, price, prices_on, hardware_class, framework, date_from,
+        date_to.
         """
         path = f"/leaderboards/{segment(benchmark_id)}"
         return read_view(Board, self._transport.get(path, filters))

@@ -12,6 +12,7 @@ from rules.benchmark import Benchmark
 from rules.errors import ClaimError
 from rules.fields import Fields
 from rules.measurements import PrecisionName
+from rules.price_book import PRICINGS, Pricing, book_name
 
 Kind = Literal["train", "inference"]
 CLAIM_LIMIT_BYTES = 256 * 1024
@@ -22,11 +23,22 @@ HARDWARE_CLASS = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True)
+class Cloud:
+    """What was rented, by the names a price book lists: `count` instances of one kind."""
+
+    provider: str
+    instance: str
+    region: str
+    count: int = 1
+
+
+@dataclass(frozen=True)
 class System:
     """The hardware and software a run was made on; absent figures are None.
 
     `hardware_class` names machines whose times may be compared. `price_usd_per_hour` is the
-    on-demand price of the whole system, `price_source` where it can be looked up.
+    price of the whole system as its submitter states it, `price_source` where it can be looked up
+    and `pricing` what kind of price it is. `cloud` is what to look up in a price book.
     """
 
     name: str
@@ -38,6 +50,8 @@ class System:
     accelerator_count: int = 0
     price_usd_per_hour: float | None = None
     price_source: str | None = None
+    pricing: Pricing = "on_demand"
+    cloud: Cloud | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +80,12 @@ class Claim:
     submitted_on: date | None = None
     kind: Kind = "train"
     precision: PrecisionName | None = None
+
+
+def stored_system(table: Mapping[str, Any]) -> System:
+    """A system from the JSON of its fields, which may lack those that have a default."""
+    cloud = table.get("cloud")
+    return System(**{**table, "cloud": Cloud(**cloud) if cloud is not None else None})
 
 
 def read_json_object(content: bytes, *, file: str) -> dict[str, Any]:
@@ -180,9 +200,25 @@ def _system(table: Fields) -> System:
         or 0,
         price_usd_per_hour=price,
         price_source=source,
+        pricing=cast(Pricing, table.choice("pricing", PRICINGS, default="on_demand")),
+        cloud=_cloud(table),
     )
     table.refuse_unknown()
     return system
+
+
+def _cloud(system: Fields) -> Cloud | None:
+    table = system.optional_table("cloud")
+    if table is None:
+        return None
+    cloud = Cloud(
+        provider=book_name(table, "provider"),
+        instance=book_name(table, "instance"),
+        region=book_name(table, "region"),
+        count=table.optional_integer("count", minimum=1, maximum=10**6) or 1,
+    )
+    table.refuse_unknown()
+    return cloud
 
 
 def _run_files(root: Fields) -> tuple[str, ...]:

@@ -105,9 +105,9 @@ def read_price(
 
 def _read_price(fields: Fields) -> Price:
     price = Price(
-        provider=_name(fields, "provider"),
-        instance=_name(fields, "instance"),
-        region=_name(fields, "region"),
+        provider=book_name(fields, "provider"),
+        instance=book_name(fields, "instance"),
+        region=book_name(fields, "region"),
         pricing=cast(Pricing, fields.choice("pricing", PRICINGS, default="on_demand")),
         usd_per_hour=_usd_per_hour(fields),
         effective_on=_day(fields, "effective_on"),
@@ -119,7 +119,8 @@ def _read_price(fields: Fields) -> Price:
     return price
 
 
-def _name(fields: Fields, name: str) -> str:
+def book_name(fields: Fields, name: str) -> str:
+    """A provider, an instance or a region: one printable line of limited length."""
     longest = NAME_LENGTHS[name]
     text = fields.text(name)
     if len(text) > longest or not text.isprintable():

@@ -25,6 +25,8 @@ from rules.tta import (
 )
 from rules.violations import Violation, best_quality, find_violations
 
+COST_STEP = "cost to accuracy"
+
 
 @dataclass(frozen=True)
 class Step:
@@ -279,7 +281,7 @@ def _other_steps(
             "%",
         ),
         Step(
-            "cost to accuracy",
+            COST_STEP,
             "TTA / 3600 x price per hour",
             {"TTA (s)": tta, "price (USD/h)": price},
             cost,

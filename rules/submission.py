@@ -12,6 +12,7 @@ from rules.inference import InferenceResult, score_inference
 from rules.logs import check_file_name, parse_run_log
 from rules.run import Run
 from rules.scoring import Result, RunScore, score
+from rules.system_price import stated_price_usd_per_hour
 from rules.violations import Violation
 
 __all__ = ["ScoredSubmission", "is_dawnbench", "score_submission"]
@@ -100,7 +101,7 @@ def _score_training(
         runs,
         benchmark,
         division=claim.division,
-        price_usd_per_hour=claim.system.price_usd_per_hour,
+        price_usd_per_hour=stated_price_usd_per_hour(vars(claim.system)),
     )
     violations = (*result.violations, *_contradictions(claim, runs, benchmark))
     # What is published elsewhere is checked for its package as a whole (rules.archive).

@@ -14,8 +14,8 @@ NARROWING = (
     "date_to",
     "q",
 )
-# What the board would be under another clock, at another target or at a price of one's own.
-WHAT_IF = ("clock", "target", "price")
+# What the board would be under another clock, at another target or at other prices.
+WHAT_IF = ("clock", "target", "price", "prices_on")
 FILTER_NAMES = ("metric", *NARROWING, "sort", "order", "limit", *WHAT_IF)
 STATUSES = ("verified", "verifying", "claimed", "inconclusive", "rejected")
 FIRST_ORDER = ("rank", "asc")

@@ -19,7 +19,8 @@ class Lens(View):
 class BoardPrice(View):
     """The price that costs on a board are at, where they are not the official ones."""
 
-    usd_per_accelerator_hour: float
+    usd_per_accelerator_hour: float | None
+    prices_on: date | None
     note: str
 
 
@@ -45,6 +46,7 @@ class BoardEntry(View):
     runs_started: int
     epochs_to_target: float | None
     cost_usd: float | None
+    cost_price: int | None = None
     latency_ms: float | None
     cost_usd_per_10000: float | None = None
     measured_latency_ms: float | None = None

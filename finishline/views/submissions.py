@@ -5,6 +5,15 @@ from datetime import date, datetime
 from finishline.views.view import Page, View
 
 
+class Cloud(View):
+    """What was rented: `count` instances, by the names a price book lists."""
+
+    provider: str
+    instance: str
+    region: str
+    count: int
+
+
 class System(View):
     """The hardware of a submission, as its submitter states it."""
 
@@ -17,6 +26,8 @@ class System(View):
     accelerator_count: int
     price_usd_per_hour: float | None
     price_source: str | None
+    pricing: str = "on_demand"
+    cloud: Cloud | None = None
 
 
 class Rcp(View):
@@ -50,6 +61,17 @@ class Step(View):
     unit: str
 
 
+class CostBasis(View):
+    """The price a cost rests on: as claimed, or of entry `price` of the price book."""
+
+    source: str
+    usd_per_hour: float
+    price: int | None = None
+    count: int | None = None
+    effective_on: date | None = None
+    source_url: str | None = None
+
+
 class TrainingResult(View):
     """What the runs come to. Times in seconds on the benchmark's clock."""
 
@@ -64,6 +86,7 @@ class TrainingResult(View):
     tta_high_seconds: float | None
     epochs_to_target: float | None
     cost_usd: float | None
+    cost_basis: CostBasis | None
     best_quality: float | None
     evaluation_interval_seconds: float | None
     clock: str

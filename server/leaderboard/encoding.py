@@ -54,6 +54,8 @@ CSV_COLUMNS = (
     "precision_measured",
     "verification_id",
     "price_usd_per_accelerator_hour",
+    "prices_on",
+    "cost_price",
 )
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 # Most of what a higher level saves costs more time than sending it does.
@@ -86,6 +88,7 @@ def encode_csv(board: Board) -> bytes:
         "lens_clock": lens.get("clock"),
         "lens_target": lens.get("target"),
         "price_usd_per_accelerator_hour": price.get("usd_per_accelerator_hour"),
+        "prices_on": price.get("prices_on"),
     }
     for entry in board["entries"]:
         system, rcp = entry["system"], entry["rcp"] or {}

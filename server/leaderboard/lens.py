@@ -109,7 +109,7 @@ def _seen(row: BoardRow, times: Sequence[LensTime], lens: Lens, benchmark: Bench
     return replace(
         row,
         tta_seconds=tta,
-        cost_usd=training_cost_usd(tta, row.shown["system"]["price_usd_per_hour"]),
+        cost_usd=training_cost_usd(tta, row.price_usd_per_hour),
         run_seconds=list(found.runs),
         lens_reason=found.reason,
         changed=changed,

@@ -1,40 +1,72 @@
-"""A board at the visitor's own price of an accelerator."""
+"""A board at other prices: the visitor's own of an accelerator, or the book's of one day."""
 
 from dataclasses import replace
+from datetime import date
 
 from rules.cost import system_price_usd_per_hour, training_cost_usd
+from rules.system_price import PriceBook, price_of_system
 from server.leaderboard.rows import BoardRow, BoardRows
 from server.leaderboard.schemas import BoardQuery, PriceView
 
-
-def price_of(query: BoardQuery) -> float | None:
-    """US dollars per accelerator-hour that a query asks for; an inference has no time to price."""
-    return query.price if query.kind == "train" else None
+# US dollars for an accelerator and hour, or the day whose prices hold.
+OtherPrice = float | date
 
 
-def price_view(usd_per_accelerator_hour: float) -> PriceView:
-    """What a price of one's own changes, in words too."""
+def price_of(query: BoardQuery) -> OtherPrice | None:
+    """The prices that a query asks for; an inference has no time to price."""
+    if query.kind != "train":
+        return None
+    return query.prices_on if query.price is None else query.price
+
+
+def price_view(price: OtherPrice) -> PriceView:
+    """What other prices change, in words too."""
+    if isinstance(price, date):
+        return PriceView(
+            usd_per_accelerator_hour=None,
+            prices_on=price,
+            note=f"Not the official costs: systems that name what was rented are at the price "
+            f"book's prices of {price.isoformat()}, the others as stated.",
+        )
     return PriceView(
-        usd_per_accelerator_hour=usd_per_accelerator_hour,
-        note=f"Not the official costs: at {_dollars(usd_per_accelerator_hour)} per "
+        usd_per_accelerator_hour=price,
+        prices_on=None,
+        note=f"Not the official costs: at {_dollars(price)} per "
         "accelerator-hour. A system that states no accelerators counts as one.",
     )
 
 
-def priced_rows(rows: BoardRows, usd_per_accelerator_hour: float) -> BoardRows:
-    """The rows with what their times cost at a price for each accelerator and hour."""
+def priced_rows(rows: BoardRows, price: OtherPrice, book: PriceBook) -> BoardRows:
+    """The rows with what their times cost at other prices."""
     return BoardRows(
         {
-            submission_id: _priced(row, usd_per_accelerator_hour)
+            submission_id: _at_day(row, price, book)
+            if isinstance(price, date)
+            else _at_own_price(row, price)
             for submission_id, row in rows.rows.items()
         }
     )
 
 
-def _priced(row: BoardRow, usd_per_accelerator_hour: float) -> BoardRow:
+def _at_own_price(row: BoardRow, usd_per_accelerator_hour: float) -> BoardRow:
     accelerators = row.shown["system"]["accelerator_count"] or 0
-    price = system_price_usd_per_hour(usd_per_accelerator_hour, accelerators)
-    return replace(row, cost_usd=training_cost_usd(row.tta_seconds, price))
+    return _costing(
+        row, system_price_usd_per_hour(usd_per_accelerator_hour, accelerators), number=None
+    )
+
+
+def _at_day(row: BoardRow, day: date, book: PriceBook) -> BoardRow:
+    found = price_of_system(row.shown["system"], book, on=day)
+    number = None if found.entry is None else found.entry.number
+    return _costing(row, found.usd_per_hour, number=number)
+
+
+def _costing(row: BoardRow, usd_per_hour: float | None, *, number: int | None) -> BoardRow:
+    return replace(
+        row,
+        cost_usd=training_cost_usd(row.tta_seconds, usd_per_hour),
+        changed=dict(row.changed) | {"cost_price": number},
+    )
 
 
 def _dollars(usd: float) -> str:

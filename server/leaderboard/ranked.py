@@ -16,9 +16,10 @@ from server.leaderboard.facets import Facets, facets_of
 from server.leaderboard.groups import BoardGroups
 from server.leaderboard.lens import lens_of, lens_rows
 from server.leaderboard.memory import BoardMemory, memory_of
-from server.leaderboard.price import price_of, priced_rows
+from server.leaderboard.price import OtherPrice, price_of, priced_rows
 from server.leaderboard.rows import BoardRow, BoardRows, read_rows, which_submissions
 from server.leaderboard.schemas import BoardEntry, BoardQuery
+from server.prices.costs import read_book
 
 ENTRY_FIELDS = tuple(BoardEntry.model_fields)
 PLACE_FIELDS = ("rank", "tied", "unranked_reason")
@@ -85,7 +86,10 @@ def ranked_board(
     return kept.get(
         key,
         version,
-        lambda: _rank(_rows(session, memory, benchmark, query, lens, version), query, price),
+        lambda: _rank(
+            _repriced(session, _rows(session, memory, benchmark, query, lens, version), price),
+            query,
+        ),
     )
 
 
@@ -121,9 +125,13 @@ def _since(
     return None if changed is None else (rows, changed)
 
 
-def _rank(found: BoardRows, query: BoardQuery, price: float | None) -> RankedBoard:
+def _repriced(session: Session, rows: BoardRows, price: OtherPrice | None) -> BoardRows:
+    return rows if price is None else priced_rows(rows, price, read_book(session))
+
+
+def _rank(found: BoardRows, query: BoardQuery) -> RankedBoard:
     wanted = found if query.division is None else _of_division(found.rows.values(), query.division)
-    rows = (wanted if price is None else priced_rows(wanted, price)).rows
+    rows = wanted.rows
     places = rank([row.standing for row in rows.values()], metric=query.metric)
     groups = BoardGroups(places, rows, metric=query.metric)
     return RankedBoard(

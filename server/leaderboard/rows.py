@@ -12,9 +12,12 @@ from sqlalchemy.orm import Session
 from rules.benchmark import Benchmark
 from rules.claim import Kind
 from rules.comparison import LogTimes, log_times
+from rules.cost import training_cost_usd
 from rules.ranking import Standing
+from rules.system_price import SystemPrice
 from server.leaderboard.published import verifications_behind
 from server.models import RunRow, Submission, User
+from server.prices.costs import BookCosts
 from server.submissions.result_views import RcpView
 from server.submissions.run_times import convergence_factor
 from server.submissions.schemas import SystemView
@@ -29,7 +32,6 @@ COLUMNS = (
     Submission.result,
     Submission.eligible,
     Submission.tta_seconds,
-    Submission.cost_usd,
     Submission.latency_ms,
     Submission.cost_usd_per_10000,
     Submission.measured_latency_ms,
@@ -77,6 +79,7 @@ class BoardRow:
     cost_usd: float | None
     latency_ms: float | None
     cost_usd_per_10000: float | None
+    price_usd_per_hour: float | None
     run_seconds: Sequence[float]
     factor: float
     search_text: str
@@ -157,7 +160,10 @@ def _read(
     behind = verifications_behind(session, which, kind)
     statement = select(*COLUMNS).join(Submission.user).where(*which)
     found = session.execute(statement.execution_options(yield_per=ROWS_AT_ONCE))
-    return {row.id: _row(row, kind, runs[row.id], behind.get(row.id)) for row in found}
+    costs = BookCosts(session)
+    return {
+        row.id: _row(row, kind, runs[row.id], behind.get(row.id), costs.price(row)) for row in found
+    }
 
 
 def _read_runs(
@@ -181,9 +187,16 @@ def _read_runs(
     return found
 
 
-def _row(row: Any, kind: Kind, runs: _Runs, verification_id: str | None) -> BoardRow:
+def _row(
+    row: Any, kind: Kind, runs: _Runs, verification_id: str | None, price: SystemPrice
+) -> BoardRow:
     factor = convergence_factor(row.tta_seconds, row.result)
-    shown = _shown(row, kind, runs) | {"verification_id": verification_id}
+    cost = training_cost_usd(row.tta_seconds, price.usd_per_hour)
+    shown = _shown(row, kind, runs) | {
+        "cost_usd": cost,
+        "cost_price": None if price.entry is None else price.entry.number,
+        "verification_id": verification_id,
+    }
     system = shown["system"]
     texts = (
         shown["model"],
@@ -200,7 +213,8 @@ def _row(row: Any, kind: Kind, runs: _Runs, verification_id: str | None) -> Boar
         division=row.division,
         date=shown["submitted_on"] or row.submitted_at.isoformat(),
         tta_seconds=row.tta_seconds,
-        cost_usd=row.cost_usd,
+        cost_usd=cost,
+        price_usd_per_hour=price.usd_per_hour,
         latency_ms=row.latency_ms,
         cost_usd_per_10000=row.cost_usd_per_10000,
         run_seconds=[seconds * factor for seconds in runs.seconds],
@@ -222,7 +236,6 @@ def _shown(row: Any, kind: Kind, runs: _Runs) -> dict[str, Any]:
         "status": row.status,
         "system": {name: row.system.get(name) for name in SYSTEM_FIELDS},
         "tta_seconds": row.tta_seconds,
-        "cost_usd": row.cost_usd,
         "runs_reached": result["reached"] if training else 0,
         "runs_started": result["started"] if training else 0,
         "latency_ms": row.latency_ms,

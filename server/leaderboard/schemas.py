@@ -42,7 +42,8 @@ class BoardQuery(BaseModel):
     The metrics `tta` and `cost` rank trainings; `latency` and `inference_cost` rank inference.
     `clock` and `target` rank trainings by the stored curves under another clock or at another
     target: not the official ranking. `price` is in US dollars for each accelerator and hour: the
-    costs of trainings are then what their times cost at it. `date_from` and `date_to` are of the
+    costs of trainings are then what their times cost at it; `prices_on` is a day of the price book,
+    for systems that name what was rented. `date_from` and `date_to` are of the
     day a result was submitted, as its archive says where it has one, and both included.
 
     The pages of `limit` entries are numbered from 1; `cursor` continues an earlier answer instead.
@@ -61,6 +62,7 @@ class BoardQuery(BaseModel):
     clock: ClockName | None = None
     target: float | None = Field(default=None, allow_inf_nan=False)
     price: float | None = Field(default=None, gt=0, le=1e6, allow_inf_nan=False)
+    prices_on: date | None = None
     hardware_class: str | None = Field(default=None, max_length=200)
     framework: str | None = Field(default=None, max_length=4000)
     date_from: date | None = None
@@ -84,7 +86,7 @@ class BoardQuery(BaseModel):
         """What a form sends for a field left empty is no filter."""
         return None if value == "" else value
 
-    @field_validator("date_from", "date_to", mode="before")
+    @field_validator("date_from", "date_to", "prices_on", mode="before")
     @classmethod
     def _day(cls, value: object) -> object:
         """Days as they are written everywhere here; a number would count seconds since 1970."""
@@ -99,6 +101,10 @@ class BoardQuery(BaseModel):
     def _one_place(self) -> Self:
         if self.cursor is not None and self.page > 1:
             raise PydanticCustomError("two_places", "a cursor and a page; expected one of them")
+        if self.price is not None and self.prices_on is not None:
+            raise PydanticCustomError(
+                "two_prices", "a price and a day of the price book; expected one of them"
+            )
         return self
 
     @property
@@ -114,7 +120,8 @@ class BoardQuery(BaseModel):
     @property
     def is_own(self) -> bool:
         """Whether it asks for what is not the official ranking, or for words of its own."""
-        return self.asks_for_lens or self.price is not None or self.q is not None
+        own = (self.price, self.prices_on, self.q)
+        return self.asks_for_lens or any(value is not None for value in own)
 
 
 BoardQueryDep = Annotated[BoardQuery, Query()]
@@ -132,9 +139,10 @@ class BoardEntry(BaseModel):
     from anything. `precision` is the narrowest floating type touched, as claimed, and
     `precision_measured` as a replay found it. `energy_joules` is what a run to the target took on
     average in the replay behind the status, on the same hardware class; None without.
-    `samples_per_second` is what all runs that reached the target trained on together, over their
-    time to accuracy, where their logs count samples. `verification_id` is what the status rests
-    on, or what is under way.
+    `cost_price` is the entry of the price book that `cost_usd` rests on, None where that is what
+    the system states. `samples_per_second` is what all runs that reached the target trained on
+    together, over their time to accuracy, where their logs count samples. `verification_id` is what
+    the status rests on, or what is under way.
     """
 
     rank: int | None
@@ -156,6 +164,7 @@ class BoardEntry(BaseModel):
     runs_started: int
     epochs_to_target: float | None
     cost_usd: float | None
+    cost_price: int | None = None
     latency_ms: float | None
     cost_usd_per_10000: float | None = None
     measured_latency_ms: float | None = None
@@ -192,10 +201,12 @@ class LensView(BaseModel):
 class PriceView(BaseModel):
     """The price that costs on a board are at, where they are not the official ones.
 
-    `note` says it in a sentence.
+    It is one for each accelerator and hour, or the price book's of a day. `note` says it in a
+    sentence.
     """
 
-    usd_per_accelerator_hour: float
+    usd_per_accelerator_hour: float | None
+    prices_on: date | None
     note: str
 
 

@@ -41,6 +41,12 @@ def raise_board_version(
     after_commit(session, tell)
 
 
+def raise_all_board_versions(session: Session) -> None:
+    """Mark every benchmark's boards as changed: by a price, which may be of any submission."""
+    for benchmark_id in sorted(session.scalars(select(Board.benchmark_id))):
+        raise_board_version(session, benchmark_id)
+
+
 def board_version(session: Session, benchmark_id: str) -> int:
     """The version of a benchmark's boards, 0 before the first submission."""
     version = session.scalar(select(Board.version).where(Board.benchmark_id == benchmark_id))

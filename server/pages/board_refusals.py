@@ -17,6 +17,7 @@ LABELS = {
     "date_from": "From",
     "date_to": "To",
     "price": "Your price",
+    "prices_on": "Prices of",
 }
 EXPECTED = {
     "float_parsing": "a number",

@@ -14,6 +14,7 @@ from server.dependencies import Parts
 from server.models import RunRow, Submission
 from server.pages.measured import measured_beside
 from server.pages.standings import place_of, places_of
+from server.prices.costs import price_of_submission
 from server.submissions.queries import (
     benchmark_versions,
     find_submission,
@@ -34,7 +35,11 @@ def submission_context(session: Session, parts: Parts, submission_id: str) -> Co
     submission = find_submission(session, submission_id)
     versions = benchmark_versions(session, {submission.benchmark_sha256})
     benchmark = definition(session, submission.benchmark_sha256)
-    shown = submission_view(submission, benchmark_version=versions[submission.benchmark_sha256])
+    shown = submission_view(
+        submission,
+        benchmark_version=versions[submission.benchmark_sha256],
+        price=price_of_submission(session, submission),
+    )
     # An inference has no runs that a band could be drawn for.
     runs = len(submission.runs)
     points = band_for(benchmark, claim_of(submission), runs=runs) if runs else []

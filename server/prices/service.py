@@ -10,6 +10,7 @@ from server.audit.service import Subject, record
 from server.database import utc_now
 from server.dependencies import Caller
 from server.errors import ConflictError
+from server.leaderboard.service import raise_all_board_versions
 from server.models import PriceRow
 from server.prices.queries import find_price
 from server.prices.schemas import PriceCreate
@@ -25,6 +26,7 @@ def add_price(session: Session, caller: Caller, wanted: PriceCreate) -> PriceRow
     if known is not None:
         raise ConflictError(f"This price is in the book already, as number {known}.")
     row = _add(session, caller, wanted)
+    raise_all_board_versions(session)
     record(
         session,
         caller,
@@ -49,6 +51,7 @@ def import_prices(
         if _the_same(session, price) is None:
             added.append(_add(session, caller, price))
     if added:
+        raise_all_board_versions(session)
         record(
             session,
             caller,

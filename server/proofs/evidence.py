@@ -6,7 +6,7 @@ from typing import Any, cast
 import orjson
 from sqlalchemy.orm import Session
 
-from rules.claim import System
+from rules.claim import stored_system
 from rules.measurements import PrecisionName
 from rules.proof import ClaimPart, LogFile, SubmissionPart
 from server.code_version import code_version
@@ -45,7 +45,7 @@ def submission_part(session: Session, submission: Submission) -> dict[str, Any]:
             model=submission.model,
             framework=submission.framework,
             hyperparameters=dict(submission.hyperparameters),
-            system=System(**submission.system),
+            system=stored_system(submission.system),
             precision=cast(PrecisionName | None, submission.precision),
         ),
         logs=[LogFile(run.file, run.log_sha256, run.log_bytes) for run in submission.runs],

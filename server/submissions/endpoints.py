@@ -13,6 +13,7 @@ from server.artifacts import pieces
 from server.dependencies import Caller, PartsDep, SubmitterDep
 from server.errors import TooLargeError, UnsupportedMediaError
 from server.observability.context import note
+from server.prices.costs import price_of_submission
 from server.submissions import queries, service
 from server.submissions.schemas import (
     EXAMPLE_CLAIM,
@@ -143,7 +144,11 @@ def _submit(
     """
     with staged_upload(form, parts.artifacts, parts.settings) as upload:
         accepted = service.submit(parts, caller, upload, key=key)
-    view = submission_view(accepted.submission, benchmark_version=accepted.benchmark_version)
+    with parts.database.read() as session:
+        price = price_of_submission(session, accepted.submission)
+    view = submission_view(
+        accepted.submission, benchmark_version=accepted.benchmark_version, price=price
+    )
     return view, accepted.repeated
 
 
@@ -151,7 +156,11 @@ def _view(parts: PartsDep, submission_id: str) -> SubmissionView:
     with parts.database.read() as session:
         submission = queries.find_submission(session, submission_id)
         versions = queries.benchmark_versions(session, {submission.benchmark_sha256})
-        return submission_view(submission, benchmark_version=versions[submission.benchmark_sha256])
+        return submission_view(
+            submission,
+            benchmark_version=versions[submission.benchmark_sha256],
+            price=price_of_submission(session, submission),
+        )
 
 
 CursorDep = Annotated[str | None, Query(pattern=queries.CURSOR_PATTERN)]
@@ -170,7 +179,14 @@ def list_submissions(
             session, benchmark_id=benchmark, limit=limit, cursor=cursor
         )
         versions = queries.benchmark_versions(session, {s.benchmark_sha256 for s in page})
-        views = [submission_view(s, benchmark_version=versions[s.benchmark_sha256]) for s in page]
+        views = [
+            submission_view(
+                submission,
+                benchmark_version=versions[submission.benchmark_sha256],
+                price=price_of_submission(session, submission),
+            )
+            for submission in page
+        ]
     return SubmissionList(submissions=views, next_cursor=next_cursor)
 
 

@@ -1,12 +1,15 @@
 """Results of submissions as the API and the pages show them, and as they are stored."""
 
 from dataclasses import asdict
-from typing import Any
+from datetime import date
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, computed_field
 
+from rules.cost import training_cost_usd
 from rules.inference import InferenceResult
-from rules.scoring import Result
+from rules.scoring import COST_STEP, Result
+from rules.system_price import SystemPrice
 from server.models import Submission
 
 
@@ -52,10 +55,25 @@ class RcpView(BaseModel):
         return self.verdict == "pass" and self.factor > 1.0
 
 
+class CostBasisView(BaseModel):
+    """The price that a cost rests on: `usd_per_hour` is of the whole system.
+
+    From the price book it is that of entry `price`, for `count` instances; else as claimed.
+    """
+
+    source: Literal["price_book", "claim"]
+    usd_per_hour: float
+    price: int | None = None
+    count: int | None = None
+    effective_on: date | None = None
+    source_url: str | None = None
+
+
 class ResultView(BaseModel):
     """What the runs come to, with every step. Times in seconds on the benchmark's clock.
 
-    `raw_tta_seconds` is as measured; `tta_seconds` is normalised where `rcp` says so.
+    `raw_tta_seconds` is as measured; `tta_seconds` is normalised where `rcp` says so. `cost_usd` is
+    computed with each answer, at the price of `cost_basis`; without one there is no cost.
     """
 
     tta_seconds: float | None
@@ -69,6 +87,7 @@ class ResultView(BaseModel):
     tta_high_seconds: float | None
     epochs_to_target: float | None
     cost_usd: float | None
+    cost_basis: CostBasisView | None
     best_quality: float | None
     evaluation_interval_seconds: float | None
     clock: str
@@ -95,13 +114,46 @@ class InferenceResultView(BaseModel):
     steps: list[StepView]
 
 
-def result_view(submission: Submission) -> ResultView | InferenceResultView:
+def result_view(submission: Submission, price: SystemPrice) -> ResultView | InferenceResultView:
     """A stored result; one from before times were normalised has its time as the raw one."""
     stored = submission.result | {"eligible": submission.eligible}
     if submission.kind == "inference":
         return InferenceResultView(**stored)
     raw = {"raw_tta_seconds": stored["tta_seconds"]}
-    return ResultView(**(raw | stored))
+    return ResultView(**(raw | stored | _costs(submission, price)))
+
+
+def cost_basis(system: dict[str, Any], price: SystemPrice) -> CostBasisView | None:
+    """What a cost at a price rests on; None without a price."""
+    if price.usd_per_hour is None:
+        return None
+    if price.entry is None:
+        return CostBasisView(
+            source="claim", usd_per_hour=price.usd_per_hour, source_url=system["price_source"]
+        )
+    return CostBasisView(
+        source="price_book",
+        usd_per_hour=price.usd_per_hour,
+        price=price.entry.number,
+        count=price.count,
+        effective_on=price.entry.price.effective_on,
+        source_url=price.entry.price.source_url,
+    )
+
+
+def _costs(submission: Submission, price: SystemPrice) -> dict[str, Any]:
+    """The cost at a price, in the step that explains it too: what is stored is as claimed."""
+    tta_seconds = submission.result["tta_seconds"]
+    cost = training_cost_usd(tta_seconds, price.usd_per_hour)
+    numbers = {"TTA (s)": tta_seconds, "price (USD/h)": price.usd_per_hour}
+    return {
+        "cost_usd": cost,
+        "cost_basis": cost_basis(submission.system, price),
+        "steps": [
+            step | {"numbers": numbers, "value": cost} if step["name"] == COST_STEP else step
+            for step in submission.result["steps"]
+        ],
+    }
 
 
 def stored_result(result: Result | InferenceResult) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from rules.system_price import SystemPrice
 from server.models import RunRow, Submission
 from server.submissions.result_views import InferenceResultView, ResultView, result_view
 from server.verifications.publishing import (
@@ -30,8 +31,20 @@ EXAMPLE_CLAIM = {
 }
 
 
+class CloudView(BaseModel):
+    """What was rented: `count` instances, by the names a price book lists."""
+
+    provider: str
+    instance: str
+    region: str
+    count: int
+
+
 class SystemView(BaseModel):
-    """The hardware a submission was made on, as its submitter states it."""
+    """The hardware a submission was made on, as its submitter states it.
+
+    A price that is no `on_demand` one never ranks.
+    """
 
     name: str
     hardware_class: str
@@ -42,6 +55,8 @@ class SystemView(BaseModel):
     accelerator_count: int
     price_usd_per_hour: float | None
     price_source: str | None
+    pricing: Literal["on_demand", "spot"] = "on_demand"
+    cloud: CloudView | None = None
 
 
 class RunView(BaseModel):
@@ -171,8 +186,10 @@ def curve_view(run: RunRow) -> CurveView:
     )
 
 
-def submission_view(submission: Submission, *, benchmark_version: str) -> SubmissionView:
-    """A stored submission with its runs and verifications."""
+def submission_view(
+    submission: Submission, *, benchmark_version: str, price: SystemPrice
+) -> SubmissionView:
+    """A stored submission with its runs and verifications, and its cost at a price."""
     published = published_verification(submission)
     return SubmissionView(
         id=submission.id,
@@ -195,7 +212,7 @@ def submission_view(submission: Submission, *, benchmark_version: str) -> Submis
         archive=submission.archive,
         status=submission.status,
         measured_latency_ms=submission.measured_latency_ms,
-        result=result_view(submission),
+        result=result_view(submission, price),
         runs=[run_view(run) for run in submission.runs],
         verifications=[
             VerificationSummary(

@@ -8,6 +8,7 @@ from rules.benchmark import Benchmark
 from rules.judge_convergence import evaluation_at_target
 from rules.latency import FEWEST_SAMPLES, latency_result, why_absent
 from rules.messages import BackendLatency, ReplayRun
+from rules.system_price import SystemPrice
 from server.models import Verification
 
 
@@ -37,13 +38,15 @@ class BackendView(BaseModel):
     why_absent: str | None = None
 
 
-def backend_views(verification: Verification, benchmark: Benchmark) -> list[BackendView]:
+def backend_views(
+    verification: Verification, benchmark: Benchmark, price: SystemPrice | None
+) -> list[BackendView]:
     """The backends of a latency that was measured; none of another kind or before its end."""
     if verification.kind != "latency" or verification.report is None or benchmark.latency is None:
         return []
     runs = TypeAdapter(list[ReplayRun]).validate_python(verification.report["runs"])
     return [
-        _view_of(item, run, verification, benchmark, warmup_items=benchmark.latency.warmup_items)
+        _view_of(item, run, benchmark, price, warmup_items=benchmark.latency.warmup_items)
         for run in runs
         for item in run.latency
     ]
@@ -52,8 +55,8 @@ def backend_views(verification: Verification, benchmark: Benchmark) -> list[Back
 def _view_of(
     item: BackendLatency,
     run: ReplayRun,
-    verification: Verification,
     benchmark: Benchmark,
+    price: SystemPrice | None,
     *,
     warmup_items: int,
 ) -> BackendView:
@@ -65,13 +68,12 @@ def _view_of(
             absence=absence.code if absence is not None else None,
             why_absent=absence.message if absence is not None else None,
         )
-    submission = verification.submission
     result = latency_result(
         item.milliseconds,
         warmup_items=warmup_items,
         quality=reached.quality,
         target=benchmark.target,
-        price_usd_per_hour=submission.system["price_usd_per_hour"] if submission else None,
+        price_usd_per_hour=None if price is None else price.usd_per_hour,
     )
     figures = asdict(result.figures)
     missing = {f"p{p}": why_absent(result.figures.samples, p) for p in FEWEST_SAMPLES}

@@ -8,7 +8,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session, selectinload
 
 from rules.benchmark import Benchmark
-from rules.claim import Claim, System
+from rules.claim import Claim, stored_system
 from rules.curve import evaluation_of
 from rules.duel import Duel, judge_duel, pair_runs
 from rules.measurements import Figure, PrecisionName
@@ -26,6 +26,7 @@ from server.models import (
     WorkerProbeRow,
     WorkerRow,
 )
+from server.prices.costs import price_of_submission
 from server.submissions.queries import runs_with_curves
 from server.verifications.schemas import VerificationView, verification_view
 
@@ -125,12 +126,14 @@ def view(
     """A verification as it is shown, with the reason why nothing happens yet."""
     if benchmark is None:
         benchmark = definition(session, verification.benchmark_sha256)
+    submission = verification.submission
     return verification_view(
         verification,
         benchmark=benchmark,
         waiting_for=waiting_for(session, verification, alive_seconds=alive_seconds),
         duel=_judged_duel(verification, benchmark) if with_report else None,
         figures=_roofs_of_worker(session, verification) if with_report else None,
+        price=price_of_submission(session, submission) if submission is not None else None,
         with_report=with_report,
     )
 
@@ -216,7 +219,7 @@ def claim_of(submission: Submission) -> Claim:
         division=submission.division,
         model=submission.model,
         framework=submission.framework,
-        system=System(**submission.system),
+        system=stored_system(submission.system),
         run_files=tuple(run.file for run in submission.runs),
         hyperparameters=submission.hyperparameters,
         code_url=submission.code_url,

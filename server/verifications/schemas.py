@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rules.benchmark import Benchmark
 from rules.duel import Duel
+from rules.system_price import SystemPrice
 from server.benchmarks.schemas import TargetView, target_view
 from server.duels.schemas import DuelView, duel_view
 from server.models import Attempt, Verification
@@ -167,6 +168,7 @@ def verification_view(
     waiting_for: str | None,
     duel: Duel | None = None,
     figures: Figures | None = None,
+    price: SystemPrice | None = None,
     with_report: bool = True,
 ) -> VerificationView:
     """A stored verification. What was drawn stays hidden until the end."""
@@ -192,7 +194,7 @@ def verification_view(
         reasons=[ReasonView(**reason) for reason in verification.reasons],
         duel=duel_view(verification, duel) if verification.kind == "duel" else None,
         report=verification.report if with_report else None,
-        backends=backend_views(verification, benchmark) if with_report else [],
+        backends=backend_views(verification, benchmark, price) if with_report else [],
         utilisation=utilisation_views(verification, figures or {}) if with_report else [],
         reason=verification.reason,
         created_at=verification.created_at,

@@ -22,7 +22,7 @@ from finishline.views.view import View
 
 FILTERS = (
     "division", "metric", "status", "q", "sort", "order", "limit", "page", "cursor", "clock",
-    "target", "price", "hardware_class", "framework", "date_from", "date_to",
+    "target", "price", "prices_on", "hardware_class", "framework", "date_from", "date_to",
 )  # fmt: skip
 PRICE_FILTERS = ("provider", "instance", "region", "pricing", "on")
 LOGS = {"run_0.log": b"nothing"}

@@ -353,7 +353,7 @@ def test_csv_says_the_same_as_json(enter: Callable[..., str], client: TestClient
         entry |= {"accelerator_count": system["accelerator_count"], "system": system["name"]}
         entry["rcp_verdict"] = entry["rcp"] and entry["rcp"]["verdict"]
         entry |= {"lens_clock": None, "lens_target": None}
-        entry["price_usd_per_accelerator_hour"] = None
+        entry |= {"price_usd_per_accelerator_hour": None, "prices_on": None}
         for name, text in row.items():
             value = entry[name]
             assert text == ("" if value is None else str(value)), name
