@@ -169,7 +169,7 @@ def test_a_lens_is_announced_and_can_be_left(make: Make, read: Read) -> None:
     assert "Not the official ranking: speedrun." in read(page)
     assert "Not the official costs: at $2.50." in read(page)
     assert '<a href="?q=cnn&amp;price=2.5#board">Official ranking</a>' in page
-    assert '<a href="?q=cnn&amp;clock=speedrun&amp;target=95#board">Costs as stated</a>' in page
+    assert '<a href="?q=cnn&amp;clock=speedrun&amp;target=95#board">Official costs</a>' in page
     assert '<option value="speedrun" selected>' in page
     assert 'type="number" name="target" value="95"' in page
     assert 'type="number" name="price" value="2.5"' in page
