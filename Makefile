@@ -1,11 +1,14 @@
 # What a newcomer needs: `make run` and `make test`. `make help` lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help install charts run test test-vision lint format bench chaos clean
+.PHONY: help install charts run test test-vision lint audit format bench chaos clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 VISION_VENV := .venv-vision
+AUDIT_VENV := .venv-audit
+AUDIT := $(AUDIT_VENV)/bin/pip-audit
+ROOMS := cli finishline migrations reference_models rules server web worker
 VISION_STAMP := $(VISION_VENV)/.installed
 # The first Python that is new enough; `make PYTHON=/path/to/python3.12 install` chooses another.
 PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -56,6 +59,12 @@ lint: $(STAMP)  ## style, types, and who may import whom
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/bandit --quiet --recursive --severity-level high $(ROOMS)
+
+audit: $(STAMP)  ## look the pinned packages up among known vulnerabilities (needs the network)
+	@test -x $(AUDIT) || { "$(PYTHON)" -m venv $(AUDIT_VENV) && \
+	$(AUDIT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check "pip-audit>=2.10,<3"; }
+	$(AUDIT) --requirement constraints.txt --no-deps --strict
 
 format: $(STAMP)  ## write the code as `make lint` wants it
 	$(BIN)/ruff check --fix .
@@ -70,7 +79,7 @@ chaos: $(STAMP)  ## 100 faults on 30 verifications with real training: everythin
 	FINISHLINE_CHAOS_FAULTS=100 FINISHLINE_CHAOS_VERIFICATIONS=30 FINISHLINE_CHAOS_REFERENCE=digits \
 		$(BIN)/python -m pytest tests/chaos $(ARGS)
 
-clean:  ## remove both environments and caches; var/ with your submissions stays
-	rm -rf $(VENV) $(VISION_VENV) node_modules build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+clean:  ## remove the environments and caches; var/ with your submissions stays
+	rm -rf $(VENV) $(VISION_VENV) $(AUDIT_VENV) node_modules build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -213,7 +213,13 @@ def add_error_handlers(app: FastAPI) -> None:
 
 
 def _methods_of(request: Request) -> list[str]:
-    """The methods that the address asked for has, in whichever routes."""
+    """The methods that the address asked for has, in whichever routes.
+
+    An address that the API names counts as no other's parameter: /workers/hello is no worker.
+    """
+    named = request.app.openapi()["paths"].get(request.url.path)
+    if named is not None:
+        return [method for method in METHODS if method.lower() in named]
     routes = request.app.routes
     return [
         method

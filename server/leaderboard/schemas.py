@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from rules.claim import Kind
 from rules.clock import ClockName
 from rules.ranking import KIND_OF_METRIC, Metric
+from server.days import DayField
 from server.submissions.result_views import RcpView
 from server.submissions.schemas import SystemView
 
@@ -58,15 +59,15 @@ class BoardQuery(BaseModel):
     sort: SortColumn = "rank"
     order: Literal["asc", "desc"] = "asc"
     limit: int = Field(default=100, ge=1, le=1000)
-    cursor: str | None = Field(default=None, max_length=40, pattern=r"^[0-9]+\.[0-9]+$")
+    cursor: str | None = Field(default=None, max_length=40, pattern=r"^([0-9]+\.[0-9]+)?$")
     clock: ClockName | None = None
     target: float | None = Field(default=None, allow_inf_nan=False)
     price: float | None = Field(default=None, gt=0, le=1e6, allow_inf_nan=False)
-    prices_on: date | None = None
+    prices_on: DayField = None
     hardware_class: str | None = Field(default=None, max_length=200)
     framework: str | None = Field(default=None, max_length=4000)
-    date_from: date | None = None
-    date_to: date | None = None
+    date_from: DayField = None
+    date_to: DayField = None
     page: int = Field(default=1, ge=1, le=1_000_000)
 
     @field_validator(
@@ -85,17 +86,6 @@ class BoardQuery(BaseModel):
     def _none_if_empty(cls, value: object) -> object:
         """What a form sends for a field left empty is no filter."""
         return None if value == "" else value
-
-    @field_validator("date_from", "date_to", "prices_on", mode="before")
-    @classmethod
-    def _day(cls, value: object) -> object:
-        """Days as they are written everywhere here; a number would count seconds since 1970."""
-        if value is None or value == "" or isinstance(value, date):
-            return value or None
-        try:
-            return date.fromisoformat(str(value))
-        except ValueError:
-            raise PydanticCustomError("no_day", "no day; expected one like 2026-11-21") from None
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:

@@ -4,7 +4,7 @@ from datetime import date, datetime
 from typing import Annotated
 
 from fastapi import Query
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator
 
 from rules.price_book import (
     AN_ADDRESS,
@@ -17,10 +17,25 @@ from rules.price_book import (
     Pricing,
     is_web_address,
 )
+from server.days import Day, DayField
 from server.models import PriceRow
 
 LARGEST_IMPORT = 1000
 ONE_LINE = r"^\S(.*\S)?$"
+
+
+# In JSON Schema what `_can_be_followed` demands: written in ASCII, with a host.
+WebAddress = Annotated[
+    str,
+    Field(min_length=1, max_length=SOURCE_LENGTH),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "maxLength": SOURCE_LENGTH,
+            "pattern": r'^[Hh][Tt][Tt][Pp][Ss]?://[!-"$-.0->@-~][!-~]*$',
+        }
+    ),
+]
 
 
 class PriceCreate(BaseModel):
@@ -51,8 +66,8 @@ class PriceCreate(BaseModel):
     region: str = Field(max_length=NAME_LENGTHS["region"], pattern=ONE_LINE)
     pricing: Pricing = "on_demand"
     usd_per_hour: float = Field(gt=0, le=HIGHEST_USD_PER_HOUR, allow_inf_nan=False)
-    effective_on: date
-    source_url: str = Field(min_length=1, max_length=SOURCE_LENGTH)
+    effective_on: Day
+    source_url: WebAddress
     note: str | None = Field(default=None, min_length=1, max_length=NOTE_LENGTH)
     supersedes: int | None = Field(default=None, ge=1, le=2**31 - 1)
 
@@ -66,7 +81,7 @@ class PriceCreate(BaseModel):
     @field_validator("source_url")
     @classmethod
     def _can_be_followed(cls, text: str) -> str:
-        if not is_web_address(text):
+        if not (text.isascii() and is_web_address(text)):
             raise ValueError(f"expected {AN_ADDRESS}")
         return text
 
@@ -88,7 +103,7 @@ class PriceQuery(BaseModel):
     instance: str | None = Field(default=None, max_length=200)
     region: str | None = Field(default=None, max_length=100)
     pricing: Pricing | None = None
-    on: date | None = None
+    on: DayField = None
 
 
 PriceQueryDep = Annotated[PriceQuery, Query()]

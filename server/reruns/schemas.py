@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 
 from server.verifications.schemas import ReasonView
 
@@ -29,7 +29,7 @@ class BatchCreate(BaseModel):
     benchmark: str | None = None
     status: Status | None = None
     reason: Reason
-    dry_run: bool = False
+    dry_run: StrictBool = False
     kind: Literal["replay", "latency"] = "replay"
 
     @model_validator(mode="after")

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from server.rescoring.service import BATCH_SUBMISSIONS, Batch, Choice
 from server.submissions.queries import CURSOR_PATTERN
@@ -22,7 +22,7 @@ class RescoreRequest(BaseModel):
     )
 
     benchmark: str | None = Field(default=None, max_length=100)
-    dry_run: bool = False
+    dry_run: StrictBool = False
     definition: Literal["stored", "current"] = "stored"
     limit: int = Field(default=BATCH_SUBMISSIONS, ge=1, le=200)
     cursor: str | None = Field(default=None, pattern=CURSOR_PATTERN)

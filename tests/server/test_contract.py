@@ -1,0 +1,82 @@
+"""The API keeps to its own OpenAPI document: Schemathesis asks, a real server process answers."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from server.settings import Settings
+from tests.support.processes import free_port, stop, wait_for
+
+ROOT = Path(__file__).parents[2]
+CONFIG = ROOT / "schemathesis.toml"
+EXAMPLES = int(os.environ.get("FINISHLINE_CONTRACT_EXAMPLES", "5"))
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
+
+
+@contextmanager
+def running_server(settings: Settings, log: Path) -> Iterator[str]:
+    """A server process with these settings; its address."""
+    port = free_port()
+    names = ("database_url", "artifacts_dir", "broker_url", "benchmarks_dir")
+    own = {f"FINISHLINE_{name.upper()}": str(getattr(settings, name)) for name in names}
+    command = [sys.executable, "-m", "uvicorn", "server.app:app", "--port", str(port)]
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            command, env=os.environ | own, stdout=output, stderr=output, cwd=ROOT
+        ) as server,
+    ):
+        try:
+            address = f"http://127.0.0.1:{port}"
+            wait_for(
+                lambda: httpx2.get(f"{address}/healthz").is_success, seconds=60, what="a server"
+            )
+            yield address
+        finally:
+            stop(server)
+
+
+@pytest.mark.parametrize("role", ["nobody", "organiser"])
+def test_every_answer_is_one_that_the_openapi_document_announces(
+    role: str,
+    settings: Settings,
+    tmp_path: Path,
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    make_person: Callable[..., Any],
+) -> None:
+    assert submit(digits_submission).status_code == 201
+    person = None if role == "nobody" else make_person("sam", role)
+    with running_server(settings, tmp_path / "server.log") as address:
+        ran = run_schemathesis(address, person, tmp_path)
+    assert ran.returncode == 0, in_short(ran.stdout) + ran.stderr[-2_000:]
+
+
+def run_schemathesis(address: str, person: Any, folder: Path) -> subprocess.CompletedProcess[str]:
+    """All its checks and phases, with a seed of its own, so that a failure comes again."""
+    headers = person.headers if person is not None else {}
+    command = [
+        str(Path(sys.executable).with_name("schemathesis")),
+        f"--config-file={CONFIG}",
+        "run",
+        f"{address}/openapi.json",
+        "--phases=examples,coverage,fuzzing,stateful",
+        f"--max-examples={EXAMPLES}",
+        "--seed=20261121",
+        "--continue-on-failure",
+        "--no-color",
+        *(f"--header={name}:{value}" for name, value in headers.items()),
+    ]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
+
+
+def in_short(report: str) -> str:
+    """The report with its endless bodies cut."""
+    return "\n".join(line[:300] for line in report.splitlines())
