@@ -8,6 +8,7 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from rules.benchmark import Benchmark
+from server.accounts.roles import ORGANISERS
 from server.accounts.service import find_token
 from server.artifacts import ArtifactStore
 from server.database import Database
@@ -86,6 +87,7 @@ def require_role(*roles: str) -> Callable[[Caller], Caller]:
     return check
 
 
-SubmitterDep = Annotated[Caller, Depends(require_role("submitter", "organiser"))]
-OrganiserDep = Annotated[Caller, Depends(require_role("organiser"))]
+SubmitterDep = Annotated[Caller, Depends(require_role("submitter", *ORGANISERS))]
+OrganiserDep = Annotated[Caller, Depends(require_role(*ORGANISERS))]
+AdminDep = Annotated[Caller, Depends(require_role("admin"))]
 WorkerDep = Annotated[Caller, Depends(require_role("worker"))]

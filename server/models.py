@@ -52,7 +52,7 @@ class User(Base):
 
 
 class Token(Base):
-    """An API token; only its SHA-256 is kept. `role` is submitter, organiser or worker."""
+    """An API token; only its SHA-256 is kept. `role` is one of server.accounts.roles."""
 
     __tablename__ = "tokens"
 

@@ -15,7 +15,6 @@ from server.errors import NotFoundError, NotSignedInError
 from server.models import Token, User
 
 TOKEN_PREFIX = "fl_"  # noqa: S105  a prefix, so that leaked tokens can be searched for
-ROLES = ("submitter", "organiser", "worker")
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 from fastapi import Depends, Request
 from starlette.exceptions import HTTPException
 
+from server.accounts.roles import ORGANISERS
 from server.dependencies import Caller, Parts, PartsDep
 from server.errors import NotAllowedError, NotSignedInError
 from server.models import ConsoleSession
@@ -74,7 +75,7 @@ SignedInDep = Annotated[SignedIn, Depends(get_signed_in)]
 
 def get_organiser(signed_in: SignedInDep) -> SignedIn:
     """An organiser who is signed in."""
-    if signed_in.caller.role != "organiser":
+    if signed_in.caller.role not in ORGANISERS:
         raise NotAllowedError(
             f"This needs a token of role organiser; you are signed in with one of role "
             f"{signed_in.caller.role}."

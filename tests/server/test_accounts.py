@@ -92,6 +92,17 @@ def test_only_organisers_see_make_or_end_tokens(
         assert "organiser" in response.json()["detail"]
 
 
+def test_an_admin_may_do_what_an_organiser_may_and_no_organiser_makes_one(
+    client: TestClient, ada: Any, olivia: Any
+) -> None:
+    for person in (ada, olivia):
+        assert client.get("/api/v1/audit", headers=person.headers).status_code == 200
+        made = client.post(TOKENS, json={"user": "x", "role": "worker"}, headers=person.headers)
+        assert made.status_code == 201
+    refused = client.post(TOKENS, json={"user": "x", "role": "admin"}, headers=olivia.headers)
+    assert refused.status_code in (403, 422)
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [
