@@ -14,7 +14,6 @@ from rules.inference import InferenceResult
 from rules.run import Run
 from rules.scoring import Result, RunScore
 from rules.submission import ScoredSubmission, score_submission
-from server.accounts.roles import ORGANISERS
 from server.artifacts import Staged
 from server.audit.service import Subject, record
 from server.benchmarks.queries import definition, keep_definition
@@ -56,7 +55,7 @@ def submit(parts: Parts, caller: Caller, upload: Upload, *, key: str | None) -> 
     With an idempotency key the same request is stored once and answered the same; another request
     under the same key is a ConflictError. When this returns, the submission is stored.
     """
-    if upload.archive and caller.role not in ORGANISERS:
+    if upload.archive and not caller.may("organise"):
         raise NotAllowedError(
             "Only an organiser may hand in an archive; send yours without the field archive."
         )
