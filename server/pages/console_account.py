@@ -36,7 +36,7 @@ SCOPE_MEANINGS: dict[Scope, str] = {
 def account(parts: PartsDep, signed_in: AccountDep) -> HTMLResponse:
     """A person's own submissions and tokens, and the form that makes one."""
     caller = signed_in.caller
-    ticked = {f"scope_{scope}": "on" for scope in caller.scopes}
+    ticked = {f"scopes_{scope}": "on" for scope in caller.scopes}
     return account_page(parts, signed_in, typed={"role": caller.role} | ticked)
 
 

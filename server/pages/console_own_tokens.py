@@ -40,8 +40,8 @@ def make(parts: PartsDep, signed_in: AccountDep, form: FormDep) -> Response:
 
 def _asked(form: Fields) -> dict[str, object]:
     """A form's fields as the API takes them: each scope is a box of its own."""
-    scopes = [scope for scope in SCOPES if f"scope_{scope}" in form]
-    named = {name: form[name] for name in form if not name.startswith("scope_")}
+    scopes = [scope for scope in SCOPES if f"scopes_{scope}" in form]
+    named = {name: form[name] for name in form if not name.startswith("scopes_")}
     return filled(named) | {"scopes": scopes}
 
 
