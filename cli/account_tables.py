@@ -59,11 +59,12 @@ def organisation_table(organisations: Sequence[View]) -> RenderableType:
 def account_lines(view: View) -> list[RenderableType]:
     """Whose token this is, and what it may do."""
     organisation = view.get("organisation")
+    role, highest = view.get("role"), view.get("highest_role")
     whose = f"{view.get('user')}, {organisation}" if organisation else str(view.get("user"))
     return [
         Text(whose, style="bold"),
         Text(f"token {view.get('token_id')}: {view.get('label') or 'without a label'}"),
-        Text(f"role {view.get('role')}; yours may be up to {view.get('highest_role')}"),
+        Text(f"role {role}" + (f"; yours may be up to {highest}" if highest != role else "")),
         Text(f"scopes {', '.join(view.get('scopes') or ()) or 'none'}"),
         Text(f"expires {minute_text(view.get('expires_at'))}"),
     ]

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool
 
 from server.accounts.roles import Role
 from server.accounts.schemas import UserName
@@ -47,13 +47,17 @@ class UserChange(BaseModel):
     """What is to change of a user. What is left out stays; null takes it away."""
 
     model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"role": "organiser", "disabled": False}]}
+        extra="forbid",
+        json_schema_extra={
+            "minProperties": 1,
+            "examples": [{"role": "organiser", "disabled": False}],
+        },
     )
 
     role: Role = "submitter"
     organisation: OrganisationName | None = None
     email: Email | None = None
-    disabled: bool = False
+    disabled: StrictBool = False
 
     def asked(self) -> dict[str, object]:
         """Only what was asked for."""
