@@ -78,6 +78,11 @@ class ServerClient:
         with cli_errors():
             return self._transport.post(path, body)
 
+    def patch(self, path: str, body: Mapping[str, object]) -> Any:
+        """The JSON that answers a change of what is at an API path. Raises CliError."""
+        with cli_errors():
+            return self._transport.patch(path, body)
+
     def post_once(
         self, path: str, *, files: Iterable[FilePart], fields: Mapping[str, str], key: str
     ) -> tuple[View, bool]:

@@ -1,5 +1,7 @@
 """Figures as people read them; a dash where there is none."""
 
+from datetime import UTC, datetime
+
 ABSENT = "–"
 UNIT_SIGNS = {"percent": " %", "fraction": "", "nats/byte": " nats/byte"}
 
@@ -30,3 +32,10 @@ def cost_text(cost_usd: float | None) -> str:
     if cost_usd is None:
         return ABSENT
     return f"${cost_usd:.2f}" if cost_usd >= 1 else f"${cost_usd:.6f}"
+
+
+def minute_text(moment: str | None) -> str:
+    """A moment of the API to the minute, in UTC."""
+    if moment is None:
+        return ABSENT
+    return f"{datetime.fromisoformat(moment).astimezone(UTC):%Y-%m-%d %H:%M}"

@@ -26,7 +26,8 @@ STATUS_STYLES = {
 # Columns that give way when the terminal is narrow; figures and ids never do.
 WIDE = (
     "model", "system", "submitter", "processor", "what was compared", "reason", "reasons",
-    "provider", "instance", "region", "source",
+    "provider", "instance", "region", "source", "scopes", "label",
+    "organisation", "e-mail",
 )  # fmt: skip
 
 
@@ -49,7 +50,8 @@ def make_table(*columns: str, right: Sequence[str] = ()) -> Table:
     return table
 
 
-def _or_dash(value: object) -> str:
+def or_dash(value: object) -> str:
+    """A value as text, a dash where there is none."""
     return ABSENT if value is None or value == "" else str(value)
 
 
@@ -66,20 +68,20 @@ def leaderboard_table(board: View) -> RenderableType:
         "system", "submission", right=right,
     )  # fmt: skip
     for entry in entries:
-        rank = _or_dash(entry.get("rank"))
+        rank = or_dash(entry.get("rank"))
         table.add_row(
             f"{rank}=" if entry.get("tied") else rank,
-            _or_dash(entry.get("tta_display")),
+            or_dash(entry.get("tta_display")),
             number_text(entry.get("tta_seconds"), digits=3),
             number_text(entry.get("cv_percent"), unit=" %"),
             f"{entry.get('runs_reached', 0)}/{entry.get('runs_started', 0)}",
             number_text(entry.get("epochs_to_target")),
             cost_text(entry.get("cost_usd")),
             status_text(entry.get("status")),
-            _or_dash(entry.get("submitter")),
-            _or_dash(entry.get("model")),
-            _or_dash((entry.get("system") or {}).get("name")),
-            _or_dash(entry.get("submission_id")),
+            or_dash(entry.get("submitter")),
+            or_dash(entry.get("model")),
+            or_dash((entry.get("system") or {}).get("name")),
+            or_dash(entry.get("submission_id")),
         )
     return table
 
@@ -90,16 +92,16 @@ def _inference_table(entries: Sequence[View]) -> Table:
         "submission", right=("rank", "latency", "cost of 10,000", "quality"),
     )  # fmt: skip
     for entry in entries:
-        rank = _or_dash(entry.get("rank"))
+        rank = or_dash(entry.get("rank"))
         table.add_row(
             f"{rank}=" if entry.get("tied") else rank,
             number_text(entry.get("latency_ms"), digits=3, unit=" ms"),
             cost_text(entry.get("cost_usd_per_10000")),
             number_text(entry.get("quality"), digits=4),
-            _or_dash(entry.get("submitter")),
-            _or_dash(entry.get("model")),
-            _or_dash((entry.get("system") or {}).get("name")),
-            _or_dash(entry.get("submission_id")),
+            or_dash(entry.get("submitter")),
+            or_dash(entry.get("model")),
+            or_dash((entry.get("system") or {}).get("name")),
+            or_dash(entry.get("submission_id")),
         )
     return table
 
@@ -122,7 +124,7 @@ def submission_lines(view: View) -> list[RenderableType]:
     header = Text.assemble(
         (f"{view.get('id')}  ", "bold"),
         f"{view.get('benchmark')} {view.get('division')}{' inference' if inference else ''}  "
-        f"{_or_dash(view.get('model'))} on {_or_dash(system)}  ",
+        f"{or_dash(view.get('model'))} on {or_dash(system)}  ",
         status_text(view.get("status")),
     )
     if inference:
@@ -130,7 +132,7 @@ def submission_lines(view: View) -> list[RenderableType]:
     low, high = result.get("tta_low_seconds"), result.get("tta_high_seconds")
     interval = "" if low is None else f" (95 % of means {low:.3f} to {high:.3f} s)"
     line = Text(
-        f"TTA {_or_dash(result.get('tta_display'))}, {seconds_text(result.get('tta_seconds'))}"
+        f"TTA {or_dash(result.get('tta_display'))}, {seconds_text(result.get('tta_seconds'))}"
         f"{interval}, CV {number_text(result.get('cv_percent'), unit=' %')}, "
         f"{result.get('reached', 0)} of {result.get('started', 0)} runs reached the target, "
         f"cost {cost_text(result.get('cost_usd'))}"
@@ -144,8 +146,8 @@ def run_table(runs: Sequence[View]) -> Table:
     table = make_table("run log", "seed", "TTA", "epochs", "best", right=("TTA", "epochs", "best"))
     for run in runs:
         table.add_row(
-            _or_dash(run.get("file")),
-            _or_dash(run.get("seed")),
+            or_dash(run.get("file")),
+            or_dash(run.get("seed")),
             seconds_text(run.get("tta_seconds")),
             number_text(run.get("epochs_to_target")),
             number_text(run.get("best_quality"), digits=2),
@@ -203,10 +205,10 @@ def audit_table(records: Sequence[View]) -> RenderableType:
         table.add_row(
             str(item.get("id")),
             str(item.get("at"))[:19],
-            _or_dash(item.get("actor")),
-            _or_dash(item.get("action")),
+            or_dash(item.get("actor")),
+            or_dash(item.get("action")),
             f"{item.get('subject_kind')} {item.get('subject_id')}",
-            _or_dash(item.get("reason")),
+            or_dash(item.get("reason")),
         )
     return table
 
@@ -219,12 +221,12 @@ def _backend_table(backends: Sequence[View]) -> Table:
     )  # fmt: skip
     for item in backends:
         table.add_row(
-            _or_dash(item.get("backend")),
+            or_dash(item.get("backend")),
             *(number_text(item.get(f"{name}_ms"), digits=3, unit=" ms") for name in figures),
             number_text(item.get("items_per_second"), digits=0),
             number_text(item.get("drift_percent"), unit=" %"),
             cost_text(item.get("cost_usd_per_10000")),
-            _or_dash(item.get("samples") or None),
+            or_dash(item.get("samples") or None),
             number_text(item.get("passes")),
         )
     return table
@@ -239,14 +241,14 @@ def benchmark_table(benchmarks: Sequence[View]) -> Table:
         target = item.get("target") or {}
         goals = [_goal_text(goal) for goal in (target, *(target.get("also") or []))]
         table.add_row(
-            _or_dash(item.get("id")),
-            _or_dash(item.get("version")),
+            or_dash(item.get("id")),
+            or_dash(item.get("version")),
             " and ".join(goals),
-            _or_dash(item.get("clock")),
-            _or_dash((item.get("runs") or {}).get("count")),
+            or_dash(item.get("clock")),
+            or_dash((item.get("runs") or {}).get("count")),
             ", ".join(item.get("divisions") or []),
             "yes" if item.get("replayable") else "no",
-            _or_dash(item.get("submissions")),
+            or_dash(item.get("submissions")),
         )
     return table
 
@@ -261,13 +263,13 @@ def worker_table(workers: Sequence[View]) -> RenderableType:
     )  # fmt: skip
     for item in workers:
         table.add_row(
-            _or_dash(item.get("name")),
-            _or_dash(item.get("hardware_class")),
-            _or_dash(item.get("state")),
+            or_dash(item.get("name")),
+            or_dash(item.get("hardware_class")),
+            or_dash(item.get("state")),
             "yes" if item.get("alive") else "no",
             _of_baseline(item),
-            _or_dash(item.get("last_seen_at")),
-            _or_dash((item.get("system") or {}).get("processor")),
+            or_dash(item.get("last_seen_at")),
+            or_dash((item.get("system") or {}).get("processor")),
         )
     return table
 
@@ -276,20 +278,6 @@ def _of_baseline(worker: View) -> str:
     """How fast a worker is, by its own baseline; a dash where it has none yet."""
     ratio = (worker.get("canary") or {}).get("ratio")
     return number_text(None if ratio is None else 100 * ratio, digits=1, unit=" %")
-
-
-def token_table(tokens: Sequence[View]) -> RenderableType:
-    """The tokens of a server, without their secrets."""
-    table = make_table("id", "user", "role", "expires", "revoked")
-    for item in tokens:
-        table.add_row(
-            _or_dash(item.get("id")),
-            _or_dash(item.get("user")),
-            _or_dash(item.get("role")),
-            _or_dash(item.get("expires_at")),
-            _or_dash(item.get("revoked_at")),
-        )
-    return table
 
 
 def price_table(prices: Sequence[View]) -> RenderableType:
@@ -305,14 +293,14 @@ def price_table(prices: Sequence[View]) -> RenderableType:
         standing = "never ranks" if item.get("pricing") == "spot" else "stands"
         table.add_row(
             str(item.get("id")),
-            _or_dash(item.get("provider")),
-            _or_dash(item.get("instance")),
-            _or_dash(item.get("region")),
+            or_dash(item.get("provider")),
+            or_dash(item.get("instance")),
+            or_dash(item.get("region")),
             str(item.get("pricing")).replace("_", "-"),
             number_text(item.get("usd_per_hour"), digits=4),
-            _or_dash(item.get("effective_on")),
+            or_dash(item.get("effective_on")),
             standing if later is None else f"superseded by {later}",
-            _or_dash(item.get("source_url")),
+            or_dash(item.get("source_url")),
         )
     return table
 

@@ -66,6 +66,10 @@ class Transport:
         """The JSON that answers a posted JSON body."""
         return self._document(self._request("POST", API + path, json=body))
 
+    def patch(self, path: str, body: Mapping[str, object]) -> Any:
+        """The JSON that answers a change of what is at an API path."""
+        return self._document(self._request("PATCH", API + path, json=body))
+
     def delete(self, path: str) -> None:
         """Delete what is at an API path."""
         self._retries.attempt(lambda: self._request("DELETE", API + path))

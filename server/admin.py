@@ -9,7 +9,8 @@ from pathlib import Path
 
 from rules.benchmark import load_benchmarks
 from rules.errors import RuleError
-from server.accounts.service import ROLES, create_token, record_new_token
+from server.accounts.roles import ROLES
+from server.accounts.service import create_token, record_new_token
 from server.artifacts import make_store
 from server.audit.service import Administrator
 from server.database import Database

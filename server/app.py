@@ -9,6 +9,7 @@ from fastapi import FastAPI
 
 from rules.benchmark import load_benchmarks
 from server.accounts import endpoints as accounts
+from server.accounts.last_use import LastUses
 from server.artifacts import make_store
 from server.audit import endpoints as audit
 from server.benchmarks import endpoints as benchmarks
@@ -45,6 +46,7 @@ from server.schema import require_current_schema
 from server.sessions.limits import FailedSignIns
 from server.settings import Settings, get_settings
 from server.submissions import endpoints as submissions
+from server.users import endpoints as users
 from server.verifications import endpoints as verifications
 from server.verifications import events
 from server.workers import endpoints as workers
@@ -52,6 +54,7 @@ from server.workers import endpoints as workers
 API = "/api/v1"
 FEATURES = (
     accounts,
+    users,
     benchmarks,
     records,
     run_export,
@@ -101,15 +104,18 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     dispatcher = Dispatcher(parts.database, make_broker(settings.broker_url), settings)
     readiness = Readiness(make_checks(parts, dispatcher, revision=revision))
     watch = VersionWatch(parts.database)
+    last_uses = LastUses(parts.database)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         if dispatch:
             dispatcher.start()
             watch.start()
+            last_uses.start()
         with drained_before_stop(readiness, drain_seconds=settings.drain_seconds):
             yield
         if dispatch:
+            last_uses.stop()
             watch.stop()
             dispatcher.stop()
         parts.database.close()
@@ -127,6 +133,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     app.state.dispatcher = dispatcher
     app.state.known_versions = known_versions(parts.database.engine)
     app.state.version_watch = watch
+    app.state.last_uses = last_uses
     app.state.failed_sign_ins = FailedSignIns()
     app.state.readiness = readiness
     app.state.request_metrics = RequestMetrics()

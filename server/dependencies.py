@@ -8,10 +8,12 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from rules.benchmark import Benchmark
+from server.accounts.roles import ORGANISERS, ROLES, SCOPES_OF, Scope
 from server.accounts.service import find_token
 from server.artifacts import ArtifactStore
 from server.database import Database
 from server.errors import NotAllowedError, NotSignedInError
+from server.models import Token
 from server.observability.context import note
 from server.settings import Settings
 
@@ -40,13 +42,35 @@ PartsDep = Annotated[Parts, Depends(get_parts)]
 
 @dataclass(frozen=True)
 class Caller:
-    """Who is asking, in which role, and from where if not over the API: "console"."""
+    """Who is asking, in which role, for what, and from where if not over the API: "console"."""
 
     user_id: int
     token_id: int
     name: str
     role: str
+    scopes: frozenset[str] = frozenset()
     source: str | None = None
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether they see what is an admin's to see; what they may change is in the scopes."""
+        return self.role == "admin"
+
+    def may(self, scope: Scope) -> bool:
+        """Whether their token has a scope."""
+        return scope in self.scopes
+
+
+def caller_of(token: Token, *, source: str | None = None) -> Caller:
+    """Whoever holds a token."""
+    return Caller(
+        user_id=token.user_id,
+        token_id=token.id,
+        name=token.user.name,
+        role=token.role,
+        scopes=frozenset(token.scopes).intersection(SCOPES_OF[token.role]),
+        source=source,
+    )
 
 
 def bearer_secret(credentials: BearerDep) -> str:
@@ -61,31 +85,48 @@ def bearer_secret(credentials: BearerDep) -> str:
 SecretDep = Annotated[str, Depends(bearer_secret)]
 
 
-def get_caller(parts: PartsDep, secret: SecretDep) -> Caller:
+def get_caller(request: Request, parts: PartsDep, secret: SecretDep) -> Caller:
     """The owner of the token that came with the request."""
     with parts.database.read() as session:
         token = find_token(session, secret)
-        note(user_id=token.user_id)
-        return Caller(
-            user_id=token.user_id, token_id=token.id, name=token.user.name, role=token.role
-        )
+    note(user_id=token.user_id)
+    request.app.state.last_uses.note(token.id)
+    return caller_of(token)
 
 
 CallerDep = Annotated[Caller, Depends(get_caller)]
 
 
-def require_role(*roles: str) -> Callable[[Caller], Caller]:
-    """A dependency that lets only callers of these roles through."""
+READING = ("GET", "HEAD")
 
-    def check(caller: CallerDep) -> Caller:
-        if caller.role not in roles:
-            needed = " or ".join(roles)
-            raise NotAllowedError(f"This needs a token of role {needed}; yours is {caller.role}.")
+
+def require_allowed(caller: Caller, request: Request, roles: tuple[str, ...], scope: Scope) -> None:
+    """Raise NotAllowedError unless a caller's role and the scopes of their token allow a request.
+
+    To read what asks for a token, `read` is enough; `scope` is for what changes something.
+    """
+    if caller.role not in roles:
+        needed = " or ".join(roles)
+        raise NotAllowedError(f"This needs a token of role {needed}; yours is {caller.role}.")
+    wanted: Scope = "read" if request.method in READING else scope
+    if not caller.may(wanted):
+        has = ", ".join(sorted(caller.scopes)) or "none"
+        raise NotAllowedError(f"This needs a token with the scope {wanted}; yours has {has}.")
+
+
+def require_role(*roles: str, scope: Scope) -> Callable[[Caller, Request], Caller]:
+    """A dependency that lets only callers of these roles through whose token has the scope."""
+
+    def check(caller: CallerDep, request: Request) -> Caller:
+        require_allowed(caller, request, roles, scope)
         return caller
 
     return check
 
 
-SubmitterDep = Annotated[Caller, Depends(require_role("submitter", "organiser"))]
-OrganiserDep = Annotated[Caller, Depends(require_role("organiser"))]
-WorkerDep = Annotated[Caller, Depends(require_role("worker"))]
+SubmitterDep = Annotated[Caller, Depends(require_role("submitter", *ORGANISERS, scope="submit"))]
+OrganiserDep = Annotated[Caller, Depends(require_role(*ORGANISERS, scope="organise"))]
+AdminDep = Annotated[Caller, Depends(require_role("admin", scope="administer"))]
+WorkerDep = Annotated[Caller, Depends(require_role("worker", scope="work"))]
+# Whoever looks after their own tokens.
+OwnTokensDep = Annotated[Caller, Depends(require_role(*ROLES, scope="tokens"))]

@@ -41,18 +41,41 @@ class Base(DeclarativeBase):
     }
 
 
-class User(Base):
-    """Somebody who submits, organises or lends a worker."""
+class Organisation(Base):
+    """Where users belong; it is a name beside theirs and gives nobody a right."""
 
-    __tablename__ = "users"
+    __tablename__ = "organisations"
 
     id: Mapped[int] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(String(100), unique=True)
     created_at: Mapped[datetime]
 
 
+class User(Base):
+    """Somebody who submits, organises or lends a worker.
+
+    `role` is the highest their tokens may have (server.accounts.roles). The tokens and sessions of
+    a user with a `disabled_at` are refused.
+    """
+
+    __tablename__ = "users"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(String(100), unique=True)
+    created_at: Mapped[datetime]
+    role: Mapped[str] = mapped_column(String(20), default="submitter", server_default="submitter")
+    organisation_id: Mapped[int | None] = mapped_column(ForeignKey("organisations.id"), index=True)
+    email: Mapped[str | None] = mapped_column(String(254))
+    disabled_at: Mapped[datetime | None]
+
+    organisation: Mapped[Organisation | None] = relationship()
+
+
 class Token(Base):
-    """An API token; only its SHA-256 is kept. `role` is submitter, organiser or worker."""
+    """An API token; only its SHA-256 is kept. `role` and `scopes` are of server.accounts.roles.
+
+    `last_used_at` is right to about a minute. `rotated_from` is the token this one took over from.
+    """
 
     __tablename__ = "tokens"
 
@@ -63,6 +86,10 @@ class Token(Base):
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
+    label: Mapped[str | None] = mapped_column(String(100))
+    scopes: Mapped[list[Any]] = mapped_column(server_default="[]")
+    last_used_at: Mapped[datetime | None]
+    rotated_from: Mapped[int | None] = mapped_column(ForeignKey("tokens.id"))
 
     user: Mapped[User] = relationship(lazy="joined")
 

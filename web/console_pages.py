@@ -10,5 +10,17 @@ CONSOLE_PAGES = (
     ("prices", "/console/prices", "Prices"),
     ("audit", "/console/audit", "Audit log"),
     ("tokens", "/console/tokens", "Tokens"),
+    ("users", "/console/users", "Users"),
     ("account", "/console/account", "Your account"),
 )
+EVERYBODYS = ("account",)
+ADMINS_ALONE = ("users",)
+
+
+def console_pages_of(role: str) -> list[tuple[str, str, str]]:
+    """The pages that whoever is signed in with a role finds in the navigation."""
+    if role == "admin":
+        return list(CONSOLE_PAGES)
+    if role == "organiser":
+        return [page for page in CONSOLE_PAGES if page[0] not in ADMINS_ALONE]
+    return [page for page in CONSOLE_PAGES if page[0] in EVERYBODYS]

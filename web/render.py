@@ -33,7 +33,8 @@ error.html         status, title, detail, problems
 console/sign_in.html  next (where to go), out (signed out just now), error (a sentence or None)
 console/*.html        account (name, role), csrf, notices (text, once_only), typed (what the fields
                       hold), errors (a sentence by field), refusal (a sentence or None); and:
-  account.html        submissions, more, tokens, own_token, token_expires_at, session_ends_at
+  account.html        me (MeView), submissions, more, tokens, own_token, session_ends_at, roles,
+                      scopes, may_change (tokens)
   overview.html       pending, under_way, out (workers), failed (attempts), calibrations
   verify.html         preview (None), benchmarks, statuses_to_choose, under_way; or
                       preview (BatchView), kind, shown (ids), back (an address)
@@ -44,7 +45,10 @@ console/*.html        account (name, role), csrf, notices (text, once_only), typ
   calibration.html    calibration
   prices.html         prices
   audit.html          records, actions, filters, head, older (address of the next page or None)
-  tokens.html         tokens, own_token
+  tokens.html         tokens, own_token, roles (that may be given), filters, may_change
+  users.html          users (UserView), organisations, roles, filters, next_page (an address or
+                      None)
+  user.html           user (UserView), tokens, organisations, roles, address, is_self
 """
 
 from functools import cache
@@ -69,7 +73,7 @@ from web.compare import (
     pair_sentence,
     probability,
 )
-from web.console_pages import CONSOLE_PAGES
+from web.console_pages import console_pages_of
 from web.families import families, short_title
 from web.ledger import ledger_bars, phases_used
 from web.plotly_bundle import style_ids
@@ -163,7 +167,7 @@ def environment() -> Environment:
         comparison_groups=comparison_groups,
         convergence_unit=convergence_unit,
         doing_sentence=doing_sentence,
-        console_pages=CONSOLE_PAGES,
+        console_pages_of=console_pages_of,
         columns_by_name=board_table.columns_by_name,
         expected_evaluations=expected_evaluations,
         expected_text=expected_text,

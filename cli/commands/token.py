@@ -4,11 +4,11 @@ from typing import Annotated, Literal
 
 import typer
 
+from cli.account_tables import token_table
 from cli.client import ServerClient, segment
 from cli.errors import ExitCode
 from cli.options import DEFAULT_URL, Json, Token, Url
 from cli.screen import open_screen
-from cli.tables import token_table
 
 app = typer.Typer(no_args_is_help=True, help="Make, list and revoke API tokens.")
 
@@ -17,7 +17,8 @@ app = typer.Typer(no_args_is_help=True, help="Make, list and revoke API tokens."
 def create_token(
     user: Annotated[str, typer.Argument(help="Name of the user.")],
     role: Annotated[
-        Literal["submitter", "organiser", "worker"], typer.Option("--role", help="The role.")
+        Literal["submitter", "organiser", "admin", "worker"],
+        typer.Option("--role", help="The role."),
     ] = "submitter",
     days: Annotated[
         int | None, typer.Option("--days", min=1, help="Days until it expires.")

@@ -1,29 +1,31 @@
-"""Tokens: made once, shown once, kept as a hash."""
+"""Tokens: made once, shown once, kept as a hash. Who may give whom which is in giving.py."""
 
 import hashlib
 import secrets
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from server.accounts.roles import RANK, SCOPES_OF, in_order, may_hold
 from server.audit.service import Actor, Subject, record
 from server.database import insert_missing, utc_now
-from server.errors import NotFoundError, NotSignedInError
+from server.errors import ConflictError, NotFoundError, NotSignedInError
 from server.models import Token, User
 
 TOKEN_PREFIX = "fl_"  # noqa: S105  a prefix, so that leaked tokens can be searched for
-ROLES = ("submitter", "organiser", "worker")
 
 
 @dataclass(frozen=True)
 class NewToken:
-    """A token just made; `secret` is shown this once."""
+    """A token just made; `secret` is shown this once. `new_user`: it is its user's first sign."""
 
     token: Token
     secret: str
+    new_user: bool = False
 
 
 def hash_token(secret: str) -> str:
@@ -34,21 +36,53 @@ def hash_token(secret: str) -> str:
 def create_token(
     session: Session, *, user_name: str, role: str, expires_in: timedelta | None
 ) -> NewToken:
-    """A token for a user, who is made if not there yet."""
+    """A token with every scope of its role for a user, who is made if not there yet.
+
+    It asks nobody for leave: a user whose role is lower gets this one. Raises ConflictError if the
+    user is disabled.
+    """
     now = utc_now()
-    insert_missing(session, User, name=user_name, created_at=now)
+    known = find_user_or_none(session, user_name) is not None
+    insert_missing(session, User, name=user_name, role=role, created_at=now)
     user = session.scalars(select(User).where(User.name == user_name)).one()
+    if user.disabled_at is not None:
+        raise ConflictError(f"User {user_name} is disabled and gets no token.")
+    user.role = max(user.role, role, key=RANK.__getitem__)
+    expires_at = now + expires_in if expires_in is not None else None
+    made = add_token(session, user, role=role, scopes=SCOPES_OF[role], expires_at=expires_at)
+    return replace(made, new_user=not known)
+
+
+def add_token(
+    session: Session,
+    user: User,
+    *,
+    role: str,
+    scopes: Sequence[str],
+    expires_at: datetime | None,
+    label: str | None = None,
+    rotated_from: int | None = None,
+) -> NewToken:
+    """One more token of a user."""
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     token = Token(
         user=user,
         role=role,
+        scopes=in_order(scopes),
+        label=label,
         token_sha256=hash_token(secret),
-        created_at=now,
-        expires_at=now + expires_in if expires_in is not None else None,
+        created_at=utc_now(),
+        expires_at=expires_at,
+        rotated_from=rotated_from,
     )
     session.add(token)
     session.flush()
     return NewToken(token=token, secret=secret)
+
+
+def find_user_or_none(session: Session, name: str) -> User | None:
+    """The user of a name, if there is one."""
+    return session.scalar(select(User).where(User.name == name))
 
 
 def find_token(session: Session, secret: str) -> Token:
@@ -61,13 +95,20 @@ def find_token(session: Session, secret: str) -> Token:
 
 
 def require_valid(token: Token) -> None:
-    """Raise NotSignedInError if a token was revoked or its time is over."""
+    """Raise NotSignedInError if a token was revoked, its time is over or its user's."""
     if token.revoked_at is not None:
         raise NotSignedInError("This token was revoked; ask an organiser for a new one.")
     if is_expired(token, utc_now()):
         raise NotSignedInError(
             f"This token expired on {token.expires_at:%Y-%m-%d %H:%M} UTC; "
             "ask an organiser for a new one."
+        )
+    if token.user.disabled_at is not None:
+        raise NotSignedInError(f"The account {token.user.name} is disabled; ask an admin.")
+    if not may_hold(token.user.role, token.role):
+        raise NotSignedInError(
+            f"This token is of role {token.role}, and {token.user.name} is no more than "
+            f"{token.user.role} by now; ask an admin for one that fits."
         )
 
 
@@ -76,48 +117,66 @@ def is_expired(token: Token, now: datetime) -> bool:
     return token.expires_at is not None and token.expires_at <= now
 
 
-def list_tokens(session: Session) -> list[Token]:
-    """Every token, newest first."""
-    return list(session.scalars(select(Token).order_by(Token.id.desc())))
-
-
-def record_new_token(session: Session, actor: Actor, token: Token) -> None:
-    """Write to the audit log that a token was made; its secret is not in it."""
-    record(
-        session,
-        actor,
-        "token.create",
-        Subject("token", str(token.id)),
-        reason=None,
-        before=None,
-        after=_logged(token),
-    )
-
-
-def revoke_token(session: Session, actor: Actor, token_id: int) -> None:
-    """End a token now. Revoking twice changes nothing."""
+def find_own_token(session: Session, user_id: int, token_id: int) -> Token:
+    """One of a user's own tokens. Raises NotFoundError, also if it is somebody else's."""
     token = session.get(Token, token_id)
-    if token is None:
-        raise NotFoundError(f"There is no token {token_id}.")
+    if token is None or token.user_id != user_id:
+        raise NotFoundError(f"You have no token {token_id}.")
+    return token
+
+
+def list_own_tokens(session: Session, user_id: int) -> list[Token]:
+    """A user's tokens, newest first."""
+    query = select(Token).where(Token.user_id == user_id).order_by(Token.id.desc())
+    return list(session.scalars(query))
+
+
+def record_new_token(
+    session: Session, actor: Actor, token: Token, *, new_user: bool = False
+) -> None:
+    """Write to the audit log that a token was made; its secret is not in it."""
+    after = logged(token) | ({"new_user": True} if new_user else {})
+    _record(session, actor, "token.create", token, before=None, after=after)
+
+
+def record_rotation(
+    session: Session, actor: Actor, fresh: Token, *, old: Token, before: dict[str, Any]
+) -> None:
+    """Write to the audit log that a token took over from another, which was as `before`."""
+    ends_at = old.revoked_at or old.expires_at
+    after = logged(fresh) | {"rotated_from": old.id, "old_ends_at": ends_at}
+    _record(session, actor, "token.rotate", fresh, before=before, after=after)
+
+
+def end_token(session: Session, actor: Actor, token: Token) -> None:
+    """Revoke a token now. Revoking twice changes nothing."""
     if token.revoked_at is not None:
         return
-    before = _logged(token)
+    before = logged(token)
     token.revoked_at = utc_now()
-    record(
-        session,
-        actor,
-        "token.revoke",
-        Subject("token", str(token_id)),
-        reason=None,
-        before=before,
-        after=_logged(token),
-    )
+    _record(session, actor, "token.revoke", token, before=before, after=logged(token))
 
 
-def _logged(token: Token) -> dict[str, Any]:
+def _record(
+    session: Session,
+    actor: Actor,
+    action: str,
+    token: Token,
+    *,
+    before: dict[str, Any] | None,
+    after: dict[str, Any],
+) -> None:
+    subject = Subject("token", str(token.id))
+    record(session, actor, action, subject, reason=None, before=before, after=after)
+
+
+def logged(token: Token) -> dict[str, Any]:
+    """What the audit log keeps of a token."""
     return {
         "user": token.user.name,
         "role": token.role,
+        "scopes": token.scopes,
+        "label": token.label,
         "expires_at": token.expires_at,
         "revoked_at": token.revoked_at,
     }

@@ -1,5 +1,6 @@
-"""Whose token this is, until when, and what was submitted with it."""
+"""Who somebody is here, what they submitted, and their tokens."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import APIRouter
@@ -7,42 +8,63 @@ from fastapi.responses import HTMLResponse
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from server.accounts.schemas import token_view
-from server.accounts.service import is_expired
+from server.accounts.roles import ROLES, SCOPES_OF, Scope, is_within
+from server.accounts.schemas import me_view, token_view
+from server.accounts.service import is_expired, list_own_tokens
 from server.database import utc_now
-from server.dependencies import PartsDep
+from server.dependencies import Parts, PartsDep
 from server.models import Submission, Token
 from server.pages.console_page import console_page
-from server.sessions.dependencies import SignedInDep
+from server.sessions.dependencies import AccountDep
+from server.sessions.schemas import SignedIn
 from server.verifications.publishing import pending_verifications
 
 router = APIRouter(include_in_schema=False)
+ADDRESS = "/console/account"
 LATEST = 50
+SCOPE_MEANINGS: dict[Scope, str] = {
+    "read": "see what asks for a token",
+    "submit": "send submissions",
+    "organise": "what organisers do",
+    "administer": "users, organisations and everybody's tokens",
+    "work": "what a worker sends",
+    "tokens": "make, rotate and revoke your tokens",
+}
 
 
-@router.get("/console/account")
-def account(parts: PartsDep, signed_in: SignedInDep) -> HTMLResponse:
-    """A person's own submissions and tokens."""
-    user_id = signed_in.caller.user_id
+@router.get(ADDRESS)
+def account(parts: PartsDep, signed_in: AccountDep) -> HTMLResponse:
+    """A person's own submissions and tokens, and the form that makes one."""
+    caller = signed_in.caller
+    ticked = {f"scopes_{scope}": "on" for scope in caller.scopes}
+    return account_page(parts, signed_in, typed={"role": caller.role} | ticked)
+
+
+def account_page(
+    parts: Parts, signed_in: SignedIn, *, typed: Mapping[str, Any] | None = None, **wrong: Any
+) -> HTMLResponse:
+    """The page, also after a form that was refused."""
+    caller = signed_in.caller
     with parts.database.read() as session:
-        found = own_submissions(session, user_id)
-        tokens = session.scalars(
-            select(Token).where(Token.user_id == user_id).order_by(Token.id.desc())
-        )
+        found = own_submissions(session, caller.user_id)
         context: dict[str, Any] = {
+            "me": me_view(session.get_one(Token, caller.token_id)).model_dump(mode="json"),
             "submissions": [_submission_row(row) for row in found[:LATEST]],
             "more": len(found) > LATEST,
-            "tokens": [token_row(token) for token in tokens],
+            "tokens": [token_row(token) for token in list_own_tokens(session, caller.user_id)],
         }
-    expires_at = signed_in.token_expires_at
     return console_page(
         parts,
         signed_in,
         "account.html",
+        typed=typed or {"role": caller.role},
         **context,
-        own_token=signed_in.caller.token_id,
-        token_expires_at=expires_at.isoformat() if expires_at is not None else None,
+        own_token=caller.token_id,
+        roles=[(role, role) for role in ROLES if is_within(role, caller.role)],
+        scopes=[(scope, SCOPE_MEANINGS[scope]) for scope in context["me"]["scopes"]],
+        may_change=caller.may("tokens"),
         session_ends_at=signed_in.ends_at.isoformat(),
+        **wrong,
     )
 
 
@@ -65,7 +87,8 @@ def token_row(token: Token) -> dict[str, Any]:
         state = "revoked"
     elif is_expired(token, utc_now()):
         state = "expired"
-    return token_view(token).model_dump(mode="json") | {"state": state}
+    has_all = set(token.scopes) == set(SCOPES_OF[token.role])
+    return token_view(token).model_dump(mode="json") | {"state": state, "has_all": has_all}
 
 
 def _submission_row(submission: Submission) -> dict[str, Any]:

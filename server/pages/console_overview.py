@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response
 
+from server.accounts.roles import ORGANISERS
 from server.dependencies import PartsDep
 from server.pages.console_lists import (
     failed_attempts,
@@ -22,7 +23,7 @@ router = APIRouter(include_in_schema=False)
 @router.get("/console")
 def overview(parts: PartsDep, signed_in: SignedInDep) -> Response:
     """What waits; whoever is no organiser is led to their own account."""
-    if signed_in.caller.role != "organiser":
+    if signed_in.caller.role not in ORGANISERS:
         return RedirectResponse("/console/account", status_code=303)
     alive = parts.settings.worker_alive_seconds
     with parts.database.read() as session:

@@ -1,29 +1,39 @@
-"""Tokens from the console: make, list, revoke."""
+"""Tokens of others from the console: make, list, rotate, revoke."""
 
-from datetime import timedelta
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Request
 from fastapi.responses import HTMLResponse, Response
+from pydantic import BaseModel, Field
 
-from server.accounts.schemas import TokenCreate
-from server.accounts.service import create_token, list_tokens, record_new_token, revoke_token
+from server.accounts import giving
+from server.accounts.schemas import TokenCreate, TokenRotate
 from server.dependencies import Parts, PartsDep
 from server.errors import ServerError
 from server.pages.console_account import token_row
 from server.pages.console_page import console_page, go_on
-from server.pages.forms import filled, read_form
+from server.pages.forms import filled, read_form, read_query
 from server.sessions.dependencies import ConsoleDep, Fields, FormDep
 from server.sessions.schemas import Notice, SignedIn
+from server.sessions.service import go_on_with
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/tokens"
+TokenId = Annotated[int, Path(ge=1, le=2**31 - 1)]
+
+
+class TokenFilter(BaseModel):
+    """Whose tokens a page shows."""
+
+    user: str | None = Field(default=None, max_length=100)
 
 
 @router.get(ADDRESS)
-def tokens_page(parts: PartsDep, signed_in: ConsoleDep) -> HTMLResponse:
-    """Every token without its secret, and the form that makes one."""
-    return _page(parts, signed_in, {"role": "submitter", "expires_in_days": "90"})
+def tokens_page(request: Request, parts: PartsDep, signed_in: ConsoleDep) -> HTMLResponse:
+    """Tokens without their secrets, those of one user if asked to, and the form that makes one."""
+    only = read_query(TokenFilter, request)
+    proposed = {"role": "submitter", "expires_in_days": "90", "user": only.user or ""}
+    return _page(parts, signed_in, proposed, only=only)
 
 
 @router.post(ADDRESS)
@@ -32,44 +42,65 @@ def make(parts: PartsDep, signed_in: ConsoleDep, form: FormDep) -> Response:
     wanted, errors = read_form(TokenCreate, filled(form))
     if wanted is None:
         return _page(parts, signed_in, form, errors=errors)
-    days = wanted.expires_in_days
-    with parts.database.write() as session:
-        made = create_token(
-            session,
-            user_name=wanted.user,
-            role=wanted.role,
-            expires_in=timedelta(days=days) if days is not None else None,
-        )
-        record_new_token(session, signed_in.caller, made.token)
+    try:
+        with parts.database.write() as session:
+            made = giving.give_token(session, signed_in.caller, wanted.user, wanted.wanted())
+    except ServerError as error:
+        return _page(parts, signed_in, form, refusal=error)
     told = f"Token {made.token.id} of {wanted.user}, role {wanted.role}, is made."
     return go_on(parts, signed_in, ADDRESS, Notice(told, once_only=made.secret))
 
 
+@router.post(ADDRESS + "/{token_id}/rotate")
+def rotate(token_id: TokenId, parts: PartsDep, signed_in: ConsoleDep, form: FormDep) -> Response:
+    """Have a fresh token take over; the next page shows it, once."""
+    wanted, errors = read_form(TokenRotate, filled(form))
+    if wanted is None:
+        return _page(parts, signed_in, {}, errors=errors)
+    try:
+        with parts.database.write() as session:
+            made = giving.rotate_token(session, signed_in.caller, token_id, wanted.rotation())
+            if token_id == signed_in.caller.token_id:
+                go_on_with(session, signed_in.secret, made.token.id)
+    except ServerError as error:
+        return _page(parts, signed_in, {}, refusal=error)
+    told = f"Token {made.token.id} of {made.token.user.name} takes over from {token_id}."
+    return go_on(parts, signed_in, ADDRESS, Notice(told, once_only=made.secret))
+
+
 @router.post(ADDRESS + "/{token_id}/revoke")
-def revoke(
-    token_id: Annotated[int, Path(ge=1, le=2**31 - 1)],
-    parts: PartsDep,
-    signed_in: ConsoleDep,
-    _form: FormDep,
-) -> Response:
+def revoke(token_id: TokenId, parts: PartsDep, signed_in: ConsoleDep, _form: FormDep) -> Response:
     """End a token now."""
     try:
         with parts.database.write() as session:
-            revoke_token(session, signed_in.caller, token_id)
+            giving.revoke_token(session, signed_in.caller, token_id)
     except ServerError as error:
         return _page(parts, signed_in, {}, refusal=error)
     return go_on(parts, signed_in, ADDRESS, Notice(f"Token {token_id} is revoked."))
 
 
-def _page(parts: Parts, signed_in: SignedIn, typed: Fields, **wrong: Any) -> HTMLResponse:
+def _page(
+    parts: Parts,
+    signed_in: SignedIn,
+    typed: Fields,
+    *,
+    only: TokenFilter | None = None,
+    **wrong: Any,
+) -> HTMLResponse:
+    caller = signed_in.caller
+    filters = (only or TokenFilter()).model_dump(exclude_none=True)
     with parts.database.read() as session:
-        tokens = [token_row(token) for token in list_tokens(session)]
+        found = giving.list_visible_tokens(session, caller, user_name=filters.get("user"))
+        tokens = [token_row(token) for token in found]
     return console_page(
         parts,
         signed_in,
         "tokens.html",
         typed=typed,
         tokens=tokens,
-        own_token=signed_in.caller.token_id,
+        own_token=caller.token_id,
+        roles=[(role, role) for role in giving.may_give(caller)],
+        filters=filters,
+        may_change=caller.may("organise"),
         **wrong,
     )

@@ -6,8 +6,9 @@ from urllib.parse import urlencode
 from fastapi import Depends, Request
 from starlette.exceptions import HTTPException
 
-from server.dependencies import Caller, Parts, PartsDep
-from server.errors import NotAllowedError, NotSignedInError
+from server.accounts.roles import ORGANISERS, ROLES
+from server.dependencies import Parts, PartsDep, caller_of, require_allowed
+from server.errors import NotSignedInError
 from server.models import ConsoleSession
 from server.sessions.cookies import read_cookie
 from server.sessions.origin import CSRF_FIELD, require_csrf, require_same_origin
@@ -31,6 +32,7 @@ def signed_in_or_none(request: Request, parts: Parts) -> SignedIn | None:
             found = find_session(session, secret)
     except NotSignedInError:
         return None
+    request.app.state.last_uses.note(found.token_id)
     if is_stale(found):
         with parts.database.write() as session:
             note_seen(session, secret)
@@ -41,13 +43,7 @@ def _signed_in(found: ConsoleSession, secret: str) -> SignedIn:
     token = found.token
     return SignedIn(
         secret=secret,
-        caller=Caller(
-            user_id=token.user_id,
-            token_id=token.id,
-            name=token.user.name,
-            role=token.role,
-            source=SOURCE,
-        ),
+        caller=caller_of(token, source=SOURCE),
         ends_at=ends_at(found),
         token_expires_at=token.expires_at,
         has_notices=bool(found.notices),
@@ -72,17 +68,27 @@ def get_signed_in(request: Request, parts: PartsDep) -> SignedIn:
 SignedInDep = Annotated[SignedIn, Depends(get_signed_in)]
 
 
-def get_organiser(signed_in: SignedInDep) -> SignedIn:
-    """An organiser who is signed in."""
-    if signed_in.caller.role != "organiser":
-        raise NotAllowedError(
-            f"This needs a token of role organiser; you are signed in with one of role "
-            f"{signed_in.caller.role}."
-        )
+def get_organiser(request: Request, signed_in: SignedInDep) -> SignedIn:
+    """An organiser who is signed in; to change something with a token that may."""
+    require_allowed(signed_in.caller, request, ORGANISERS, "organise")
+    return signed_in
+
+
+def get_admin(request: Request, signed_in: SignedInDep) -> SignedIn:
+    """An admin who is signed in; to change something with a token that may."""
+    require_allowed(signed_in.caller, request, ("admin",), "administer")
+    return signed_in
+
+
+def get_token_owner(request: Request, signed_in: SignedInDep) -> SignedIn:
+    """Somebody who looks after their own tokens."""
+    require_allowed(signed_in.caller, request, ROLES, "tokens")
     return signed_in
 
 
 ConsoleDep = Annotated[SignedIn, Depends(get_organiser)]
+AdminConsoleDep = Annotated[SignedIn, Depends(get_admin)]
+AccountDep = Annotated[SignedIn, Depends(get_token_owner)]
 
 
 async def read_fields(request: Request) -> Fields:

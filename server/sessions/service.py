@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from server.accounts.service import find_token, hash_token
 from server.database import utc_now
+from server.errors import NotSignedInError
 from server.models import ConsoleSession
 from server.sessions.queries import IDLE, LONGEST
 from server.sessions.schemas import Notice
@@ -27,6 +28,8 @@ def start_session(session: Session, token_secret: str, *, instead_of: str | None
     The browser's earlier session ends, as do all whose time is over. Raises NotSignedInError.
     """
     token = find_token(session, token_secret)
+    if "read" not in token.scopes:
+        raise NotSignedInError("This token has not the scope read, so it can show nothing here.")
     now = utc_now()
     if instead_of is not None:
         end_session(session, instead_of)
@@ -48,6 +51,13 @@ def start_session(session: Session, token_secret: str, *, instead_of: str | None
 def end_session(session: Session, secret: str) -> None:
     """Sign out."""
     session.execute(delete(ConsoleSession).where(ConsoleSession.id_sha256 == hash_token(secret)))
+
+
+def go_on_with(session: Session, secret: str, token_id: int) -> None:
+    """Have a session go on with another token of its user, which took over from its own."""
+    found = session.get(ConsoleSession, hash_token(secret))
+    if found is not None:
+        found.token_id = token_id
 
 
 def is_stale(found: ConsoleSession) -> bool:

@@ -55,7 +55,7 @@ def submit(parts: Parts, caller: Caller, upload: Upload, *, key: str | None) -> 
     With an idempotency key the same request is stored once and answered the same; another request
     under the same key is a ConflictError. When this returns, the submission is stored.
     """
-    if upload.archive and caller.role != "organiser":
+    if upload.archive and not caller.may("organise"):
         raise NotAllowedError(
             "Only an organiser may hand in an archive; send yours without the field archive."
         )

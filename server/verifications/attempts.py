@@ -26,7 +26,7 @@ from server.accounts.service import hash_token
 from server.database import to_json, utc_now
 from server.dependencies import Caller
 from server.errors import ConflictError, ContentError
-from server.models import Attempt, ReplayEventRow, Verification, WorkerRow
+from server.models import Attempt, ReplayEventRow, Token, Verification, WorkerRow
 from server.verifications.limits import why_over_limit
 from server.verifications.outcomes import OUTCOMES
 from server.verifications.queries import find_attempt, lock_attempt
@@ -183,6 +183,7 @@ def _owned(session: Session, attempt_id: str, secret: str, fence: int) -> Attemp
         attempt.token_sha256, hash_token(secret)
     ):
         raise _fenced(attempt)
+    _refuse_disabled(session, attempt)
     if attempt.fence != fence:
         raise ConflictError(
             f"Fence {fence} of attempt {attempt.id} is not the latest: stop the replay, its result "
@@ -191,6 +192,16 @@ def _owned(session: Session, attempt_id: str, secret: str, fence: int) -> Attemp
     if attempt.state in ("lost", "queued"):  # A new attempt has its place.
         raise _fenced(attempt)
     return attempt
+
+
+def _refuse_disabled(session: Session, attempt: Attempt) -> None:
+    """A claim ends with the account it was made with; a token of it may have been rotated since."""
+    token = session.get(Token, attempt.claimed_by) if attempt.claimed_by is not None else None
+    if token is not None and token.user.disabled_at is not None:
+        raise ConflictError(
+            f"The account {token.user.name}, which claimed attempt {attempt.id}, is disabled: stop "
+            "the replay, its result is not wanted."
+        )
 
 
 def _fenced(attempt: Attempt) -> ConflictError:

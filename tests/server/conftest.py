@@ -153,6 +153,12 @@ def olivia(make_person: Callable[..., Person]) -> Person:
 
 
 @pytest.fixture
+def ada(make_person: Callable[..., Person]) -> Person:
+    """An admin."""
+    return make_person("ada", "admin")
+
+
+@pytest.fixture
 def walter(make_person: Callable[..., Person]) -> Person:
     """A worker."""
     return make_person("walter", "worker")

@@ -1,6 +1,7 @@
 """Tokens: made once, shown once, ended at once; and who am I."""
 
 import hashlib
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,10 +16,12 @@ TOKENS = "/api/v1/tokens"
 
 
 def test_me_tells_user_and_role(client: TestClient, alice: Any, olivia: Any) -> None:
-    assert client.get("/api/v1/me", headers=alice.headers).json() == {
-        "user": "alice",
-        "role": "submitter",
-    }
+    me = client.get("/api/v1/me", headers=alice.headers).json()
+    assert me == {
+        "user": "alice", "organisation": None, "email": None, "highest_role": "submitter",
+        "token_id": me["token_id"], "label": None, "role": "submitter",
+        "scopes": ["read", "submit", "tokens"], "expires_at": None,
+    }  # fmt: skip
     assert client.get("/api/v1/me", headers=olivia.headers).json()["role"] == "organiser"
     assert client.get("/api/v1/me").status_code == 401
 
@@ -37,7 +40,7 @@ def test_a_token_is_shown_once_and_kept_as_a_hash(
     assert timedelta(days=89.9) < left <= timedelta(days=90)
     headers = {"Authorization": f"Bearer {made['token']}"}
     me = client.get("/api/v1/me", headers=headers).json()
-    assert me == {"user": "carol", "role": "submitter"}
+    assert (me["user"], me["role"], me["expires_at"]) == ("carol", "submitter", made["expires_at"])
     listed = client.get(TOKENS, headers=olivia.headers)
     assert made["token"] not in listed.text
     assert [token["user"] for token in listed.json()["tokens"]] == ["carol", "olivia"]
@@ -92,6 +95,66 @@ def test_only_organisers_see_make_or_end_tokens(
         assert "organiser" in response.json()["detail"]
 
 
+def test_an_organiser_makes_and_ends_tokens_of_submitters_and_workers_alone(
+    client: TestClient, ada: Any, olivia: Any, alice: Any, make_person: Callable[..., Any]
+) -> None:
+    make_person("otto", "organiser")
+    for role, by_olivia in (
+        ("submitter", 201),
+        ("worker", 201),
+        ("organiser", 403),
+        ("admin", 403),
+    ):
+        body = {"user": f"new {role}", "role": role}
+        assert client.post(TOKENS, json=body, headers=olivia.headers).status_code == by_olivia
+        assert client.post(TOKENS, json=body, headers=ada.headers).status_code == 201
+    # Nor does one act in the name of an organiser or admin: not even as a submitter.
+    for name in ("otto", "ada"):
+        body = {"user": name, "role": "submitter"}
+        assert client.post(TOKENS, json=body, headers=olivia.headers).status_code == 403
+    own = client.post(TOKENS, json=body | {"user": "olivia"}, headers=olivia.headers)
+    assert own.status_code == 201
+
+    every = client.get(TOKENS, headers=ada.headers).json()["tokens"]
+    seen = client.get(TOKENS, headers=olivia.headers).json()["tokens"]
+    assert {t["user"] for t in every} >= {"ada", "otto", "alice", "olivia", "new admin"}
+    assert {t["user"] for t in seen} == {"alice", "olivia", "new submitter", "new worker"}
+    only = client.get(TOKENS, params={"user": "alice"}, headers=olivia.headers).json()["tokens"]
+    assert [t["user"] for t in only] == ["alice"]
+    for token in every:
+        theirs = token["user"] in ("ada", "otto", "new admin", "new organiser")
+        if token["user"] != "olivia":
+            address = f"{TOKENS}/{token['id']}"
+            rotated = client.post(f"{address}/rotate", json={}, headers=olivia.headers)
+            ended = client.delete(address, headers=olivia.headers)
+            wanted = (403, 403) if theirs else (201, 204)
+            assert (rotated.status_code, ended.status_code) == wanted, token
+
+
+def test_no_token_goes_beyond_its_users_role_or_gives_what_its_maker_lacks(
+    client: TestClient, ada: Any, olivia: Any, walter: Any, database: Database
+) -> None:
+    def make(person: Any, **body: Any) -> Any:
+        return client.post(TOKENS, json={"user": "walter"} | body, headers=person.headers)
+
+    for person in (ada, olivia):
+        beyond = make(person, role="submitter")
+        assert beyond.status_code == 409
+        assert "walter is worker" in beyond.json()["detail"]
+    assert make(olivia, role="worker", scopes=["submit"]).status_code == 422
+    made = make(olivia, role="worker", scopes=["work"], label="node 3")
+    assert (made.json()["scopes"], made.json()["label"]) == (["work"], "node 3")
+    headers = {"Authorization": f"Bearer {made.json()['token']}"}
+    assert client.get("/api/v1/me/tokens", headers=headers).status_code == 403
+
+    with database.write() as session:
+        for token in session.scalars(select(Token).where(Token.role.in_(("admin", "organiser")))):
+            token.scopes = ["read", "organise"]
+    assert make(olivia, user="carol", role="submitter").status_code == 403
+    assert make(olivia, user="carol", role="submitter", scopes=["read"]).status_code == 201
+    assert make(ada, user="dora", role="organiser", scopes=["read"]).status_code == 403
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [
@@ -102,7 +165,11 @@ def test_only_organisers_see_make_or_end_tokens(
         ({"user": "a\n", "role": "submitter"}, "body.user"),
         ({"user": "a\0", "role": "submitter"}, "body.user"),
         ({"user": "=cmd()", "role": "submitter"}, "body.user"),
-        ({"user": "x", "role": "admin"}, "body.role"),
+        ({"user": ".x", "role": "submitter"}, "body.user"),
+        ({"user": "x", "role": "king"}, "body.role"),
+        ({"user": "x", "role": "worker", "scopes": []}, "body.scopes"),
+        ({"user": "x", "role": "worker", "scopes": ["fly"]}, "body.scopes.0"),
+        ({"user": "x", "role": "worker", "label": "a\nb"}, "body.label"),
         ({"user": "x", "role": "worker", "expires_in_days": 0}, "body.expires_in_days"),
         ({"user": "x", "role": "worker", "expires_in_days": -1}, "body.expires_in_days"),
         ({"user": "x", "role": "worker", "expires_in_days": 1e9}, "body.expires_in_days"),

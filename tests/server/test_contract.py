@@ -43,7 +43,7 @@ def running_server(settings: Settings, log: Path) -> Iterator[str]:
             stop(server)
 
 
-@pytest.mark.parametrize("role", ["nobody", "organiser"])
+@pytest.mark.parametrize("role", ["nobody", "admin"])
 def test_every_answer_is_one_that_the_openapi_document_announces(
     role: str,
     settings: Settings,

@@ -318,7 +318,7 @@ def test_going_back_drops_the_price_book_and_the_sessions_and_nothing_else(
 ) -> None:
     migrate(empty, "0002")
     insert_rows(empty, OLD_ROWS)
-    migrate(empty)
+    migrate(empty, "0012")
     insert_rows(empty, CONSOLE_ROWS)
     before = rows(empty)
     assert len(before.pop("prices")) == len(before.pop("console_sessions")) == 1
@@ -327,8 +327,60 @@ def test_going_back_drops_the_price_book_and_the_sessions_and_nothing_else(
     command.downgrade(alembic_config(empty), "0009")
 
     assert rows(empty) == before
-    migrate(empty)
+    migrate(empty, "0012")
     again = rows(empty)
     for submission in again["submissions"]:
         assert submission.pop("energy_joules") is None
     assert again == before | {"prices": [], "console_sessions": []}
+
+
+ACCOUNT_ROWS = """
+INSERT INTO users (id, name, created_at) VALUES (1, 'olivia', :now);
+INSERT INTO users (id, name, created_at) VALUES (2, 'walter', :now);
+INSERT INTO users (id, name, created_at) VALUES (3, 'carol', :now);
+INSERT INTO users (id, name, created_at) VALUES (4, 'retired', :now);
+INSERT INTO tokens (id, user_id, role, token_sha256, created_at)
+VALUES (1, 1, 'submitter', 'a', :now);
+INSERT INTO tokens (id, user_id, role, token_sha256, created_at)
+VALUES (2, 1, 'organiser', 'b', :now);
+INSERT INTO tokens (id, user_id, role, token_sha256, created_at) VALUES (3, 2, 'worker', 'c', :now);
+INSERT INTO tokens (id, user_id, role, token_sha256, created_at) VALUES (4, 3, 'worker', 'd', :now);
+INSERT INTO tokens (id, user_id, role, token_sha256, created_at)
+VALUES (5, 3, 'submitter', 'e', :now);
+INSERT INTO tokens (id, user_id, role, token_sha256, created_at, revoked_at)
+VALUES (6, 4, 'organiser', 'f', :now, :now);
+INSERT INTO console_sessions (id_sha256, token_id, created_at, last_seen_at, notices)
+VALUES ('def', 2, :now, :now, '[]')
+"""
+
+
+def test_a_user_gets_the_highest_role_of_their_tokens_and_every_token_all_its_scopes(
+    empty: Database,
+) -> None:
+    migrate(empty, "0012")
+    insert_rows(empty, ACCOUNT_ROWS)
+    before = rows(empty)
+    migrate(empty)
+
+    roles = select_all(empty, "SELECT name, role FROM users ORDER BY id")
+    assert roles == [
+        ("olivia", "organiser"), ("walter", "worker"), ("carol", "submitter"),
+        ("retired", "submitter"),
+    ]  # fmt: skip
+    tokens = {row["id"]: row["scopes"] for row in rows(empty)["tokens"]}
+    assert tokens == {
+        1: ["read", "submit", "tokens"],
+        2: ["read", "submit", "organise", "tokens"],
+        3: ["read", "work", "tokens"],
+        4: ["read", "work", "tokens"],
+        5: ["read", "submit", "tokens"],
+        6: ["read", "submit", "organise", "tokens"],
+    }
+    assert select_all(empty, "SELECT token_id FROM console_sessions") == [(2,)]
+    insert_rows(empty, "UPDATE users SET disabled_at = :now WHERE name = 'walter'")
+    command.downgrade(alembic_config(empty), "0012")
+
+    # The earlier schema knows no disabled user, so their tokens are revoked.
+    walters = before["tokens"][2]
+    walters["revoked_at"] = walters["created_at"]
+    assert rows(empty) == before

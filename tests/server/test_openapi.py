@@ -104,6 +104,17 @@ def test_what_takes_a_token_says_so(schema: dict[str, Any]) -> None:
 
     assert protected == {
         "GET /api/v1/me",
+        "GET /api/v1/me/tokens",
+        "POST /api/v1/me/tokens",
+        "POST /api/v1/me/tokens/{token_id}/rotate",
+        "DELETE /api/v1/me/tokens/{token_id}",
+        "GET /api/v1/users",
+        "POST /api/v1/users",
+        "GET /api/v1/users/{name}",
+        "PATCH /api/v1/users/{name}",
+        "GET /api/v1/organisations",
+        "POST /api/v1/organisations",
+        "POST /api/v1/tokens/{token_id}/rotate",
         "POST /api/v1/tokens",
         "GET /api/v1/tokens",
         "DELETE /api/v1/tokens/{token_id}",

@@ -76,6 +76,7 @@ def filled(
     client: TestClient,
     alice: Any,
     olivia: Any,
+    ada: Any,
     make_report: Callable[..., Any],
     tell_canary: Callable[[float], None],
 ) -> dict[str, str]:
@@ -93,8 +94,8 @@ def filled(
     assert replay.report(replay.claim().json(), make_report(replay.seeds())).status_code == 200
     tell_canary(90.0)
 
-    def ask(path: str, body: dict[str, Any]) -> str:
-        answer = client.post(f"/api/v1{path}", json=body, headers=olivia.headers)
+    def ask(path: str, body: dict[str, Any], *, by: Any = olivia) -> str:
+        answer = client.post(f"/api/v1{path}", json=body, headers=by.headers)
         assert answer.status_code == 201, answer.text
         return str(answer.json()["id"])
 
@@ -107,6 +108,11 @@ def filled(
     assert entered.status_code == 201, entered.text
     duel = {"challenger": replay.submission_id, "holder": variants[2], "pairs": 2, "reason": "why"}
     batches = {"benchmark": "digits", "batch_sizes": [64, 32], "runs": 12, "reason": "new torch"}
+    person = {"name": LONG[:99], "organisation": LONG[:100], "email": f"{LONG[:200]}@a.example"}
+    ask("/organisations", {"name": LONG[:100]}, by=ada)
+    ask("/users", person, by=ada)
+    ask("/tokens", {"user": person["name"], "role": "submitter", "label": HOSTILE}, by=ada)
+    ask("/me/tokens", {"label": LONG[:100], "scopes": ["read"]}, by=ada)
     return {
         "benchmark_id": "digits",
         "submission_id": replay.submission_id,
@@ -120,6 +126,7 @@ def filled(
         "duel": ask("/duels", duel),
         "calibration_id": ask("/calibrations", batches),
         "name": "walter-1",
+        "user_name": person["name"],
     }
 
 

@@ -127,10 +127,10 @@ def visit(request: pytest.FixtureRequest, browser: Any, site: str) -> Iterator[V
 
 
 def test_every_page_is_quiet_accessible_and_fits(
-    visit: Visit, filled: dict[str, str], olivia: Any
+    visit: Visit, filled: dict[str, str], ada: Any
 ) -> None:
     addresses = pages_of(filled)
-    assert {"/benchmarks/digits", "/console/verify"} < set(addresses)
+    assert {"/benchmarks/digits", "/console/verify", "/console/users"} < set(addresses)
     # Signed in last: nobody is asked again who has signed in already.
     addresses.sort(key=lambda address: address.startswith("/console"))
     signed_in = False
@@ -138,7 +138,7 @@ def test_every_page_is_quiet_accessible_and_fits(
         if address.startswith("/console") and not signed_in:
             visit.see("/console/sign-in")
             visit.hold_against_axe()
-            visit.sign_in(olivia.secret)
+            visit.sign_in(ada.secret)
             signed_in = True
         visit.see(address)
         visit.draw_charts()

@@ -1,0 +1,188 @@
+"""Users and organisations in the console, for admins."""
+
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from server.accounts.giving import list_visible_tokens
+from server.accounts.roles import ROLES
+from server.dependencies import Parts, PartsDep
+from server.errors import ServerError
+from server.pages.console_account import token_row
+from server.pages.console_page import console_page, go_on
+from server.pages.forms import filled, read_form, read_query
+from server.sessions.dependencies import AdminConsoleDep, Fields, FormDep
+from server.sessions.schemas import Notice, SignedIn
+from server.users import queries, service
+from server.users.schemas import OrganisationCreate, OrganisationView, UserChange, UserCreate
+
+router = APIRouter(include_in_schema=False)
+ADDRESS = "/console/users"
+PAGE = 100
+ROLE_CHOICES = [(role, role) for role in ROLES]
+
+
+class UserFilter(BaseModel):
+    """Which users a page shows."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    q: str | None = Field(default=None, max_length=100)
+    after: str | None = Field(default=None, max_length=100)
+
+
+@router.get(ADDRESS)
+def users_page(request: Request, parts: PartsDep, signed_in: AdminConsoleDep) -> HTMLResponse:
+    """Users by name, organisations, and the forms that add to them."""
+    only = read_query(UserFilter, request)
+    return _list(parts, signed_in, {"role": "submitter"}, only=only)
+
+
+@router.post(ADDRESS)
+def add_user(parts: PartsDep, signed_in: AdminConsoleDep, form: FormDep) -> Response:
+    """Make an account."""
+    wanted, errors = read_form(UserCreate, filled(form))
+    if wanted is None:
+        return _list(parts, signed_in, form, errors=errors)
+    try:
+        with parts.database.write() as session:
+            service.create_user(session, signed_in.caller, wanted)
+    except ServerError as error:
+        return _list(parts, signed_in, form, refusal=error)
+    return go_on(parts, signed_in, _address(wanted.name), Notice(f"{wanted.name} is added."))
+
+
+@router.post("/console/organisations")
+def add_organisation(parts: PartsDep, signed_in: AdminConsoleDep, form: FormDep) -> Response:
+    """Add an organisation."""
+    name = form.get("organisation_name", "").strip()
+    wanted, errors = read_form(OrganisationCreate, {"name": name})
+    if wanted is None:
+        return _list(parts, signed_in, form, errors={"organisation_name": errors["name"]})
+    try:
+        with parts.database.write() as session:
+            service.create_organisation(session, signed_in.caller, wanted.name)
+    except ServerError as error:
+        return _list(parts, signed_in, form, refusal=error)
+    return go_on(parts, signed_in, ADDRESS, Notice(f"{wanted.name} is added."))
+
+
+@router.get(ADDRESS + "/{user_name}")
+def user_page(user_name: str, parts: PartsDep, signed_in: AdminConsoleDep) -> HTMLResponse:
+    """One user, their tokens, and the form that changes them."""
+    return _one(parts, signed_in, user_name)
+
+
+@router.post(ADDRESS + "/{user_name}")
+def change_user(
+    user_name: str, parts: PartsDep, signed_in: AdminConsoleDep, form: FormDep
+) -> Response:
+    """Change role, organisation and e-mail; what is left empty is taken away."""
+    fields = filled(form)
+    asked = {name: fields.get(name) for name in ("role", "organisation", "email")}
+    return _change(user_name, parts, signed_in, asked, f"{user_name} is changed.", typed=form)
+
+
+@router.post(ADDRESS + "/{user_name}/disable")
+def disable(
+    user_name: str, parts: PartsDep, signed_in: AdminConsoleDep, _form: FormDep
+) -> Response:
+    """End a user's sessions and have their tokens refused."""
+    return _change(user_name, parts, signed_in, {"disabled": True}, f"{user_name} is disabled.")
+
+
+@router.post(ADDRESS + "/{user_name}/enable")
+def enable(user_name: str, parts: PartsDep, signed_in: AdminConsoleDep, _form: FormDep) -> Response:
+    """Have a user's tokens accepted again."""
+    return _change(user_name, parts, signed_in, {"disabled": False}, f"{user_name} is enabled.")
+
+
+def _change(
+    user_name: str,
+    parts: Parts,
+    signed_in: SignedIn,
+    asked: dict[str, Any],
+    told: str,
+    *,
+    typed: Fields | None = None,
+) -> Response:
+    change, errors = read_form(UserChange, asked)
+    if change is None:
+        return _one(parts, signed_in, user_name, typed=typed, errors=errors)
+    try:
+        with parts.database.write() as session:
+            service.change_user(session, signed_in.caller, user_name, change)
+    except ServerError as error:
+        return _one(parts, signed_in, user_name, typed=typed, refusal=error)
+    return go_on(parts, signed_in, _address(user_name), Notice(told))
+
+
+def _address(user_name: str) -> str:
+    return f"{ADDRESS}/{quote(user_name, safe='')}"
+
+
+def _list(
+    parts: Parts,
+    signed_in: SignedIn,
+    typed: Fields,
+    *,
+    only: UserFilter | None = None,
+    **wrong: Any,
+) -> HTMLResponse:
+    asked = only or UserFilter()
+    with parts.database.read() as session:
+        found = queries.list_users(session, limit=PAGE + 1, after=asked.after, search=asked.q)
+        organisations = queries.list_organisations(session)
+    filters = asked.model_dump(exclude={"after"}, exclude_none=True)
+    next_page = None
+    if len(found) > PAGE:
+        next_page = f"{ADDRESS}?{urlencode(filters | {'after': found[PAGE - 1].name})}"
+    return console_page(
+        parts,
+        signed_in,
+        "users.html",
+        typed=typed,
+        users=[user.model_dump(mode="json") for user in found[:PAGE]],
+        organisations=[item.model_dump(mode="json") for item in organisations],
+        organisation_choices=_choices(organisations),
+        roles=ROLE_CHOICES,
+        filters=filters,
+        next_page=next_page,
+        **wrong,
+    )
+
+
+def _one(
+    parts: Parts,
+    signed_in: SignedIn,
+    user_name: str,
+    *,
+    typed: Fields | None = None,
+    **wrong: Any,
+) -> HTMLResponse:
+    with parts.database.read() as session:
+        user = queries.read_user(session, user_name)
+        organisations = queries.list_organisations(session)
+        found = list_visible_tokens(session, signed_in.caller, user_name=user_name)
+        tokens = [token_row(token) for token in found]
+    kept = {"role": user.role, "organisation": user.organisation, "email": user.email}
+    return console_page(
+        parts,
+        signed_in,
+        "user.html",
+        typed=typed or kept,
+        user=user.model_dump(mode="json"),
+        tokens=tokens,
+        organisation_choices=_choices(organisations),
+        roles=ROLE_CHOICES,
+        address=_address(user_name),
+        is_self=user.id == signed_in.caller.user_id,
+        **wrong,
+    )
+
+
+def _choices(organisations: list[OrganisationView]) -> list[tuple[str, str]]:
+    return [("", "none"), *((item.name, item.name) for item in organisations)]

@@ -1,0 +1,148 @@
+"""Who may do what: one line for each address of the API and of the console.
+
+A route that has no line here fails test_access.py: add one, and say whom it lets in. The columns:
+
+  anonymous           nobody's token
+  owner, other        two submitters; what the addresses name is the first one's
+  organiser, admin, worker
+  expired, revoked    tokens that have ended, of an admin (of a worker for what is a worker's)
+  disabled            the token of a disabled admin
+  narrow              a token of a role that may, with every scope but the one that this needs
+
+  .  let in: a GET is answered 2xx, anything else by whatever its empty body deserves
+  1  401    3  403    4  404: it is not theirs, which is all they are told    9  409
+  s  303 to the sign-in, of the console alone
+"""
+
+COLUMNS = (
+    "anonymous", "owner", "other", "organiser", "admin", "worker",
+    "expired", "revoked", "disabled", "narrow",
+)  # fmt: skip
+
+# anonymous | owner other organiser admin worker | expired revoked disabled | narrow
+PUBLIC = ". ..... ... ."  # asks for no token and looks at none
+WHO_AM_I = "1 ..... 111 ."  # every token tells whose it is
+OWN_TOKENS = "1 ..... 111 3"
+ONE_OWN_TOKEN = "1 .4444 111 3"
+SUBMITTERS = "1 ....3 111 3"
+ORGANISERS = "1 33..3 111 3"
+ADMINS = "1 333.3 111 3"
+WORKERS = "1 3333. 111 3"
+CLAIM = "1 99999 999 9"  # the token of a claim and its fence: any other token is told to stop
+
+API = {
+    "GET /api/v1/me": WHO_AM_I,
+    "GET /api/v1/me/tokens": OWN_TOKENS,
+    "POST /api/v1/me/tokens": OWN_TOKENS,
+    "POST /api/v1/me/tokens/{token_id}/rotate": ONE_OWN_TOKEN,
+    "DELETE /api/v1/me/tokens/{token_id}": ONE_OWN_TOKEN,
+    "GET /api/v1/tokens": ORGANISERS,
+    "POST /api/v1/tokens": ORGANISERS,
+    "POST /api/v1/tokens/{token_id}/rotate": ORGANISERS,
+    "DELETE /api/v1/tokens/{token_id}": ORGANISERS,
+    "GET /api/v1/users": ADMINS,
+    "POST /api/v1/users": ADMINS,
+    "GET /api/v1/users/{name}": ADMINS,
+    "PATCH /api/v1/users/{name}": ADMINS,
+    "GET /api/v1/organisations": ADMINS,
+    "POST /api/v1/organisations": ADMINS,
+    "GET /api/v1/benchmarks": PUBLIC,
+    "GET /api/v1/benchmarks/{benchmark_id}": PUBLIC,
+    "GET /api/v1/benchmarks/{benchmark_id}/convergence": PUBLIC,
+    "GET /api/v1/benchmarks/{benchmark_id}/records": PUBLIC,
+    "GET /api/v1/benchmarks/{benchmark_id}/runs.json": PUBLIC,
+    "POST /api/v1/submissions": SUBMITTERS,
+    "GET /api/v1/submissions": PUBLIC,
+    "GET /api/v1/submissions/{submission_id}": PUBLIC,
+    "GET /api/v1/submissions/{submission_id}/runs": PUBLIC,
+    "GET /api/v1/submissions/{submission_id}/runs/{index}/curve": PUBLIC,
+    "GET /api/v1/submissions/{submission_id}/runs/{index}/log": PUBLIC,
+    "POST /api/v1/submissions/{submission_id}/verifications": ORGANISERS,
+    "GET /api/v1/leaderboards/{benchmark_id}": PUBLIC,
+    "GET /api/v1/leaderboards/{benchmark_id}.csv": PUBLIC,
+    "GET /api/v1/compare": PUBLIC,
+    "GET /api/v1/verifications": PUBLIC,
+    "POST /api/v1/verifications/batch": ORGANISERS,
+    "GET /api/v1/verifications/compare": PUBLIC,
+    "GET /api/v1/verifications/{verification_id}": PUBLIC,
+    "GET /api/v1/verifications/{verification_id}/race": PUBLIC,
+    "GET /api/v1/verifications/{verification_id}/events": PUBLIC,
+    "GET /api/v1/verifications/{verification_id}/proof": PUBLIC,
+    "POST /api/v1/verifications/{verification_id}/decide": ORGANISERS,
+    "POST /api/v1/verifications/{verification_id}/cancel": ORGANISERS,
+    "POST /api/v1/duels": ORGANISERS,
+    "GET /api/v1/keys": PUBLIC,
+    "GET /api/v1/calibrations": PUBLIC,
+    "POST /api/v1/calibrations": ORGANISERS,
+    "GET /api/v1/calibrations/{calibration_id}": PUBLIC,
+    "GET /api/v1/calibrations/{calibration_id}/runs": PUBLIC,
+    "GET /api/v1/calibrations/{calibration_id}/compare": PUBLIC,
+    "POST /api/v1/calibrations/{calibration_id}/continue": ORGANISERS,
+    "POST /api/v1/calibrations/{calibration_id}/cancel": ORGANISERS,
+    "POST /api/v1/calibrations/{calibration_id}/adopt": ORGANISERS,
+    "GET /api/v1/workers": PUBLIC,
+    "GET /api/v1/queue": PUBLIC,
+    "POST /api/v1/workers/hello": WORKERS,
+    "POST /api/v1/workers/probes": WORKERS,
+    "GET /api/v1/workers/{name}": PUBLIC,
+    "GET /api/v1/workers/{name}/probes": PUBLIC,
+    "POST /api/v1/workers/{name}/baseline": ORGANISERS,
+    "POST /api/v1/attempts/{attempt_id}/claim": WORKERS,
+    "POST /api/v1/attempts/{attempt_id}/evaluations": CLAIM,
+    "POST /api/v1/attempts/{attempt_id}/report": CLAIM,
+    "POST /api/v1/rescore": ORGANISERS,
+    "GET /api/v1/prices": PUBLIC,
+    "GET /api/v1/prices.csv": PUBLIC,
+    "POST /api/v1/prices": ORGANISERS,
+    "POST /api/v1/prices/import": ORGANISERS,
+    "GET /api/v1/audit": ORGANISERS,
+    "GET /api/v1/audit/head": PUBLIC,
+    "GET /api/v1/audit/check": ORGANISERS,
+    "GET /healthz": PUBLIC,
+    "GET /readyz": PUBLIC,
+}
+
+# Sessions instead of tokens. Without the scope read nobody is signed in.
+SIGNED_IN_PAGE = "s ..... sss s"
+ORGANISERS_PAGE = "s 33..3 sss s"
+ADMINS_PAGE = "s 333.3 sss s"
+
+CONSOLE = {
+    "GET /console/sign-in": PUBLIC,
+    "POST /console/sign-in": "1 11111 111 1",  # without a token in the form
+    "POST /console/sign-out": WHO_AM_I,
+    "GET /console": SIGNED_IN_PAGE,
+    "GET /console/account": SIGNED_IN_PAGE,
+    "POST /console/account/tokens": OWN_TOKENS,
+    "POST /console/account/tokens/{token_id}/rotate": ONE_OWN_TOKEN,
+    "POST /console/account/tokens/{token_id}/revoke": ONE_OWN_TOKEN,
+    "GET /console/verify": ORGANISERS_PAGE,
+    "POST /console/verify": ORGANISERS,
+    "POST /console/verifications/{verification_id}/cancel": ORGANISERS,
+    "GET /console/duels": ORGANISERS_PAGE,
+    "POST /console/duels": ORGANISERS,
+    "GET /console/decide": ORGANISERS_PAGE,
+    "GET /console/decide/{verification_id}": ORGANISERS_PAGE,
+    "POST /console/decide/{verification_id}": ORGANISERS,
+    "GET /console/calibrations": ORGANISERS_PAGE,
+    "POST /console/calibrations": ORGANISERS,
+    "GET /console/calibrations/{calibration_id}": ORGANISERS_PAGE,
+    "POST /console/calibrations/{calibration_id}/adopt": ORGANISERS,
+    "POST /console/calibrations/{calibration_id}/continue": ORGANISERS,
+    "POST /console/calibrations/{calibration_id}/cancel": ORGANISERS,
+    "GET /console/prices": ORGANISERS_PAGE,
+    "POST /console/prices": ORGANISERS,
+    "GET /console/audit": ORGANISERS_PAGE,
+    "GET /console/audit/log.json": ORGANISERS_PAGE,
+    "GET /console/tokens": ORGANISERS_PAGE,
+    "POST /console/tokens": ORGANISERS,
+    "POST /console/tokens/{token_id}/rotate": ORGANISERS,
+    "POST /console/tokens/{token_id}/revoke": ORGANISERS,
+    "GET /console/users": ADMINS_PAGE,
+    "POST /console/users": ADMINS,
+    "GET /console/users/{user_name}": ADMINS_PAGE,
+    "POST /console/users/{user_name}": ADMINS,
+    "POST /console/users/{user_name}/disable": ADMINS,
+    "POST /console/users/{user_name}/enable": ADMINS,
+    "POST /console/organisations": ADMINS,
+}

@@ -1,0 +1,269 @@
+"""Every address for everybody, against the table of access_table.py."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from server.accounts.roles import SCOPES_OF
+from server.accounts.service import create_token
+from server.database import Database, utc_now
+from server.models import Token
+from server.pages import endpoints as pages
+from server.sessions.limits import FailedSignIns
+from server.sessions.origin import csrf_token
+from tests.server.access_table import (
+    ADMINS,
+    ADMINS_PAGE,
+    API,
+    COLUMNS,
+    CONSOLE,
+    ONE_OWN_TOKEN,
+    OWN_TOKENS,
+    SIGNED_IN_PAGE,
+    SUBMITTERS,
+    WORKERS,
+)
+
+METHODS = ("get", "post", "put", "patch", "delete")
+ENDED = ("expired", "revoked", "disabled")
+COOKIE = "finishline_console"
+Send = Callable[[str, str], Any]
+
+# The role that a policy is for, and what it asks for to change something; the others: organisers.
+NEEDED = {
+    OWN_TOKENS: ("submitter", "tokens"),
+    ONE_OWN_TOKEN: ("submitter", "tokens"),
+    SIGNED_IN_PAGE: ("submitter", "read"),
+    SUBMITTERS: ("submitter", "submit"),
+    ADMINS: ("admin", "administer"),
+    ADMINS_PAGE: ("admin", "read"),
+    WORKERS: ("worker", "work"),
+}
+QUERIES = {
+    "GET /api/v1/compare": {"submissions": "{submission_id},{second}"},
+    "GET /api/v1/verifications/compare": {"first": "{verification_id}", "second": "{rerun}"},
+}
+
+
+@pytest.fixture
+def make_token(database: Database) -> Callable[..., str]:
+    """Makes tokens by role, with every scope of it but one."""
+
+    def make(name: str, role: str, *, without: str | None = None) -> str:
+        with database.write() as session:
+            made = create_token(session, user_name=name, role=role, expires_in=None)
+            made.token.scopes = [scope for scope in SCOPES_OF[role] if scope != without]
+        return made.secret
+
+    return make
+
+
+@pytest.fixture
+def end(database: Database) -> Callable[[str, str], None]:
+    """Ends the tokens of a user in the way that a column is called."""
+
+    def end_all(name: str, column: str) -> None:
+        with database.write() as session:
+            for token in session.query(Token).filter(Token.user.has(name=name)):
+                if column == "expired":
+                    token.expires_at = utc_now() - timedelta(seconds=1)
+                elif column == "revoked":
+                    token.revoked_at = utc_now()
+                else:
+                    token.user.disabled_at = utc_now()
+
+    return end_all
+
+
+@pytest.fixture
+def named(
+    replay: Any, client: TestClient, olivia: Any, make_token: Callable[..., str],
+    make_report: Callable[..., Any], submit: Callable[..., Any], digits_submission: Any, bob: Any,
+) -> dict[str, str]:  # fmt: skip
+    """What the parameters of addresses stand for: things of alice's, and a verdict."""
+    hello = {"system": asdict(make_report([]).system), "state": "idle"}
+    client.post("/api/v1/workers/hello", json=hello, headers=replay.worker.headers)
+    replay.report(replay.claim().json(), make_report(replay.seeds()))
+
+    def ask(path: str, body: dict[str, Any]) -> str:
+        answer = client.post(f"/api/v1{path}", json=body, headers=olivia.headers)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    calibration = {"benchmark": "digits", "batch_sizes": [64], "runs": 2, "reason": "new torch"}
+    make_token("walter-1", "worker")  # A user called as the worker is: `name` is either's.
+    return {
+        "benchmark_id": "digits",
+        "submission_id": replay.submission_id,
+        "second": submit(digits_submission, by=bob).json()["id"],
+        "index": "0",
+        "verification_id": replay.verification_id,
+        "attempt_id": replay.attempt_id,
+        "rerun": ask(f"/submissions/{replay.submission_id}/verifications", {"reason": "again"}),
+        "calibration_id": ask("/calibrations", calibration),
+        "token_id": ask("/tokens", {"user": "alice", "role": "submitter"}),
+        "name": "walter-1",
+        "user_name": "walter-1",
+    }
+
+
+@pytest.fixture
+def secrets(
+    alice: Any, bob: Any, olivia: Any, ada: Any, walter: Any, make_token: Callable[..., str]
+) -> dict[str, str]:
+    """The tokens of the columns; those that are to end are good as yet."""
+    people = {"owner": alice, "other": bob, "organiser": olivia, "admin": ada, "worker": walter}
+    ending = {
+        f"{column} {role}": make_token(f"{column} {role}", role)
+        for column in ENDED
+        for role in ("admin", "worker")
+    }
+    return {column: person.secret for column, person in people.items()} | ending
+
+
+def whose(column: str, policy: str) -> str:
+    """Whose token or session a column stands for at a route."""
+    role, _ = NEEDED.get(policy, ("organiser", "organise"))
+    return f"{column} {'worker' if role == 'worker' else 'admin'}" if column in ENDED else column
+
+
+def lacking(route: str, policy: str) -> tuple[str, str]:
+    """The role of a narrow token at a route, and the scope that it lacks."""
+    role, scope = NEEDED.get(policy, ("organiser", "organise"))
+    return role, "read" if route.startswith("GET") else scope
+
+
+def mark_of(answer: Any) -> str:
+    """What an answer is in the table."""
+    if answer.headers.get("location", "").startswith("/console/sign-in?next="):
+        return "s"
+    told = {401: "1", 403: "3", 404: "4", 409: "9"}.get(answer.status_code)
+    fine = answer.is_success or answer.is_redirect or answer.request.method != "GET"
+    return told or ("." if fine and answer.status_code < 500 else str(answer.status_code))
+
+
+def differences(table: dict[str, str], send: Send) -> list[str]:
+    """Each place where an answer is another than the table says."""
+    wrong = []
+    for route, policy in table.items():
+        for column, wanted in zip(COLUMNS, policy.replace(" ", ""), strict=True):
+            answer = send(route, column)
+            mark = mark_of(answer)
+            let_in = wanted == "." and not route.startswith("GET") and mark in "49"
+            if mark != wanted and not let_in:
+                wrong.append(f"{route} as {column}: {mark}, not {wanted}: {answer.text[:200]}")
+    return wrong
+
+
+@pytest.fixture
+def ask_api(
+    client: TestClient, named: dict[str, str], secrets: dict[str, str], replay: Any,
+    make_token: Callable[..., str], make_report: Callable[..., Any],
+) -> Send:  # fmt: skip
+    """Sends a request to the API as a column, with a body that says nothing."""
+    narrow: dict[tuple[str, str], str] = {}
+    bodies: dict[str, Any] = {
+        "POST /api/v1/attempts/{attempt_id}/evaluations": {"events": []},
+        "POST /api/v1/attempts/{attempt_id}/report": asdict(make_report(replay.seeds())),
+    }
+
+    def send(route: str, column: str) -> Any:
+        method, path = route.split(" ")
+        headers = {"Finishline-Fence": "1"}
+        secret = secrets.get(whose(column, API[route]))
+        if column == "narrow":
+            missing = lacking(route, API[route])
+            if missing not in narrow:
+                name = f"narrow {missing[0]}"
+                narrow[missing] = make_token(name, missing[0], without=missing[1])
+            secret = narrow[missing]
+        if secret is not None:
+            headers["Authorization"] = f"Bearer {secret}"
+        query = {name: text.format(**named) for name, text in QUERIES.get(route, {}).items()}
+        body = None if method in ("GET", "DELETE") else bodies.get(route, {})
+        return client.request(
+            method, path.format(**named), params=query, headers=headers, json=body,
+            follow_redirects=False,
+        )  # fmt: skip
+
+    return send
+
+
+def test_the_api_lets_in_whom_the_table_says(
+    ask_api: Send, client: TestClient, end: Callable[[str, str], None]
+) -> None:
+    described = client.get("/openapi.json").json()["paths"]
+    routes = {
+        f"{method.upper()} {path}"
+        for path, item in described.items()
+        for method in item
+        if method in METHODS
+    }
+    assert routes == set(API), "access_table.py has no line for a route, or one too many"
+    for column in ENDED:
+        for role in ("admin", "worker"):
+            end(f"{column} {role}", column)
+
+    assert differences(API, ask_api) == []
+
+
+def console_routes(router: Any) -> Iterator[str]:
+    """The console's routes of a router and of those it includes."""
+    for route in router.routes:
+        if hasattr(route, "original_router"):
+            yield from console_routes(route.original_router)
+        elif route.path.startswith("/console"):
+            yield from (f"{method} {route.path}" for method in route.methods - {"HEAD"})
+
+
+@pytest.fixture
+def ask_console(
+    client: TestClient, named: dict[str, str], secrets: dict[str, str],
+    make_token: Callable[..., str], end: Callable[[str, str], None],
+) -> Send:  # fmt: skip
+    """Sends a request to the console from the browser of a column, with an empty form."""
+    origin = {"Origin": "http://testserver", "Accept": "text/html"}
+
+    def sign_in(secret: str) -> str | None:
+        client.cookies.clear()
+        client.app.state.failed_sign_ins = FailedSignIns()  # type: ignore[attr-defined]
+        client.post("/console/sign-in", data={"token": secret}, headers=origin)
+        return client.cookies.get(COOKIE)
+
+    narrow: dict[tuple[str, str], str | None] = {}
+    sessions = {name: sign_in(secret) for name, secret in secrets.items()}
+    for column in ENDED:
+        end(f"{column} admin", column)
+
+    def send(route: str, column: str) -> Any:
+        method, path = route.split(" ")
+        session = sessions.get(whose(column, CONSOLE[route]))
+        if column == "narrow":
+            missing = lacking(route, CONSOLE[route])
+            if missing not in narrow:
+                secret = make_token(f"narrow {missing[0]}", missing[0], without=missing[1])
+                narrow[missing] = sign_in(secret)
+            session = narrow[missing]
+        client.cookies.clear()
+        client.app.state.failed_sign_ins = FailedSignIns()  # type: ignore[attr-defined]
+        cookie = {"Cookie": f"{COOKIE}={session}"} if session is not None else {}
+        form = {"csrf": csrf_token(session)} if session is not None else {}
+        return client.request(
+            method, path.format(**named), headers=origin | cookie,
+            data=form if method == "POST" else None, follow_redirects=False,
+        )  # fmt: skip
+
+    return send
+
+
+def test_the_console_lets_in_whom_the_table_says(ask_console: Send) -> None:
+    assert set(console_routes(pages.router)) == set(CONSOLE)
+
+    # Signing out ends the sessions that the others need.
+    last = "POST /console/sign-out"
+    table = {route: CONSOLE[route] for route in sorted(CONSOLE, key=lambda route: route == last)}
+    assert differences(table, ask_console) == []

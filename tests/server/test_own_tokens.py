@@ -1,0 +1,116 @@
+"""One's own tokens: made within the one held, rotated and ended."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from server.database import Database, utc_now
+from server.models import Token
+
+MINE = "/api/v1/me/tokens"
+ME = "/api/v1/me"
+
+
+def headers_of(made: Any) -> dict[str, str]:
+    assert made.status_code == 201, made.text
+    return {"Authorization": f"Bearer {made.json()['token']}"}
+
+
+@pytest.fixture
+def ends_in_ten_days(database: Database, alice: Any) -> datetime:
+    """When alice's token ends."""
+    end = utc_now() + timedelta(days=10)
+    with database.write() as session:
+        session.query(Token).filter(Token.user.has(name="alice")).one().expires_at = end
+    return end
+
+
+def test_a_token_is_made_within_the_one_held(
+    client: TestClient, alice: Any, ends_in_ten_days: datetime
+) -> None:
+    def make(headers: dict[str, str], **body: Any) -> Any:
+        return client.post(MINE, json=body, headers=headers)
+
+    for wider in (
+        {"role": "organiser"}, {"role": "worker"}, {"scopes": ["organise"]},
+        {"expires_in_days": 10.1},
+    ):  # fmt: skip
+        assert make(alice.headers, **wider).status_code in (403, 422), wider
+    whole = make(alice.headers)
+    assert datetime.fromisoformat(whole.json()["expires_at"]) == ends_in_ten_days
+    assert whole.json()["scopes"] == ["read", "submit", "tokens"]
+    narrow = make(alice.headers, label="nightly", scopes=["tokens", "read"], expires_in_days=1)
+    view = narrow.json()
+    assert (view["user"], view["label"], view["scopes"]) == ("alice", "nightly", ["read", "tokens"])
+    # What it lacks it cannot give, nor what ends later.
+    for wider in ({"scopes": ["submit"]}, {"expires_in_days": 2}):
+        assert make(headers_of(narrow), **wider).status_code == 403, wider
+    assert headers_of(make(headers_of(narrow), scopes=["read"]))
+    submits = make(alice.headers, scopes=["submit"])
+    assert make(headers_of(submits)).status_code == 403
+    assert client.get(MINE, headers=headers_of(submits)).status_code == 403
+    mine = client.get(MINE, headers=alice.headers).json()["tokens"]
+    assert len(mine) == 5
+    assert view["token"] not in str(mine)
+
+
+def test_an_organisers_token_makes_one_that_only_submits(client: TestClient, olivia: Any) -> None:
+    made = client.post(MINE, json={"role": "submitter"}, headers=olivia.headers)
+
+    headers = headers_of(made)
+    assert client.get(ME, headers=headers).json()["highest_role"] == "organiser"
+    assert client.get("/api/v1/audit", headers=headers).status_code == 403
+    assert client.post(MINE, json={"role": "organiser"}, headers=headers).status_code == 403
+    back = client.post(f"{MINE}/1/rotate", json={}, headers=headers)
+    assert back.status_code == 403, "a narrow token turned into the wide one"
+
+
+def test_a_rotated_token_ends_at_once_or_after_the_overlap(
+    client: TestClient, alice: Any, bob: Any, ends_in_ten_days: datetime
+) -> None:
+    first = client.get(ME, headers=alice.headers).json()["token_id"]
+    rotated = client.post(f"{MINE}/{first}/rotate", json={}, headers=alice.headers)
+    second = headers_of(rotated)
+    view = rotated.json()
+    assert (view["rotated_from"], view["role"]) == (first, "submitter")
+    assert datetime.fromisoformat(view["expires_at"]) == ends_in_ten_days
+    refused = client.get(ME, headers=alice.headers)
+    assert (refused.status_code, "revoked" in refused.json()["detail"]) == (401, True)
+    assert client.post(f"{MINE}/{first}/rotate", json={}, headers=second).status_code == 409
+
+    address = f"{MINE}/{view['id']}/rotate"
+    assert client.post(address, json={"overlap_hours": 169}, headers=second).status_code == 422
+    assert client.post(address, json={"expires_in_days": 11}, headers=second).status_code == 403
+    assert client.post(address, json={}, headers=bob.headers).status_code == 404
+    third = client.post(address, json={"overlap_hours": 2}, headers=second)
+    assert client.get(ME, headers=headers_of(third)).status_code == 200
+    old = client.get(ME, headers=second).json()
+    left = datetime.fromisoformat(old["expires_at"]) - utc_now()
+    assert timedelta(hours=1.9) < left <= timedelta(hours=2)
+
+
+def test_own_tokens_are_ended_by_their_owner_alone_and_each_change_is_logged(
+    client: TestClient, alice: Any, bob: Any, olivia: Any
+) -> None:
+    made = client.post(MINE, json={"label": "old laptop"}, headers=alice.headers)
+    number = made.json()["id"]
+    assert client.delete(f"{MINE}/{number}", headers=bob.headers).status_code == 404
+    assert client.get(ME, headers=headers_of(made)).status_code == 200
+    client.post(f"{MINE}/{number}/rotate", json={}, headers=alice.headers)
+    for _ in range(2):  # Revoking twice changes nothing.
+        gone = client.delete(f"{MINE}/{number + 1}", headers=alice.headers)
+        assert gone.status_code == 204
+    assert client.get(ME, headers=headers_of(made)).status_code == 401
+
+    records = client.get("/api/v1/audit", headers=olivia.headers).json()["records"]
+    told = [(r["action"], r["subject_id"], r["actor"], r["after"]["label"]) for r in records]
+    assert told == [
+        ("token.revoke", str(number + 1), "alice", "old laptop"),
+        ("token.rotate", str(number + 1), "alice", "old laptop"),
+        ("token.create", str(number), "alice", "old laptop"),
+    ]
+    assert records[1]["after"]["rotated_from"] == number
+    assert records[1]["before"]["revoked_at"] is None
+    assert made.json()["token"] not in str(records)

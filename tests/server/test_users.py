@@ -1,0 +1,194 @@
+"""Users and organisations: kept by admins, and ended at once."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from server.sessions.origin import csrf_token
+
+USERS = "/api/v1/users"
+ORGANISATIONS = "/api/v1/organisations"
+ME = "/api/v1/me"
+
+
+on_both_databases = pytest.mark.parametrize(
+    "database_url",
+    ["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)],
+    indirect=True,
+)
+
+
+@pytest.fixture
+def database_url(request: pytest.FixtureRequest) -> str:
+    """SQLite, or the database that a test names."""
+    url: str = request.getfixturevalue(f"{getattr(request, 'param', 'sqlite')}_url")
+    return url
+
+
+@pytest.fixture
+def as_ada(client: TestClient, ada: Any) -> Callable[..., Any]:
+    """Sends a request of the admin's."""
+
+    def send(method: str, path: str, **more: Any) -> Any:
+        return client.request(method, path, headers=ada.headers, **more)
+
+    return send
+
+
+@on_both_databases
+def test_users_are_made_found_and_changed_and_each_change_is_logged(
+    as_ada: Callable[..., Any], client: TestClient, alice: Any
+) -> None:
+    assert as_ada("POST", ORGANISATIONS, json={"name": "Example Labs"}).status_code == 201
+    body = {"name": "Carol C", "organisation": "Example Labs", "email": "carol@labs.example"}
+    made = as_ada("POST", USERS, json=body)
+    assert made.status_code == 201, made.text
+    assert (made.json()["role"], made.json()["tokens"]) == ("submitter", 0)
+    # Whatever is left out stays, and null takes away.
+    one = f"{USERS}/Carol%20C"
+    assert as_ada("PATCH", one, json={"role": "organiser"}).json()["email"] == "carol@labs.example"
+    changed = as_ada("PATCH", one, json={"organisation": None, "email": "c@labs.example"}).json()
+    assert (changed["organisation"], changed["role"]) == (None, "organiser")
+    as_ada("PATCH", f"{USERS}/alice", json={"organisation": "Example Labs"})
+    assert as_ada("PATCH", f"{USERS}/alice", json={"organisation": "Example Labs"}).is_success
+
+    assert as_ada("GET", one).json() == changed
+    me = client.get(ME, headers=alice.headers).json()
+    assert (me["organisation"], me["email"]) == ("Example Labs", None)
+    listed = as_ada("GET", USERS).json()
+    assert [user["name"] for user in listed["users"]] == ["Carol C", "ada", "alice"]
+    page = as_ada("GET", USERS, params={"limit": 1, "after": "Carol C"}).json()
+    assert ([user["name"] for user in page["users"]], page["next_after"]) == (["ada"], "ada")
+    found = as_ada("GET", USERS, params={"q": "LABS.ex"}).json()["users"]
+    assert [user["name"] for user in found] == ["Carol C"]
+    assert as_ada("GET", ORGANISATIONS).json()["organisations"][0]["users"] == 1
+
+    records = as_ada("GET", "/api/v1/audit").json()["records"]
+    assert [(r["action"], r["subject_kind"], r["subject_id"]) for r in records] == [
+        ("user.update", "user", "alice"),
+        ("user.update", "user", "Carol C"),
+        ("user.update", "user", "Carol C"),
+        ("user.create", "user", "Carol C"),
+        ("organisation.create", "organisation", "1"),
+    ]
+    assert (records[1]["before"]["organisation"], records[1]["after"]["organisation"]) == (
+        "Example Labs", None,
+    )  # fmt: skip
+    # The log forgets nothing, so it learns no address.
+    assert "labs.example" not in str(records)
+
+
+def test_a_disabled_users_tokens_and_sessions_end_at_once(
+    as_ada: Callable[..., Any], client: TestClient, olivia: Any
+) -> None:
+    origin = {"Origin": "http://testserver"}
+    client.post("/console/sign-in", data={"token": olivia.secret}, headers=origin)
+    assert client.get("/console", follow_redirects=False).status_code == 200
+    session = {"csrf": csrf_token(client.cookies["finishline_console"])}
+    view = as_ada("PATCH", f"{USERS}/olivia", json={"disabled": True}).json()
+    assert view["disabled_at"] is not None
+
+    refused = client.get("/api/v1/audit", headers=olivia.headers)
+    assert (refused.status_code, "disabled" in refused.json()["detail"]) == (401, True)
+    assert client.get("/console", follow_redirects=False).status_code == 303
+    form = client.post("/console/verify", data=session, headers=origin)
+    assert form.status_code == 401
+    for body in ({"user": "olivia", "role": "submitter"}, {"user": "olivia", "role": "worker"}):
+        assert as_ada("POST", "/api/v1/tokens", json=body).status_code == 409
+    assert as_ada("PATCH", f"{USERS}/olivia", json={"disabled": False}).is_success
+    assert client.get("/api/v1/audit", headers=olivia.headers).status_code == 200
+    # The browser stays out: its session is gone.
+    assert client.get("/console", follow_redirects=False).status_code == 303
+
+
+def test_tokens_beyond_a_lowered_role_are_refused(
+    as_ada: Callable[..., Any], client: TestClient, olivia: Any
+) -> None:
+    body = {"user": "olivia", "role": "submitter"}
+    submits = as_ada("POST", "/api/v1/tokens", json=body).json()["token"]
+    as_ada("PATCH", f"{USERS}/olivia", json={"role": "submitter"})
+
+    refused = client.get(ME, headers=olivia.headers)
+    assert (refused.status_code, "no more than submitter" in refused.json()["detail"]) == (
+        401,
+        True,
+    )
+    assert client.get(ME, headers={"Authorization": f"Bearer {submits}"}).status_code == 200
+    as_ada("PATCH", f"{USERS}/olivia", json={"role": "organiser"})
+    assert client.get(ME, headers=olivia.headers).status_code == 200
+
+
+def test_the_worker_of_a_disabled_user_is_told_to_stop(
+    replay: Any, as_ada: Callable[..., Any]
+) -> None:
+    grant = replay.claim().json()
+    assert replay.post(grant, []).json()["proceed"] is True
+    as_ada("PATCH", f"{USERS}/walter", json={"disabled": True})
+
+    stopped = replay.post(grant, [])
+    assert (stopped.status_code, "disabled" in stopped.json()["detail"]) == (409, True)
+
+
+def test_nobody_disables_or_lowers_themselves(as_ada: Callable[..., Any]) -> None:
+    for change in ({"role": "organiser"}, {"disabled": True}):
+        assert as_ada("PATCH", f"{USERS}/ada", json=change).status_code == 409, change
+    kept = {"role": "admin", "disabled": False, "email": "ada@example.org"}
+    assert as_ada("PATCH", f"{USERS}/ada", json=kept).json()["email"] == "ada@example.org"
+
+
+def test_what_is_missing_or_there_already_is_said(as_ada: Callable[..., Any]) -> None:
+    assert as_ada("GET", f"{USERS}/nobody").status_code == 404
+    assert as_ada("PATCH", f"{USERS}/nobody", json={"disabled": True}).status_code == 404
+    unknown = as_ada("POST", USERS, json={"name": "x", "organisation": "Nowhere"})
+    assert (unknown.status_code, "Nowhere" in unknown.json()["detail"]) == (404, True)
+    for address in (USERS, ORGANISATIONS):
+        assert as_ada("POST", address, json={"name": "twice"}).status_code == 201
+        assert as_ada("POST", address, json={"name": "twice"}).status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, None),
+        ({"role": "king"}, "body.role"),
+        ({"role": None}, "body.role"),
+        ({"email": "ada"}, "body.email"),
+        ({"email": "a@b.example\n"}, "body.email"),
+        ({"email": "a@b.example, c@d.example"}, "body.email"),
+        ({"organisation": " Labs"}, "body.organisation"),
+        ({"name": "carol"}, "body.name"),
+    ],
+)
+def test_a_bad_change_is_422_and_changes_nothing(
+    body: dict[str, Any], field: str | None, as_ada: Callable[..., Any], alice: Any
+) -> None:
+    before = as_ada("GET", f"{USERS}/alice").json()
+    answer = as_ada("PATCH", f"{USERS}/alice", json=body)
+
+    assert answer.status_code == 422
+    assert [problem["field"] for problem in answer.json()["problems"]] == [field][: bool(field)]
+    assert as_ada("GET", f"{USERS}/alice").json() == before
+
+
+@on_both_databases
+def test_two_that_rotate_a_token_at_once_make_one(client: TestClient, alice: Any) -> None:
+    number = client.get(ME, headers=alice.headers).json()["token_id"]
+    address = f"{ME}/tokens/{number}/rotate"
+    both = threading.Barrier(2)
+    answers: list[int] = []
+
+    def rotate() -> None:
+        both.wait(timeout=10)
+        answers.append(client.post(address, json={}, headers=alice.headers).status_code)
+
+    threads = [threading.Thread(target=rotate) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=30)
+    # The second finds the token ended: as the one it rotates, or already as the one it holds.
+    assert answers.count(201) == 1
+    assert set(answers) <= {201, 401, 409}
