@@ -7,7 +7,7 @@
 FROM python:3.11.14-slim-bookworm AS base
 ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 HOME=/tmp PATH=/opt/finishline/bin:$PATH
 RUN useradd --no-create-home --uid 10001 finishline \
-    && install -d -o finishline -g finishline /app/var /run/finishline /backups
+    && install -d -o finishline -g finishline /app/var /run/finishline /copies
 WORKDIR /app
 
 # Installing happens in stages that are left behind, with whatever tools it takes.
@@ -33,7 +33,7 @@ COPY migrations/ ./migrations/
 COPY benchmarks/ ./benchmarks/
 COPY docs/ ./docs/
 # Editable: the program runs from /app, where its benchmarks, documents and migrations lie.
-RUN pip install -c constraints.txt -e ".[s3]" && python -m compileall -q /app
+RUN pip install -c constraints.txt -e ".[export,s3]" && python -m compileall -q /app
 
 FROM base AS server
 COPY --from=server-builder /opt/finishline /opt/finishline

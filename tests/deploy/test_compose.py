@@ -14,7 +14,7 @@ from server.settings import Settings
 from tests.deploy.conftest import ROOT
 from worker.settings import Settings as WorkerSettings
 
-ONE_SHOTS = {"migrate", "backup"}
+ONE_SHOTS = {"migrate", "backup", "export"}
 LASTING = {"postgres", "redis", "store", "server", "proxy", "worker-cpu", "worker-gpu"}
 FINAL_STAGES = ("server", "worker", "store")
 SECRET_WORDS = re.compile(r"PASSWORD|TOKEN|SECRET|CREDENTIALS|KEY")
@@ -61,7 +61,7 @@ def test_every_service_is_confined(compose: dict[str, Any]) -> None:
         assert set(service["deploy"]["resources"]["limits"]) == {"cpus", "memory"}, name
         assert set(service["logging"]["options"]) == {"max-size", "max-file"}, name
         assert re.fullmatch(r"\d+s", service["stop_grace_period"]), name
-        assert service["restart"] == {"migrate": "on-failure", "backup": "no"}.get(
+        assert service["restart"] == {"migrate": "on-failure", "backup": "no", "export": "no"}.get(
             name, "unless-stopped"
         ), name
         health = service["healthcheck"]
@@ -145,12 +145,13 @@ def test_a_worker_reaches_the_broker_and_the_proxy_alone(compose: dict[str, Any]
 
     workers = {"worker-cpu", "worker-gpu"}
     assert beside("worker-cpu") - workers == beside("worker-gpu") - workers == {"redis", "proxy"}
-    assert beside("postgres") == {"store", "server", "migrate", "backup"}
+    assert beside("postgres") == {"store", "server", *ONE_SHOTS}
     assert beside("redis") == workers | {"server"}
     published = {name for name, service in services.items() if "ports" in service}
     assert published == {"proxy"}
     outside = {name for name, network in compose["networks"].items() if not network}
-    assert outside == {"front"}
+    assert outside == {"front", "out"}
+    assert [name for name in services if "out" in services[name]["networks"]] == ["server"]
 
 
 def test_everything_mounted_is_declared_and_there(compose: dict[str, Any]) -> None:
