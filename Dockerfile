@@ -1,22 +1,28 @@
-# Two images from one file: `server` has no torch, `worker` has no SQLAlchemy.
+# Three images from one file: `server` has no torch, `worker` no SQLAlchemy, `store` is the
+# S3-compatible store of docker-compose.yml.
 #   docker build --target server -t finishline-server .
 #   docker build --target worker -t finishline-worker .
+# They run with a root file system that is read-only; what they write lies below /app/var and /tmp.
 
-FROM python:3.11-slim AS base
-ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PIP_NO_CACHE_DIR=1
-RUN useradd --create-home --uid 10001 finishline \
-    && install -d -o finishline /app/var /run/finishline
+FROM python:3.11.14-slim-bookworm AS base
+ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 HOME=/tmp PATH=/opt/finishline/bin:$PATH
+RUN useradd --no-create-home --uid 10001 finishline \
+    && install -d -o finishline -g finishline /app/var /run/finishline /copies
 WORKDIR /app
+
+# Installing happens in stages that are left behind, with whatever tools it takes.
+FROM base AS builder
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+RUN python -m venv /opt/finishline
 COPY constraints.txt ./
 
 # The small bundle of Plotly; the server serves it in place of the one in Python's plotly.
-FROM node:22-slim AS charts
+FROM node:22.21-bookworm-slim AS charts
 WORKDIR /charts
 COPY package.json ./
 RUN npm install --no-package-lock --no-audit --no-fund --ignore-scripts --omit=dev
 
-FROM base AS server
-COPY --from=charts /charts/node_modules ./node_modules
+FROM builder AS server-builder
 COPY pyproject.toml README.md alembic.ini ./
 COPY rules/ ./rules/
 COPY server/ ./server/
@@ -26,18 +32,41 @@ COPY finishline/ ./finishline/
 COPY migrations/ ./migrations/
 COPY benchmarks/ ./benchmarks/
 COPY docs/ ./docs/
-RUN pip install -c constraints.txt -e .
-USER finishline
-EXPOSE 8000
-HEALTHCHECK --interval=10s --timeout=5s --start-period=10s \
-    CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8000/readyz', timeout=4)"]
-CMD ["python", "-m", "uvicorn", "server.app:app", "--host", "0.0.0.0", "--port", "8000", "--timeout-graceful-shutdown", "5", "--no-access-log"]
+# Editable: the program runs from /app, where its benchmarks, documents and migrations lie.
+RUN pip install -c constraints.txt -e ".[export,s3]" && python -m compileall -q /app
 
-FROM base AS worker
+FROM base AS server
+COPY --from=server-builder /opt/finishline /opt/finishline
+COPY --from=server-builder /app /app
+COPY --from=charts /charts/node_modules ./node_modules
+RUN chown finishline:finishline /app/var
+USER 10001:10001
+EXPOSE 8000
+HEALTHCHECK --interval=10s --timeout=5s --start-period=20s \
+    CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8000/readyz', timeout=4)"]
+CMD ["python", "-m", "uvicorn", "server.app:app", "--host", "0.0.0.0", "--port", "8000", "--timeout-graceful-shutdown", "5", "--no-access-log", "--proxy-headers"]
+
+FROM builder AS worker-builder
 COPY deploy/worker-requirements.txt ./
 RUN pip install -c constraints.txt -r worker-requirements.txt
+
+FROM base AS worker
+COPY --from=worker-builder /opt/finishline /opt/finishline
 COPY rules/ ./rules/
 COPY worker/ ./worker/
 COPY reference_models/ ./reference_models/
-USER finishline
+USER 10001:10001
+HEALTHCHECK --interval=15s --timeout=10s --start-period=30s \
+    CMD ["python", "-c", "import os, urllib.request as u; u.urlopen(os.environ['FINISHLINE_SERVER_URL'] + '/healthz', timeout=4)"]
 CMD ["python", "-m", "worker"]
+
+# Garage's own image has no shell, and its key is to be read from a file.
+FROM dxflrs/garage:v2.4.1 AS garage
+FROM debian:12.12-slim AS store
+COPY --from=garage /garage /usr/local/bin/garage
+COPY deploy/start-store.sh /usr/local/bin/start-store
+RUN install -d -o 10001 -g 10001 /var/lib/garage
+USER 10001:10001
+EXPOSE 3900
+HEALTHCHECK --interval=10s --timeout=5s CMD ["garage", "status"]
+CMD ["sh", "/usr/local/bin/start-store"]

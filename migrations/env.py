@@ -5,6 +5,7 @@ from sqlalchemy import Connection
 
 from server.database import Database, UtcDateTime
 from server.models import Base
+from server.schema import LOCK_SECONDS
 from server.settings import get_settings
 
 
@@ -20,21 +21,31 @@ database: Database = context.config.attributes.get("database") or Database(
 )
 
 
-def keep_foreign_keys(connection: Connection, *, enforced: bool) -> None:
-    """Switch SQLite's foreign keys, which it does outside a transaction only.
+# Any number that no other program takes on this database.
+MIGRATION_LOCK = 7_270_011
 
-    To change a table it is built anew and the old one dropped, which takes what refers to it along
-    or fails.
+
+def prepare(connection: Connection) -> None:
+    """Wait for no lock for long, and let only one migration run at a time.
+
+    SQLite has one writer anyway. To change a table there it is built anew and the old one dropped,
+    which takes what refers to it along or fails: so foreign keys are off, which SQLite does outside
+    a transaction only. Hence the driver's own connection, because ours begins one first.
     """
-    if database.is_sqlite:
-        pragma = f"PRAGMA foreign_keys={'ON' if enforced else 'OFF'}"
-        # The driver's own connection, because ours begins a transaction first.
-        connection.connection.driver_connection.execute(pragma).close()  # type: ignore[union-attr]
+    if not database.is_sqlite:
+        connection.exec_driver_sql(f"SET lock_timeout = '{LOCK_SECONDS:g}s'")
+        connection.exec_driver_sql(f"SELECT pg_advisory_lock({MIGRATION_LOCK})")
+        connection.commit()
+        return
+    # A transaction that began as a reader's could not go on once somebody else wrote.
+    connection.execution_options(finishline_write=True)
+    for pragma in ("foreign_keys=OFF", f"busy_timeout={LOCK_SECONDS * 1000:.0f}"):
+        connection.connection.driver_connection.execute(f"PRAGMA {pragma}").close()  # type: ignore[union-attr]
 
 
 with database.engine.connect() as connection:
-    keep_foreign_keys(connection, enforced=False)
     try:
+        prepare(connection)
         context.configure(
             connection=connection,
             target_metadata=Base.metadata,
@@ -48,4 +59,5 @@ with database.engine.connect() as connection:
         connection.commit()
     finally:
         connection.rollback()
-        keep_foreign_keys(connection, enforced=True)
+        # The lock and the settings belong to the connection, which nobody else gets.
+        connection.invalidate()

@@ -1,13 +1,14 @@
 """The curve of a run as it is stored: one short list for each evaluation."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any
 
 from rules.run import Evaluation, Ledger
 
 CurveRow = Sequence[Any]
 EPOCH, SECONDS, QUALITY, SAMPLES, LEDGER, OTHERS = range(6)
+PHASES = tuple(field.name for field in fields(Ledger))
 
 
 def curve_row(evaluation: Evaluation) -> list[Any]:
@@ -17,7 +18,9 @@ def curve_row(evaluation: Evaluation) -> list[Any]:
     """
     row: list[Any] = [evaluation.epoch, evaluation.seconds, evaluation.quality, evaluation.samples]
     if evaluation.ledger is not None:
-        row.append({phase: took for phase, took in asdict(evaluation.ledger).items() if took})
+        # A ledger has no slots: its own dict is read at a tenth of the cost of asdict.
+        took = vars(evaluation.ledger)
+        row.append({phase: took[phase] for phase in PHASES if took[phase]})
     if evaluation.others:
         row += [None] * (OTHERS - len(row)) + [dict(evaluation.others)]
     return row

@@ -1,16 +1,28 @@
 """The database's schema: bring it up to date, or refuse to start on another one."""
 
+import logging
+import time
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy.exc import OperationalError
 
 from server.database import Database
 from server.settings import CHECKOUT
 
 MIGRATIONS: Path = CHECKOUT / "migrations"
+log = logging.getLogger(__name__)
+
+# While a migration waits for a table, everybody else waits behind it: so it gives up soon, lets
+# them through, and comes again.
+LOCK_SECONDS = 3.0
+PAUSE_SECONDS = 1.0
+PATIENCE_SECONDS = 300.0
+# PostgreSQL's lock_not_available and deadlock_detected.
+LOCK_STATES = ("55P03", "40P01")
 
 
 def alembic_config(database: Database) -> Config:
@@ -21,13 +33,39 @@ def alembic_config(database: Database) -> Config:
     return config
 
 
-def migrate(database: Database, revision: str = "head") -> None:
-    """Bring the schema to a revision, forwards or back ("base" removes everything)."""
+def migrate(
+    database: Database, revision: str = "head", *, patience_seconds: float = PATIENCE_SECONDS
+) -> None:
+    """Bring the schema to a revision, forwards or back ("base" removes everything).
+
+    Each migration is one transaction: one that fails changes nothing. Where others hold a table
+    for long it is tried again for `patience_seconds`; then it is a RuntimeError.
+    """
     config = alembic_config(database)
-    if revision == "base" or revision.startswith("-"):
-        command.downgrade(config, revision)
-    else:
-        command.upgrade(config, revision)
+    backwards = revision == "base" or revision.startswith("-")
+    until = time.monotonic() + patience_seconds
+    while True:
+        try:
+            (command.downgrade if backwards else command.upgrade)(config, revision)
+        except OperationalError as error:
+            if not _is_about_locks(error):
+                raise
+            if time.monotonic() >= until:
+                raise RuntimeError(
+                    "Others hold what the migration must change: the database is at revision "
+                    f"{current_revision(database) or '(empty)'}, and nothing is half done. End "
+                    "the transactions that last long, then run it again."
+                ) from error
+            log.warning("the migration waits for others to end their transactions")
+            time.sleep(PAUSE_SECONDS)
+        else:
+            return
+
+
+def _is_about_locks(error: OperationalError) -> bool:
+    """Whether a statement failed because somebody else holds what it needs."""
+    state = getattr(error.orig, "sqlstate", None)
+    return state in LOCK_STATES or "database is locked" in str(error.orig)
 
 
 def current_revision(database: Database) -> str | None:

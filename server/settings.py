@@ -3,10 +3,17 @@
 import sys
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, SecretStr, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from server.secret_files import read_secret, with_password
 
 MIB = 1024 * 1024
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -19,13 +26,31 @@ def find_docs() -> Path:
     return beside if beside.is_dir() else INSTALLED_DOCS
 
 
+class SecretFiles(EnvSettingsSource):
+    """What is kept in files: FINISHLINE_X_FILE names one whose content is FINISHLINE_X."""
+
+    def __call__(self) -> dict[str, Any]:
+        """The settings whose files are named. Raises RuntimeError if one cannot be read."""
+        variables = {
+            name: f"{self.env_prefix}{name}_file".upper() for name in self.settings_cls.model_fields
+        }
+        return {
+            name: read_secret(variable, path)
+            for name, variable in variables.items()
+            if (path := self.env_vars.get(variable.lower()))
+        }
+
+
 class Settings(BaseSettings):
     """Where things are and how much of them is allowed. The defaults run on one laptop."""
 
-    model_config = SettingsConfigDict(env_prefix="FINISHLINE_")
+    model_config = SettingsConfigDict(env_prefix="FINISHLINE_", env_ignore_empty=True)
 
     database_url: str = "sqlite:///var/finishline.db"
     broker_url: str = "redis://127.0.0.1:6379/0"
+    # Put into the two addresses above, so that these need hold no secret.
+    database_password: SecretStr | None = None
+    broker_password: SecretStr | None = None
     artifacts_dir: Path = Path("var/artifacts")
     # A bucket for what is kept, such as s3://results/logs; artifacts_dir is then a waiting room.
     artifacts_url: str | None = Field(default=None, pattern="^s3://[^/]+")
@@ -56,6 +81,26 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     # What a reader of /metrics sends as its bearer token; without one anybody may read them.
     metrics_token: SecretStr | None = Field(default=None, min_length=16)
+
+    @model_validator(mode="after")
+    def _put_passwords_into_addresses(self) -> Self:
+        if self.database_password is not None:
+            self.database_url = with_password(self.database_url, self.database_password)
+        if self.broker_password is not None:
+            self.broker_url = with_password(self.broker_url, self.broker_password)
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments count before variables, and these before the files that variables name."""
+        return init_settings, env_settings, SecretFiles(settings_cls)
 
     @property
     def signing_key_path(self) -> Path:

@@ -69,7 +69,7 @@ def main() -> int:
         def make_attempt(job: ReplayJob) -> None:
             replay(job, server=server, system=system, host=host, state=state, checks=checks)
 
-        app = make_app(settings.broker_url, make_attempt=make_attempt, state=state)
+        app = make_app(settings.broker_address(), make_attempt=make_attempt, state=state)
         return run_worker(
             app, name=system.worker, hardware_class=system.hardware_class, state=state
         )

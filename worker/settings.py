@@ -4,6 +4,7 @@ import socket
 import sys
 from pathlib import Path
 from typing import Literal
+from urllib.parse import quote, urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -22,6 +23,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="FINISHLINE_", frozen=True)
 
     broker_url: str
+    broker_password_file: Path | None = None
     server_url: str = "http://127.0.0.1:8000"
     worker_token: SecretStr | None = None
     worker_token_file: Path | None = None
@@ -43,6 +45,21 @@ class Settings(BaseSettings):
         if not url.startswith(("http://", "https://")):
             raise ValueError("must start with http:// or https://")
         return url.rstrip("/")
+
+    def broker_address(self) -> str:
+        """The broker's address with the password from its file, where one is named.
+
+        Stops the program with a sentence if the file cannot be read.
+        """
+        if self.broker_password_file is None:
+            return self.broker_url
+        try:
+            password = quote(self.broker_password_file.read_text().strip(), safe="")
+        except OSError as error:
+            sys.exit(f"FINISHLINE_BROKER_PASSWORD_FILE cannot be read: {error}")
+        parts = urlsplit(self.broker_url)
+        user, _, host = parts.netloc.rpartition("@")
+        return parts._replace(netloc=f"{user.partition(':')[0]}:{password}@{host}").geturl()
 
     def token(self) -> str:
         """The worker's bearer token. Stops the program with a sentence if there is none."""

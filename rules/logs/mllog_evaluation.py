@@ -54,9 +54,12 @@ def read_measurement(record: MllogRecord, *, file: str) -> tuple[float | None, i
     if type(value) is float:
         metadata = record.metadata
         epoch, samples = metadata.get("epoch_num"), metadata.get("samples_count")
-        # Most lines have an integer for the one or the other.
-        if type(samples) is int and epoch is None and 0 <= samples <= MAX_COUNT:
-            return None, samples, value
+        # Most lines have one or both of them, of the usual types.
+        if type(samples) is int and 0 <= samples <= MAX_COUNT:
+            if epoch is None:
+                return None, samples, value
+            if type(epoch) is float and 0 <= epoch <= MAX_COUNT:
+                return epoch, samples, value
     epoch = _count(record, "epoch_num", file=file)
     samples = _count(record, "samples_count", file=file)
     if epoch is None and samples is None:

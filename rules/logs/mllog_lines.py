@@ -158,7 +158,7 @@ def _sound_record(text: bytes, block: Block, offset: int) -> MllogRecord | None:
     if (
         type(key) is not str
         or not 0 < len(key) <= MAX_KEY_LENGTH
-        or type(time_ms) is not int
+        or not (type(time_ms) is int or type(time_ms) is float)
         or not 0 <= time_ms <= MAX_TIME_MS
         or type(metadata) is not dict
         or text.count(b":") != len(table) + len(metadata)

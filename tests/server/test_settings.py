@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from server.settings import Settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "running.md"
@@ -12,3 +14,42 @@ def test_the_documents_list_every_setting_and_no_other() -> None:
     listed = re.findall(r"^\| `FINISHLINE_([A-Z0-9_]+)`", PAGE.read_text(), re.MULTILINE)
 
     assert sorted(listed) == sorted(name.upper() for name in Settings.model_fields)
+
+
+def test_passwords_in_files_are_put_into_the_addresses_and_shown_nowhere(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("p@ss/w:rd\n")
+    for name, value in {
+        "DATABASE_URL": "postgresql+psycopg://ada@postgres:5432/results",
+        "DATABASE_PASSWORD_FILE": str(secret),
+        "BROKER_URL": "redis://redis:6379/0",
+        "BROKER_PASSWORD_FILE": str(secret),
+        "METRICS_TOKEN_FILE": str(tmp_path / "token"),
+        "CODE_COMMIT": "",
+    }.items():
+        monkeypatch.setenv(f"FINISHLINE_{name}", value)
+    (tmp_path / "token").write_text("a-token-of-some-length\n")
+
+    settings = Settings()
+
+    assert settings.database_url == (
+        "postgresql+psycopg://ada:p%40ss%2Fw%3Ard@postgres:5432/results"
+    )
+    assert settings.broker_url == "redis://:p%40ss%2Fw%3Ard@redis:6379/0"
+    assert settings.metrics_token is not None
+    assert settings.metrics_token.get_secret_value() == "a-token-of-some-length"
+    assert settings.code_commit is None
+    assert "a-token" not in repr(settings)
+
+
+def test_a_secret_file_that_is_missing_or_empty_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FINISHLINE_DATABASE_PASSWORD_FILE", str(tmp_path / "absent"))
+    with pytest.raises(RuntimeError, match=r"FINISHLINE_DATABASE_PASSWORD_FILE.*absent"):
+        Settings()
+    (tmp_path / "absent").write_text("\n")
+    with pytest.raises(RuntimeError, match=r"FINISHLINE_DATABASE_PASSWORD_FILE.*empty"):
+        Settings()

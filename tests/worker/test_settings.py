@@ -46,3 +46,15 @@ def test_server_address_without_a_scheme_is_refused(environment):
     environment.setenv("FINISHLINE_SERVER_URL", "localhost:8000")
     with pytest.raises(SystemExit, match=r"FINISHLINE_SERVER_URL.*http"):
         load_settings()
+
+
+def test_broker_password_comes_from_a_file(environment, tmp_path):
+    path = tmp_path / "password"
+    path.write_text("p@ss/w:rd\n")
+    environment.setenv("FINISHLINE_BROKER_URL", "redis://redis:6379/0")
+    assert load_settings().broker_address() == "redis://redis:6379/0"
+    environment.setenv("FINISHLINE_BROKER_PASSWORD_FILE", str(path))
+    assert load_settings().broker_address() == "redis://:p%40ss%2Fw%3Ard@redis:6379/0"
+    environment.setenv("FINISHLINE_BROKER_PASSWORD_FILE", str(tmp_path / "absent"))
+    with pytest.raises(SystemExit, match=r"FINISHLINE_BROKER_PASSWORD_FILE.*absent"):
+        load_settings().broker_address()

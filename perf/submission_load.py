@@ -1,0 +1,253 @@
+"""Requests and bare inserts for perf/submission_writes.py: both write the same rows."""
+
+import asyncio
+import contextlib
+import json
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    Connection,
+    Float,
+    Integer,
+    MetaData,
+    Table,
+    insert,
+    select,
+    update,
+)
+
+from rules.benchmark import load_benchmark
+from rules.logs.mllog_write import write_run_log
+from rules.run import Evaluation, Ledger, Run
+from server.database import Database
+from server.models import Board, RunRow, Submission
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+RUNS, EVALUATIONS = 5, 100
+BOUNDARY = "finishline-perf-boundary"
+LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
+SAMPLES_PER_EPOCH = 1152
+
+
+def make_logs() -> dict[str, bytes]:
+    """The logs of five runs of digits with a hundred evaluations each, as a worker writes them."""
+    return {f"run_{index}.log": _make_log(index) for index in range(RUNS)}
+
+
+def _make_log(index: int) -> bytes:
+    benchmark = load_benchmark(CHECKOUT / "benchmarks" / "digits.toml")
+    evaluations = []
+    for epoch in range(1, EVALUATIONS + 1):
+        # No two trainings agree in their times.
+        train = 0.11 * epoch + 0.0013 * (index + 1) * ((epoch * 7) % 5)
+        ledger = Ledger(init=2.0, warmup=0.2, train=train, eval=0.004 * epoch)
+        evaluations.append(
+            Evaluation(
+                epoch=float(epoch),
+                seconds=ledger.train + ledger.eval,
+                quality=98.0 if epoch == EVALUATIONS else round(15 + 0.8 * epoch, 4),
+                samples=SAMPLES_PER_EPOCH * epoch,
+                ledger=ledger,
+            )
+        )
+    run = Run(
+        name="run.log",
+        clock="mlperf",
+        evaluations=tuple(evaluations),
+        status="success",
+        stop_seconds=evaluations[-1].seconds,
+        seed=100 + index,
+        batch_size=64,
+        benchmark="digits",
+        division="closed",
+        ledger=evaluations[-1].ledger,
+    )
+    return write_run_log(run, benchmark=benchmark, started_at_ms=1_790_000_000_000).encode()
+
+
+CLAIM = {
+    "benchmark": "digits",
+    "division": "closed",
+    "model": "digits reference",
+    "framework": "torch 2.13.0",
+    "system": {
+        "name": "machine of the measurement",
+        "hardware_class": "cpu-perf",
+        "processor": "a processor",
+        "processor_count": 2,
+        "memory_gib": 24,
+    },
+    "hyperparameters": {"batch_size": 64},
+    "runs": [f"run_{index}.log" for index in range(RUNS)],
+}
+
+
+class Requests:
+    """Submissions as the bytes of a request; each has a key and logs of its own."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+        self._logs = make_logs()
+
+    def make(self) -> bytes:
+        """The next request. A line of its own in each log keeps it from being stored as another."""
+        key = secrets.token_hex(12)
+        parts = [_part("submission", "submission.json", json.dumps(CLAIM).encode())]
+        parts += [
+            _part("logs", name, content + f"mark {key}\n".encode())
+            for name, content in self._logs.items()
+        ]
+        body = b"".join(parts) + f"--{BOUNDARY}--\r\n".encode()
+        head = (
+            "POST /api/v1/submissions HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            f"Authorization: Bearer {self._token}\r\nIdempotency-Key: {key}\r\n"
+            f"Content-Type: multipart/form-data; boundary={BOUNDARY}\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
+        return head.encode() + body
+
+
+def _part(field_name: str, file: str, content: bytes) -> bytes:
+    head = (
+        f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{field_name}"; filename="{file}"'
+        "\r\nContent-Type: application/octet-stream\r\n\r\n"
+    )
+    return head.encode() + content + b"\r\n"
+
+
+@dataclass
+class Answered:
+    """What became of the requests: seconds of each, and answers that were no 201."""
+
+    seconds: list[float] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+
+async def send_for(
+    ports: list[int], requests: Requests, *, clients: int, seconds: float
+) -> Answered:
+    """Submit over so many connections for so long, each as soon as it is answered."""
+    answered = Answered()
+    until = time.perf_counter() + seconds
+
+    async def client(port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        while (started := time.perf_counter()) < until:
+            writer.write(requests.make())
+            head = await reader.readuntil(b"\r\n\r\n")
+            found = LENGTH.search(head)
+            body = await reader.readexactly(int(found[1]) if found else 0)
+            answered.seconds.append(time.perf_counter() - started)
+            if not head.startswith(b"HTTP/1.1 201"):
+                answered.faults.append((head + body).decode()[:500])
+        writer.close()
+
+    await asyncio.gather(*(client(ports[n % len(ports)]) for n in range(clients)))
+    return answered
+
+
+@dataclass(frozen=True)
+class Rows:
+    """One stored submission: its row and those of its runs."""
+
+    submission: dict[str, Any]
+    runs: list[dict[str, Any]]
+
+
+def read_rows(database: Database) -> Rows:
+    """The rows of a submission that the server stored."""
+    with database.engine.connect() as connection:
+        submission = connection.execute(select(Submission.__table__).limit(1)).mappings().one()
+        of_it = RunRow.__table__.c.submission_id == submission["id"]
+        runs = connection.execute(select(RunRow.__table__).where(of_it)).mappings().all()
+    return Rows(
+        submission=dict(submission),
+        runs=[{name: value for name, value in run.items() if name != "id"} for run in runs],
+    )
+
+
+# What the server does not have: every evaluation a row. It shows what a curve in one JSON spares.
+EVALUATION_ROWS = Table(
+    "perf_evaluations",
+    MetaData(),
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("run_id", BigInteger),
+    Column("epoch", Float),
+    Column("seconds", Float),
+    Column("quality", Float),
+    Column("samples", BigInteger),
+    Column("ledger", JSON),
+)
+
+
+def insert_rows(connection: Connection, rows: Rows, *, evaluations: bool) -> None:
+    """The statements of one submission and nothing else; with `evaluations`, these as rows too."""
+    own = secrets.token_hex(6)
+    connection.execute(
+        insert(Submission.__table__),  # type: ignore[arg-type]
+        rows.submission | {"id": own, "idempotency_key": own},
+    )
+    runs = [run | {"submission_id": own, "log_sha256": own} for run in rows.runs]
+    if evaluations:
+        runs = [run | {"curve": []} for run in runs]
+    connection.execute(insert(RunRow.__table__), runs)  # type: ignore[arg-type]
+    if evaluations:
+        names = [column.name for column in EVALUATION_ROWS.columns][2:]
+        connection.execute(
+            insert(EVALUATION_ROWS),
+            [
+                dict(zip(names, evaluation, strict=True), run_id=number)
+                for number, run in enumerate(rows.runs)
+                for evaluation in run["curve"]
+            ],
+        )
+    connection.execute(
+        update(Board.__table__)  # type: ignore[arg-type]
+        .where(Board.benchmark_id == rows.submission["benchmark_id"])
+        .values(version=Board.version + 1)
+    )
+
+
+@dataclass(frozen=True)
+class BareLoad:
+    """Bare inserts of one process: from so many threads, for so long."""
+
+    url: str
+    rows: Rows
+    clients: int
+    seconds: float
+    evaluations: bool
+
+
+def insert_for(load: BareLoad, counted: Callable[[int], None]) -> None:
+    """Insert as a load says, a transaction for each submission; tells how many there were."""
+    database = Database(load.url)
+    writers = threading.Lock() if database.is_sqlite else contextlib.nullcontext()
+    counts = [0] * load.clients
+    until = time.perf_counter() + load.seconds
+
+    def client(number: int) -> None:
+        with database.engine.connect() as connection:
+            connection.execution_options(finishline_write=True)
+            while time.perf_counter() < until:
+                with writers, connection.begin():
+                    insert_rows(connection, load.rows, evaluations=load.evaluations)
+                counts[number] += 1
+
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(load.clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    database.close()
+    counted(sum(counts))

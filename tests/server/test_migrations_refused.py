@@ -1,0 +1,132 @@
+"""Migrations that meet others at work, or fail: what was there stays there."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from alembic.script import ScriptDirectory
+from sqlalchemy import inspect, text
+
+from server import schema
+from server.database import Database
+from server.schema import alembic_config, current_revision, migrate
+
+FAILING = '''
+"""A migration that fails after it has changed something."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "9999"
+down_revision = "HEAD"
+branch_labels = depends_on = None
+
+
+def upgrade() -> None:
+    op.create_table("half_done", sa.Column("id", sa.Integer(), primary_key=True))
+    op.add_column("users", sa.Column("half_done", sa.Integer()))
+    op.execute("INSERT INTO half_done (id) VALUES (1)")
+    op.execute("SELECT no_such_column FROM users")
+'''
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
+def database(request: pytest.FixtureRequest) -> Iterator[Database]:
+    """A migrated database."""
+    opened = Database(request.getfixturevalue(f"{request.param}_url"))
+    yield opened
+    opened.close()
+
+
+def newest() -> str:
+    database = Database("sqlite://")
+    head = ScriptDirectory.from_config(alembic_config(database)).get_current_head()
+    database.close()
+    assert head is not None
+    return head
+
+
+def previous() -> str:
+    """The revision before the newest."""
+    database = Database("sqlite://")
+    scripts = ScriptDirectory.from_config(alembic_config(database))
+    before = scripts.get_revision(newest()).down_revision
+    database.close()
+    assert isinstance(before, str)
+    return before
+
+
+def test_a_migration_that_fails_leaves_the_database_as_it_was(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripts = tmp_path / "migrations"
+    shutil.copytree(schema.MIGRATIONS, scripts, ignore=shutil.ignore_patterns("__pycache__"))
+    head = newest()
+    (scripts / "versions" / "9999_failing.py").write_text(FAILING.replace("HEAD", head))
+    with database.engine.begin() as connection:
+        connection.execute(
+            text("INSERT INTO users (name, created_at) VALUES ('ada', '2026-11-20 10:00:00')")
+        )
+    monkeypatch.setattr(schema, "MIGRATIONS", scripts)
+
+    with pytest.raises(Exception, match="no_such_column"):
+        migrate(database)
+
+    assert current_revision(database) == head
+    inspector = inspect(database.engine)
+    assert "half_done" not in inspector.get_table_names()
+    assert "half_done" not in {column["name"] for column in inspector.get_columns("users")}
+    with database.engine.connect() as connection:
+        assert connection.execute(text("SELECT name FROM users")).scalars().all() == ["ada"]
+        if database.is_sqlite:
+            assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+        else:
+            assert connection.exec_driver_sql("SHOW lock_timeout").scalar() == "0"
+
+
+def test_a_migration_waits_for_who_is_at_work_and_holds_nobody_up(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "LOCK_SECONDS", 0.2)
+    monkeypatch.setattr(schema, "PAUSE_SECONDS", 0.2)
+    before = previous()
+    migrate(database, "-1")
+    assert current_revision(database) == before
+    statement = "SELECT count(*) FROM submissions"
+    refused = threading.Event()
+    monkeypatch.setattr(schema.log, "warning", lambda *_: refused.set())
+    with database.engine.connect() as busy, ThreadPoolExecutor() as threads:
+        if database.is_sqlite:  # Readers hold nobody up there.
+            busy.execution_options(finishline_write=True)
+        busy.execute(text(statement))
+        with pytest.raises(RuntimeError, match=rf"revision {before}.*half done"):
+            migrate(database, patience_seconds=0)
+        assert current_revision(database) == before
+        refused.clear()
+        migrating = threads.submit(migrate, database)
+        assert refused.wait(20)
+        with database.engine.connect() as reader:
+            reader.execute(text(statement))
+        busy.rollback()
+        migrating.result(timeout=30)
+    assert current_revision(database) == newest()
+
+
+@pytest.mark.processes
+def test_two_migrations_at_once_come_one_after_the_other(empty_postgresql_url: str) -> None:
+    command = [sys.executable, "-m", "server.admin", "migrate"]
+    environment = os.environ | {"FINISHLINE_DATABASE_URL": empty_postgresql_url}
+    both = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    for each in both:
+        printed, errors = each.communicate(timeout=60)
+        assert (each.returncode, json.loads(printed)) == (0, {"revision": newest()}), errors
