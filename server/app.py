@@ -27,6 +27,9 @@ from server.leaderboard import endpoints as leaderboard
 from server.leaderboard.fast_path import BoardsFirstApp
 from server.leaderboard.versions import known_versions
 from server.leaderboard.watch import VersionWatch
+from server.limits.rate_limiting import RateLimiting
+from server.limits.setup import LimitParts, make_limits, raise_thread_limit
+from server.limits.shedding import Shedding
 from server.middleware import BodyLimit, HeadAnswers, SecurityHeaders
 from server.observability import endpoints as metrics
 from server.observability.access import ObservedApp
@@ -101,9 +104,12 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     dispatcher = Dispatcher(parts.database, make_broker(settings.broker_url), settings)
     readiness = Readiness(make_checks(parts, dispatcher, revision=revision))
     watch = VersionWatch(parts.database)
+    request_metrics = RequestMetrics()
+    limits = make_limits(settings, request_metrics.registry)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        raise_thread_limit(settings)
         if dispatch:
             dispatcher.start()
             watch.start()
@@ -112,6 +118,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
         if dispatch:
             watch.stop()
             dispatcher.stop()
+        await limits.rates.close()
         parts.database.close()
 
     app = FinishlineApp(
@@ -129,7 +136,8 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     app.state.version_watch = watch
     app.state.failed_sign_ins = FailedSignIns()
     app.state.readiness = readiness
-    app.state.request_metrics = RequestMetrics()
+    app.state.request_metrics = request_metrics
+    app.state.limits = limits
     app.state.figures = keep_figures(parts.database, settings)
     for feature in FEATURES:
         app.include_router(feature.router, prefix=API)
@@ -143,9 +151,22 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
         max_bytes=settings.max_json_bytes,
         max_bytes_at={f"{API}/submissions": settings.max_request_bytes},
     )
+    _add_limits(app, limits)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(HeadAnswers)
     return app
+
+
+def _add_limits(app: FastAPI, limits: LimitParts) -> None:
+    """Rate limits first, which cost little; then what there is room for."""
+    app.add_middleware(Shedding, capacity=limits.capacity, metrics=limits.metrics)
+    app.add_middleware(
+        RateLimiting,
+        limits=limits.rates,
+        known=limits.known,
+        metrics=limits.metrics,
+        enforced=limits.enforced,
+    )
 
 
 def __getattr__(name: str) -> FastAPI:

@@ -12,7 +12,7 @@ from server.accounts.service import find_token
 from server.artifacts import ArtifactStore
 from server.database import Database
 from server.errors import NotAllowedError, NotSignedInError
-from server.observability.context import note
+from server.observability.context import note, note_signed_in
 from server.settings import Settings
 
 bearer = HTTPBearer(auto_error=False, description="An API token: `Bearer fl_...`")
@@ -66,6 +66,7 @@ def get_caller(parts: PartsDep, secret: SecretDep) -> Caller:
     with parts.database.read() as session:
         token = find_token(session, secret)
         note(user_id=token.user_id)
+        note_signed_in(token.role)
         return Caller(
             user_id=token.user_id, token_id=token.id, name=token.user.name, role=token.role
         )

@@ -8,7 +8,8 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
-from sqlalchemy.exc import DataError, InterfaceError, OperationalError
+from sqlalchemy.exc import DataError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match
@@ -187,8 +188,10 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(OperationalError)
     @app.exception_handler(InterfaceError)
-    def _no_database(request: Request, error: OperationalError | InterfaceError) -> Response:
-        log.error("the database did not answer %s: %s", request.url.path, error.orig)
+    @app.exception_handler(PoolTimeoutError)
+    def _no_database(request: Request, error: SQLAlchemyError) -> Response:
+        cause = getattr(error, "orig", error)
+        log.error("the database did not answer %s: %s", request.url.path, cause)
         detail = "The database does not answer; nothing of this request was kept. Try again."
         retry = {"Retry-After": str(RETRY_SECONDS)}
         return answer(request, 503, "Service unavailable", detail, [], retry)

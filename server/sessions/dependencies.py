@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from server.dependencies import Caller, Parts, PartsDep
 from server.errors import NotAllowedError, NotSignedInError
 from server.models import ConsoleSession
+from server.observability.context import note_signed_in
 from server.sessions.cookies import read_cookie
 from server.sessions.origin import CSRF_FIELD, require_csrf, require_same_origin
 from server.sessions.queries import ends_at, find_session
@@ -31,6 +32,7 @@ def signed_in_or_none(request: Request, parts: Parts) -> SignedIn | None:
             found = find_session(session, secret)
     except NotSignedInError:
         return None
+    note_signed_in(found.token.role)
     if is_stale(found):
         with parts.database.write() as session:
             note_seen(session, secret)

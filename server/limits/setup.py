@@ -1,0 +1,65 @@
+"""The limits of one process, made from its settings."""
+
+from dataclasses import dataclass
+
+import anyio.to_thread
+from prometheus_client import CollectorRegistry
+
+from server.limits.metrics import LimitMetrics
+from server.limits.rates import RateLimits
+from server.limits.requesters import KnownSecrets
+from server.limits.shedding import (
+    MOST_DOWNLOADS,
+    NEWCOMER_PLACES,
+    RESERVED_PLACES,
+    Capacity,
+    make_capacity,
+)
+from server.settings import Settings
+
+# Reading files and polling for streams take threads beside the requests in work.
+OTHER_THREADS = 16
+
+
+@dataclass(frozen=True)
+class LimitParts:
+    """Everything that limits; without `enforced` rates are not, rooms always are."""
+
+    rates: RateLimits
+    known: KnownSecrets
+    capacity: Capacity
+    metrics: LimitMetrics
+    enforced: bool
+
+
+def make_limits(settings: Settings, registry: CollectorRegistry) -> LimitParts:
+    """The parts of an application with these settings."""
+    rates, capacity, metrics = RateLimits(settings), make_capacity(settings), LimitMetrics(registry)
+    metrics.show(limits=rates.bucket_names, full=capacity.names)
+    metrics.gauge(
+        "finishline_rate_limits_shared",
+        "0 while Redis is away and each process counts rate limits for itself.",
+        lambda: float(rates.shared_ok),
+    )
+    metrics.gauge(
+        "finishline_requests_waiting",
+        "Requests that wait for a place to be worked at.",
+        lambda: float(capacity.public.waiting + capacity.reserved.waiting),
+    )
+    metrics.gauge(
+        "finishline_event_streams", "Live streams open.", lambda: float(capacity.streams.count)
+    )
+    return LimitParts(rates, KnownSecrets(), capacity, metrics, settings.rate_limits)
+
+
+def raise_thread_limit(settings: Settings) -> None:
+    """As many threads as requests may be worked at, so that reserved places are worth something."""
+    needed = (
+        settings.max_requests_in_work
+        + RESERVED_PLACES
+        + NEWCOMER_PLACES
+        + MOST_DOWNLOADS // 2
+        + OTHER_THREADS
+    )
+    limiter = anyio.to_thread.current_default_thread_limiter()
+    limiter.total_tokens = max(limiter.total_tokens, needed)
