@@ -50,6 +50,7 @@ from server.settings import Settings, get_settings
 from server.submissions import endpoints as submissions
 from server.verifications import endpoints as verifications
 from server.verifications import events
+from server.verifications.feeds import Feeds
 from server.workers import endpoints as workers
 
 API = "/api/v1"
@@ -138,6 +139,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     app.state.readiness = readiness
     app.state.request_metrics = request_metrics
     app.state.limits = limits
+    app.state.feeds = Feeds()
     app.state.figures = keep_figures(parts.database, settings)
     for feature in FEATURES:
         app.include_router(feature.router, prefix=API)
