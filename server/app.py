@@ -40,6 +40,7 @@ from server.pages import api_reference
 from server.pages import endpoints as pages
 from server.prices import endpoints as prices
 from server.proofs import endpoints as proofs
+from server.quotas import endpoints as quotas
 from server.records import endpoints as records
 from server.reruns import endpoints as reruns
 from server.rescoring import endpoints as rescoring
@@ -70,6 +71,7 @@ FEATURES = (
     calibrations,
     workers,
     rescoring,
+    quotas,
     prices,
     audit,
 )

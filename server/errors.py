@@ -86,6 +86,18 @@ class ContentError(ServerError):
     title = "Refused"
 
 
+class UsedUpError(ServerError):
+    """A quota is used up; there is room again after so many seconds, if that is known."""
+
+    status = 429
+    title = "Quota used up"
+
+    def __init__(self, detail: str, *, measure: str, retry_seconds: int) -> None:
+        super().__init__(detail)
+        self.measure = measure
+        self.retry_seconds = retry_seconds
+
+
 class UnavailableError(ServerError):
     """Something the server stands on does not answer; the same request may succeed later."""
 
@@ -150,6 +162,9 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(ServerError)
     def _server_error(request: Request, error: ServerError) -> Response:
         headers = {"Retry-After": str(RETRY_SECONDS)} if error.status == 503 else None
+        if isinstance(error, UsedUpError):
+            headers = {"Retry-After": str(error.retry_seconds)}
+            request.app.state.limits.metrics.note_used_up(error.measure)
         return answer(request, error.status, error.title, error.detail, error.problems, headers)
 
     @app.exception_handler(RuleError)

@@ -22,7 +22,7 @@ class LimitMetrics:
             ("what",),
             registry=registry,
         )
-        self.quota_refusals = Counter(
+        self._used_up = Counter(
             "finishline_quota_refusals",
             "Requests answered 429 because a quota was used up, by what it is of.",
             ("measure",),
@@ -43,6 +43,10 @@ class LimitMetrics:
     def note_limited(self, limit: str) -> None:
         """Count a 429."""
         self._limited.labels(limit).inc()
+
+    def note_used_up(self, measure: str) -> None:
+        """Count a 429 of a quota."""
+        self._used_up.labels(measure).inc()
 
     def note_shed(self, what: str) -> None:
         """Count a 503."""
