@@ -28,7 +28,7 @@ from server.leaderboard.fast_path import BoardsFirstApp
 from server.leaderboard.versions import known_versions
 from server.leaderboard.watch import VersionWatch
 from server.limits.rate_limiting import RateLimiting
-from server.limits.setup import LimitParts, make_limits, raise_thread_limit
+from server.limits.setup import LimitParts, limits_at_work, make_limits
 from server.limits.shedding import Shedding
 from server.middleware import BodyLimit, HeadAnswers, SecurityHeaders
 from server.observability import endpoints as metrics
@@ -112,16 +112,15 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        raise_thread_limit(settings)
         if dispatch:
             dispatcher.start()
             watch.start()
-        with drained_before_stop(readiness, drain_seconds=settings.drain_seconds):
-            yield
+        async with limits_at_work(limits, settings):
+            with drained_before_stop(readiness, drain_seconds=settings.drain_seconds):
+                yield
         if dispatch:
             watch.stop()
             dispatcher.stop()
-        await limits.rates.close()
         parts.database.close()
 
     app = FinishlineApp(

@@ -63,7 +63,7 @@ class Settings(BaseSettings):
     rate_worker_posts: Rate = "12000/minute"
     rate_failed_sign_ins: Rate = "30/minute"
     # What one process has room for; the rest is answered 503 at once.
-    max_requests_in_work: int = Field(default=20, gt=0)
+    max_requests_in_work: int = Field(default=10, gt=0)
     max_requests_waiting: int = Field(default=64, ge=0)
     max_wait_seconds: float = Field(default=1.0, gt=0)
     max_body_bytes_in_flight: int = Field(default=256 * MIB, gt=0)

@@ -13,7 +13,7 @@ class Room:
     def __init__(self, name: str, *, places: int, waiting: int, patience_seconds: float) -> None:
         self.name = name
         self.in_work = 0
-        self._places = places
+        self.places = places
         self._most_waiting = waiting
         self._patience_seconds = patience_seconds
         self._queue: deque[asyncio.Future[None]] = deque()
@@ -25,7 +25,7 @@ class Room:
 
     async def enter(self) -> bool:
         """Take a place, at once or after a while. False if there is none: nothing was taken."""
-        if self.in_work < self._places and not self._queue:
+        if self.in_work < self.places and not self._queue:
             self.in_work += 1
             return True
         if len(self._queue) >= self._most_waiting:
@@ -52,13 +52,21 @@ class Room:
         return False
 
     def leave(self) -> None:
-        """Give a place back, to whoever waits longest."""
-        while self._queue:
+        """Give a place back; whoever waits longest gets it, if it still is one."""
+        self.in_work -= 1
+        self._admit()
+
+    def set_places(self, places: int) -> None:
+        """More or fewer places; whoever has one keeps it."""
+        self.places = places
+        self._admit()
+
+    def _admit(self) -> None:
+        while self._queue and self.in_work < self.places:
             turn = self._queue.popleft()
             if not turn.done():
+                self.in_work += 1
                 turn.set_result(None)
-                return
-        self.in_work -= 1
 
 
 class Held:

@@ -1,11 +1,15 @@
 """The limits of one process, made from its settings."""
 
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import anyio.to_thread
 from prometheus_client import CollectorRegistry
 
 from server.limits.metrics import LimitMetrics
+from server.limits.pace import Pace
 from server.limits.rates import RateLimits
 from server.limits.requesters import KnownSecrets
 from server.limits.shedding import (
@@ -19,6 +23,7 @@ from server.settings import Settings
 
 # Reading files and polling for streams take threads beside the requests in work.
 OTHER_THREADS = 16
+SWITCH_SECONDS = 0.0005
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,7 @@ class LimitParts:
     rates: RateLimits
     known: KnownSecrets
     capacity: Capacity
+    pace: Pace
     metrics: LimitMetrics
     enforced: bool
 
@@ -49,11 +55,32 @@ def make_limits(settings: Settings, registry: CollectorRegistry) -> LimitParts:
     metrics.gauge(
         "finishline_event_streams", "Live streams open.", lambda: float(capacity.streams.count)
     )
-    return LimitParts(rates, KnownSecrets(), capacity, metrics, settings.rate_limits)
+    pace = Pace(capacity.public, most=settings.max_requests_in_work)
+    metrics.gauge(
+        "finishline_event_loop_late_seconds",
+        "How late the event loop was at its last look; fewer requests are worked at while it is.",
+        lambda: pace.late_seconds,
+    )
+    return LimitParts(rates, KnownSecrets(), capacity, pace, metrics, settings.rate_limits)
 
 
-def raise_thread_limit(settings: Settings) -> None:
-    """As many threads as requests may be worked at, so that reserved places are worth something."""
+@asynccontextmanager
+async def limits_at_work(limits: LimitParts, settings: Settings) -> AsyncIterator[None]:
+    """Everything that limits while the application serves."""
+    _prepare_threads(settings)
+    limits.pace.start()
+    yield
+    await limits.pace.stop()
+    await limits.rates.close()
+
+
+def _prepare_threads(settings: Settings) -> None:
+    """As many threads as requests may be worked at, so that reserved places are worth something.
+
+    They hand the interpreter over ten times as often as by default: the event loop, which asks for
+    it at each request, would wait for each of them in turn.
+    """
+    sys.setswitchinterval(SWITCH_SECONDS)
     needed = (
         settings.max_requests_in_work
         + RESERVED_PLACES

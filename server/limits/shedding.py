@@ -40,8 +40,8 @@ ANYBODY = Requester("local", None, None)
 class Capacity:
     """All that is bounded; one per process.
 
-    `newcomers` is for posts of workers whose token has not proved good here: a made-up one takes
-    no place from a worker that is known.
+    `newcomers` is for requests whose token has not proved good here: a made-up one takes no place
+    from a worker or an organiser that is known, and who comes first is not lost among readers.
     """
 
     public: Room
@@ -144,9 +144,9 @@ class Shedding:
 
     def _room(self, kind: Kind, scope: Scope) -> Room:
         requester: Requester = scope.get(REQUESTER, ANYBODY)
-        if kind is Kind.WORKER and requester.role is None:
+        if requester.is_unproven:
             return self._capacity.newcomers
-        is_reserved = kind is Kind.WORKER or requester.is_trusted
+        is_reserved = requester.is_trusted or (kind is Kind.WORKER and requester.role is not None)
         return self._capacity.reserved if is_reserved else self._capacity.public
 
     async def _refuse(self, what: str, scope: Scope, receive: Receive, send: Send) -> None:
