@@ -31,7 +31,7 @@ USER finishline
 EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=5s --start-period=10s \
     CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8000/readyz', timeout=4)"]
-CMD ["python", "-m", "uvicorn", "server.app:app", "--host", "0.0.0.0", "--port", "8000", "--timeout-graceful-shutdown", "5", "--no-access-log"]
+CMD ["python", "-m", "uvicorn", "server.app:app", "--host", "0.0.0.0", "--port", "8000", "--timeout-graceful-shutdown", "5", "--no-access-log", "--http", "server.limits.protocol:BoundedHttpProtocol"]
 
 FROM base AS worker
 COPY deploy/worker-requirements.txt ./

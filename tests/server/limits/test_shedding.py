@@ -12,6 +12,7 @@ from starlette.types import Message, Scope
 from server.limits import bodies, shedding
 from server.limits.kinds import Kind
 from server.limits.metrics import LimitMetrics
+from server.limits.pace import Pace, next_places
 from server.limits.rate_limiting import KIND, REQUESTER
 from server.limits.requesters import Requester
 from server.limits.room import Held, Room
@@ -58,6 +59,7 @@ class Server:
         *,
         address: str = "192.0.2.1",
         role: str | None = None,
+        unproven: bool = False,
         body: list[bytes] | None = None,
         take: Callable[[Message], Awaitable[None]] | None = None,
     ) -> tuple[int, dict[str, str]]:
@@ -68,7 +70,7 @@ class Server:
         scope: Scope = {
             "type": "http", "method": "GET", "path": "/x", "query_string": b"",
             "headers": [(b"content-length", length)] if body else [],
-            KIND: kind, REQUESTER: Requester(address, "f" * 64 if role else None, role),
+            KIND: kind, REQUESTER: Requester(address, "f" * 64 if role or unproven else None, role),
         }  # fmt: skip
 
         async def receive() -> Message:
@@ -111,10 +113,10 @@ def test_beyond_places_and_queue_the_answer_is_503_at_once_and_others_have_their
         assert headers["content-type"] == "application/problem+json"
         assert server.shed("requests") == 1
 
-        # Known workers and organisers, and workers that are not known yet, have their own places.
+        # Known workers and organisers, and tokens that are not known yet, have their own places.
         asked += [
             asyncio.create_task(server.ask(Kind.WORKER, role="worker")),
-            asyncio.create_task(server.ask(Kind.WORKER)),
+            asyncio.create_task(server.ask(Kind.WORKER, unproven=True)),
             asyncio.create_task(server.ask(Kind.READ, role="organiser")),
             asyncio.create_task(server.ask(Kind.FREE)),
         ]
@@ -280,6 +282,36 @@ def test_a_download_that_nobody_takes_ends_and_too_many_are_refused(
         await stuck
         assert server.capacity.downloads.count == 0
         assert (await server.ask())[0] == 200
+
+    run_async(scenario())
+
+
+def test_fewer_are_worked_at_while_the_event_loop_is_late_and_more_again_once_it_is_not() -> None:
+    places = [10]
+    for late_seconds in (0.2, 0.2, 0.2, 5.0, 5.0, 5.0, 0.03, 0.0, 0.0):
+        places.append(next_places(places[-1], late_seconds=late_seconds, most=10))
+    assert places == [10, 7, 4, 2, 1, 1, 1, 1, 2, 3]
+    assert next_places(10, late_seconds=0.0, most=10) == 10
+
+    async def scenario() -> None:
+        room = Room("requests", places=2, waiting=5, patience_seconds=30.0)
+        assert await room.enter()
+        assert await room.enter()
+        room.set_places(1)
+        turns = [asyncio.create_task(room.enter()) for _ in range(3)]
+        await until(lambda: room.waiting == 3)
+        room.leave()
+        assert (room.in_work, room.waiting) == (1, 3)  # One more had a place than there are.
+        room.leave()
+        assert (room.in_work, room.waiting) == (1, 2)
+        room.set_places(3)
+        assert (room.in_work, room.waiting) == (3, 0)
+        assert await asyncio.gather(*turns) == [True] * 3
+        pace = Pace(room, most=3)
+        room.set_places(1)
+        pace.start()
+        await until(lambda: room.places > 1)  # It looks at the loop that it runs in.
+        await pace.stop()
 
     run_async(scenario())
 
