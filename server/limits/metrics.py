@@ -29,8 +29,10 @@ class LimitMetrics:
             registry=registry,
         )
 
-    def show(self, *, limits: Iterable[str], full: Iterable[str]) -> None:
+    def show(self, *, limits: Iterable[str], full: Iterable[str], measures: Iterable[str]) -> None:
         """Have every series there from the start, so that a rate over it is never absent."""
+        for measure in measures:
+            self._used_up.labels(measure)
         for limit in limits:
             self._limited.labels(limit)
         for what in full:

@@ -19,6 +19,7 @@ from server.limits.shedding import (
     Capacity,
     make_capacity,
 )
+from server.quotas.usage import MEASURES
 from server.settings import Settings
 
 # Reading files and polling for streams take threads beside the requests in work.
@@ -41,7 +42,7 @@ class LimitParts:
 def make_limits(settings: Settings, registry: CollectorRegistry) -> LimitParts:
     """The parts of an application with these settings."""
     rates, capacity, metrics = RateLimits(settings), make_capacity(settings), LimitMetrics(registry)
-    metrics.show(limits=rates.bucket_names, full=capacity.names)
+    metrics.show(limits=rates.bucket_names, full=capacity.names, measures=MEASURES)
     metrics.gauge(
         "finishline_rate_limits_shared",
         "0 while Redis is away and each process counts rate limits for itself.",

@@ -13,6 +13,7 @@ from server.database import utc_now
 from server.dependencies import PartsDep
 from server.models import Submission, Token
 from server.pages.console_page import console_page
+from server.quotas.service import own_quotas
 from server.sessions.dependencies import SignedInDep
 from server.verifications.publishing import pending_verifications
 
@@ -33,6 +34,7 @@ def account(parts: PartsDep, signed_in: SignedInDep) -> HTMLResponse:
             "submissions": [_submission_row(row) for row in found[:LATEST]],
             "more": len(found) > LATEST,
             "tokens": [token_row(token) for token in tokens],
+            "quota": own_quotas(session, parts.settings, signed_in.caller).model_dump(mode="json"),
         }
     expires_at = signed_in.token_expires_at
     return console_page(
