@@ -3,7 +3,7 @@
 #   docker build --target worker -t finishline-worker .
 
 FROM python:3.11-slim AS base
-ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PIP_NO_CACHE_DIR=1
+ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PIP_NO_CACHE_DIR=1 MALLOC_ARENA_MAX=2
 RUN useradd --create-home --uid 10001 finishline \
     && install -d -o finishline /app/var /run/finishline
 WORKDIR /app

@@ -142,6 +142,7 @@ def prepare(folder: Path, port: int) -> tuple[dict[str, str], dict[str, str]]:
         "FINISHLINE_QUOTA_SUBMISSIONS_PER_DAY": "unlimited",
         "FINISHLINE_RATE_WRITES": "6000/minute",
         "FINISHLINE_RATE_READS": "300/minute",
+        "MALLOC_ARENA_MAX": "2",  # As in the image: else each thread keeps memory of its own.
         "PYTHONPATH": str(CHECKOUT),
     }
     return os.environ | settings, tokens
