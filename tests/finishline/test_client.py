@@ -107,7 +107,7 @@ def test_refusals_say_file_and_line_and_who_may(ada: Client, folder: Path) -> No
     with Client(ada.url, retries=0) as nobody, pytest.raises(finishline.NotSignedIn):
         nobody.submit({}, logs={"run_0.log": b""})
     with pytest.raises(finishline.NotAllowed):
-        ada.verify("abc")
+        ada.cancel("abc")
     with (
         Client("http://127.0.0.1:1", retries=0) as far,
         pytest.raises(finishline.NoAnswer) as away,

@@ -32,6 +32,10 @@ CLAIM = "1 99999 999 9"  # the token of a claim and its fence: any other token i
 
 API = {
     "GET /api/v1/me": WHO_AM_I,
+    "GET /api/v1/me/quota": WHO_AM_I,
+    "GET /api/v1/quotas": ORGANISERS,
+    "GET /api/v1/quotas/{kind}/{subject}": ORGANISERS,
+    "PUT /api/v1/quotas/{kind}/{subject}": ORGANISERS,
     "GET /api/v1/me/tokens": OWN_TOKENS,
     "POST /api/v1/me/tokens": OWN_TOKENS,
     "POST /api/v1/me/tokens/{token_id}/rotate": ONE_OWN_TOKEN,
@@ -57,7 +61,7 @@ API = {
     "GET /api/v1/submissions/{submission_id}/runs": PUBLIC,
     "GET /api/v1/submissions/{submission_id}/runs/{index}/curve": PUBLIC,
     "GET /api/v1/submissions/{submission_id}/runs/{index}/log": PUBLIC,
-    "POST /api/v1/submissions/{submission_id}/verifications": ORGANISERS,
+    "POST /api/v1/submissions/{submission_id}/verifications": ORGANISERS,  # its owner had a verdict
     "GET /api/v1/leaderboards/{benchmark_id}": PUBLIC,
     "GET /api/v1/leaderboards/{benchmark_id}.csv": PUBLIC,
     "GET /api/v1/compare": PUBLIC,

@@ -15,6 +15,7 @@ from server.models import Token
 from server.pages import endpoints as pages
 from server.sessions.limits import FailedSignIns
 from server.sessions.origin import csrf_token
+from server.settings import Settings
 from tests.server.access_table import (
     ADMINS,
     ADMINS_PAGE,
@@ -47,6 +48,12 @@ QUERIES = {
     "GET /api/v1/compare": {"submissions": "{submission_id},{second}"},
     "GET /api/v1/verifications/compare": {"first": "{verification_id}", "second": "{rerun}"},
 }
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """So many tokens that are not known would be too many."""
+    return settings.model_copy(update={"rate_limits": False})
 
 
 @pytest.fixture
@@ -108,6 +115,8 @@ def named(
         "token_id": ask("/tokens", {"user": "alice", "role": "submitter"}),
         "name": "walter-1",
         "user_name": "walter-1",
+        "kind": "user",
+        "subject": "alice",
     }
 
 
