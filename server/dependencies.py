@@ -107,7 +107,8 @@ def require_allowed(caller: Caller, request: Request, roles: tuple[str, ...], sc
     To read what asks for a token, `read` is enough; `scope` is for what changes something.
     """
     if caller.role not in roles:
-        needed = " or ".join(roles)
+        *others, last = roles
+        needed = f"{', '.join(others)} or {last}" if others else last
         raise NotAllowedError(f"This needs a token of role {needed}; yours is {caller.role}.")
     wanted: Scope = "read" if request.method in READING else scope
     if not caller.may(wanted):
