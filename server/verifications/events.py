@@ -14,8 +14,10 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from server.dependencies import Parts, PartsDep
+from server.sessions.viewing import ViewerDep
 from server.verifications import queries
 from server.verifications.schemas import ENDED
+from server.viewer import Viewer
 
 router = APIRouter(tags=["verifications"])
 POLL_SECONDS = 0.25
@@ -55,15 +57,16 @@ class News:
     replay: list[tuple[Position, dict[str, Any]]]
 
 
-def existing_verification(verification_id: str, parts: PartsDep) -> str:
+def existing_verification(verification_id: str, parts: PartsDep, viewer: ViewerDep) -> str:
     """The id, once it is known that there is such a verification: a 404 before any event."""
-    with parts.database.read() as session:
+    with parts.database.read(viewer) as session:
         return queries.find_verification(session, verification_id).id
 
 
 @router.get("/verifications/{verification_id}/events", response_class=EventSourceResponse)
 async def watch_verification(
     parts: PartsDep,
+    viewer: ViewerDep,
     verification_id: Annotated[str, Depends(existing_verification)],
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> AsyncIterator[ServerSentEvent]:
@@ -71,7 +74,7 @@ async def watch_verification(
     position = parse_position(last_event_id)
     shown: dict[str, Any] | None = None
     while True:
-        news = await run_in_threadpool(_read_news, parts, verification_id, position)
+        news = await run_in_threadpool(_read_news, parts, viewer, verification_id, position)
         if news.state != shown:
             shown = news.state
             yield ServerSentEvent(
@@ -87,9 +90,9 @@ async def watch_verification(
             await asyncio.sleep(POLL_SECONDS)
 
 
-def _read_news(parts: Parts, verification_id: str, position: Position) -> News:
+def _read_news(parts: Parts, viewer: Viewer, verification_id: str, position: Position) -> News:
     alive = parts.settings.worker_alive_seconds
-    with parts.database.read() as session:
+    with parts.database.read(viewer) as session:
         verification = queries.find_verification(session, verification_id)
         ended = verification.state in ENDED
         view = queries.view(session, verification, alive_seconds=alive, with_report=ended)
