@@ -21,7 +21,7 @@ from server.sessions.schemas import Notice, SignedIn
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/phases"
 DATES = ("opens_at", "freezes_at", "closes_at", "embargo_until")
-TO_THE_MINUTE = 16
+WITHOUT_TIME_ZONE = (len("2026-11-21T18:00"), len("2026-11-21T18:00:00"))
 ChosenDep = Annotated[str | None, Query(max_length=100)]
 Typed = dict[str, Any]
 
@@ -58,7 +58,7 @@ def _with_time_zone(typed: dict[str, str]) -> Typed:
     changed: Typed = dict(typed)
     for name in DATES:
         text = typed.get(name)
-        if text is not None and len(text) in (TO_THE_MINUTE, TO_THE_MINUTE + len(":00")):
+        if text is not None and len(text) in WITHOUT_TIME_ZONE:
             changed[name] = f"{text}Z"
     return changed
 
@@ -107,8 +107,8 @@ def _history(session: Session, chosen: str | None) -> list[Typed]:
 
 
 def _proposed(shown: Typed | None) -> Typed:
-    """What holds, as a browser's fields take it."""
+    """What holds, as the fields of a browser take it; sent back as it is it changes nothing."""
     if shown is None:
         return {}
     moments = ((name, shown["phases"][name]) for name in DATES)
-    return {name: moment[:TO_THE_MINUTE] for name, moment in moments if moment is not None}
+    return {name: moment.removesuffix("Z") for name, moment in moments if moment is not None}

@@ -105,10 +105,11 @@ def _require_may_change_freeze(
         )
     )
     freezes_at = wanted.freezes_at
-    if freezes_at is not None and freezes_at <= now and last is not None and last > freezes_at:
+    # Dates are whole seconds.
+    if freezes_at is not None and last is not None and last.replace(microsecond=0) > freezes_at:
         raise ConflictError(
             f"freezes_at, {moment_words(freezes_at)}, is before a submission that was taken at "
-            f"{moment_words(last)}, when the rules were not frozen; freeze them from now on."
+            f"{moment_words(last)}, when the rules were not frozen; choose a later moment."
         )
 
 
