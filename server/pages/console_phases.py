@@ -39,7 +39,7 @@ def change(parts: PartsDep, signed_in: ConsoleDep, form: FormDep) -> Response:
     """Set the dates of a benchmark."""
     typed = filled(form)
     chosen = typed.pop("benchmark", "")
-    wanted, errors = read_form(PhasesCreate, _with_time_zone(typed))
+    wanted, errors = read_form(PhasesCreate, _as_sent_to_the_api(typed))
     if wanted is None:
         return _page(parts, signed_in, chosen, typed=form, errors=_by_own_fields(errors))
     try:
@@ -53,9 +53,9 @@ def change(parts: PartsDep, signed_in: ConsoleDep, form: FormDep) -> Response:
     return go_on(parts, signed_in, ADDRESS, Notice(f"{chosen}: {told}"))
 
 
-def _with_time_zone(typed: dict[str, str]) -> Typed:
-    """A browser sends a moment without its time zone; the form says that it is UTC."""
-    changed: Typed = dict(typed)
+def _as_sent_to_the_api(typed: dict[str, str]) -> Typed:
+    """What a browser sends as the API takes it: the form says that its moments are in UTC."""
+    changed: Typed = dict(typed) | {"unfreeze": typed.get("unfreeze") == "true"}
     for name in DATES:
         text = typed.get(name)
         if text is not None and len(text) in WITHOUT_TIME_ZONE:

@@ -1,9 +1,19 @@
 """Phases as the API and the pages show them, and as organisers set them."""
 
+import re
 from datetime import UTC, datetime
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from rules.phases import (
@@ -18,25 +28,34 @@ from rules.phases import (
 )
 from server.models import BenchmarkPhases
 
-EARLIEST, LATEST = datetime(2000, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
+FIRST_YEAR, LAST_YEAR = 2000, 8999
+MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 
-def _in_utc(moment: datetime) -> datetime:
-    if moment.tzinfo is None:
+def _read_moment(value: Any) -> datetime:
+    """A moment in UTC, in whole seconds, from a text with a time zone: a number is none."""
+    text = value if isinstance(value, str) else ""
+    try:
+        if MOMENT.fullmatch(text) is None:
+            raise ValueError(text)
+        # Looked at first: the first and the last days of all cannot be moved to another time zone.
+        if not FIRST_YEAR <= int(text[:4]) <= LAST_YEAR:
+            raise ValueError(text)
+        moment = datetime.fromisoformat(text.upper())
+    except ValueError:
         raise PydanticCustomError(
-            "no_timezone", "no time zone; expected one like 2026-11-21T18:00:00Z"
-        )
-    # Looked at first: the first and the last days of all cannot be moved to another time zone.
-    if (
-        not EARLIEST.replace(tzinfo=None)
-        <= moment.replace(tzinfo=None)
-        <= LATEST.replace(tzinfo=None)
-    ):
-        raise PydanticCustomError("no_such_year", "expected a year from 2000 to 8999")
+            "no_moment",
+            "no moment; expected one with its time zone, like 2026-11-21T18:00:00Z, of the years "
+            "2000 to 8999",
+        ) from None
     return moment.astimezone(UTC).replace(microsecond=0)
 
 
-MomentDep = Annotated[datetime, AfterValidator(_in_utc)]
+Moment = Annotated[
+    datetime,
+    BeforeValidator(_read_moment),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
 
 
 class PhasesCreate(BaseModel):
@@ -61,12 +80,12 @@ class PhasesCreate(BaseModel):
         },
     )
 
-    opens_at: MomentDep | None = None
-    freezes_at: MomentDep | None = None
-    closes_at: MomentDep | None = None
-    embargo_until: MomentDep | None = None
+    opens_at: Moment | None = None
+    freezes_at: Moment | None = None
+    closes_at: Moment | None = None
+    embargo_until: Moment | None = None
     reason: str = Field(min_length=1, max_length=2000)
-    unfreeze: bool = False
+    unfreeze: StrictBool = False
 
     @field_validator("reason")
     @classmethod

@@ -128,6 +128,9 @@ def test_only_organisers_set_phases_and_a_wrong_date_changes_nothing(
         {"reason": "r", "opens_at": "2026-12-01T00:00:00"},
         {"reason": "r", "opens_at": "0001-01-01T00:00:00+14:00"},
         {"reason": "r", "ends_at": moment(HOUR)},
+        {"reason": "r", "opens_at": 1_800_000_000},
+        {"reason": "r", "opens_at": "1800000000"},
+        {"reason": "r", "unfreeze": "true"},
         {"reason": "r", "opens_at": moment(HOUR), "closes_at": moment(-HOUR)},
     ):
         answer = client.post(PHASES, json=wrong, headers=olivia.headers)
