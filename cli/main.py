@@ -9,7 +9,7 @@ from types import FrameType
 import typer
 from rich.text import Text
 
-from cli.commands import account, admin, calibration, lists, prices, quota, token
+from cli.commands import account, admin, benchmark, calibration, lists, prices, quota, token
 from cli.commands.audit import audit
 from cli.commands.audit_log import audit_log
 from cli.commands.bench import bench
@@ -25,6 +25,7 @@ from cli.commands.score import score
 from cli.commands.submit import submit
 from cli.commands.up import up
 from cli.commands.verify import verify
+from cli.commands.withdraw import withdraw
 from cli.errors import INTERRUPTED, CliError, ExitCode
 from cli.screen import open_console
 
@@ -39,6 +40,7 @@ app = typer.Typer(
 )
 for command in (
     up, demo, run, bench, check, score, submit, verify, duel, calibrate, rescore, audit, decide,
+    withdraw,
     lists.show, lists.leaderboard, lists.benchmarks, lists.workers,
 ):  # fmt: skip
     app.command()(command)
@@ -48,6 +50,7 @@ app.command("compare-verifications")(compare_verifications)
 app.add_typer(account.app, name="account")
 app.add_typer(admin.app, name="admin")
 app.add_typer(token.app, name="token")
+app.add_typer(benchmark.app, name="benchmark")
 app.add_typer(prices.app, name="prices")
 app.add_typer(quota.app, name="quota")
 app.add_typer(calibration.app, name="calibration")

@@ -127,6 +127,7 @@ def submission_lines(view: View) -> list[RenderableType]:
         f"{or_dash(view.get('model'))} on {or_dash(system)}  ",
         status_text(view.get("status")),
     )
+    header = Text("\n").join([header, *_standing_lines(view)])
     if inference:
         return [header, Text(inference_sentence(result))]
     low, high = result.get("tta_low_seconds"), result.get("tta_high_seconds")
@@ -139,6 +140,17 @@ def submission_lines(view: View) -> list[RenderableType]:
     )
     runs = view.get("runs") or []
     return [header, line, *([run_table(runs)] if runs else []), *violation_lines(result)]
+
+
+def _standing_lines(view: View) -> list[Text]:
+    """What keeps a submission off its board, where something does."""
+    found = []
+    if view.get("under_embargo"):
+        found.append(Text("Under embargo: shown to you and to organisers alone.", "yellow"))
+    if withdrawal := view.get("withdrawal"):
+        words = f"Withdrawn by {withdrawal['by']} on {_minute(withdrawal['at'])}: "
+        found.append(Text.assemble((words, "yellow"), withdrawal["reason"]))
+    return found
 
 
 def run_table(runs: Sequence[View]) -> Table:
@@ -235,7 +247,15 @@ def _backend_table(backends: Sequence[View]) -> Table:
 def benchmark_table(benchmarks: Sequence[View]) -> Table:
     """The benchmarks of a server."""
     table = make_table(
-        "benchmark", "version", "target", "clock", "runs", "divisions", "replay", "submissions"
+        "benchmark",
+        "version",
+        "target",
+        "clock",
+        "runs",
+        "divisions",
+        "replay",
+        "submissions",
+        "phase",
     )
     for item in benchmarks:
         target = item.get("target") or {}
@@ -249,8 +269,24 @@ def benchmark_table(benchmarks: Sequence[View]) -> Table:
             ", ".join(item.get("divisions") or []),
             "yes" if item.get("replayable") else "no",
             or_dash(item.get("submissions")),
+            or_dash((item.get("phases") or {}).get("phase")),
         )
     return table
+
+
+def phases_table(history: Sequence[View]) -> Table:
+    """What was set of a benchmark's phases, the latest first."""
+    table = make_table("set", "by", "opens", "freezes", "closes", "embargo until", "reason")
+    for item in history:
+        dates = ("set_at", "opens_at", "freezes_at", "closes_at", "embargo_until")
+        when, *others = (_minute(item.get(name)) for name in dates)
+        table.add_row(when, or_dash(item.get("set_by")), *others, or_dash(item.get("reason")))
+    return table
+
+
+def _minute(moment: str | None) -> str:
+    """A moment as the server writes it (UTC), to the minute."""
+    return or_dash(moment[:16].replace("T", " ") + "Z" if moment else None)
 
 
 def worker_table(workers: Sequence[View]) -> RenderableType:

@@ -125,7 +125,7 @@ class Client:
 
         The filters are those of the board's address: division, metric, status, q, sort, order,
         limit, page, cursor, clock, target, price, prices_on, hardware_class, framework, date_from,
-        date_to.
+        date_to, withdrawn.
         """
         path = f"/leaderboards/{segment(benchmark_id)}"
         return read_view(Board, self._transport.get(path, filters))
@@ -160,6 +160,18 @@ class Client:
         ids = [item if isinstance(item, str) else item.id for item in submissions]
         found = self._transport.get("/compare", {"submissions": ",".join(ids)})
         return read_view(Comparison, found)
+
+    def withdraw(self, submission: Submission | str, *, reason: str) -> Submission:
+        """Withdraw a submission: it stays where it is and ranks nowhere; for whoever sent it."""
+        submission_id = submission if isinstance(submission, str) else submission.id
+        path = f"/submissions/{segment(submission_id)}/withdrawal"
+        return read_view(Submission, self._transport.post(path, {"reason": reason}))
+
+    def reinstate(self, submission: Submission | str, *, reason: str) -> Submission:
+        """Let a withdrawn submission rank again; for organisers."""
+        submission_id = submission if isinstance(submission, str) else submission.id
+        path = f"/submissions/{segment(submission_id)}/reinstatement"
+        return read_view(Submission, self._transport.post(path, {"reason": reason}))
 
     def verify(
         self,

@@ -28,7 +28,8 @@ Status = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
 class Standing:
     """What ranking needs to know of one submission. Absent figures are None.
 
-    `cost_usd` is what a training cost, `cost_usd_per_10000` what 10,000 items of inference do.
+    `cost_usd` is what a training cost, `cost_usd_per_10000` what 10,000 items of inference do. A
+    `withdrawn` one never ranks.
     """
 
     submission_id: str
@@ -39,6 +40,7 @@ class Standing:
     latency_ms: float | None
     eligible: bool
     cost_usd_per_10000: float | None = None
+    withdrawn: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,8 @@ def metric_value(standing: Standing, *, metric: Metric) -> float | None:
 
 def why_unranked(standing: Standing, *, metric: Metric) -> str | None:
     """One sentence on why a submission is not ranked, or None if it is."""
+    if standing.withdrawn:
+        return "withdrawn"
     if standing.status == "rejected":
         return "rejected by its verification"
     inference = KIND_OF_METRIC[metric] == "inference"

@@ -7,12 +7,12 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
-from rules.benchmark import load_benchmarks
 from server.accounts import endpoints as accounts
 from server.accounts.last_use import LastUses
 from server.artifacts import make_store
 from server.audit import endpoints as audit
 from server.benchmarks import endpoints as benchmarks
+from server.benchmarks.queries import load_definitions
 from server.calibrations import endpoints as calibrations
 from server.comparisons import endpoints as comparisons
 from server.database import Database
@@ -39,6 +39,9 @@ from server.observability.logs import configure_logging
 from server.observability.request_metrics import RequestMetrics
 from server.pages import api_reference
 from server.pages import endpoints as pages
+from server.phases import endpoints as phases
+from server.phases.definitions import RulingDefinitions
+from server.phases.watch import PhaseWatch
 from server.prices import endpoints as prices
 from server.proofs import endpoints as proofs
 from server.quotas import endpoints as quotas
@@ -54,6 +57,7 @@ from server.users import endpoints as users
 from server.verifications import endpoints as verifications
 from server.verifications import events
 from server.verifications.feeds import Feeds
+from server.withdrawals import endpoints as withdrawals
 from server.workers import endpoints as workers
 
 API = "/api/v1"
@@ -61,9 +65,11 @@ FEATURES = (
     accounts,
     users,
     benchmarks,
+    phases,
     records,
     run_export,
     submissions,
+    withdrawals,
     leaderboard,
     comparisons,
     reruns,
@@ -99,20 +105,24 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
         settings=settings,
         database=Database(settings.database_url),
         artifacts=make_store(settings),
-        benchmarks=load_benchmarks(settings.benchmarks_dir),
+        benchmarks=load_definitions(settings.benchmarks_dir),
     )
     try:
         revision = require_current_schema(parts.database)
     except RuntimeError:
         parts.database.close()
         raise
+    definitions = RulingDefinitions(parts.benchmarks, settings.benchmarks_dir)
+    with parts.database.read() as session:
+        definitions.begin(session)
     parts.artifacts.sweep(older_than_seconds=STALE_UPLOAD_SECONDS)
     dispatcher = Dispatcher(parts.database, make_broker(settings.broker_url), settings)
-    readiness = Readiness(make_checks(parts, dispatcher, revision=revision))
+    readiness = Readiness(make_checks(parts, dispatcher, definitions, revision=revision))
     watch = VersionWatch(parts.database)
     last_uses = LastUses(parts.database)
     request_metrics = RequestMetrics()
     limits = make_limits(settings, request_metrics.registry)
+    phase_watch = PhaseWatch(parts.database, definitions, settings)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -120,10 +130,12 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
             dispatcher.start()
             watch.start()
             last_uses.start()
+            phase_watch.start()
         async with limits_at_work(limits, settings):
             with drained_before_stop(readiness, drain_seconds=settings.drain_seconds):
                 yield
         if dispatch:
+            phase_watch.stop()
             last_uses.stop()
             watch.stop()
             dispatcher.stop()
@@ -143,6 +155,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     app.state.known_versions = known_versions(parts.database.engine)
     app.state.version_watch = watch
     app.state.last_uses = last_uses
+    app.state.phase_watch = phase_watch
     app.state.failed_sign_ins = FailedSignIns()
     app.state.readiness = readiness
     app.state.request_metrics = request_metrics

@@ -21,8 +21,11 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import DeclarativeBase, Session
 
+from server.viewer import ANYBODY, Viewer
+
 CONNECT_SECONDS = 5
 AFTER_COMMIT = "after_commit"
+VIEWER = "viewer"
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -84,9 +87,12 @@ class Database:
         return engine
 
     @contextmanager
-    def read(self) -> Iterator[Session]:
-        """A session that only reads; nothing it changes is kept."""
-        with Session(self.engine, expire_on_commit=False) as session:
+    def read(self, viewer: Viewer = ANYBODY) -> Iterator[Session]:
+        """A session that only reads, and shows its viewer no submission that is not theirs to see.
+
+        Nothing it changes is kept.
+        """
+        with Session(self.engine, expire_on_commit=False, info={VIEWER: viewer}) as session:
             yield session
 
     @contextmanager

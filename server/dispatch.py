@@ -26,6 +26,7 @@ from server.models import Attempt, Submission, WorkerRow
 from server.settings import Settings
 from server.verifications.overdue import end_overdue, expire_leases
 from server.verifications.queries import claim_of, fit_workers
+from server.viewer import ORGANISER
 
 log = logging.getLogger(__name__)
 
@@ -193,7 +194,7 @@ class Dispatcher:
 
     def _has_work(self) -> bool:
         """A cheap look first, so that an idle server takes no write lock."""
-        with self._database.read() as session:
+        with self._database.read(ORGANISER) as session:
             return (
                 session.scalar(
                     select(Attempt.id).where(Attempt.state.in_(("queued", "running"))).limit(1)

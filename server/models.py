@@ -17,6 +17,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     false,
+    true,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
@@ -123,6 +124,28 @@ class BenchmarkDefinition(Base):
     created_at: Mapped[datetime]
 
 
+class BenchmarkPhases(Base):
+    """The dates of a benchmark as somebody set them; the latest row holds, none is ever changed.
+
+    Except for `frozen_sha256`: it names the definition once `freezes_at` has passed.
+    """
+
+    __tablename__ = "benchmark_phases"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    benchmark_id: Mapped[str] = mapped_column(String(100), index=True)
+    opens_at: Mapped[datetime | None]
+    freezes_at: Mapped[datetime | None]
+    closes_at: Mapped[datetime | None]
+    embargo_until: Mapped[datetime | None]
+    frozen_sha256: Mapped[str | None] = mapped_column(ForeignKey("benchmark_definitions.sha256"))
+    reason: Mapped[str] = mapped_column(Text)
+    set_by: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    set_at: Mapped[datetime]
+
+    setter: Mapped[User] = relationship(lazy="joined")
+
+
 class Board(Base):
     """The version of a benchmark's leaderboard: raised by every write that can change it."""
 
@@ -144,6 +167,10 @@ class Submission(Base):
 
     An `archive` submission was published elsewhere, by `organisation` on `submitted_on`; it is kept
     with whatever rules it breaks.
+
+    One that is `embargoed` is its owner's and the organisers' alone to see. One with a
+    `withdrawn_at` stays where it is and ranks nowhere (server.submissions.visibility has both
+    rules); `withdrawn_by` is a name.
     """
 
     __tablename__ = "submissions"
@@ -185,6 +212,10 @@ class Submission(Base):
     precision: Mapped[str | None] = mapped_column(String(10))
     precision_measured: Mapped[str | None] = mapped_column(String(10))
     energy_joules: Mapped[float | None]
+    embargoed: Mapped[bool] = mapped_column(default=False, server_default=false())
+    withdrawn_at: Mapped[datetime | None]
+    withdrawn_by: Mapped[str | None] = mapped_column(String(100))
+    withdrawn_because: Mapped[str | None] = mapped_column(Text)
 
     @property
     def submitter(self) -> str:
@@ -199,6 +230,15 @@ class Submission(Base):
         lazy="selectin",
         back_populates="submission",
     )
+
+
+# Few are embargoed at a time, and every list asks which.
+Index(
+    None,
+    Submission.embargoed,
+    sqlite_where=Submission.embargoed.is_(true()),
+    postgresql_where=Submission.embargoed.is_(true()),
+)
 
 
 class RunRow(Base):

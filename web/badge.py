@@ -46,7 +46,12 @@ def badge_svg(submission: View, check: View | None) -> str:
         f"{printable(submission['model'])} by {printable(submission['submitter'])} on "
         f"{left}: {right}"
     )
-    return _drawn(left, right, title, COLOURS.get(submission["status"], COLOURS["claimed"]))
+    return _drawn(left, right, title, _colour(submission))
+
+
+def _colour(submission: View) -> str:
+    status = "claimed" if submission.get("withdrawal") else submission["status"]
+    return COLOURS.get(status, COLOURS["claimed"])
 
 
 def figure(submission: View) -> str:

@@ -16,7 +16,7 @@ NARROWING = (
 )
 # What the board would be under another clock, at another target or at other prices.
 WHAT_IF = ("clock", "target", "price", "prices_on")
-FILTER_NAMES = ("metric", *NARROWING, "sort", "order", "limit", *WHAT_IF)
+FILTER_NAMES = ("metric", *NARROWING, "sort", "order", "limit", *WHAT_IF, "withdrawn")
 STATUSES = ("verified", "verifying", "claimed", "inconclusive", "rejected")
 FIRST_ORDER = ("rank", "asc")
 USUAL_LIMIT = 100

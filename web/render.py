@@ -6,14 +6,17 @@ home.html          benchmarks (BenchmarkView + "records" of the division with th
                    (LiveLine), live_count, verdicts (VerdictLine)
 convergence.html   benchmark, convergence
 benchmark.html     benchmark, board, filters (current query values); optional explanation (text),
-                   facets (what is on the whole board), problems (what of a query was refused)
+                   facets (what is on the whole board), problems (what of a query was refused),
+                   dates (of its phases: what begins or ends, and when)
 board_chart.html   benchmark, chart (BoardChart), about, table, empty (why nothing is drawn,
                    or None), board (None for records), note (or None), choices, query,
                    against_links, board_link, filters
 submission.html    submission; optional benchmark, curves (runs with "file" and "curve", an
                    even sample of their "evaluations" where they are many), checks
-                   (verifications with reasons, newest first), measured, place, site (an address)
-inference.html     submission (of inference), benchmark; optional checks, place, site
+                   (verifications with reasons, newest first), measured, place, site (an address),
+                   embargo_until, csrf (for whoever may withdraw it, else None)
+inference.html     submission (of inference), benchmark; optional checks, place, site,
+                   embargo_until, csrf
 docs.html          document (name, address, title, description, html, headings, is_index),
                    chapters, decisions (name, address, title)
 compare.html       ids, chosen, unknown, problem (text or None), comparison (or None), submissions,
@@ -44,6 +47,7 @@ console/*.html        account (name, role), csrf, notices (text, once_only), typ
   calibrations.html   calibrations, benchmarks
   calibration.html    calibration
   prices.html         prices
+  phases.html         benchmarks (id, title, phases), chosen (None, or such a one with its history)
   audit.html          records, actions, filters, head, older (address of the next page or None)
   tokens.html         tokens, own_token, roles (that may be given), filters, may_change
   users.html          users (UserView), organisations, roles, filters, next_page (an address or

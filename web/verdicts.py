@@ -50,6 +50,8 @@ def scope_sentence(check: View | None) -> str | None:
 
 def status_words(submission: View, check: View | None) -> str:
     """A submission's status as a badge says it."""
+    if submission.get("withdrawal"):
+        return "withdrawn"
     status = str(submission["status"])
     only = status == "verified" and is_convergence_only(check)
     return "convergence verified" if only else status

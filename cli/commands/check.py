@@ -10,6 +10,7 @@ from rich.text import Text
 
 from cli.errors import CliError, ExitCode, refusal
 from cli.options import DEFAULT_BENCHMARKS, BenchmarksDir, Json
+from cli.phase_question import ServerToAsk, ask_phase
 from cli.record_views import problem_text
 from cli.records import Found, find_in, score_found
 from cli.screen import open_screen
@@ -41,9 +42,13 @@ def check(
     benchmark: BenchmarkOption = None,
     division: DivisionOption = None,
     benchmarks_dir: BenchmarksDir = DEFAULT_BENCHMARKS,
+    url: ServerToAsk = None,
     as_json: Json = False,
 ) -> int:
-    """Check a submission, or every submission of an archive, by the rules the server uses."""
+    """Check a submission, or every submission of an archive, by the rules the server uses.
+
+    Nothing is sent. With --url the server is asked whether it would take it at this moment.
+    """
     if benchmark is None and division is None and (found := _published(path)) is not None:
         return _check_published(found, benchmarks_dir=benchmarks_dir, as_json=as_json)
     scored = check_files(
@@ -53,8 +58,11 @@ def check(
         division=division,
     )
     result = asdict(scored.result) | {"eligible": scored.result.eligible}
-    document = {"claim": asdict(scored.claim), "result": result}
-    open_screen(as_json=as_json).answer(document, _lines(document))
+    document: dict[str, Any] = {"claim": asdict(scored.claim), "result": result}
+    phase_lines: list[Text] = []
+    if url is not None:
+        document["server"], phase_lines = ask_phase(url, scored)
+    open_screen(as_json=as_json).answer(document, [*_lines(document), *phase_lines])
     return int(ExitCode.OK)
 
 

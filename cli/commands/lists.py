@@ -6,7 +6,7 @@ import typer
 
 from cli.client import ServerClient, segment
 from cli.errors import ExitCode
-from cli.options import DEFAULT_URL, Json, Limit, Url
+from cli.options import DEFAULT_URL, Json, Limit, Token, Url
 from cli.screen import open_screen
 from cli.tables import benchmark_table, leaderboard_table, submission_lines, worker_table
 
@@ -20,10 +20,11 @@ Metric = Annotated[
 def show(
     submission: Annotated[str, typer.Argument(help="Id of a submission.")],
     url: Url = DEFAULT_URL,
+    token: Token = None,
     as_json: Json = False,
 ) -> int:
     """Show one submission with its runs and verifications."""
-    with ServerClient(url) as server:
+    with ServerClient(url, token) as server:
         view = server.get(f"/submissions/{segment(submission)}")
     verifications = [
         f"verification {item.get('id')}: {item.get('outcome') or item.get('state')}"
@@ -41,6 +42,9 @@ def leaderboard(
     search: Annotated[Choice, typer.Option("--q", help="Words to look for.")] = None,
     sort: Annotated[Choice, typer.Option("--sort", help="Column to sort by.")] = None,
     order: Annotated[Choice, typer.Option("--order", help="asc or desc.")] = None,
+    withdrawn: Annotated[
+        bool, typer.Option("--withdrawn", help="Show what was withdrawn too, unranked.")
+    ] = False,
     limit: Limit = 50,
     url: Url = DEFAULT_URL,
     as_json: Json = False,
@@ -56,6 +60,7 @@ def leaderboard(
             sort=sort,
             order=order,
             limit=limit,
+            withdrawn="show" if withdrawn else None,
         )
     open_screen(as_json=as_json).answer(board, [leaderboard_table(board)])
     return int(ExitCode.OK)

@@ -1,5 +1,7 @@
 """Benchmarks."""
 
+from datetime import datetime
+
 from finishline.views.view import View
 
 
@@ -30,6 +32,21 @@ class RunsRule(View):
     started: int
 
 
+class Phases(View):
+    """The phase a benchmark is in, in words too, and its dates; None is no date."""
+
+    phase: str
+    sentence: str
+    takes_submissions: bool
+    rules_frozen: bool
+    under_embargo: bool
+    opens_at: datetime | None
+    freezes_at: datetime | None
+    closes_at: datetime | None
+    embargo_until: datetime | None
+    frozen_sha256: str | None
+
+
 class Benchmark(View):
     """A benchmark: task, data set, target and rules version."""
 
@@ -47,6 +64,7 @@ class Benchmark(View):
     sha256: str
     submissions: int
     inference_submissions: int
+    phases: Phases | None = None
 
 
 class BenchmarkList(View):

@@ -65,6 +65,7 @@ class BoardEntry(View):
     energy_joules: float | None = None
     samples_per_second: float | None = None
     verification_id: str | None = None
+    withdrawn: bool = False
 
 
 class Board(View):
@@ -94,6 +95,7 @@ class Compared(View):
     runs_started: int
     run_seconds: tuple[float, ...]
     single_run: bool
+    withdrawn: bool = False
 
 
 class ComparedPair(View):

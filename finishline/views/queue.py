@@ -31,6 +31,7 @@ class ClassQueue(View):
     out: int
     last_seen_at: datetime | None
     waiting: tuple[Queued, ...]
+    under_embargo: int = 0
 
 
 class Queue(View):

@@ -35,6 +35,7 @@ class RunRecord(View):
     submitted_on: date | None
     archive: bool
     status: str
+    withdrawn: bool = False
     run: int
     seed: int | None
     batch_size: int | None

@@ -137,6 +137,14 @@ class VerificationSummary(View):
     published: bool
 
 
+class Withdrawal(View):
+    """When a submission was withdrawn, by whom and why."""
+
+    at: datetime
+    by: str
+    reason: str
+
+
 class Submission(View):
     """A submission: the claim, the result, the runs and the verifications."""
 
@@ -165,6 +173,8 @@ class Submission(View):
     verifications: tuple[VerificationSummary, ...]
     published_verification: str | None
     pending_decisions: tuple[str, ...]
+    under_embargo: bool = False
+    withdrawal: Withdrawal | None = None
 
 
 class SubmissionPage(Page):

@@ -13,6 +13,7 @@ from rules.benchmark import Benchmark
 from rules.reference_points import ReferenceCurve, reference_curve
 from server.calibrations.queries import adopted_calibration, judging_benchmark
 from server.models import RunRow, Submission, User
+from server.submissions.visibility import ranks
 
 UNITS = {"epoch_num": "epochs", "samples_count": "samples"}
 
@@ -124,7 +125,7 @@ def _calibrated_points(session: Session, benchmark: Benchmark) -> CalibratedPoin
 
 def _placed_submissions(session: Session, benchmark: Benchmark) -> list[PlacedSubmission | None]:
     of_benchmark = and_(
-        Submission.benchmark_id == benchmark.benchmark_id, Submission.kind == "train"
+        Submission.benchmark_id == benchmark.benchmark_id, Submission.kind == "train", ranks()
     )
     figures: dict[str, list[Any]] = defaultdict(list)
     for run in session.execute(

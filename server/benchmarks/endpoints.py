@@ -5,7 +5,10 @@ from fastapi import APIRouter
 from server.benchmarks.convergence import ConvergenceView, convergence_view
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions, find_benchmark
 from server.benchmarks.schemas import BenchmarkList, BenchmarkView, benchmark_view
+from server.database import utc_now
 from server.dependencies import PartsDep
+from server.phases.queries import all_current_phases, current_phases
+from server.phases.schemas import phases_view
 
 router = APIRouter(tags=["benchmarks"])
 
@@ -15,9 +18,15 @@ def list_benchmarks(parts: PartsDep) -> BenchmarkList:
     """Every benchmark, with the number of its submissions."""
     with parts.database.read() as session:
         counts = count_submissions(session)
+        phases = all_current_phases(session)
+    now = utc_now()
     return BenchmarkList(
         benchmarks=[
-            benchmark_view(benchmark, counts.get(benchmark_id, NO_SUBMISSIONS))
+            benchmark_view(
+                benchmark,
+                counts.get(benchmark_id, NO_SUBMISSIONS),
+                phases=phases_view(phases.get(benchmark_id), now),
+            )
             for benchmark_id, benchmark in parts.benchmarks.items()
         ]
     )
@@ -25,11 +34,12 @@ def list_benchmarks(parts: PartsDep) -> BenchmarkList:
 
 @router.get("/benchmarks/{benchmark_id}")
 def get_benchmark(benchmark_id: str, parts: PartsDep) -> BenchmarkView:
-    """One benchmark: its target, clock, data set and how runs become a result."""
+    """One benchmark: its target, clock, data set, phase, and how runs become a result."""
     benchmark = find_benchmark(parts.benchmarks, benchmark_id)
     with parts.database.read() as session:
         counts = count_submissions(session)
-    return benchmark_view(benchmark, counts.get(benchmark_id, NO_SUBMISSIONS))
+        phases = phases_view(current_phases(session, benchmark_id), utc_now())
+    return benchmark_view(benchmark, counts.get(benchmark_id, NO_SUBMISSIONS), phases=phases)
 
 
 @router.get("/benchmarks/{benchmark_id}/convergence")

@@ -1,17 +1,43 @@
 """Reading benchmarks: those this server offers, and those that results were scored under."""
 
+import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark, parse_benchmark
+from rules.benchmark import Benchmark, load_benchmarks, parse_benchmark
 from server.database import insert_missing, utc_now
-from server.errors import NotFoundError
+from server.errors import ConflictError, NotFoundError
 from server.models import BenchmarkDefinition, Submission
+from server.submissions.visibility import ranks
 
 _definitions: dict[str, Benchmark] = {}
+_texts: dict[str, bytes] = {}
+
+
+def load_definitions(folder: Path) -> dict[str, Benchmark]:
+    """Every benchmark of a folder by id, as it is at this moment, whatever becomes of its file.
+
+    Raises BenchmarkError if the folder holds none.
+    """
+    benchmarks = load_benchmarks(folder)
+    for benchmark in benchmarks.values():
+        _texts[benchmark.sha256] = _file_of(benchmark.benchmark_id, folder).read_bytes()
+    return benchmarks
+
+
+def definition_on_disk(benchmark_id: str, folder: Path) -> str | None:
+    """The SHA-256 of a benchmark's file as it is now; None if there is none that can be read."""
+    try:
+        return hashlib.sha256(_file_of(benchmark_id, folder).read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
+def _file_of(benchmark_id: str, folder: Path) -> Path:
+    return folder / f"{benchmark_id}.toml"
 
 
 def find_benchmark(benchmarks: dict[str, Benchmark], benchmark_id: str) -> Benchmark:
@@ -34,11 +60,11 @@ NO_SUBMISSIONS = Counts()
 
 
 def count_submissions(session: Session) -> dict[str, Counts]:
-    """Submissions by benchmark id; a benchmark without any is left out."""
+    """Submissions by benchmark id, without those withdrawn; one without any is left out."""
     found: dict[str, Counts] = {}
     of_both = (Submission.benchmark_id, Submission.kind)
     for benchmark_id, kind, count in session.execute(
-        select(*of_both, func.count()).group_by(*of_both)
+        select(*of_both, func.count()).where(ranks()).group_by(*of_both)
     ):
         counts = found.get(benchmark_id, NO_SUBMISSIONS)
         found[benchmark_id] = replace(counts, **{kind: count})
@@ -46,10 +72,20 @@ def count_submissions(session: Session) -> dict[str, Counts]:
 
 
 def keep_definition(session: Session, benchmark: Benchmark, folder: Path) -> None:
-    """Store the text of a definition, so that what was scored under it can be judged under it."""
+    """Store the text of a definition, so that what was scored under it can be judged under it.
+
+    Raises ConflictError if its file was changed before anybody read its text.
+    """
     if session.get(BenchmarkDefinition, benchmark.sha256) is not None:
         return
-    content = (folder / f"{benchmark.benchmark_id}.toml").read_bytes()
+    content = _texts.get(benchmark.sha256)
+    if content is None or hashlib.sha256(content).hexdigest() != benchmark.sha256:
+        content = _file_of(benchmark.benchmark_id, folder).read_bytes()
+    if hashlib.sha256(content).hexdigest() != benchmark.sha256:
+        raise ConflictError(
+            f"{benchmark.benchmark_id}.toml was changed while this server runs, which offers "
+            f"{benchmark.sha256[:12]}; start the server again."
+        )
     insert_missing(
         session,
         BenchmarkDefinition,

@@ -4,6 +4,7 @@ from pydantic import BaseModel
 
 from rules.benchmark import Benchmark, QualityTarget
 from server.benchmarks.queries import NO_SUBMISSIONS, Counts
+from server.phases.schemas import PhasesView
 
 
 class DataSetView(BaseModel):
@@ -40,7 +41,8 @@ class RunsView(BaseModel):
 class BenchmarkView(BaseModel):
     """A benchmark: task, data set, target and rules version.
 
-    `submissions` counts all, `inference_submissions` those of them that are of inference.
+    `submissions` counts all, `inference_submissions` those of them that are of inference. `phases`
+    are as of the answer, and None where a benchmark is named beside something else.
     """
 
     id: str
@@ -57,6 +59,7 @@ class BenchmarkView(BaseModel):
     sha256: str
     submissions: int
     inference_submissions: int
+    phases: PhasesView | None = None
 
 
 class BenchmarkList(BaseModel):
@@ -80,7 +83,9 @@ def _view_of(target: QualityTarget) -> TargetView:
     )
 
 
-def benchmark_view(benchmark: Benchmark, counts: Counts = NO_SUBMISSIONS) -> BenchmarkView:
+def benchmark_view(
+    benchmark: Benchmark, counts: Counts = NO_SUBMISSIONS, *, phases: PhasesView | None = None
+) -> BenchmarkView:
     """A benchmark with the number of its submissions."""
     data_set = benchmark.data_set
     return BenchmarkView(
@@ -107,4 +112,5 @@ def benchmark_view(benchmark: Benchmark, counts: Counts = NO_SUBMISSIONS) -> Ben
         sha256=benchmark.sha256,
         submissions=counts.train + counts.inference,
         inference_submissions=counts.inference,
+        phases=phases,
     )

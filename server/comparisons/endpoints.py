@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query
 from server.comparisons.queries import compare_submissions
 from server.comparisons.schemas import ComparisonView
 from server.dependencies import PartsDep
+from server.sessions.viewing import ViewerDep
 
 router = APIRouter(tags=["leaderboards"])
 SubmissionsDep = Annotated[
@@ -20,7 +21,9 @@ SubmissionsDep = Annotated[
 
 
 @router.get("/compare")
-def get_comparison(submissions: SubmissionsDep, parts: PartsDep) -> ComparisonView:
+def get_comparison(
+    submissions: SubmissionsDep, parts: PartsDep, viewer: ViewerDep
+) -> ComparisonView:
     """Every pair of two to six submissions of one benchmark: who is faster, and how surely."""
-    with parts.database.read() as session:
+    with parts.database.read(viewer) as session:
         return compare_submissions(session, submissions)

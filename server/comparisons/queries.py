@@ -68,6 +68,7 @@ def _find(session: Session, ids: Sequence[str]) -> list[Any]:
             Submission.tta_seconds,
             Submission.result,
             Submission.organisation,
+            Submission.withdrawn_at,
             User.name.label("submitter"),
         )
         .join(Submission.user)
@@ -91,6 +92,7 @@ def _compared(row: Any, seconds: Sequence[float]) -> ComparedView:
         runs_started=row.result.get("started", 0),
         run_seconds=[s * factor for s in seconds],
         single_run=len(seconds) == 1,
+        withdrawn=row.withdrawn_at is not None,
     )
 
 

@@ -14,6 +14,7 @@ class ComparedView(BaseModel):
     runs_started: int
     run_seconds: list[float]
     single_run: bool
+    withdrawn: bool = False
 
 
 class PairView(BaseModel):

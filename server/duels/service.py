@@ -93,6 +93,10 @@ def _lock_both(session: Session, body: DuelCreate) -> tuple[Submission, Submissi
     ids = (body.challenger, body.holder)
     ordered = select(Submission.id).where(Submission.id.in_(ids)).order_by(Submission.id)
     session.execute(ordered.with_for_update())
+    for one in found:
+        session.refresh(one, ["withdrawn_at"])
+        if one.withdrawn_at is not None:
+            raise ConflictError(f"Submission {one.id} is withdrawn; it fights no duel.")
     return found
 
 

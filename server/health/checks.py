@@ -14,7 +14,9 @@ from server.dependencies import Parts
 from server.dispatch import Dispatcher
 from server.health.findings import Said, UnwellError
 from server.observability.queue_figures import read_queues, read_workers
+from server.phases.definitions import RulingDefinitions
 from server.settings import MIB, Settings
+from server.viewer import ORGANISER
 
 STALE_ROUND_SECONDS = 30.0
 STUCK_SECONDS = 120.0
@@ -29,7 +31,9 @@ class Check:
     needed: bool
 
 
-def make_checks(parts: Parts, dispatcher: Dispatcher, *, revision: str | None) -> list[Check]:
+def make_checks(
+    parts: Parts, dispatcher: Dispatcher, definitions: RulingDefinitions, *, revision: str | None
+) -> list[Check]:
     """Every check of a server that needs its database at a revision, in the order of showing."""
     settings, database = parts.settings, parts.database
     return [
@@ -38,6 +42,7 @@ def make_checks(parts: Parts, dispatcher: Dispatcher, *, revision: str | None) -
         Check("broker", partial(check_broker, dispatcher), needed=False),
         Check("dispatch", partial(check_dispatch, dispatcher), needed=False),
         Check("queue", partial(check_queue, database, settings), needed=False),
+        Check("definitions", partial(check_definitions, definitions), needed=False),
     ]
 
 
@@ -87,7 +92,7 @@ def check_dispatch(dispatcher: Dispatcher) -> Said:
 
 def check_queue(database: Database, settings: Settings) -> Said:
     """No attempt waits for long beside a worker that could take it."""
-    with database.read() as session:
+    with database.read(ORGANISER) as session:
         workers = read_workers(session, now=utc_now(), alive_seconds=settings.worker_alive_seconds)
         queues = read_queues(session, workers)
     queued = sum(queue.attempts for queue in queues)
@@ -101,3 +106,11 @@ def check_queue(database: Database, settings: Settings) -> Said:
     return Said(
         f"Attempts waiting: {queued}, the oldest for {oldest_seconds:.0f} s; idle workers: {idle}."
     )
+
+
+def check_definitions(definitions: RulingDefinitions) -> Said:
+    """The files of frozen benchmarks are the frozen ones. Nothing is scored under another text."""
+    differences = definitions.differences()
+    if differences:
+        return Said(" ".join(differences), "degraded")
+    return Said("No file of a frozen benchmark differs from what is frozen.")

@@ -56,6 +56,7 @@ CSV_COLUMNS = (
     "price_usd_per_accelerator_hour",
     "prices_on",
     "cost_price",
+    "withdrawn",
 )
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 # Most of what a higher level saves costs more time than sending it does.

@@ -69,6 +69,7 @@ def _fields(placed: Placed) -> dict[str, Any]:
 
 def _unranked_fields(row: BoardRow) -> dict[str, Any]:
     fields: dict[str, Any] = {"single_run": len(row.run_seconds) == 1}
-    if row.lens_reason is not None and row.eligible and row.status != "rejected":
+    says_more = row.lens_reason is not None and not row.withdrawn
+    if says_more and row.eligible and row.status != "rejected":
         fields["unranked_reason"] = row.lens_reason
     return fields

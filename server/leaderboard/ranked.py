@@ -1,6 +1,5 @@
 """Everything of a division, ranked and grouped: kept in memory until the board changes."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,6 +19,7 @@ from server.leaderboard.price import OtherPrice, price_of, priced_rows
 from server.leaderboard.rows import BoardRow, BoardRows, read_rows, which_submissions
 from server.leaderboard.schemas import BoardEntry, BoardQuery
 from server.prices.costs import read_book
+from server.submissions.visibility import seeing_as_anybody
 
 ENTRY_FIELDS = tuple(BoardEntry.model_fields)
 PLACE_FIELDS = ("rank", "tied", "unranked_reason")
@@ -81,16 +81,18 @@ def ranked_board(
     """
     memory = memory_of(session)
     lens, price = lens_of(benchmark, query), price_of(query)
-    key = (benchmark.benchmark_id, query.division, query.metric, lens, price)
+    key = (benchmark.benchmark_id, query.division, query.metric, query.withdrawn, lens, price)
     kept = memory.boards if lens is None and price is None else memory.own_boards
-    return kept.get(
-        key,
-        version,
-        lambda: _rank(
-            _repriced(session, _rows(session, memory, benchmark, query, lens, version), price),
-            query,
-        ),
-    )
+    # What is kept is shown to everybody, whoever asks for it first.
+    with seeing_as_anybody(session):
+        return kept.get(
+            key,
+            version,
+            lambda: _rank(
+                _repriced(session, _rows(session, memory, benchmark, query, lens, version), price),
+                query,
+            ),
+        )
 
 
 def _rows(
@@ -130,8 +132,7 @@ def _repriced(session: Session, rows: BoardRows, price: OtherPrice | None) -> Bo
 
 
 def _rank(found: BoardRows, query: BoardQuery) -> RankedBoard:
-    wanted = found if query.division is None else _of_division(found.rows.values(), query.division)
-    rows = wanted.rows
+    rows = {row.submission_id: row for row in found.rows.values() if _is_wanted(row, query)}
     places = rank([row.standing for row in rows.values()], metric=query.metric)
     groups = BoardGroups(places, rows, metric=query.metric)
     return RankedBoard(
@@ -139,5 +140,7 @@ def _rank(found: BoardRows, query: BoardQuery) -> RankedBoard:
     )
 
 
-def _of_division(rows: Iterable[BoardRow], division: str) -> BoardRows:
-    return BoardRows({row.submission_id: row for row in rows if row.division == division})
+def _is_wanted(row: BoardRow, query: BoardQuery) -> bool:
+    if row.withdrawn and query.withdrawn == "hide":
+        return False
+    return query.division is None or row.division == query.division

@@ -41,6 +41,7 @@ COLUMNS = (
     Submission.organisation,
     Submission.precision,
     Submission.precision_measured,
+    Submission.withdrawn_at,
     User.name.label("submitter"),
 )
 # A stored result explains every step: many decoded ones at once keep the garbage collector busier
@@ -86,6 +87,7 @@ class BoardRow:
     shown: Mapping[str, Any]
     changed: Mapping[str, Any] = field(default_factory=dict)
     lens_reason: str | None = None
+    withdrawn: bool = False
     standing: Standing = field(init=False)
     log_times: LogTimes | None = field(init=False)
 
@@ -103,6 +105,7 @@ class BoardRow:
             latency_ms=self.latency_ms,
             eligible=self.eligible,
             cost_usd_per_10000=self.cost_usd_per_10000,
+            withdrawn=self.withdrawn,
         )
 
 
@@ -221,6 +224,7 @@ def _row(
         factor=factor,
         search_text="\n".join(texts).casefold(),
         shown=shown,
+        withdrawn=row.withdrawn_at is not None,
     )
 
 
@@ -250,5 +254,6 @@ def _shown(row: Any, kind: Kind, runs: _Runs) -> dict[str, Any]:
         "rcp": None if rcp is None else RcpView(**rcp).model_dump(),
         "precision": row.precision,
         "precision_measured": row.precision_measured,
+        "withdrawn": row.withdrawn_at is not None,
         **{name: result.get(name) for name in RESULT_FIELDS},
     }

@@ -44,8 +44,9 @@ class BoardQuery(BaseModel):
     `clock` and `target` rank trainings by the stored curves under another clock or at another
     target: not the official ranking. `price` is in US dollars for each accelerator and hour: the
     costs of trainings are then what their times cost at it; `prices_on` is a day of the price book,
-    for systems that name what was rented. `date_from` and `date_to` are of the
-    day a result was submitted, as its archive says where it has one, and both included.
+    for systems that name what was rented. `date_from` and `date_to` are of the day a result was
+    submitted, as its archive says where it has one, and both included. What was withdrawn is shown,
+    without a rank, where `withdrawn` is "show".
 
     The pages of `limit` entries are numbered from 1; `cursor` continues an earlier answer instead.
     """
@@ -69,6 +70,7 @@ class BoardQuery(BaseModel):
     date_from: DayField = None
     date_to: DayField = None
     page: int = Field(default=1, ge=1, le=1_000_000)
+    withdrawn: Literal["hide", "show"] = "hide"
 
     @field_validator(
         "division",
@@ -173,6 +175,7 @@ class BoardEntry(BaseModel):
     energy_joules: float | None = None
     samples_per_second: float | None = None
     verification_id: str | None = None
+    withdrawn: bool = False
 
 
 class LensView(BaseModel):

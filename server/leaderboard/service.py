@@ -11,6 +11,7 @@ from server.leaderboard.changes import board_changes_of
 from server.leaderboard.memory import memory_of
 from server.leaderboard.versions import known_versions_of
 from server.models import Board
+from server.submissions.visibility import seeing_as_anybody
 
 _Derived = TypeVar("_Derived")
 
@@ -69,9 +70,10 @@ def kept_for_board(
     """What `make` returns, made once for each version of a benchmark's boards.
 
     For whatever is derived from the submissions of one benchmark, their runs and their published
-    verifications alone. `version` saves the statement that asks for it. The session must be one
-    that only reads; the value is shared, so nobody may change it.
+    verifications alone, as anybody sees them. `version` saves the statement that asks for it. The
+    session must be one that only reads; the value is shared, so nobody may change it.
     """
     if version is None:
         version = board_version(session, benchmark_id)
-    return memory_of(session).derived.get((benchmark_id, name), version, make)
+    with seeing_as_anybody(session):
+        return memory_of(session).derived.get((benchmark_id, name), version, make)

@@ -13,6 +13,7 @@ from server.models import Attempt, BenchmarkDefinition, Submission, Verification
 from server.observability.kept import Kept
 from server.observability.queue_figures import Queue, WorkerSeen, read_queues, read_workers
 from server.settings import Settings
+from server.viewer import ORGANISER
 
 FAILURES = frozenset({"submitter", "rules", "infrastructure", "time_limit"})
 SECONDS_PER_DAY = 86_400.0
@@ -48,7 +49,7 @@ def keep_figures(database: Database, settings: Settings) -> Kept[Figures]:
 def read_figures(database: Database, *, alive_seconds: float) -> Figures:
     """Everything at one moment. Raises what the database raises."""
     now = utc_now()
-    with database.read() as session:
+    with database.read(ORGANISER) as session:
         workers = read_workers(session, now=now, alive_seconds=alive_seconds)
         return Figures(
             workers=workers,

@@ -12,8 +12,16 @@ from server.leaderboard.ranked import ranked_board
 from server.leaderboard.schemas import BoardQuery
 from server.leaderboard.service import board_version, kept_for_board
 from server.pages.explanations import EXPLAIN
+from server.phases.queries import current_phases
+from server.phases.schemas import phases_of
 
 Context = dict[str, Any]
+DATES = {
+    "opens_at": "Opens",
+    "freezes_at": "Rules frozen from",
+    "closes_at": "Closes",
+    "embargo_until": "Results under embargo until",
+}
 
 
 def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> Context:
@@ -59,7 +67,22 @@ def _around(session: Session, benchmark: Benchmark, query: BoardQuery, version: 
         lambda: count_submissions(session).get(benchmark.benchmark_id, NO_SUBMISSIONS),
         version=version,
     )
+    dates = kept_for_board(
+        session,
+        benchmark.benchmark_id,
+        "dates",
+        lambda: _dates(session, benchmark),
+        version=version,
+    )
     return {
         "benchmark": benchmark_view(benchmark, counts).model_dump(mode="json"),
         "explanation": EXPLAIN[query.kind](benchmark),
+        "dates": dates,
     }
+
+
+def _dates(session: Session, benchmark: Benchmark) -> list[tuple[str, str]]:
+    """The dates of its phases with what each begins or ends; setting one changes the board."""
+    phases = phases_of(current_phases(session, benchmark.benchmark_id))
+    found = ((words, getattr(phases, name)) for name, words in DATES.items())
+    return [(words, moment.isoformat()) for words, moment in found if moment is not None]

@@ -18,6 +18,7 @@ from server.pages.console_page import console_page
 from server.quotas.service import own_quotas
 from server.sessions.dependencies import AccountDep
 from server.sessions.schemas import SignedIn
+from server.submissions.visibility import viewer_for
 from server.verifications.publishing import pending_verifications
 
 router = APIRouter(include_in_schema=False)
@@ -46,7 +47,7 @@ def account_page(
 ) -> HTMLResponse:
     """The page, also after a form that was refused."""
     caller = signed_in.caller
-    with parts.database.read() as session:
+    with parts.database.read(viewer_for(caller)) as session:
         found = own_submissions(session, caller.user_id)
         context: dict[str, Any] = {
             "me": me_view(session.get_one(Token, caller.token_id)).model_dump(mode="json"),
@@ -99,6 +100,8 @@ def _submission_row(submission: Submission) -> dict[str, Any]:
         "benchmark": submission.benchmark_id,
         "model": submission.model,
         "status": submission.status,
+        "withdrawn": submission.withdrawn_at is not None,
+        "under_embargo": submission.embargoed,
         "waiting": bool(pending_verifications(submission)),
         "tta_seconds": submission.tta_seconds,
         "submitted_at": submission.submitted_at.isoformat(),

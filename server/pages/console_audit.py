@@ -16,6 +16,7 @@ from server.dependencies import Parts, PartsDep
 from server.pages.console_page import console_page
 from server.pages.forms import read_query
 from server.sessions.dependencies import ConsoleDep
+from server.viewer import ORGANISER
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/audit"
@@ -35,7 +36,7 @@ def audit_page(request: Request, parts: PartsDep, signed_in: ConsoleDep) -> HTML
     """Who changed what and why, the latest first."""
     asked = read_query(AuditPage, request)
     filters = asked.model_dump(exclude={"before"}, exclude_none=True)
-    with parts.database.read() as session:
+    with parts.database.read(ORGANISER) as session:
         found = queries.list_records(session, before=asked.before, limit=PAGE + 1, only=asked)
         records = [_shown(queries.hashed_view(row)) for row in found[:PAGE]]
         head, actions = read_head(session), queries.list_actions(session)
@@ -63,7 +64,7 @@ def download(parts: PartsDep, _signed_in: ConsoleDep) -> StreamingResponse:
 
 def _whole(parts: Parts) -> Iterator[bytes]:
     yield b'{"records": ['
-    with parts.database.read() as session:
+    with parts.database.read(ORGANISER) as session:
         for number, record in enumerate(queries.all_records(session)):
             yield (b",\n" if number else b"\n") + orjson.dumps(record)
     yield b"\n]}\n"

@@ -20,6 +20,7 @@ from server.pages.console_page import console_page, go_on
 from server.pages.forms import filled, read_form
 from server.sessions.dependencies import ConsoleDep, Fields, FormDep
 from server.sessions.schemas import Notice, SignedIn
+from server.submissions.visibility import viewer_for
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/calibrations"
@@ -100,7 +101,7 @@ def cancel(calibration_id: str, parts: PartsDep, signed_in: ConsoleDep, _form: F
 
 
 def _list(parts: Parts, signed_in: SignedIn, typed: Fields, **wrong: Any) -> HTMLResponse:
-    with parts.database.read() as session:
+    with parts.database.read(viewer_for(signed_in.caller)) as session:
         counts = queries.count_runs(session)
         found = queries.list_calibrations(session, benchmark_id=None, limit=LATEST)
         shown = [views.summary(item, finished=counts.get(item.id, 0)) for item in found]
@@ -117,7 +118,7 @@ def _list(parts: Parts, signed_in: SignedIn, typed: Fields, **wrong: Any) -> HTM
 
 
 def _one(parts: Parts, signed_in: SignedIn, calibration_id: str, **form: Any) -> HTMLResponse:
-    with parts.database.read() as session:
+    with parts.database.read(viewer_for(signed_in.caller)) as session:
         shown = views.view(session, queries.find_calibration(session, calibration_id))
     calibration = shown.model_dump(mode="json")
     return console_page(parts, signed_in, "calibration.html", calibration=calibration, **form)

@@ -17,6 +17,7 @@ from server.reruns.schemas import DecisionCreate
 from server.reruns.service import decide
 from server.sessions.dependencies import ConsoleDep, FormDep
 from server.sessions.schemas import Notice, SignedIn
+from server.submissions.visibility import viewer_for
 from server.verifications.publishing import (
     is_pending,
     published_verification,
@@ -31,7 +32,7 @@ ADDRESS = "/console/decide"
 @router.get(ADDRESS)
 def decisions_page(parts: PartsDep, signed_in: ConsoleDep) -> HTMLResponse:
     """Every verdict that waits."""
-    with parts.database.read() as session:
+    with parts.database.read(viewer_for(signed_in.caller)) as session:
         pending = pending_verdicts(session)
     return console_page(parts, signed_in, "decisions.html", pending=pending)
 
@@ -65,7 +66,7 @@ def _told(verification: Verification, wanted: DecisionCreate) -> Notice:
 
 
 def _page(parts: Parts, signed_in: SignedIn, verification_id: str, **form: Any) -> HTMLResponse:
-    with parts.database.read() as session:
+    with parts.database.read(viewer_for(signed_in.caller)) as session:
         verification = find_verification(session, verification_id)
         submission = require_submission(verification)
         standing = published_verification(submission)

@@ -16,6 +16,7 @@ from server.pages.console_page import console_page, go_on
 from server.pages.forms import filled, read_form
 from server.sessions.dependencies import ConsoleDep, Fields, FormDep
 from server.sessions.schemas import Notice, SignedIn
+from server.submissions.visibility import viewer_for
 from server.verifications.queries import view
 
 router = APIRouter(include_in_schema=False)
@@ -56,7 +57,7 @@ def _as_numbers(fields: Fields) -> dict[str, Any]:
 
 def _page(parts: Parts, signed_in: SignedIn, typed: Fields, **wrong: Any) -> HTMLResponse:
     alive = parts.settings.worker_alive_seconds
-    with parts.database.read() as session:
+    with parts.database.read(viewer_for(signed_in.caller)) as session:
         found = session.scalars(
             select(Verification)
             .where(Verification.kind == "duel")

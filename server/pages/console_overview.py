@@ -16,6 +16,7 @@ from server.pages.console_lists import (
 )
 from server.pages.console_page import console_page
 from server.sessions.dependencies import SignedInDep
+from server.submissions.visibility import viewer_for
 
 router = APIRouter(include_in_schema=False)
 
@@ -26,7 +27,7 @@ def overview(parts: PartsDep, signed_in: SignedInDep) -> Response:
     if signed_in.caller.role not in ORGANISERS:
         return RedirectResponse("/console/account", status_code=303)
     alive = parts.settings.worker_alive_seconds
-    with parts.database.read() as session:
+    with parts.database.read(viewer_for(signed_in.caller)) as session:
         context: dict[str, Any] = {
             "pending": pending_verdicts(session),
             "under_way": under_way(session, alive_seconds=alive),

@@ -16,6 +16,7 @@ from server.reruns.schemas import BatchCreate, BatchView
 from server.reruns.service import verify_batch
 from server.sessions.dependencies import ConsoleDep, FormDep
 from server.sessions.schemas import Notice, SignedIn
+from server.submissions.visibility import viewer_for
 from server.verifications.requests import cancel
 
 router = APIRouter(include_in_schema=False)
@@ -83,7 +84,7 @@ def _by_own_fields(errors: dict[str, str]) -> dict[str, str]:
 
 
 def _form(parts: Parts, signed_in: SignedIn, typed: Typed, **wrong: Any) -> HTMLResponse:
-    with parts.database.read() as session:
+    with parts.database.read(viewer_for(signed_in.caller)) as session:
         listed = under_way(session, alive_seconds=parts.settings.worker_alive_seconds)
     return console_page(
         parts,

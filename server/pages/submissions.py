@@ -2,18 +2,29 @@
 
 import hashlib
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
+from sqlalchemy.orm import Session
 
-from server.dependencies import PartsDep
+from server.dependencies import Parts, PartsDep
+from server.errors import ContentError
 from server.pages.addresses import site_address
+from server.pages.forms import filled, read_form
 from server.pages.queries import (
     submission_context,
     submission_page_context,
     submission_with_checks,
     submission_with_curves,
 )
+from server.phases.queries import current_phases
+from server.sessions.dependencies import FormDep, SignedInDep, signed_in_or_none
+from server.sessions.origin import csrf_token
+from server.sessions.viewing import ViewerDep
+from server.submissions.queries import find_submission
+from server.withdrawals.schemas import WithdrawalCreate
+from server.withdrawals.service import may_withdraw, withdraw
 from web.badge import badge_svg
 from web.charts import curves_figure
 from web.render import render
@@ -23,11 +34,14 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get("/submissions/{submission_id}", response_class=HTMLResponse)
-def submission_page(submission_id: str, parts: PartsDep, request: Request) -> str:
+def submission_page(
+    submission_id: str, parts: PartsDep, viewer: ViewerDep, request: Request
+) -> str:
     """A submission and its score, step by step."""
-    with parts.database.read() as session:
+    with parts.database.read(viewer) as session:
         context = submission_page_context(session, parts, submission_id)
         context["site"] = site_address(request, parts.settings)
+        context |= _for_its_owner(session, request, parts, submission_id)
         if context["submission"]["kind"] == "inference":
             return render("inference.html", **context)
         context["curves"] = submission_with_curves(session, submission_id)
@@ -35,18 +49,18 @@ def submission_page(submission_id: str, parts: PartsDep, request: Request) -> st
 
 
 @router.get("/submissions/{submission_id}/charts/curves.json")
-def curves_chart(submission_id: str, parts: PartsDep) -> dict[str, Any]:
+def curves_chart(submission_id: str, parts: PartsDep, viewer: ViewerDep) -> dict[str, Any]:
     """Quality against time, run by run."""
-    with parts.database.read() as session:
+    with parts.database.read(viewer) as session:
         context = submission_context(session, parts, submission_id)
         runs = submission_with_curves(session, submission_id)
     return curves_figure(runs, context["benchmark"]["target"], context["control_points"])
 
 
 @router.get("/submissions/{submission_id}/badge.svg")
-def badge(submission_id: str, parts: PartsDep, request: Request) -> Response:
+def badge(submission_id: str, parts: PartsDep, viewer: ViewerDep, request: Request) -> Response:
     """The state of a submission as a picture; whoever shows it asks each time if it changed."""
-    with parts.database.read() as session:
+    with parts.database.read(viewer) as session:
         context = submission_with_checks(session, parts, submission_id)
     submission = context["submission"]
     content = badge_svg(submission, published_check(submission, context["checks"])).encode()
@@ -56,3 +70,31 @@ def badge(submission_id: str, parts: PartsDep, request: Request) -> Response:
     if etag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     return Response(content, media_type="image/svg+xml", headers=headers)
+
+
+@router.post("/submissions/{submission_id}/withdraw")
+def withdraw_submission(
+    submission_id: str, parts: PartsDep, signed_in: SignedInDep, form: FormDep
+) -> Response:
+    """Withdraw a submission from its page, as its submitter or an organiser."""
+    wanted, errors = read_form(WithdrawalCreate, filled(form))
+    if wanted is None:
+        raise ContentError(f"Nothing was withdrawn. Reason: {errors.get('reason', 'fill it in')}")
+    with parts.database.write() as session:
+        withdraw(session, signed_in.caller, submission_id, wanted.reason)
+    return RedirectResponse(f"/submissions/{quote(submission_id, safe='')}", status_code=303)
+
+
+def _for_its_owner(
+    session: Session, request: Request, parts: Parts, submission_id: str
+) -> dict[str, Any]:
+    """Until when it is hidden, and the token of a form for whoever may withdraw it."""
+    submission = find_submission(session, submission_id)
+    phases = current_phases(session, submission.benchmark_id) if submission.embargoed else None
+    until = phases.embargo_until if phases is not None else None
+    signed_in = signed_in_or_none(request, parts)
+    may = signed_in is not None and may_withdraw(signed_in.caller, submission)
+    return {
+        "embargo_until": until.isoformat() if until is not None else None,
+        "csrf": csrf_token(signed_in.secret) if signed_in is not None and may else None,
+    }

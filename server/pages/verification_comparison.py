@@ -6,6 +6,7 @@ from fastapi.responses import HTMLResponse
 from server.dependencies import PartsDep
 from server.pages.queries import submission_context
 from server.reruns.comparison import compare_verifications
+from server.sessions.viewing import ViewerDep
 from server.verifications.queries import find_verification, view
 from web.render import render
 
@@ -13,10 +14,12 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get("/verifications/compare", response_class=HTMLResponse)
-def verification_comparison_page(first: str, second: str, parts: PartsDep) -> str:
+def verification_comparison_page(
+    first: str, second: str, parts: PartsDep, viewer: ViewerDep
+) -> str:
     """Two verdicts with their replays and systems, and what differs beyond chance."""
     alive = parts.settings.worker_alive_seconds
-    with parts.database.read() as session:
+    with parts.database.read(viewer) as session:
         comparison = compare_verifications(session, first, second)
         context = submission_context(session, parts, comparison.submission_id)
         sides = [

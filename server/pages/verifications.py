@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 
 from server.dependencies import Parts, PartsDep
 from server.pages.queries import Context, verification_context
+from server.sessions.viewing import ViewerDep
 from server.verifications.race import read_race
 from server.workers.queue import place_of, read_queue
 from web.duel_chart import duel_figure
@@ -20,9 +21,11 @@ GhostQuery = Annotated[Literal["record", "claim"] | None, Query()]
 
 
 @router.get("/verifications/{verification_id}", response_class=HTMLResponse)
-def verification_page(verification_id: str, parts: PartsDep, ghost: GhostQuery = None) -> str:
+def verification_page(
+    verification_id: str, parts: PartsDep, viewer: ViewerDep, ghost: GhostQuery = None
+) -> str:
     """A replay, live while it runs, with its verdict when it has ended."""
-    with parts.database.read() as session:
+    with parts.database.read(viewer) as session:
         context = verification_context(session, parts, verification_id)
         race = read_race(session, verification_id)
         place = _place(session, parts, context["verification"])
@@ -36,18 +39,18 @@ def verification_page(verification_id: str, parts: PartsDep, ghost: GhostQuery =
 
 
 @router.get("/verifications/{verification_id}/charts/replay.json")
-def replay_chart(verification_id: str, parts: PartsDep) -> dict[str, Any]:
+def replay_chart(verification_id: str, parts: PartsDep, viewer: ViewerDep) -> dict[str, Any]:
     """A replay's curves beside its ghosts and against the band."""
-    with parts.database.read() as session:
+    with parts.database.read(viewer) as session:
         context = verification_context(session, parts, verification_id)
         race = read_race(session, verification_id)
     return replay_figure(context["verification"], race.model_dump(mode="json"))
 
 
 @router.get("/verifications/{verification_id}/charts/duel.json")
-def duel_chart(verification_id: str, parts: PartsDep) -> dict[str, Any]:
+def duel_chart(verification_id: str, parts: PartsDep, viewer: ViewerDep) -> dict[str, Any]:
     """The times of a duel, pair by pair."""
-    with parts.database.read() as session:
+    with parts.database.read(viewer) as session:
         context = verification_context(session, parts, verification_id)
     if context["verification"]["duel"] is None:
         raise HTTPException(404, f"Verification {verification_id} is no duel.")

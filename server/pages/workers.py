@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from server.dependencies import PartsDep
+from server.sessions.viewing import ViewerDep
 from server.workers.probes import canary_readings, find_worker, probe_history
 from server.workers.queries import list_workers, read_worker
 from server.workers.queue import read_queue
@@ -17,10 +18,10 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get("/workers", response_class=HTMLResponse)
-def workers_page(parts: PartsDep) -> str:
+def workers_page(parts: PartsDep, viewer: ViewerDep) -> str:
     """Who replays, and what waits."""
     alive_seconds = parts.settings.worker_alive_seconds
-    with parts.database.read() as session:
+    with parts.database.read(viewer) as session:
         workers = list_workers(session, alive_seconds=alive_seconds)
         queue = read_queue(session, alive_seconds=alive_seconds)
         readings = canary_readings(session)
@@ -36,18 +37,18 @@ def workers_page(parts: PartsDep) -> str:
 
 
 @router.get("/workers/{name:path}/charts/roofline.json")
-def roofline_chart(name: str, parts: PartsDep) -> dict[str, Any]:
+def roofline_chart(name: str, parts: PartsDep, viewer: ViewerDep) -> dict[str, Any]:
     """The roofs of a worker and where its trainings stand under them."""
-    with parts.database.read() as session:
+    with parts.database.read(viewer) as session:
         found = worker_roofline(session, find_worker(session, name).name)
     return roofline_figure(found.model_dump(mode="json"))
 
 
 @router.get("/workers/{name:path}", response_class=HTMLResponse)
-def worker_page(name: str, parts: PartsDep) -> str:
+def worker_page(name: str, parts: PartsDep, viewer: ViewerDep) -> str:
     """One worker: what it is at, its canary over time, its roofs."""
     alive_seconds = parts.settings.worker_alive_seconds
-    with parts.database.read() as session:
+    with parts.database.read(viewer) as session:
         detail = read_worker(session, name, alive_seconds=alive_seconds)
         probes = probe_history(session, name)
     return render(

@@ -10,6 +10,7 @@ from server.dependencies import PartsDep
 from server.proofs import queries, service
 from server.proofs.bundle import write_bundle
 from server.proofs.schemas import KeyList, key_view
+from server.sessions.viewing import ViewerDep
 
 router = APIRouter(tags=["proofs"])
 
@@ -28,9 +29,11 @@ Format = Annotated[
 
 
 @router.get("/verifications/{verification_id}/proof", response_class=Response, responses=ANSWERS)
-def get_proof(verification_id: str, parts: PartsDep, kind: Format = "zip") -> Response:
+def get_proof(
+    verification_id: str, parts: PartsDep, viewer: ViewerDep, kind: Format = "zip"
+) -> Response:
     """All that a verdict stands on, signed: `finishline audit` checks it without this server."""
-    signed = service.sign_proof(parts, verification_id)
+    signed = service.sign_proof(parts, verification_id, viewer)
     if kind == "json":
         return Response(signed.content, media_type="application/json")
     bundle = write_bundle(signed.content, signed.files, parts.artifacts)

@@ -13,6 +13,7 @@ from server.proofs.queries import proof_parts
 from server.signing import ALGORITHM, Signer, load_signer
 from server.verifications.queries import find_verification
 from server.verifications.schemas import ENDED
+from server.viewer import Viewer
 
 
 @dataclass(frozen=True)
@@ -23,13 +24,13 @@ class SignedProof:
     files: tuple[str, ...]
 
 
-def sign_proof(parts: Parts, verification_id: str) -> SignedProof:
+def sign_proof(parts: Parts, verification_id: str, viewer: Viewer) -> SignedProof:
     """The proof of a verification that has ended, signed with the present key.
 
     Raises NotFoundError, and ConflictError while the verification is under way: what was drawn
     stays sealed until then.
     """
-    with parts.database.read() as session:
+    with parts.database.read(viewer) as session:
         verification = find_verification(session, verification_id)
         if verification.state not in ENDED:
             raise ConflictError(

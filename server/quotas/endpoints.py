@@ -7,6 +7,7 @@ from fastapi import APIRouter, Path
 from server.dependencies import CallerDep, OrganiserDep, PartsDep
 from server.quotas import service
 from server.quotas.schemas import MyQuotaView, QuotaList, QuotaSet, QuotaView, SubjectKind
+from server.viewer import ORGANISER
 
 router = APIRouter(tags=["quotas"])
 SubjectDep = Annotated[str, Path(max_length=100)]
@@ -15,14 +16,14 @@ SubjectDep = Annotated[str, Path(max_length=100)]
 @router.get("/me/quota")
 def my_quota(parts: PartsDep, caller: CallerDep) -> MyQuotaView:
     """What you may submit and have replayed, what you used of it, and when there is room again."""
-    with parts.database.read() as session:
+    with parts.database.read(ORGANISER) as session:
         return service.own_quotas(session, parts.settings, caller)
 
 
 @router.get("/quotas")
 def list_quotas(parts: PartsDep, _caller: OrganiserDep) -> QuotaList:
     """What each user may use, and who may use more or less. For organisers."""
-    with parts.database.read() as session:
+    with parts.database.read(ORGANISER) as session:
         return service.read_quotas(session, parts.settings)
 
 
@@ -31,7 +32,7 @@ def get_quota(
     kind: SubjectKind, subject: SubjectDep, parts: PartsDep, _caller: OrganiserDep
 ) -> QuotaView:
     """What a user, or everybody on a benchmark, used of what is allowed. For organisers."""
-    with parts.database.read() as session:
+    with parts.database.read(ORGANISER) as session:
         return service.read_quota(session, parts, kind, subject)
 
 
@@ -45,5 +46,5 @@ def set_quota(
     """
     with parts.database.write() as session:
         service.set_quota(session, parts, caller, kind, subject, body)
-    with parts.database.read() as session:
+    with parts.database.read(ORGANISER) as session:
         return service.read_quota(session, parts, kind, subject)

@@ -13,6 +13,7 @@ from server.leaderboard.service import board_versions, kept_for_board
 from server.models import Submission, User
 from server.records.schemas import DivisionRecords, NoRecordView, RecordList, RecordView
 from server.submissions.run_times import convergence_factor, run_times
+from server.submissions.visibility import ranks
 
 
 def list_records(
@@ -52,8 +53,9 @@ def standing_division(records: RecordList | None) -> DivisionRecords | None:
 
 
 def _find_records(session: Session, benchmark: Benchmark) -> RecordList:
-    """The records of each division of a benchmark, from all its trainings."""
-    trainings = (Submission.benchmark_id == benchmark.benchmark_id, Submission.kind == "train")
+    """The records of each division of a benchmark, from all its trainings that may rank."""
+    of_benchmark = Submission.benchmark_id == benchmark.benchmark_id
+    trainings = (of_benchmark, Submission.kind == "train", ranks())
     rows = session.execute(
         select(
             Submission.id,

@@ -6,6 +6,7 @@ from server.dependencies import OrganiserDep, PartsDep
 from server.reruns import service
 from server.reruns.comparison import compare_verifications
 from server.reruns.schemas import BatchCreate, BatchView, ComparisonView, DecisionCreate
+from server.sessions.viewing import ViewerDep
 from server.verifications.queries import view
 from server.verifications.schemas import VerificationView
 
@@ -22,9 +23,9 @@ def verify_batch(body: BatchCreate, parts: PartsDep, caller: OrganiserDep) -> Ba
 
 
 @router.get("/verifications/compare")
-def compare(first: str, second: str, parts: PartsDep) -> ComparisonView:
+def compare(first: str, second: str, parts: PartsDep, viewer: ViewerDep) -> ComparisonView:
     """Two verifications of one submission, side by side, with what is more than chance."""
-    with parts.database.read() as session:
+    with parts.database.read(viewer) as session:
         return compare_verifications(session, first, second)
 
 

@@ -33,6 +33,7 @@ from server.verifications.publishing import (
 from server.verifications.queries import OPEN, claim_of, find_verification, lock_verification
 from server.verifications.requests import REQUESTS
 from server.verifications.service import set_status
+from server.viewer import ORGANISER
 
 
 def verify_batch(parts: Parts, caller: Caller, wanted: BatchCreate) -> BatchView:
@@ -44,7 +45,7 @@ def verify_batch(parts: Parts, caller: Caller, wanted: BatchCreate) -> BatchView
     if wanted.benchmark is not None:
         find_benchmark(parts.benchmarks, wanted.benchmark)
     if wanted.dry_run:
-        with parts.database.read() as session:
+        with parts.database.read(ORGANISER) as session:
             return _batch(session, caller, wanted)
     with parts.database.write() as session:
         view = _batch(session, caller, wanted)
@@ -116,6 +117,8 @@ def _under_way(session: Session, submission_ids: Sequence[str], kind: str) -> di
 
 
 def _why_not(session: Session, submission: Submission, kind: str) -> str | None:
+    if submission.withdrawn_at is not None:
+        return "It is withdrawn."
     benchmark, claim = definition(session, submission.benchmark_sha256), claim_of(submission)
     if kind == "latency":
         reason, what = why_not_measurable(benchmark, claim), "Its latency cannot be measured"

@@ -30,6 +30,7 @@ from server.submissions.queries import (
 )
 from server.submissions.service import result_figures, run_figures
 from server.verifications.queries import verification_under_way
+from server.viewer import ORGANISER
 
 BATCH_SUBMISSIONS = 50
 # A request that takes longer looks like a server that hangs.
@@ -122,7 +123,7 @@ def rescore_batch(
     if choice.benchmark_id is not None:
         find_benchmark(parts.benchmarks, choice.benchmark_id)
     summary, end = _nothing(choice), time.monotonic() + BATCH_SECONDS
-    with parts.database.read() as session:
+    with parts.database.read(ORGANISER) as session:
         total = session.scalar(select(func.count(Submission.id)).where(_chosen(choice))) or 0
         places = _places_after(session, choice, cursor, limit=limit + 1)
     for place in places[:limit]:
@@ -174,7 +175,7 @@ def _count_in(summary: Summary, parts: Parts, submission_id: str, choice: Choice
 
 
 def _rescore(parts: Parts, submission_id: str, choice: Choice) -> list[Change]:
-    with parts.database.read() as session:
+    with parts.database.read(ORGANISER) as session:
         submission = find_submission(session, submission_id)
         benchmark = _definition_for(parts, session, submission, current=choice.current)
         before = stored_figures(submission, runs_with_curves(session, submission_id))

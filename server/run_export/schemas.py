@@ -37,9 +37,9 @@ class RunMeasure(BaseModel):
 class RunRecord(BaseModel):
     """One run with all that says what it is a run of.
 
-    `status` is that of its submission. `parameter_setting` has what the submission states; what is
-    left out has the reference's value. The definition of the benchmark that it was scored by is
-    named by `benchmark_sha256`.
+    `status` is that of its submission, which may be `withdrawn`. `parameter_setting` has what the
+    submission states; what is left out has the reference's value. The definition of the benchmark
+    that it was scored by is named by `benchmark_sha256`.
     """
 
     benchmark: str
@@ -52,6 +52,7 @@ class RunRecord(BaseModel):
     submitted_on: date | None
     archive: bool
     status: str
+    withdrawn: bool = False
     run: int
     seed: int | None
     batch_size: int | None

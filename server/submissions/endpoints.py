@@ -14,6 +14,7 @@ from server.dependencies import Caller, PartsDep, SubmitterDep
 from server.errors import TooLargeError, UnsupportedMediaError
 from server.observability.context import note
 from server.prices.costs import price_of_submission
+from server.sessions.viewing import ViewerDep
 from server.submissions import queries, service
 from server.submissions.schemas import (
     EXAMPLE_CLAIM,
@@ -26,6 +27,7 @@ from server.submissions.schemas import (
     submission_view,
 )
 from server.submissions.upload import staged_upload
+from server.viewer import Viewer
 
 router = APIRouter(tags=["submissions"])
 
@@ -152,8 +154,8 @@ def _submit(
     return view, accepted.repeated
 
 
-def _view(parts: PartsDep, submission_id: str) -> SubmissionView:
-    with parts.database.read() as session:
+def _view(parts: PartsDep, submission_id: str, viewer: Viewer) -> SubmissionView:
+    with parts.database.read(viewer) as session:
         submission = queries.find_submission(session, submission_id)
         versions = queries.benchmark_versions(session, {submission.benchmark_sha256})
         return submission_view(
@@ -169,12 +171,13 @@ CursorDep = Annotated[str | None, Query(pattern=queries.CURSOR_PATTERN)]
 @router.get("/submissions")
 def list_submissions(
     parts: PartsDep,
+    viewer: ViewerDep,
     benchmark: str | None = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     cursor: CursorDep = None,
 ) -> SubmissionList:
-    """Submissions, newest first."""
-    with parts.database.read() as session:
+    """Submissions, newest first; those under embargo only for who may see them."""
+    with parts.database.read(viewer) as session:
         page, next_cursor = queries.list_submissions(
             session, benchmark_id=benchmark, limit=limit, cursor=cursor
         )
@@ -191,23 +194,26 @@ def list_submissions(
 
 
 @router.get("/submissions/{submission_id}")
-def get_submission(submission_id: str, parts: PartsDep) -> SubmissionView:
-    """A submission with its result explained step by step."""
-    return _view(parts, submission_id)
+def get_submission(submission_id: str, parts: PartsDep, viewer: ViewerDep) -> SubmissionView:
+    """A submission with its result explained step by step.
+
+    While it is under embargo there is none for anybody but its submitter and organisers.
+    """
+    return _view(parts, submission_id, viewer)
 
 
 @router.get("/submissions/{submission_id}/runs")
-def list_runs(submission_id: str, parts: PartsDep) -> RunList:
+def list_runs(submission_id: str, parts: PartsDep, viewer: ViewerDep) -> RunList:
     """The runs of a submission."""
-    with parts.database.read() as session:
+    with parts.database.read(viewer) as session:
         submission = queries.find_submission(session, submission_id)
         return RunList(runs=[run_view(run) for run in submission.runs])
 
 
 @router.get("/submissions/{submission_id}/runs/{index}/curve")
-def get_curve(submission_id: str, index: RunIndex, parts: PartsDep) -> CurveView:
+def get_curve(submission_id: str, index: RunIndex, parts: PartsDep, viewer: ViewerDep) -> CurveView:
     """Every evaluation of a run."""
-    with parts.database.read() as session:
+    with parts.database.read(viewer) as session:
         return curve_view(queries.find_run(session, submission_id, index))
 
 
@@ -216,9 +222,9 @@ def get_curve(submission_id: str, index: RunIndex, parts: PartsDep) -> CurveView
     response_class=FileResponse,
     responses={200: {"content": {"text/plain": {}}, "description": "The log, byte for byte."}},
 )
-def get_log(submission_id: str, index: RunIndex, parts: PartsDep) -> Response:
+def get_log(submission_id: str, index: RunIndex, parts: PartsDep, viewer: ViewerDep) -> Response:
     """The raw log of a run, byte for byte as it was sent."""
-    with parts.database.read() as session:
+    with parts.database.read(viewer) as session:
         run = queries.find_run(session, submission_id, index)
     headers = {
         "ETag": f'"{run.log_sha256}"',

@@ -88,6 +88,14 @@ class VerificationSummary(BaseModel):
     published: bool
 
 
+class WithdrawalView(BaseModel):
+    """When a submission was withdrawn, by whom and why."""
+
+    at: datetime
+    by: str
+    reason: str
+
+
 class SubmissionView(BaseModel):
     """A submission: the claim, the result, the runs and the verifications.
 
@@ -97,7 +105,8 @@ class SubmissionView(BaseModel):
     replayed.
 
     Its status rests on `published_verification`; `pending_decisions` are verdicts of reruns that
-    wait for an organiser.
+    wait for an organiser. One with a `withdrawal` ranks nowhere and stays as it was. One that is
+    `under_embargo` is shown to its submitter and to organisers alone.
     """
 
     id: str
@@ -125,6 +134,8 @@ class SubmissionView(BaseModel):
     verifications: list[VerificationSummary]
     published_verification: str | None
     pending_decisions: list[str]
+    under_embargo: bool = False
+    withdrawal: WithdrawalView | None = None
 
 
 class SubmissionList(BaseModel):
@@ -229,4 +240,17 @@ def submission_view(
         ],
         published_verification=published.id if published is not None else None,
         pending_decisions=[item.id for item in pending_verifications(submission)],
+        under_embargo=submission.embargoed,
+        withdrawal=withdrawal_view(submission),
+    )
+
+
+def withdrawal_view(submission: Submission) -> WithdrawalView | None:
+    """What is told of a withdrawal; None of a submission that was not withdrawn."""
+    if submission.withdrawn_at is None:
+        return None
+    return WithdrawalView(
+        at=submission.withdrawn_at,
+        by=submission.withdrawn_by or "",
+        reason=submission.withdrawn_because or "",
     )

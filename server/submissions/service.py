@@ -23,11 +23,13 @@ from server.dependencies import Caller, Parts
 from server.errors import ConflictError, ContentError, NotAllowedError, UsedUpError
 from server.leaderboard.service import raise_board_version
 from server.models import RunRow, Submission, User
+from server.phases.service import FrozenOtherwiseError, admit
 from server.quotas.room import charge, require_room_for_submission, reserve_replay
 from server.submissions.queries import find_by_idempotency_key
 from server.submissions.result_views import stored_result
 from server.submissions.upload import Upload
 from server.verifications.service import is_verified_by_policy, request_verification
+from server.viewer import Viewer
 
 MAX_KEY_LENGTH = 200
 # A training has the first two figures, an inference the others.
@@ -65,23 +67,37 @@ def submit(parts: Parts, caller: Caller, upload: Upload, *, key: str | None) -> 
     earlier = _find_earlier(parts, caller, upload, key)
     if earlier is not None:
         return earlier
-    scored = score_submission(
-        upload.claim_json,
-        upload.log_files,
-        parts.benchmarks,
-        file=upload.claim_file,
-        benchmark_id=upload.benchmark_id,
-        division=upload.division,
-        archive=upload.archive,
-    )
+    scored = _score(parts.benchmarks, upload)
     try:
-        return _store(parts, caller, upload, scored, key=key)
+        try:
+            return _store(parts, caller, upload, scored, parts.benchmarks, key=key)
+        except FrozenOtherwiseError as error:
+            # Another server froze the rules since this one last looked: they are what holds.
+            ruling = _ruling(parts, scored.claim.benchmark_id, error.sha256)
+            return _store(parts, caller, upload, _score(ruling, upload), ruling, key=key)
     except IntegrityError:
         # Two requests under one key came at the same time; the other one won.
         earlier = _find_earlier(parts, caller, upload, key)
         if earlier is None:
             raise
         return earlier
+
+
+def _score(benchmarks: Mapping[str, Benchmark], upload: Upload) -> ScoredSubmission:
+    return score_submission(
+        upload.claim_json,
+        upload.log_files,
+        benchmarks,
+        file=upload.claim_file,
+        benchmark_id=upload.benchmark_id,
+        division=upload.division,
+        archive=upload.archive,
+    )
+
+
+def _ruling(parts: Parts, benchmark_id: str, sha256: str) -> dict[str, Benchmark]:
+    with parts.database.read() as session:
+        return parts.benchmarks | {benchmark_id: definition(session, sha256)}
 
 
 def check_idempotency_key(key: str | None) -> None:
@@ -95,7 +111,7 @@ def check_idempotency_key(key: str | None) -> None:
 def _find_earlier(parts: Parts, caller: Caller, upload: Upload, key: str | None) -> Accepted | None:
     if key is None:
         return None
-    with parts.database.read() as session:
+    with parts.database.read(Viewer(user_ids=(caller.user_id,))) as session:
         earlier = find_by_idempotency_key(session, caller.user_id, key)
         if earlier is None:
             return None
@@ -109,9 +125,15 @@ def _find_earlier(parts: Parts, caller: Caller, upload: Upload, key: str | None)
 
 
 def _store(
-    parts: Parts, caller: Caller, upload: Upload, scored: ScoredSubmission, *, key: str | None
+    parts: Parts,
+    caller: Caller,
+    upload: Upload,
+    scored: ScoredSubmission,
+    benchmarks: Mapping[str, Benchmark],
+    *,
+    key: str | None,
 ) -> Accepted:
-    benchmark = parts.benchmarks[scored.claim.benchmark_id]
+    benchmark = benchmarks[scored.claim.benchmark_id]
     submission = _submission_row(caller, upload, scored, benchmark, key=key)
     parts.artifacts.settle(upload.files)
     with parts.database.write() as session:
@@ -122,7 +144,10 @@ def _store(
                 user_id=caller.user_id,
                 benchmark_id=benchmark.benchmark_id,
             )
-        keep_definition(session, benchmark, parts.settings.benchmarks_dir)
+        folder = parts.settings.benchmarks_dir
+        admission = admit(session, benchmark, folder, archive=upload.archive)
+        submission.embargoed = admission.embargoed
+        keep_definition(session, benchmark, folder)
         submission.user = session.get_one(User, caller.user_id)
         session.add(submission)
         session.flush()

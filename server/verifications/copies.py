@@ -26,9 +26,16 @@ def find_elsewhere(session: Session, submission: Submission) -> dict[str, str]:
             if other.log_sha256 == run.log_sha256 or (
                 mark is not None and fingerprint_of_curve(_evaluations(other)) == mark
             ):
-                found[run.file] = f"{other.file} of submission {other.submission_id}"
+                found[run.file] = _named(session, other)
                 break
     return found
+
+
+def _named(session: Session, run: RunRow) -> str:
+    """A run as everybody may read of it: a reason stays when an embargo is over, and before."""
+    if session.get_one(Submission, run.submission_id).embargoed:
+        return "a run of a submission that was under embargo"
+    return f"{run.file} of submission {run.submission_id}"
 
 
 def _candidates(session: Session, submission: Submission, run: RunRow) -> list[RunRow]:

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query
 
 from server.dependencies import OrganiserDep, PartsDep, SubmitterDep
 from server.observability.context import note
+from server.sessions.viewing import ViewerDep
 from server.verifications import queries
 from server.verifications.own_requests import ask_for_own_verification
 from server.verifications.race import RaceView, read_race
@@ -48,12 +49,13 @@ def request_verification(
 @router.get("/verifications")
 def list_verifications(
     parts: PartsDep,
+    viewer: ViewerDep,
     state: Literal["queued", "running", "done", "failed", "cancelled"] | None = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
 ) -> VerificationList:
     """Verifications, newest first, without their reports."""
     alive = parts.settings.worker_alive_seconds
-    with parts.database.read() as session:
+    with parts.database.read(viewer) as session:
         found = queries.list_verifications(session, state=state, limit=limit)
         views = [
             queries.view(session, verification, alive_seconds=alive, with_report=False)
@@ -63,9 +65,9 @@ def list_verifications(
 
 
 @router.get("/verifications/{verification_id}")
-def get_verification(verification_id: str, parts: PartsDep) -> VerificationView:
+def get_verification(verification_id: str, parts: PartsDep, viewer: ViewerDep) -> VerificationView:
     """A verification: its attempts, its verdict with every reason, its report."""
-    with parts.database.read() as session:
+    with parts.database.read(viewer) as session:
         verification = queries.find_verification(session, verification_id)
         return queries.view(
             session, verification, alive_seconds=parts.settings.worker_alive_seconds
@@ -73,9 +75,9 @@ def get_verification(verification_id: str, parts: PartsDep) -> VerificationView:
 
 
 @router.get("/verifications/{verification_id}/race")
-def get_race(verification_id: str, parts: PartsDep) -> RaceView:
+def get_race(verification_id: str, parts: PartsDep, viewer: ViewerDep) -> RaceView:
     """A replay's runs so far, beside the record's ghost and the claim's."""
-    with parts.database.read() as session:
+    with parts.database.read(viewer) as session:
         return read_race(session, verification_id)
 
 

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Depends, Header, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from server.dependencies import PartsDep
+from server.sessions.viewing import ViewerDep
 from server.verifications import queries
 from server.verifications.feeds import Feeds
 from server.verifications.news import parse_position, read_news
@@ -20,9 +21,9 @@ router = APIRouter(tags=["verifications"])
 RETRY_MILLISECONDS = 1000  # How soon a browser connects again when the server went away.
 
 
-def existing_verification(verification_id: str, parts: PartsDep) -> str:
+def existing_verification(verification_id: str, parts: PartsDep, viewer: ViewerDep) -> str:
     """The id, once it is known that there is such a verification: a 404 before any event."""
-    with parts.database.read() as session:
+    with parts.database.read(viewer) as session:
         return queries.find_verification(session, verification_id).id
 
 
@@ -30,15 +31,16 @@ def existing_verification(verification_id: str, parts: PartsDep) -> str:
 async def watch_verification(
     request: Request,
     parts: PartsDep,
+    viewer: ViewerDep,
     verification_id: Annotated[str, Depends(existing_verification)],
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> AsyncIterator[ServerSentEvent]:
     """Follow a verification: `state` at each change, `replay` for each event, `end` at the end."""
     position = parse_position(last_event_id)
     shown: dict[str, Any] | None = None
-    read = partial(read_news, parts, verification_id)
+    read = partial(read_news, parts, viewer, verification_id)
     feeds: Feeds = request.app.state.feeds
-    with feeds.follow(verification_id, read) as follower:
+    with feeds.follow((verification_id, viewer), read) as follower:
         while True:
             news = await follower.next(position)
             if news.state != shown:

@@ -6,7 +6,7 @@ verification, not one for each reader, finds what is added, and everybody is tol
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 
 from fastapi.concurrency import run_in_threadpool
@@ -112,7 +112,7 @@ class Feeds:
     """The feeds of all verifications that somebody watches at this process."""
 
     def __init__(self) -> None:
-        self._feeds: dict[str, Feed] = {}
+        self._feeds: dict[Hashable, Feed] = {}
         self.polls = asyncio.Semaphore(POLLS_AT_ONCE)
 
     @property
@@ -124,11 +124,11 @@ class Feeds:
         return len(self._feeds)
 
     @contextmanager
-    def follow(self, verification_id: str, read: Read) -> Iterator[Follower]:
-        """Watch a verification until the end of the block."""
-        feed = self._feeds.get(verification_id)
+    def follow(self, watched: Hashable, read: Read) -> Iterator[Follower]:
+        """Watch a verification, as one viewer sees it, until the end of the block."""
+        feed = self._feeds.get(watched)
         if feed is None or feed.error is not None:
-            feed = self._feeds[verification_id] = Feed(read)
+            feed = self._feeds[watched] = Feed(read)
         feed.followers += 1
         try:
             yield Follower(feed, self, read)
@@ -136,5 +136,5 @@ class Feeds:
             feed.followers -= 1
             if feed.followers == 0:
                 feed.stop()
-                if self._feeds.get(verification_id) is feed:
-                    del self._feeds[verification_id]
+                if self._feeds.get(watched) is feed:
+                    del self._feeds[watched]

@@ -25,6 +25,7 @@ from server.verifications.service import (
     mark_verifying,
     new_id,
     queue_attempt,
+    refresh_to_check,
 )
 
 
@@ -36,7 +37,7 @@ def request_latency(
     Raises ContentError if no latency can be measured for the submission, ConflictError if one is
     being measured.
     """
-    session.refresh(submission, ["status", "benchmark_sha256"], with_for_update=True)
+    refresh_to_check(session, submission)
     under_way = verification_under_way(session, submission.id, kind="latency")
     if under_way is not None:
         raise ConflictError(

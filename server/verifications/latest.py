@@ -9,6 +9,7 @@ from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from server.models import Attempt, BenchmarkDefinition, Submission, User, Verification
+from server.submissions.visibility import ranks
 from server.verifications.queries import OPEN
 from server.verifications.schemas import ReasonView
 
@@ -64,7 +65,7 @@ def latest_verdicts(
     """The verdicts about submissions, the latest first; of one benchmark or of all."""
     query = (
         _lines(Verification.outcome, Verification.reasons, Verification.ended_at)
-        .where(Verification.outcome.is_not(None), Verification.submission_id.is_not(None))
+        .where(Verification.outcome.is_not(None), Verification.submission_id.is_not(None), ranks())
         .order_by(Verification.ended_at.desc(), Verification.id)
         .limit(limit)
     )

@@ -6,6 +6,7 @@ from typing import Any
 from server.dependencies import Parts
 from server.verifications import queries
 from server.verifications.schemas import ENDED
+from server.viewer import Viewer
 
 EVENTS_AT_ONCE = 1000
 LARGEST_NUMBER = 2**31 - 1  # What the database can hold.
@@ -42,10 +43,10 @@ class News:
     replay: list[tuple[Position, dict[str, Any]]]
 
 
-def read_news(parts: Parts, verification_id: str, position: Position) -> News:
+def read_news(parts: Parts, viewer: Viewer, verification_id: str, position: Position) -> News:
     """The state as it is, and up to so many events after a position. Raises NotFoundError."""
     alive = parts.settings.worker_alive_seconds
-    with parts.database.read() as session:
+    with parts.database.read(viewer) as session:
         verification = queries.find_verification(session, verification_id)
         ended = verification.state in ENDED
         view = queries.view(session, verification, alive_seconds=alive, with_report=ended)

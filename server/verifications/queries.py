@@ -28,7 +28,9 @@ from server.models import (
 )
 from server.prices.costs import price_of_submission
 from server.submissions.queries import runs_with_curves
+from server.submissions.visibility import seeing
 from server.verifications.schemas import VerificationView, verification_view
+from server.viewer import ORGANISER
 
 OPEN = ("queued", "running")
 ROOFS_LOOKED_AT = 5  # A probe can come without roofs, from a worker that was stopped while it did.
@@ -190,11 +192,9 @@ def waiting_for(
 
 
 def _queued_before(session: Session, moment: datetime) -> int:
-    count = session.scalar(
-        select(func.count())
-        .select_from(Verification)
-        .where(Verification.state == "queued", Verification.created_at < moment)
-    )
+    ahead = (Verification.state == "queued", Verification.created_at < moment)
+    with seeing(session, ORGANISER):
+        count = session.scalar(select(func.count()).select_from(Verification).where(*ahead))
     return count or 0
 
 

@@ -37,7 +37,7 @@ def request_verification(
     of this submission is under way.
     """
     # Locked and read again: it may be scored under another definition at the same moment.
-    session.refresh(submission, ["status", "benchmark_sha256"], with_for_update=True)
+    refresh_to_check(session, submission)
     under_way = verification_under_way(session, submission.id, kind="replay")
     if under_way is not None:
         raise ConflictError(
@@ -79,6 +79,17 @@ def request_verification(
     queue_attempt(session, verification, number=1)
     mark_verifying(session, verification)
     return verification
+
+
+def refresh_to_check(session: Session, submission: Submission) -> None:
+    """Lock a submission that is to be checked, and read again what that depends on.
+
+    Raises ConflictError if it was withdrawn.
+    """
+    fields = ["status", "benchmark_sha256", "withdrawn_at"]
+    session.refresh(submission, fields, with_for_update=True)
+    if submission.withdrawn_at is not None:
+        raise ConflictError(f"Submission {submission.id} is withdrawn; nothing of it is checked.")
 
 
 def mark_verifying(session: Session, verification: Verification) -> None:

@@ -15,6 +15,7 @@ from rules.messages import (
     WorkerHello,
 )
 from server.dependencies import OrganiserDep, PartsDep, SecretDep, WorkerDep
+from server.sessions.viewing import ViewerDep
 from server.verifications import attempts
 from server.workers import probes, queries, service
 from server.workers.queue import read_queue
@@ -26,18 +27,18 @@ FenceDep = Annotated[int, Header(alias=FENCE_HEADER)]
 
 
 @router.get("/workers")
-def list_workers(parts: PartsDep) -> WorkerList:
+def list_workers(parts: PartsDep, viewer: ViewerDep) -> WorkerList:
     """Every worker that said hello, and whether it is alive."""
-    with parts.database.read() as session:
+    with parts.database.read(viewer) as session:
         return WorkerList(
             workers=queries.list_workers(session, alive_seconds=parts.settings.worker_alive_seconds)
         )
 
 
 @router.get("/queue")
-def get_queue(parts: PartsDep) -> QueueView:
+def get_queue(parts: PartsDep, viewer: ViewerDep) -> QueueView:
     """What waits for a worker, by hardware class: in which place, and when it should start."""
-    with parts.database.read() as session:
+    with parts.database.read(viewer) as session:
         return read_queue(session, alive_seconds=parts.settings.worker_alive_seconds)
 
 
@@ -57,9 +58,9 @@ def post_probe(body: WorkerProbe, parts: PartsDep, caller: WorkerDep) -> ProbeAn
 
 
 @router.get("/workers/{name}")
-def get_worker(name: str, parts: PartsDep) -> WorkerDetail:
+def get_worker(name: str, parts: PartsDep, viewer: ViewerDep) -> WorkerDetail:
     """One worker: what it is at, what it did lately, and its roofline."""
-    with parts.database.read() as session:
+    with parts.database.read(viewer) as session:
         alive_seconds = parts.settings.worker_alive_seconds
         return queries.read_worker(session, name, alive_seconds=alive_seconds)
 

@@ -8,6 +8,8 @@ from sqlalchemy.orm import Session
 
 from server.database import utc_now
 from server.models import WorkerRow
+from server.submissions.visibility import seeing
+from server.viewer import ORGANISER
 from server.workers.expected import (
     Expected,
     Taker,
@@ -17,7 +19,13 @@ from server.workers.expected import (
     typical_seconds,
 )
 from server.workers.queue_schemas import ClassQueueView, QueuedView, QueueView
-from server.workers.work import AttemptWork, recent_seconds, running_attempts, waiting_attempts
+from server.workers.work import (
+    AttemptWork,
+    existing_verifications,
+    recent_seconds,
+    running_attempts,
+    waiting_attempts,
+)
 
 
 def read_queue(session: Session, *, alive_seconds: float) -> QueueView:
@@ -25,10 +33,13 @@ def read_queue(session: Session, *, alive_seconds: float) -> QueueView:
     now = utc_now()
     workers = list(session.scalars(select(WorkerRow).order_by(WorkerRow.name)))
     alive = _alive(workers, now - timedelta(seconds=alive_seconds))
-    running = {attempt.worker: attempt for attempt in running_attempts(session)}
-    waiting = waiting_attempts(session)
-    # An empty queue asks for no lengths.
-    typical = typical_seconds(recent_seconds(session)) if waiting else {}
+    # Everything has its place and takes its time; what the viewer may not see is counted alone.
+    with seeing(session, ORGANISER):
+        running = {attempt.worker: attempt for attempt in running_attempts(session)}
+        waiting = waiting_attempts(session)
+        # An empty queue asks for no lengths.
+        typical = typical_seconds(recent_seconds(session)) if waiting else {}
+    visible = existing_verifications(session, [attempt.verification_id for attempt in waiting])
     takers = [_taker(row, running.get(row.name), typical, now) for row in alive if not row.drift]
     wants = [(attempt.work, attempt.wanted_class) for attempt in waiting]
     starts = expected_starts(wants, takers, typical, now=now)
@@ -39,7 +50,7 @@ def read_queue(session: Session, *, alive_seconds: float) -> QueueView:
         as_of=now,
         waiting=len(waiting),
         classes=[
-            _class_view(one, placed, workers, alive, busy)
+            _class_view(one, placed, workers, alive, busy, visible=visible)
             for one in (*classes, *([None] if any(w is None for _, w in wants) else []))
         ],
     )
@@ -72,19 +83,27 @@ def _class_view(
     workers: Sequence[WorkerRow],
     alive: Sequence[WorkerRow],
     busy: set[str],
+    *,
+    visible: set[str],
 ) -> ClassQueueView:
     """None stands for what any worker may take, so every worker counts."""
     here = [row for row in alive if hardware_class in (None, row.hardware_class)]
     fit = [row for row in here if not row.drift]
     seen = [row.last_seen_at for row in workers if hardware_class in (None, row.hardware_class)]
     mine = [(at, start) for at, start in placed if at.wanted_class == hardware_class]
+    shown = [
+        _queued(at, start, place)
+        for place, (at, start) in enumerate(mine, start=1)
+        if at.verification_id in visible
+    ]
     return ClassQueueView(
         hardware_class=hardware_class,
         workers=len(fit),
         free=sum(row.name not in busy for row in fit),
         out=len(here) - len(fit),
         last_seen_at=max(seen, default=None),
-        waiting=[_queued(at, start, place) for place, (at, start) in enumerate(mine, start=1)],
+        waiting=shown,
+        under_embargo=len(mine) - len(shown),
     )
 
 

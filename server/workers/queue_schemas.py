@@ -33,7 +33,8 @@ class ClassQueueView(BaseModel):
     `hardware_class` is None for what any worker may take. `workers` are alive and in, `free` of
     these do nothing, `out` are alive but off their baseline. `last_seen_at` is when a worker of
     the class was last heard of, None if never. Where no worker of a class is connected any other
-    takes its attempts, and times are not compared.
+    takes its attempts, and times are not compared. `under_embargo` more wait in places of their own
+    and are not shown.
     """
 
     hardware_class: str | None
@@ -42,6 +43,7 @@ class ClassQueueView(BaseModel):
     out: int
     last_seen_at: datetime | None
     waiting: list[QueuedView]
+    under_embargo: int = 0
 
 
 class QueueView(BaseModel):

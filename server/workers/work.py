@@ -69,6 +69,14 @@ def attempts_of(session: Session, worker: str, *, limit: int) -> list[AttemptWor
     return [_work(row) for row in session.execute(latest)]
 
 
+def existing_verifications(session: Session, verification_ids: list[str]) -> set[str]:
+    """Those of the verifications that there are for whoever reads with the session."""
+    if not verification_ids:
+        return set()
+    query = select(Verification.id).where(Verification.id.in_(verification_ids))
+    return set(session.scalars(query))
+
+
 def runs_under_way(session: Session, attempt_ids: list[str]) -> dict[str, int]:
     """Which run (from 0) each attempt is at, from the last thing that was heard of it."""
     latest = (

@@ -23,6 +23,7 @@ from finishline.views.view import View
 FILTERS = (
     "division", "metric", "status", "q", "sort", "order", "limit", "page", "cursor", "clock",
     "target", "price", "prices_on", "hardware_class", "framework", "date_from", "date_to",
+    "withdrawn",
 )  # fmt: skip
 PRICE_FILTERS = ("provider", "instance", "region", "pricing", "on")
 LOGS = {"run_0.log": b"nothing"}
@@ -38,6 +39,8 @@ CALLS: dict[str, tuple[Call, type[View] | None]] = {
     "runs": (lambda client: next(client.runs("b")), RunPage),
     "log": (lambda client: client.log("s", 0), None),
     "compare": (lambda client: client.compare(["s", "t"]), Comparison),
+    "withdraw": (lambda client: client.withdraw("s", reason="r"), Submission),
+    "reinstate": (lambda client: client.reinstate("s", reason="r"), Submission),
     "verify": (lambda client: client.verify("s"), Verification),
     "verification": (lambda client: client.verification("v"), Verification),
     "cancel": (lambda client: client.cancel("v"), Verification),

@@ -6,6 +6,9 @@ from typing import Any
 import orjson
 import pytest
 
+from server.database import Database
+from server.models import Submission
+
 
 @pytest.fixture
 def verdict_after(
@@ -13,13 +16,16 @@ def verdict_after(
     digits_submission: Any,
     request: pytest.FixtureRequest,
     make_report: Callable[..., Any],
+    database: Database,
 ) -> Callable[..., Any]:
     """Alice's submission is verified after somebody's own; the view of her verification."""
 
-    def build(first: Any, logs: dict[str, bytes]) -> Any:
+    def build(first: Any, logs: dict[str, bytes], *, is_hidden: bool = False) -> Any:
         own, digits_submission.logs = digits_submission.logs, logs
         earlier = submit(digits_submission, by=first)
         assert earlier.status_code == 201, earlier.text
+        with database.write() as session:
+            session.get_one(Submission, earlier.json()["id"]).embargoed = is_hidden
         digits_submission.logs = own
         replay = request.getfixturevalue("replay")
         replay.report(replay.claim().json(), make_report(replay.seeds()))
@@ -53,6 +59,17 @@ def test_logs_that_bob_handed_in_before_leave_alices_verdict_open(
     assert view["outcome"] == "inconclusive"
     assert [reason["weight"] for reason in copied] == ["leaves_open"] * 3
     assert f"run_0.log is run_0.log of submission {submission_id}" in copied[0]["message"]
+
+
+def test_a_copy_of_what_is_under_embargo_is_found_and_the_other_not_named(
+    verdict_after: Callable[..., Any], bob: Any, digits_submission: Any
+) -> None:
+    submission_id, view = verdict_after(bob, digits_submission.logs, is_hidden=True)
+
+    assert "log_of_another_submission" in {reason["code"] for reason in view["reasons"]}
+    told = orjson.dumps(view["reasons"]).decode()
+    assert "under embargo" in told
+    assert submission_id not in told
 
 
 def test_ones_own_logs_may_be_handed_in_again(

@@ -255,7 +255,7 @@ def test_a_database_that_is_away_is_told_as_soon_as_nothing_fresh_is_known(
 ) -> None:
     assert client.get(BOARD).status_code == 200
 
-    def away(_: Database) -> None:
+    def away(_: Database, *_viewer: object) -> None:
         raise OperationalError("SELECT 1", {}, Exception("connection refused"))
 
     monkeypatch.setattr(Database, "read", away)

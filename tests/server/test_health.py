@@ -12,7 +12,7 @@ from server.database import Database
 def test_a_process_that_answers_is_alive_whatever_its_database_does(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def away(_: Database) -> None:
+    def away(_: Database, *_viewer: object) -> None:
         raise OperationalError("SELECT 1", {}, Exception("connection refused"))
 
     monkeypatch.setattr(Database, "read", away)

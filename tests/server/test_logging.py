@@ -122,7 +122,7 @@ def test_lines_of_a_failure_and_of_its_request_share_an_id(
     monkeypatch: pytest.MonkeyPatch,
     written: Callable[[], list[dict[str, Any]]],
 ) -> None:
-    def broken(_: Database) -> None:
+    def broken(_: Database, *_viewer: object) -> None:
         raise ZeroDivisionError("by nought")
 
     client._transport.raise_server_exceptions = False  # type: ignore[attr-defined]

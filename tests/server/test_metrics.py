@@ -166,7 +166,7 @@ class TestOnOneDatabase:
     def test_an_error_nobody_foresaw_is_counted_and_has_its_id(
         self, client: TestClient, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def broken(_: Database) -> None:
+        def broken(_: Database, *_viewer: object) -> None:
             raise ZeroDivisionError
 
         client._transport.raise_server_exceptions = False  # type: ignore[attr-defined]
@@ -184,7 +184,7 @@ class TestOnOneDatabase:
     def test_a_database_that_is_away_leaves_the_rest_and_is_counted(
         self, client: TestClient, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def away(_: Database) -> None:
+        def away(_: Database, *_viewer: object) -> None:
             raise OperationalError("SELECT 1", {}, Exception("connection refused"))
 
         assert value(scrape(client), "http_unserved_total", status="503") == 0

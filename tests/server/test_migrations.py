@@ -408,3 +408,45 @@ def test_going_back_drops_the_quotas_and_no_submission_or_attempt(empty: Databas
     assert select_all(empty, "SELECT id, status FROM submissions") == [("s-1", "verified")]
     migrate(empty)
     assert select_all(empty, query) == [("a-1", None)]
+
+
+def restricted(
+    found: dict[str, list[dict[str, Any]]], earlier: dict[str, list[dict[str, Any]]]
+) -> dict[str, list[dict[str, Any]]]:
+    """What of the rows an earlier schema has a table and a column for."""
+    return {
+        table: [
+            {name: value for name, value in row.items() if name in (earlier[table] or [row])[0]}
+            for row in found[table]
+        ]
+        for table in earlier
+    }
+
+
+PHASE_ROWS = """
+INSERT INTO benchmark_phases (id, benchmark_id, opens_at, frozen_sha256, reason, set_by, set_at)
+VALUES (1, 'digits', :now, 'abc', 'the first round', 1, :now);
+UPDATE submissions SET embargoed = true, withdrawn_at = :now, withdrawn_by = 'ada',
+  withdrawn_because = 'by mistake'
+"""
+
+
+def test_what_was_published_is_neither_hidden_nor_withdrawn_and_going_back_keeps_it(
+    empty: Database,
+) -> None:
+    migrate(empty, "0002")
+    insert_rows(empty, OLD_ROWS)
+    migrate(empty, "0013")
+    before = rows(empty)
+    migrate(empty, "0014")
+    query = "SELECT id, status, embargoed, withdrawn_at FROM submissions"
+    published = [("s-1", "verified", False, None)]
+    assert select_all(empty, query) == published
+    assert restricted(rows(empty), before) == before
+    insert_rows(empty, PHASE_ROWS)
+    command.downgrade(alembic_config(empty), "0013")
+
+    assert rows(empty) == before
+    migrate(empty, "0014")
+    assert select_all(empty, query) == published
+    assert select_all(empty, "SELECT id FROM benchmark_phases") == []

@@ -59,13 +59,14 @@ def test_a_server_that_works_is_ready(look: Callable[[], Any]) -> None:
         "broker": False,
         "dispatch": False,
         "queue": False,
+        "definitions": False,
     }
 
 
 def test_a_database_that_is_away_makes_it_not_ready_and_names_no_host(
     look: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def away(_: Database) -> None:
+    def away(_: Database, *_viewer: object) -> None:
         raise OperationalError("SELECT 1", {}, Exception("connection to db.internal refused"))
 
     with monkeypatch.context() as patched:
@@ -246,7 +247,7 @@ def test_the_whole_server_answers_while_its_database_hangs(
     released: threading.Event,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def hang(_: Database) -> None:
+    def hang(_: Database, *_viewer: object) -> None:
         released.wait(60)
         raise OperationalError("SELECT 1", {}, Exception("released"))
 

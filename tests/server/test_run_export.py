@@ -77,6 +77,7 @@ def test_a_record_says_all_about_its_run_and_nothing_written_breaks_it(
             "benchmark", "benchmark_version", "benchmark_sha256", "division", "submitter",
             "submitted_at", "submitted_on", "archive", "status", "system",
         )},
+        "withdrawn": False,
         **{name: source[name] for name in ("seed", "batch_size", "reached", "log_sha256")},
         "submission_id": made["id"],
         "run": 1,

@@ -40,7 +40,7 @@ def test_a_full_disk_refuses_a_submission_and_keeps_nothing_of_it(
 def test_a_database_that_is_away_is_told_with_when_to_ask_again(
     client: TestClient, olivia: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def away(_: Database) -> None:
+    def away(_: Database, *_viewer: object) -> None:
         raise OperationalError("SELECT 1", {}, Exception("connection refused"))
 
     monkeypatch.setattr(Database, "read", away)

@@ -1,0 +1,114 @@
+"""Phases from the console: what each benchmark is in, and the form that sets its dates."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from fastapi.responses import HTMLResponse, Response
+from sqlalchemy.orm import Session
+
+from server.benchmarks.queries import find_benchmark
+from server.database import utc_now
+from server.dependencies import Parts, PartsDep
+from server.errors import ServerError
+from server.pages.console_page import console_page, go_on
+from server.pages.forms import Errors, filled, read_form
+from server.phases.queries import all_current_phases, phases_history
+from server.phases.schemas import PhasesCreate, phases_set, phases_view
+from server.phases.service import set_phases
+from server.sessions.dependencies import ConsoleDep, FormDep
+from server.sessions.schemas import Notice, SignedIn
+
+router = APIRouter(include_in_schema=False)
+ADDRESS = "/console/phases"
+DATES = ("opens_at", "freezes_at", "closes_at", "embargo_until")
+WITHOUT_TIME_ZONE = (len("2026-11-21T18:00"), len("2026-11-21T18:00:00"))
+ChosenDep = Annotated[str | None, Query(max_length=100)]
+Typed = dict[str, Any]
+
+
+@router.get(ADDRESS)
+def phases_page(
+    parts: PartsDep, signed_in: ConsoleDep, benchmark: ChosenDep = None
+) -> HTMLResponse:
+    """Every benchmark with its phase; of a chosen one the dates, to change, and their history."""
+    return _page(parts, signed_in, benchmark or None)
+
+
+@router.post(ADDRESS)
+def change(parts: PartsDep, signed_in: ConsoleDep, form: FormDep) -> Response:
+    """Set the dates of a benchmark."""
+    typed = filled(form)
+    chosen = typed.pop("benchmark", "")
+    wanted, errors = read_form(PhasesCreate, _as_sent_to_the_api(typed))
+    if wanted is None:
+        return _page(parts, signed_in, chosen, typed=form, errors=_by_own_fields(errors))
+    try:
+        benchmark = find_benchmark(parts.benchmarks, chosen)
+        with parts.database.write() as session:
+            folder = parts.settings.benchmarks_dir
+            row = set_phases(session, signed_in.caller, benchmark, wanted, folder)
+            told = phases_view(row, utc_now()).sentence
+    except ServerError as error:
+        return _page(parts, signed_in, chosen, typed=form, refusal=error)
+    return go_on(parts, signed_in, ADDRESS, Notice(f"{chosen}: {told}"))
+
+
+def _as_sent_to_the_api(typed: dict[str, str]) -> Typed:
+    """What a browser sends as the API takes it: the form says that its moments are in UTC."""
+    changed: Typed = dict(typed) | {"unfreeze": typed.get("unfreeze") == "true"}
+    for name in DATES:
+        text = typed.get(name)
+        if text is not None and len(text) in WITHOUT_TIME_ZONE:
+            changed[name] = f"{text}Z"
+    return changed
+
+
+def _by_own_fields(errors: Errors) -> Errors:
+    """Dates out of order are the fault of the last of them."""
+    return {("closes_at" if name == "form" else name): text for name, text in errors.items()}
+
+
+def _page(
+    parts: Parts,
+    signed_in: SignedIn,
+    chosen: str | None,
+    *,
+    typed: Typed | None = None,
+    **wrong: Any,
+) -> HTMLResponse:
+    now = utc_now()
+    with parts.database.read() as session:
+        rows = all_current_phases(session)
+        history = _history(session, chosen)
+    benchmarks = [
+        {
+            "id": name,
+            "title": benchmark.title,
+            "phases": phases_view(rows.get(name), now).model_dump(mode="json"),
+        }
+        for name, benchmark in parts.benchmarks.items()
+    ]
+    shown = next((one for one in benchmarks if one["id"] == chosen), None)
+    return console_page(
+        parts,
+        signed_in,
+        "phases.html",
+        typed=_proposed(shown) if typed is None else typed,
+        benchmarks=benchmarks,
+        chosen=shown | {"history": history} if shown is not None else None,
+        **wrong,
+    )
+
+
+def _history(session: Session, chosen: str | None) -> list[Typed]:
+    if chosen is None:
+        return []
+    return [phases_set(row).model_dump(mode="json") for row in phases_history(session, chosen)]
+
+
+def _proposed(shown: Typed | None) -> Typed:
+    """What holds, as the fields of a browser take it; sent back as it is it changes nothing."""
+    if shown is None:
+        return {}
+    moments = ((name, shown["phases"][name]) for name in DATES)
+    return {name: moment.removesuffix("Z") for name, moment in moments if moment is not None}

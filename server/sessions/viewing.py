@@ -1,0 +1,39 @@
+"""Who reads what everybody may read, most of it: nobody has to be signed in to ask."""
+
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from server.accounts.service import find_token
+from server.dependencies import Parts, PartsDep, caller_of
+from server.errors import NotSignedInError
+from server.sessions.dependencies import signed_in_or_none
+from server.submissions.visibility import viewer_for
+from server.viewer import ANYBODY, Viewer
+
+BEARER = "bearer "
+
+
+def get_viewer(request: Request, parts: PartsDep) -> Viewer:
+    """The owner of the token that came with the request or the browser, or anybody.
+
+    A token that is none is anybody's: what is public is shown to whoever asks.
+    """
+    sent = request.headers.get("authorization", "")
+    if sent.lower().startswith(BEARER):
+        return _of_token(request, parts, sent[len(BEARER) :].strip())
+    signed_in = signed_in_or_none(request, parts)
+    return ANYBODY if signed_in is None else viewer_for(signed_in.caller)
+
+
+ViewerDep = Annotated[Viewer, Depends(get_viewer)]
+
+
+def _of_token(request: Request, parts: Parts, secret: str) -> Viewer:
+    try:
+        with parts.database.read() as session:
+            token = find_token(session, secret)
+    except NotSignedInError:
+        return ANYBODY
+    request.app.state.last_uses.note(token.id)
+    return viewer_for(caller_of(token))

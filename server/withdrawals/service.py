@@ -1,0 +1,130 @@
+"""Withdrawing a submission: it ranks nowhere from then on, and nothing of it is deleted."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import or_, select
+from sqlalchemy.orm import Session
+
+from server.accounts.roles import ORGANISERS
+from server.audit.service import Subject, record
+from server.database import utc_now
+from server.dependencies import Caller
+from server.errors import ConflictError, NotAllowedError, NotFoundError
+from server.leaderboard.service import raise_board_version
+from server.models import Submission, Verification
+from server.submissions.queries import find_submission, lock_submission
+from server.submissions.visibility import may_see, viewer_for
+from server.verifications.queries import OPEN, find_verification, lock_verification
+from server.verifications.service import cancel_verification
+
+
+def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) -> Submission:
+    """Take a submission off its board and cancel what is under way for it, duels too.
+
+    For its submitter and organisers; written to the audit log. Raises NotFoundError,
+    NotAllowedError, ConflictError if it is withdrawn already.
+    """
+    submission = _find_own(session, caller, submission_id)
+    # Before the submission, because a report locks its verification first too.
+    cancelled = _open_verifications(session, submission_id)
+    for verification_id in cancelled:
+        lock_verification(session, verification_id)
+    _lock(session, submission)
+    if submission.withdrawn_at is not None:
+        raise ConflictError(f"Submission {submission_id} is withdrawn already.")
+    if set(_open_verifications(session, submission_id)) - set(cancelled):
+        raise ConflictError("A verification was asked for at this moment; try again.")
+    ended = [name for name in cancelled if _cancel(session, name)]
+    submission.withdrawn_at = utc_now()
+    submission.withdrawn_by = caller.name
+    submission.withdrawn_because = reason
+    raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
+    after = _logged(submission) | {"cancelled": ended}
+    _record(session, caller, "submission.withdraw", submission, reason, before=None, after=after)
+    return submission
+
+
+def reinstate(session: Session, caller: Caller, submission_id: str, reason: str) -> Submission:
+    """Let a withdrawn submission rank again, for organisers; written to the audit log.
+
+    Raises NotFoundError, ConflictError if it is not withdrawn.
+    """
+    submission = find_submission(session, submission_id)
+    _lock(session, submission)
+    if submission.withdrawn_at is None:
+        raise ConflictError(f"Submission {submission_id} is not withdrawn.")
+    before = _logged(submission)
+    submission.withdrawn_at = submission.withdrawn_by = submission.withdrawn_because = None
+    raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
+    _record(session, caller, "submission.reinstate", submission, reason, before=before, after=None)
+    return submission
+
+
+def may_withdraw(caller: Caller, submission: Submission) -> bool:
+    """Whether somebody may withdraw a submission: its submitter, and organisers."""
+    is_own = caller.role != "worker" and submission.user_id == caller.user_id
+    return caller.may("submit") and (is_own or caller.role in ORGANISERS)
+
+
+def _find_own(session: Session, caller: Caller, submission_id: str) -> Submission:
+    submission = find_submission(session, submission_id)
+    if may_withdraw(caller, submission):
+        return submission
+    viewer = viewer_for(caller)
+    if not may_see(viewer, embargoed=submission.embargoed, user_id=submission.user_id):
+        raise NotFoundError(f"There is no submission {submission_id!r}.")
+    raise NotAllowedError(
+        f"Submission {submission_id} is not yours; its submitter or an organiser may withdraw it."
+    )
+
+
+def _lock(session: Session, submission: Submission) -> None:
+    lock_submission(session, submission.id)
+    session.refresh(submission, ["withdrawn_at", "withdrawn_by", "withdrawn_because", "status"])
+
+
+def _open_verifications(session: Session, submission_id: str) -> Sequence[str]:
+    """What is under way about a submission, in the order in which it is locked."""
+    about = or_(
+        Verification.submission_id == submission_id, Verification.against_id == submission_id
+    )
+    query = select(Verification.id).where(about, Verification.state.in_(OPEN))
+    return session.scalars(query.order_by(Verification.id)).all()
+
+
+def _cancel(session: Session, verification_id: str) -> bool:
+    """Whether it was still under way."""
+    verification = find_verification(session, verification_id)
+    if verification.state not in OPEN:
+        return False
+    cancel_verification(session, verification)
+    return True
+
+
+def _logged(submission: Submission) -> dict[str, Any]:
+    return {
+        "withdrawn_at": submission.withdrawn_at,
+        "withdrawn_by": submission.withdrawn_by,
+        "withdrawn_because": submission.withdrawn_because,
+    }
+
+
+def _record(
+    session: Session,
+    caller: Caller,
+    action: str,
+    submission: Submission,
+    reason: str,
+    **change: dict[str, Any] | None,
+) -> None:
+    subject = Subject("submission", submission.id)
+    record(
+        session,
+        caller,
+        action,
+        subject,
+        reason=reason,
+        before=change["before"],
+        after=change["after"],
+    )

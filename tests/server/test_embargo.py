@@ -1,0 +1,147 @@
+"""What comes in under an embargo is hidden until the date, and appears by itself."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import update
+
+from server.app import create_app
+from server.database import Database, utc_now
+from server.models import BenchmarkPhases
+from server.settings import Settings
+
+BOARD = "/api/v1/leaderboards/digits"
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def embargo(client: TestClient, olivia: Any) -> Callable[[timedelta | None], None]:
+    """Sets the end of an embargo as a distance from this moment; None takes it away."""
+
+    def change(until: timedelta | None) -> None:
+        at = None if until is None else (utc_now() + until).isoformat()
+        body = {"embargo_until": at, "reason": "the round is not over"}
+        answer = client.post("/api/v1/benchmarks/digits/phases", json=body, headers=olivia.headers)
+        assert answer.status_code == 201, answer.text
+
+    return change
+
+
+def shown(client: TestClient) -> set[str]:
+    """What is on the board."""
+    return {entry["submission_id"] for entry in client.get(BOARD).json()["entries"]}
+
+
+def test_when_the_date_passes_the_results_appear_and_the_board_has_another_version(
+    embargo: Callable[..., None],
+    submit: Callable[..., Any],
+    digits_submission: Any,
+    client: TestClient,
+    database: Database,
+    settings: Settings,
+) -> None:
+    before = submit(digits_submission).json()["id"]
+    embargo(HOUR)
+    hidden = submit(digits_submission).json()["id"]
+    watch = client.app.state.phase_watch  # type: ignore[attr-defined]
+    watch.look_once()
+    first = client.get(BOARD)
+    assert shown(client) == {before}
+    assert client.get(BOARD, headers={"If-None-Match": first.headers["etag"]}).status_code == 304
+    # What was published before the embargo stays; the counts give the hidden one away no more.
+    assert client.get("/api/v1/benchmarks/digits").json()["submissions"] == 1
+    with TestClient(create_app(settings, dispatch=False)) as other:
+        assert shown(other) == {before}
+        with database.write() as session:
+            session.execute(update(BenchmarkPhases).values(embargo_until=utc_now()))
+        other.app.state.phase_watch.look_once()  # type: ignore[attr-defined]
+        assert shown(other) == {before, hidden}
+        client.app.state.version_watch.ask_once()  # type: ignore[attr-defined]
+        assert shown(client) == {before, hidden}
+        assert client.get(BOARD).json()["version"] > first.json()["version"]
+        version = client.get(BOARD).json()["version"]
+        watch.look_once()
+        assert client.get(BOARD).json()["version"] == version
+    assert client.get(f"/api/v1/submissions/{hidden}").json()["under_embargo"] is False
+    # What was shown once is not hidden again.
+    embargo(HOUR)
+    watch.look_once()
+    assert shown(client) == {before, hidden}
+
+
+def test_an_embargo_that_is_taken_away_is_over_at_once_and_one_moved_holds_on(
+    embargo: Callable[..., None],
+    submit: Callable[..., Any],
+    digits_submission: Any,
+    client: TestClient,
+) -> None:
+    embargo(HOUR)
+    hidden = submit(digits_submission).json()["id"]
+    embargo(2 * HOUR)
+    client.app.state.phase_watch.look_once()  # type: ignore[attr-defined]
+    assert shown(client) == set()
+    embargo(None)
+    assert shown(client) == {hidden}
+
+
+def test_what_its_owner_reads_first_is_kept_for_nobody_else(
+    embargo: Callable[..., None],
+    submit: Callable[..., Any],
+    digits_submission: Any,
+    client: TestClient,
+    alice: Any,
+    olivia: Any,
+) -> None:
+    embargo(HOUR)
+    hidden = submit(digits_submission).json()["id"]
+    for person in (alice, olivia):
+        client.post("/api/v1/submissions", headers=person.headers)
+        assert client.get(f"/submissions/{hidden}", headers=person.headers).status_code == 200
+        for address in (BOARD, "/benchmarks/digits", "/", "/feed.atom"):
+            assert hidden not in client.get(address, headers=person.headers).text, address
+            assert hidden not in client.get(address).text, address
+    asked = client.post(f"/api/v1/submissions/{hidden}/verifications", headers=olivia.headers)
+    race = client.get(f"/api/v1/verifications/{asked.json()['id']}/race", headers=alice.headers)
+    assert race.json()["ghosts"][0]["submission_id"] == hidden
+    for headers in (olivia.headers, {}):
+        records = client.get("/api/v1/benchmarks/digits/records", headers=headers).json()
+        assert records["divisions"][0]["records"] == []
+
+
+def test_a_stranger_cannot_tell_a_hidden_submission_from_none(
+    embargo: Callable[..., None],
+    submit: Callable[..., Any],
+    digits_submission: Any,
+    client: TestClient,
+    bob: Any,
+) -> None:
+    embargo(HOUR)
+    hidden = submit(digits_submission).json()["id"]
+    for path in ("/api/v1/submissions/{}", "/submissions/{}", "/api/v1/submissions/{}/runs"):
+        found = client.get(path.format(hidden), headers=bob.headers).json()["detail"]
+        missing = client.get(path.format("nothing"), headers=bob.headers).json()["detail"]
+        assert found == missing.replace("nothing", hidden)
+    address, body = "/api/v1/submissions/{}/withdrawal", {"reason": "mine"}
+    refused = client.post(address.format(hidden), json=body, headers=bob.headers)
+    assert refused.status_code == 404
+    assert refused.json()["detail"] == f"There is no submission {hidden!r}."
+
+
+def test_the_browser_of_its_owner_shows_it_and_says_until_when(
+    embargo: Callable[..., None],
+    submit: Callable[..., Any],
+    digits_submission: Any,
+    client: TestClient,
+    alice: Any,
+) -> None:
+    embargo(HOUR)
+    hidden = submit(digits_submission).json()["id"]
+    sent = {"token": alice.secret}
+    client.post("/console/sign-in", data=sent, headers={"Origin": "http://testserver"})
+    page = client.get(f"/submissions/{hidden}").text
+    assert "<b>Under embargo</b> until" in page
+    assert client.get(f"/submissions/{hidden}/charts/curves.json").status_code == 200
+    assert "under embargo" in client.get("/console/account").text

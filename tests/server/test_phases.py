@@ -1,0 +1,272 @@
+"""Phases over the API: what they refuse, what they freeze, who may set them."""
+
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import select, update
+
+from server.app import create_app
+from server.database import Database, utc_now
+from server.models import AuditRecord, BenchmarkPhases, Submission
+from server.settings import Settings
+
+PHASES = "/api/v1/benchmarks/digits/phases"
+HOUR = timedelta(hours=1)
+
+
+def moment(offset: timedelta) -> str:
+    """A moment from this one on, as a request has it."""
+    return (utc_now() + offset).isoformat()
+
+
+@pytest.fixture
+def set_phases(client: TestClient, olivia: Any) -> Callable[..., Any]:
+    """Sets the dates of digits as an organiser, as distances from this moment."""
+
+    def change(*, by: Any = None, unfreeze: bool = False, **dates: timedelta | None) -> Any:
+        body: dict[str, Any] = {
+            name: None if at is None else moment(at) for name, at in dates.items()
+        }
+        body |= {"reason": "the winter round", "unfreeze": unfreeze}
+        return client.post(PHASES, json=body, headers=(by or olivia).headers)
+
+    return change
+
+
+def pass_time(database: Database, **dates: datetime | None) -> None:
+    """Change the dates that hold behind the server's back: time that passed."""
+    with database.write() as session:
+        latest = select(BenchmarkPhases.id).order_by(BenchmarkPhases.id.desc()).limit(1)
+        session.execute(
+            update(BenchmarkPhases)
+            .where(BenchmarkPhases.id == latest.scalar_subquery())
+            .values(**dates)
+        )
+
+
+def test_before_it_opens_and_after_it_closes_a_submission_is_refused_with_the_moment(
+    set_phases: Callable[..., Any],
+    submit: Callable[..., Any],
+    digits_submission: Any,
+    client: TestClient,
+    olivia: Any,
+    row_counts: Callable[[], dict[str, int]],
+) -> None:
+    assert submit(digits_submission, key="first").status_code == 201
+    made = set_phases(opens_at=HOUR)
+    assert made.status_code == 201, made.text
+    opens = made.json()["opens_at"][:16].replace("T", " ")
+    before = row_counts()
+    refused = submit(digits_submission)
+    assert refused.status_code == 409
+    assert refused.headers["content-type"] == "application/problem+json"
+    assert f"not open yet: it takes submissions from {opens}" in refused.json()["detail"]
+    assert row_counts() == before
+    # What was taken once is answered as it was.
+    assert submit(digits_submission, key="first").status_code == 201
+    assert set_phases(opens_at=-2 * HOUR, closes_at=-HOUR).status_code == 201
+    assert "is closed: it took submissions until" in submit(digits_submission).json()["detail"]
+    # Archives are exempt, and an organiser's own submission is not.
+    assert submit(digits_submission, by=olivia).status_code == 409
+    digits_submission.form = {"archive": "true"}
+    assert submit(digits_submission, by=olivia).status_code == 201
+    digits_submission.form = {}
+    assert set_phases(closes_at=HOUR).status_code == 201
+    assert submit(digits_submission).status_code == 201
+    told = client.get("/api/v1/benchmarks/digits").json()["phases"]
+    assert (told["phase"], told["takes_submissions"]) == ("open", True)
+    listed = client.get("/api/v1/benchmarks").json()["benchmarks"]
+    assert [b["phases"]["sentence"] for b in listed if b["id"] == "digits"] == [told["sentence"]]
+    assert "Closes" in client.get("/benchmarks/digits").text
+
+
+def test_what_was_set_is_kept_with_who_and_why(
+    set_phases: Callable[..., Any], client: TestClient, database: Database
+) -> None:
+    empty = client.get(PHASES).json()
+    assert (empty["history"], empty["phases"]["sentence"]) == ([], "Open: it has no dates.")
+    set_phases(opens_at=HOUR)
+    set_phases(opens_at=2 * HOUR, closes_at=3 * HOUR)
+    found = client.get(PHASES).json()
+    assert [item["closes_at"] is None for item in found["history"]] == [False, True]
+    assert {(item["set_by"], item["reason"]) for item in found["history"]} == {
+        ("olivia", "the winter round")
+    }
+    assert found["phases"]["opens_at"] == found["history"][0]["opens_at"]
+    with database.read() as session:
+        kept = session.scalars(select(AuditRecord).order_by(AuditRecord.id.desc())).first()
+        assert kept is not None
+        assert (kept.actor, kept.action, kept.subject_id) == (
+            "olivia",
+            "benchmark.phases",
+            "digits",
+        )
+        assert kept.before is not None
+        assert kept.after is not None
+        assert kept.before["closes_at"] is None
+        assert kept.after["closes_at"] is not None
+
+
+def test_only_organisers_set_phases_and_a_wrong_date_changes_nothing(
+    set_phases: Callable[..., Any], client: TestClient, alice: Any, walter: Any, olivia: Any
+) -> None:
+    assert client.post(PHASES, json={"reason": "r"}).status_code == 401
+    for person in (alice, walter):
+        assert set_phases(by=person, opens_at=HOUR).status_code == 403
+    nowhere = "/api/v1/benchmarks/nothing/phases"
+    assert client.post(nowhere, json={"reason": "r"}, headers=olivia.headers).status_code == 404
+    assert client.get(nowhere).status_code == 404
+    for wrong in (
+        {},
+        {"reason": " "},
+        {"reason": "r", "opens_at": "soon"},
+        {"reason": "r", "opens_at": "2026-12-01T00:00:00"},
+        {"reason": "r", "opens_at": "0001-01-01T00:00:00+14:00"},
+        {"reason": "r", "ends_at": moment(HOUR)},
+        {"reason": "r", "opens_at": 1_800_000_000},
+        {"reason": "r", "opens_at": "1800000000"},
+        {"reason": "r", "unfreeze": "true"},
+        {"reason": "r", "opens_at": moment(HOUR), "closes_at": moment(-HOUR)},
+    ):
+        answer = client.post(PHASES, json=wrong, headers=olivia.headers)
+        assert answer.status_code == 422, wrong
+    assert client.get(PHASES).json()["history"] == []
+
+
+@pytest.fixture
+def own_benchmarks(settings: Settings, tmp_path: Path) -> Settings:
+    """Settings of another server at the same database, with benchmark files of its own."""
+    folder = tmp_path / "benchmarks"
+    shutil.copytree(settings.benchmarks_dir, folder)
+    return settings.model_copy(update={"benchmarks_dir": folder})
+
+
+def change_file(settings: Settings, *, target: str) -> None:
+    """Ask for another quality in the definition of digits."""
+    path = settings.benchmarks_dir / "digits.toml"
+    text = path.read_text()
+    assert "value = 97.5" in text
+    path.write_text(text.replace("value = 97.5", f"value = {target}", 1))
+
+
+def test_frozen_rules_hold_whatever_file_a_server_has_and_it_says_so(
+    set_phases: Callable[..., Any],
+    submit: Callable[..., Any],
+    digits_submission: Any,
+    client: TestClient,
+    own_benchmarks: Settings,
+    alice: Any,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    original = client.get("/api/v1/benchmarks/digits").json()["sha256"]
+    frozen = set_phases(freezes_at=timedelta())
+    assert frozen.json()["frozen_sha256"] == original
+    assert frozen.json()["phase"] == "frozen"
+    change_file(own_benchmarks, target="90.0")
+    with TestClient(create_app(own_benchmarks, dispatch=False)) as other:
+        assert "digits.toml" in caplog.text
+        assert f"frozen as {original[:12]}" in caplog.text
+        sent = other.post(
+            "/api/v1/submissions", files=digits_submission.files(), headers=alice.headers
+        )
+        assert sent.status_code == 201, sent.text
+        assert sent.json()["benchmark_sha256"] == original
+        assert other.get("/api/v1/benchmarks/digits").json()["target"]["value"] == 97.5
+        checks = {item["name"]: item for item in other.get("/readyz").json()["checks"]}
+        assert checks["definitions"]["state"] == "degraded"
+        assert "unfreeze" in checks["definitions"]["detail"]
+        # Unfrozen, its own file holds again, on every server from its next look on.
+        assert set_phases(unfreeze=True).status_code == 201
+        other.app.state.phase_watch.look_once()  # type: ignore[attr-defined]
+        assert other.get("/api/v1/benchmarks/digits").json()["target"]["value"] == 90.0
+        sent = other.post(
+            "/api/v1/submissions", files=digits_submission.files(), headers=alice.headers
+        )
+        assert sent.json()["benchmark_sha256"] != original
+    checks = {item["name"]: item for item in client.get("/readyz").json()["checks"]}
+    assert checks["definitions"]["state"] == "ok"
+    assert submit(digits_submission).json()["benchmark_sha256"] == original
+
+
+def test_a_server_that_has_not_looked_yet_still_scores_under_the_frozen_rules(
+    set_phases: Callable[..., Any],
+    digits_submission: Any,
+    client: TestClient,
+    own_benchmarks: Settings,
+    alice: Any,
+) -> None:
+    original = client.get("/api/v1/benchmarks/digits").json()["sha256"]
+    change_file(own_benchmarks, target="90.0")
+    with TestClient(create_app(own_benchmarks, dispatch=False)) as other:
+        assert other.get("/api/v1/benchmarks/digits").json()["sha256"] != original
+        assert set_phases(freezes_at=timedelta()).status_code == 201
+        sent = other.post(
+            "/api/v1/submissions", files=digits_submission.files(), headers=alice.headers
+        )
+        assert sent.status_code == 201, sent.text
+        assert sent.json()["benchmark_sha256"] == original
+
+
+def test_a_definition_freezes_by_itself_when_its_moment_passes(
+    set_phases: Callable[..., Any], client: TestClient, database: Database
+) -> None:
+    set_phases(freezes_at=HOUR)
+    look = client.app.state.phase_watch.look_once  # type: ignore[attr-defined]
+    look()
+    assert client.get(PHASES).json()["phases"]["frozen_sha256"] is None
+    pass_time(database, freezes_at=utc_now() - HOUR)
+    for _ in range(2):
+        look()
+    found = client.get(PHASES).json()["phases"]
+    assert found["frozen_sha256"] == client.get("/api/v1/benchmarks/digits").json()["sha256"]
+    with database.read() as session:
+        frozen = session.scalars(
+            select(AuditRecord).where(AuditRecord.action == "benchmark.freeze")
+        ).all()
+    assert [record.actor for record in frozen] == ["server.phases"]
+
+
+def test_a_freeze_is_not_undone_by_the_way_and_not_moved_before_a_submission(
+    set_phases: Callable[..., Any],
+    submit: Callable[..., Any],
+    digits_submission: Any,
+    client: TestClient,
+    database: Database,
+    olivia: Any,
+) -> None:
+    submission_id = submit(digits_submission).json()["id"]
+    with database.write() as session:
+        session.get_one(Submission, submission_id).submitted_at = datetime.now(UTC) - HOUR
+    refused = set_phases(freezes_at=-2 * HOUR)
+    assert refused.status_code == 409
+    assert "before a submission that was taken" in refused.json()["detail"]
+    set_phases(freezes_at=-timedelta(minutes=1))
+    for dates in ({}, {"freezes_at": HOUR}):
+        answer = set_phases(**dates)
+        assert answer.status_code == 409
+        assert "frozen since" in answer.json()["detail"]
+    # Another date may change while the freeze stays as it is.
+    kept = client.get(PHASES).json()["phases"]
+    body = {"freezes_at": kept["freezes_at"], "closes_at": moment(HOUR), "reason": "longer"}
+    answer = client.post(PHASES, json=body, headers=olivia.headers)
+    assert answer.status_code == 201
+    assert answer.json()["frozen_sha256"] == kept["frozen_sha256"]
+    assert set_phases(freezes_at=HOUR, unfreeze=True).json()["frozen_sha256"] is None
+
+
+def test_a_definition_is_kept_as_it_was_read_though_its_file_has_changed_since(
+    own_benchmarks: Settings, digits_submission: Any, alice: Any
+) -> None:
+    with TestClient(create_app(own_benchmarks, dispatch=False)) as server:
+        change_file(own_benchmarks, target="90.0")
+        sent = server.post(
+            "/api/v1/submissions", files=digits_submission.files(), headers=alice.headers
+        )
+        assert sent.status_code == 201, sent.text
+        page = server.get(f"/submissions/{sent.json()['id']}", headers={"Accept": "text/html"})
+        assert "97.5" in page.text
