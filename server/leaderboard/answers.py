@@ -6,6 +6,7 @@ from collections.abc import Callable
 from fastapi import Request, Response
 from sqlalchemy.orm import Session
 
+from server.conditions import reader_has, reader_takes_gzip
 from server.dependencies import Parts
 from server.leaderboard.encoding import Encoded
 from server.leaderboard.lessons import lesson_of
@@ -54,15 +55,10 @@ def answer_board(
     if lesson is not None:
         lesson.benchmark_id, lesson.version, lesson.etag = benchmark_id, version, answer.etag
         lesson.is_kept = is_exact and not query.is_own
-    elif is_known(request.headers.get("if-none-match", ""), answer.etag):
+    elif reader_has(request, answer.etag):
         return Response(status_code=304, headers=headers)
     content = answer.content
-    if "gzip" in request.headers.get("accept-encoding", ""):
+    if reader_takes_gzip(request):
         content = answer.gzip_content
         headers["Content-Encoding"] = "gzip"
     return Response(content, media_type=media_type, headers=headers)
-
-
-def is_known(tags: str, etag: str) -> bool:
-    """Whether one of the tags of a header If-None-Match names what would be sent."""
-    return etag.removeprefix("W/") in {tag.strip().removeprefix("W/") for tag in tags.split(",")}

@@ -42,9 +42,9 @@ class VersionWatch:
         if self._thread.is_alive():
             self._thread.join(timeout=10.0)
 
-    def want(self) -> None:
-        """Somebody reads a board: go on asking, or begin to."""
-        self._wanted_at = time.monotonic()
+    def want(self, now: float) -> None:
+        """Somebody reads a board at this time.monotonic(): go on asking, or begin to."""
+        self._wanted_at = now
         if not self._wanted.is_set():
             self._wanted.set()
 

@@ -23,6 +23,7 @@ from server.leaderboard.versions import KnownVersions, known_versions
 from server.leaderboard.watch import VersionWatch
 from server.models import Submission
 from server.observability.access import Observed
+from server.observability.request_metrics import RequestMetrics
 from server.settings import Settings
 from tests.support.loops import run_async
 
@@ -61,7 +62,10 @@ def ask(
     method: str = "GET",
     host: bytes = b"testserver",
 ) -> Answer:
-    """What an application sends: status, headers in their order, and the body's bytes."""
+    """What an application sends: status, headers in their order, and the body's bytes.
+
+    An answer that was kept has no id of its own: no line speaks of it.
+    """
     sent: list[Any] = []
     scope = {
         "type": "http",
@@ -86,7 +90,8 @@ def ask(
 
     run_async(app(scope, receive, send))
     body = b"".join(message.get("body", b"") for message in sent[1:])
-    return sent[0]["status"], list(sent[0]["headers"]), body
+    headers = [item for item in sent[0]["headers"] if item[0] != b"x-request-id"]
+    return sent[0]["status"], headers, body
 
 
 @pytest.fixture
@@ -130,7 +135,8 @@ def test_every_answer_is_the_applications_own_to_the_byte(
 ) -> None:
     fast = client.app
     for path, query in READS:
-        for sent in ([], [(b"accept-encoding", b"br, gzip")]):
+        for encodings in (None, b"br, gzip"):
+            sent = [] if encodings is None else [(b"accept-encoding", encodings)]
             wanted = ask(slow_app, path, query, sent)
             assert ask(fast, path, query, sent) == wanted, "the first read"
             assert ask(fast, path, query, sent) == wanted, "a repeated read"
@@ -139,16 +145,18 @@ def test_every_answer_is_the_applications_own_to_the_byte(
             head = ask(slow_app, path, query, sent, method="HEAD")
             assert ask(fast, path, query, sent, method="HEAD") == head
             tag = dict(wanted[1]).get(b"etag", b'"none"')
-            for tags in (tag, b'"other", ' + tag.removeprefix(b"W/"), b'"other"'):
+            for tags in (tag, b'"other", ' + tag.removeprefix(b"W/"), b'"other"', b"*"):
                 asked = [*sent, (b"if-none-match", tags)]
                 assert ask(fast, path, query, asked) == ask(slow_app, path, query, asked)
                 known = ask(slow_app, path, query, asked, method="HEAD")
                 assert ask(fast, path, query, asked, method="HEAD") == known
-    status, headers, _ = ask(fast, BOARD, b"limit=1")
-    names = {name for name, _ in headers}
-    assert status == 200
-    assert {b"content-security-policy", b"x-content-type-options", b"vary", b"etag"} <= names
-    assert {b"x-total-count", b"link"} <= names
+    for path, wanted in (
+        ("/benchmarks/digits", {b"content-security-policy", b"referrer-policy"}),
+        (BOARD, {b"x-total-count", b"link"}),
+    ):
+        status, headers, _ = ask(fast, path, b"limit=1")
+        assert status == 200
+        assert wanted | {b"x-content-type-options", b"vary", b"etag"} <= dict(headers).keys()
     with statements_of(database) as statements:
         ask(fast, BOARD)
         ask(fast, "/benchmarks/digits", b"metric=cost", PERSONAL)
@@ -206,6 +214,32 @@ def test_what_the_fast_path_answers_is_counted_under_its_route(client: TestClien
         return sum(float(line.split()[-1]) for line in lines)
 
     assert count(after) - count(before) == 3
+
+
+@pytest.mark.usefixtures("board")
+def test_a_kept_board_is_counted_timed_and_written_down_at_debug_alone(
+    client: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    labels = 'method="GET",route="/api/v1/leaderboards/{benchmark_id}"'
+    names = ("finishline_http_requests_total", "finishline_http_request_duration_seconds_count")
+    ask(client.app, BOARD)
+    before = client.get("/metrics").text
+    for level, lines in (("INFO", 0), ("DEBUG", 1)):
+        caplog.clear()
+        with caplog.at_level(level, "server.access"):
+            ask(client.app, BOARD)
+        assert len(caplog.records) == lines
+    after = client.get("/metrics").text
+
+    for name in names:
+        counts = [sample(text, name, labels) for text in (before, after)]
+        assert counts[1] - counts[0] == 2
+
+
+def sample(text: str, name: str, labels: str) -> float:
+    """All samples of a name whose labels begin so."""
+    lines = [line for line in text.splitlines() if line.startswith(f"{name}{{{labels}")]
+    return sum(float(line.split()[-1]) for line in lines)
 
 
 @pytest.mark.usefixtures("board")
@@ -364,8 +398,8 @@ def test_an_older_read_that_ends_late_takes_nothing_back() -> None:
     known.note_write("digits", 5)
     known.note_all({"digits": 4}, asked_at=began)
 
-    assert known.is_current("digits", 5)
-    assert not known.is_current("digits", 4)
+    assert known.is_current("digits", 5, time.monotonic())
+    assert not known.is_current("digits", 4, time.monotonic())
 
 
 def test_a_database_restored_from_a_copy_is_believed() -> None:
@@ -373,18 +407,20 @@ def test_a_database_restored_from_a_copy_is_believed() -> None:
     known.note("digits", 5, asked_at=time.monotonic())
     known.note_all({"digits": 3}, asked_at=time.monotonic() + 0.001)
 
-    assert known.is_current("digits", 3)
+    assert known.is_current("digits", 3, time.monotonic())
 
 
 def test_a_board_is_current_by_fresh_knowledge_alone() -> None:
     known = KnownVersions(fresh_seconds=0.25)
     known.note("digits", 5, asked_at=time.monotonic() - 0.3)
-    assert not known.is_current("digits", 5)
+    assert not known.is_current("digits", 5, time.monotonic())
     known.note_write("digits", 5)
-    assert not known.is_current("digits", 5), "a write says nothing of what others wrote since"
+    assert not known.is_current("digits", 5, time.monotonic()), (
+        "a write says nothing of what others wrote since"
+    )
     known.note("digits", 5, asked_at=time.monotonic())
-    assert known.is_current("digits", 5)
-    assert not known.is_current("cifar10", 0)
+    assert known.is_current("digits", 5, time.monotonic())
+    assert not known.is_current("cifar10", 0, time.monotonic())
 
 
 def test_versions_are_asked_for_while_boards_are_read_and_not_without(
@@ -396,10 +432,10 @@ def test_versions_are_asked_for_while_boards_are_read_and_not_without(
     with statements_of(database) as statements:
         watch.start()
         assert statements == []
-        wait_until(lambda: watch.want() or len(statements) >= 6)  # type: ignore[func-returns-value]
+        wait_until(lambda: watch.want(time.monotonic()) or len(statements) >= 6)  # type: ignore[func-returns-value]
         wait_until(lambda: not watch._is_wanted())
         wait_until(lambda: is_quiet(statements))
-        watch.want()
+        watch.want(time.monotonic())
         before = len(statements)
         wait_until(lambda: len(statements) > before)
         watch.stop()
@@ -443,7 +479,9 @@ def fast(made: Made, database: Database, **limits: int) -> FastPath:
     """The fast path in front of such an application."""
     known = KnownVersions(fresh_seconds=60.0)
     known.note("digits", 1, asked_at=time.monotonic())
-    return FastPath(made, known=known, watch=VersionWatch(database), **limits)
+    return FastPath(
+        made, known=known, watch=VersionWatch(database), metrics=RequestMetrics(), **limits
+    )
 
 
 def test_an_answer_that_sets_a_cookie_is_one_persons(database: Database) -> None:
