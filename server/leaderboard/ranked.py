@@ -1,16 +1,16 @@
 """Everything of a division, ranked and grouped: kept in memory until the board changes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
 from rules.claim import Kind
 from rules.lens import Lens
-from rules.ranking import Ranked, rank
+from rules.ranking import Metric, Order, Ranked, Standing, order_of
 from server.leaderboard.changes import board_changes_of
 from server.leaderboard.facets import Facets, facets_of
 from server.leaderboard.groups import BoardGroups
@@ -21,6 +21,8 @@ from server.leaderboard.rows import BoardRow, BoardRows, read_rows, which_submis
 from server.leaderboard.schemas import BoardEntry, BoardQuery
 from server.prices.costs import read_book
 
+# Sorting thousands anew takes less time than putting so many in one by one.
+MOST_CHANGES = 200
 ENTRY_FIELDS = tuple(BoardEntry.model_fields)
 PLACE_FIELDS = ("rank", "tied", "unranked_reason")
 DEFAULTS = {
@@ -60,11 +62,48 @@ class PlacedRow:
         return {name: known[name] for name in ENTRY_FIELDS}
 
 
+class PlacedRows(Sequence[PlacedRow]):
+    """The rows of a board in its order; each is placed when somebody asks for it."""
+
+    def __init__(self, order: Order, rows: Mapping[str, BoardRow]) -> None:
+        self._order = order
+        self._rows = rows
+        self._groups = BoardGroups(order, rows)
+        self._placed: list[PlacedRow | None] = [None] * len(order)
+
+    def __len__(self) -> int:
+        return len(self._placed)
+
+    @overload
+    def __getitem__(self, index: int) -> PlacedRow: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[PlacedRow]: ...
+
+    def __getitem__(self, index: int | slice) -> PlacedRow | list[PlacedRow]:
+        if isinstance(index, slice):
+            return [self._place(position) for position in range(*index.indices(len(self)))]
+        return self._place(range(len(self))[index])
+
+    def _place(self, position: int) -> PlacedRow:
+        placed = self._placed[position]
+        if placed is None:
+            place = self._order.place(position)
+            placed = PlacedRow(self._rows[place.submission_id], place, self._groups)
+            self._placed[position] = placed
+        return placed
+
+
 @dataclass(frozen=True)
 class RankedBoard:
-    """A division's submissions in the order of their ranks, those without one last."""
+    """A division's submissions in the order of their ranks, those without one last.
 
-    rows: tuple[PlacedRow, ...]
+    `order` and `found` are what the next version's board is made from.
+    """
+
+    rows: Sequence[PlacedRow]
+    order: Order
+    found: Mapping[str, BoardRow]
 
     @cached_property
     def facets(self) -> Facets:
@@ -83,14 +122,14 @@ def ranked_board(
     lens, price = lens_of(benchmark, query), price_of(query)
     key = (benchmark.benchmark_id, query.division, query.metric, lens, price)
     kept = memory.boards if lens is None and price is None else memory.own_boards
-    return kept.get(
-        key,
-        version,
-        lambda: _rank(
-            _repriced(session, _rows(session, memory, benchmark, query, lens, version), price),
-            query,
-        ),
-    )
+
+    def make() -> RankedBoard:
+        rows = _rows(session, memory, benchmark, query, lens, version)
+        earlier = kept.latest(key)
+        found = _repriced(session, rows, price)
+        return _rank(found, query, None if earlier is None else earlier[1])
+
+    return kept.get(key, version, make)
 
 
 def _rows(
@@ -129,14 +168,25 @@ def _repriced(session: Session, rows: BoardRows, price: OtherPrice | None) -> Bo
     return rows if price is None else priced_rows(rows, price, read_book(session))
 
 
-def _rank(found: BoardRows, query: BoardQuery) -> RankedBoard:
+def _rank(found: BoardRows, query: BoardQuery, earlier: RankedBoard | None) -> RankedBoard:
     wanted = found if query.division is None else _of_division(found.rows.values(), query.division)
     rows = wanted.rows
-    places = rank([row.standing for row in rows.values()], metric=query.metric)
-    groups = BoardGroups(places, rows, metric=query.metric)
-    return RankedBoard(
-        tuple(PlacedRow(rows[place.submission_id], place, groups) for place in places)
-    )
+    order = _order(rows, query.metric, earlier)
+    return RankedBoard(PlacedRows(order, rows), order, rows)
+
+
+def _order(rows: Mapping[str, BoardRow], metric: Metric, earlier: RankedBoard | None) -> Order:
+    """The order of a board, from that of an earlier version where few rows are other ones."""
+    if earlier is not None:
+        gone, come = _others(earlier.found, rows), _others(rows, earlier.found)
+        if len(gone) + len(come) <= MOST_CHANGES:
+            return earlier.order.changed(gone=gone, come=come)
+    return order_of((row.standing for row in rows.values()), metric=metric)
+
+
+def _others(rows: Mapping[str, BoardRow], known: Mapping[str, BoardRow]) -> list[Standing]:
+    """Those that are not the same rows, unchanged, among the known ones."""
+    return [row.standing for name, row in rows.items() if known.get(name) is not row]
 
 
 def _of_division(rows: Iterable[BoardRow], division: str) -> BoardRows:

@@ -142,14 +142,17 @@ def read_rows(
 ) -> BoardRows:
     """The submissions of a kind with their runs and the verifications they rest on.
 
-    `since` has what was read earlier and the ids of all submissions that have changed or been
-    added: only those are read again.
+    `since` has what was read earlier and the ids of all submissions that have changed, come or
+    gone: only those are read again.
     """
     which = which_submissions(benchmark.benchmark_id, kind)
     if since is not None:
         earlier, changed = since
         again = _read(session, benchmark, kind, [*which, Submission.id.in_(changed)])
-        return BoardRows(dict(earlier.rows) | again)
+        kept = dict(earlier.rows)
+        for submission_id in changed:
+            kept.pop(submission_id, None)
+        return BoardRows(kept | again)
     return BoardRows(_read(session, benchmark, kind, which))
 
 
