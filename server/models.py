@@ -132,6 +132,16 @@ class Board(Base):
     version: Mapped[int] = mapped_column(BigInteger)
 
 
+class BoardChange(Base):
+    """Which submission a version of a board changed; kept of the latest versions alone."""
+
+    __tablename__ = "board_changes"
+
+    benchmark_id: Mapped[str] = mapped_column(String(100), primary_key=True)
+    version: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    submission_id: Mapped[str] = mapped_column(String(20))
+
+
 class Submission(Base):
     """A submitter's runs on one system, with the result derived from their logs.
 

@@ -11,7 +11,7 @@ from rules.benchmark import Benchmark
 from rules.claim import Kind
 from rules.lens import Lens
 from rules.ranking import Metric, Order, Ranked, Standing, order_of
-from server.leaderboard.changes import board_changes_of
+from server.leaderboard.changes import changes_between
 from server.leaderboard.facets import Facets, facets_of
 from server.leaderboard.groups import BoardGroups
 from server.leaderboard.lens import lens_of, lens_rows
@@ -155,12 +155,12 @@ def _rows(
 def _since(
     session: Session, memory: BoardMemory, key: tuple[str, Kind], version: int
 ) -> tuple[BoardRows, set[str]] | None:
-    """What an earlier version had and which submissions changed since, if both are known here."""
+    """What an earlier version had and which submissions changed since, if both are known."""
     kept = memory.submissions.latest(key)
     if kept is None:
         return None
     earlier, rows = kept
-    changed = board_changes_of(session).between(key[0], earlier, version)
+    changed = changes_between(session, key[0], earlier, version)
     return None if changed is None else (rows, changed)
 
 
