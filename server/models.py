@@ -158,7 +158,7 @@ class Submission(Base):
 
     __tablename__ = "submissions"
     __table_args__ = (
-        Index(None, "benchmark_id", "division"),
+        Index(None, "benchmark_id", "kind", "tta_seconds"),
         Index(None, "submitted_at"),
         UniqueConstraint("user_id", "idempotency_key"),
     )

@@ -1,4 +1,4 @@
-"""board changes: which submission each of a board's latest versions changed."""
+"""board changes: which submission each of a board's latest versions changed; its top by index."""
 
 from collections.abc import Sequence
 
@@ -10,6 +10,9 @@ down_revision: str | None = "0013"
 branch_labels: str | Sequence[str] | None = None
 depends_on: str | Sequence[str] | None = None
 
+TOP = "ix_submissions_benchmark_id_kind_tta_seconds"
+DIVISION = "ix_submissions_benchmark_id_division"
+
 
 def upgrade() -> None:
     """Apply. Nothing is known of earlier versions: boards are then read whole, once."""
@@ -20,8 +23,12 @@ def upgrade() -> None:
         sa.Column("submission_id", sa.String(20), nullable=False),
         sa.PrimaryKeyConstraint("benchmark_id", "version", name=op.f("pk_board_changes")),
     )
+    op.create_index(op.f(TOP), "submissions", ["benchmark_id", "kind", "tta_seconds"])
+    op.drop_index(op.f(DIVISION), table_name="submissions")
 
 
 def downgrade() -> None:
     """Take back."""
+    op.create_index(op.f(DIVISION), "submissions", ["benchmark_id", "division"])
+    op.drop_index(op.f(TOP), table_name="submissions")
     op.drop_table("board_changes")

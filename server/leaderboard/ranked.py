@@ -1,7 +1,7 @@
 """Everything of a division, ranked and grouped: kept in memory until the board changes."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, overload
 
@@ -19,6 +19,7 @@ from server.leaderboard.memory import BoardMemory, memory_of
 from server.leaderboard.price import OtherPrice, price_of, priced_rows
 from server.leaderboard.rows import BoardRow, BoardRows, read_rows, which_submissions
 from server.leaderboard.schemas import BoardEntry, BoardQuery
+from server.leaderboard.top import read_top
 from server.prices.costs import read_book
 
 # Sorting thousands anew takes less time than putting so many in one by one.
@@ -98,12 +99,14 @@ class PlacedRows(Sequence[PlacedRow]):
 class RankedBoard:
     """A division's submissions in the order of their ranks, those without one last.
 
-    `order` and `found` are what the next version's board is made from.
+    `order` and `found` are what the next version's board is made from. `total` counts also those
+    below the rows that are here.
     """
 
     rows: Sequence[PlacedRow]
     order: Order
     found: Mapping[str, BoardRow]
+    total: int
 
     @cached_property
     def facets(self) -> Facets:
@@ -130,6 +133,25 @@ def ranked_board(
         return _rank(found, query, None if earlier is None else earlier[1])
 
     return kept.get(key, version, make)
+
+
+def top_board(
+    session: Session, benchmark: Benchmark, query: BoardQuery, *, version: int, end: int
+) -> RankedBoard | None:
+    """The first `end` places of an official board, where they are had without reading all of it.
+
+    None where the query asks for more than the top in the order of ranks, and where the board is in
+    memory: then what changed since is read sooner than the top.
+    """
+    if query.is_selective or lens_of(benchmark, query) or price_of(query):
+        return None
+    memory = memory_of(session)
+    if _since(session, memory, (benchmark.benchmark_id, query.kind), version) is not None:
+        return None
+    top = read_top(session, benchmark, query, end=end)
+    if top is None:
+        return None
+    return replace(_rank(top.rows, query, None), total=top.total)
 
 
 def _rows(
@@ -172,7 +194,7 @@ def _rank(found: BoardRows, query: BoardQuery, earlier: RankedBoard | None) -> R
     wanted = found if query.division is None else _of_division(found.rows.values(), query.division)
     rows = wanted.rows
     order = _order(rows, query.metric, earlier)
-    return RankedBoard(PlacedRows(order, rows), order, rows)
+    return RankedBoard(PlacedRows(order, rows), order, rows, total=len(rows))
 
 
 def _order(rows: Mapping[str, BoardRow], metric: Metric, earlier: RankedBoard | None) -> Order:

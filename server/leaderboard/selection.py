@@ -10,7 +10,6 @@ from server.leaderboard.schemas import BoardQuery
 
 # The narrowest type first; what was measured stands for what was claimed.
 PRECISIONS = {name: place for place, name in enumerate(reversed(get_args(PrecisionName)))}
-FILTERS = ("status", "framework", "hardware_class", "date_from", "date_to", "q")
 STATUSES = ("verified", "verifying", "claimed", "inconclusive", "rejected")
 
 
@@ -49,8 +48,9 @@ SORT_KEYS: dict[str, Callable[[PlacedRow], Any]] = {
 
 def select_rows(rows: Sequence[PlacedRow], query: BoardQuery) -> Sequence[PlacedRow]:
     """What fits the filters, by one column; absent figures stand last whichever way it goes."""
-    is_filtered = any(getattr(query, name) is not None for name in FILTERS)
-    chosen = [row for row in rows if _matches(row, query)] if is_filtered else rows
+    if not query.is_selective:
+        return rows
+    chosen = [row for row in rows if _matches(row, query)]
     if query.sort == "rank" and query.order == "asc":
         return chosen
     key = SORT_KEYS[query.sort]

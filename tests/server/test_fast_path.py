@@ -1,6 +1,5 @@
 """Boards answered in front of the application: the same answers, and never an older board."""
 
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from sqlalchemy import event, update
+from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
@@ -18,10 +17,9 @@ from server.app import create_app
 from server.database import Database
 from server.leaderboard.fast_path import FastPath
 from server.leaderboard.lessons import LESSON
-from server.leaderboard.service import board_version, raise_board_version
+from server.leaderboard.service import raise_board_version
 from server.leaderboard.versions import KnownVersions, known_versions
 from server.leaderboard.watch import VersionWatch
-from server.models import Submission
 from server.observability.access import Observed
 from server.observability.request_metrics import RequestMetrics
 from server.settings import Settings
@@ -292,7 +290,7 @@ def test_a_database_that_is_away_is_told_as_soon_as_nothing_fresh_is_known(
     def away(_: Database) -> None:
         raise OperationalError("SELECT 1", {}, Exception("connection refused"))
 
-    monkeypatch.setattr(Database, "read", away)
+    monkeypatch.setattr(Database, "read_snapshot", away)
     assert client.get(BOARD).status_code == 200
     known_versions(database.engine).fresh_seconds = 0.0
     assert client.get(BOARD).status_code == 503
@@ -314,81 +312,6 @@ def write_and_fail(session: Session) -> None:
     """A write whose transaction is rolled back."""
     raise_board_version(session, "digits")
     raise RuntimeError("nothing of this is kept")
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
-def either_url(request: pytest.FixtureRequest) -> str:
-    """Both databases."""
-    url: str = request.getfixturevalue(f"{request.param}_url")
-    return url
-
-
-class TestOnBothDatabases:
-    """Writers of this process at once with its readers."""
-
-    @pytest.fixture
-    def database_url(self, either_url: str) -> str:
-        """That of the test's client."""
-        return either_url
-
-    def test_a_read_after_a_write_never_shows_an_older_board(
-        self, board: str, client: TestClient, database: Database
-    ) -> None:
-        acknowledged, faults, reads = [0], [], []
-        rounds = 25
-
-        def write_boards(seed: int) -> None:
-            sequence = random.Random(seed)
-            for _ in range(rounds):
-                with database.write() as session:
-                    raise_board_version(session, "digits")
-                    version = board_version(session, "digits")
-                    session.execute(update(Submission).values(model=f"v {version}"))
-                acknowledged.append(version)
-                read_once(sequence, version)
-
-        def read_once(sequence: random.Random, least: int) -> int:
-            query = sequence.choice(("", "?limit=2", "?sort=cost", "?order=asc"))
-            answer = client.get(f"{board}{query}").json()
-            (model,) = {entry["model"] for entry in answer["entries"]}
-            shown = int(model.removeprefix("v "))
-            if shown < least or answer["version"] < least:
-                faults.append((least, shown, answer["version"]))
-            reads.append(shown)
-            return shown
-
-        def read_boards(seed: int) -> None:
-            sequence, shown = random.Random(seed), 0
-            while writing.is_set():
-                shown = read_once(sequence, max(shown, acknowledged[-1]))
-
-        def guarded(call: Callable[[int], None], seed: int) -> None:
-            try:
-                call(seed)
-            except BaseException as error:  # noqa: BLE001  It is a fault like any other here.
-                faults.append(error)
-
-        with database.write() as session:
-            raise_board_version(session, "digits")
-            session.execute(update(Submission).values(model="v 0"))
-        writing = threading.Event()
-        writing.set()
-        readers, writers = (
-            [threading.Thread(target=guarded, args=(call, seed)) for seed in range(count)]
-            for call, count in ((read_boards, 3), (write_boards, 3))
-        )
-        for thread in readers + writers:
-            thread.start()
-        for thread in writers:
-            thread.join(timeout=60)
-        writing.clear()
-        for thread in readers:
-            thread.join(timeout=60)
-
-        assert not any(thread.is_alive() for thread in readers + writers)
-        assert faults == []
-        assert len(reads) > 3 * rounds
-        assert read_once(random.Random(9), 3 * rounds) == max(acknowledged)
 
 
 def test_an_older_read_that_ends_late_takes_nothing_back() -> None:
