@@ -159,6 +159,7 @@ class Submission(Base):
     __tablename__ = "submissions"
     __table_args__ = (
         Index(None, "benchmark_id", "kind", "tta_seconds"),
+        Index(None, "benchmark_id", "submitted_at"),
         Index(None, "submitted_at"),
         UniqueConstraint("user_id", "idempotency_key"),
     )

@@ -14,7 +14,7 @@ router = APIRouter(tags=["benchmarks"])
 def list_benchmarks(parts: PartsDep) -> BenchmarkList:
     """Every benchmark, with the number of its submissions."""
     with parts.database.read() as session:
-        counts = count_submissions(session)
+        counts = count_submissions(session, parts.benchmarks)
     return BenchmarkList(
         benchmarks=[
             benchmark_view(benchmark, counts.get(benchmark_id, NO_SUBMISSIONS))
@@ -28,7 +28,7 @@ def get_benchmark(benchmark_id: str, parts: PartsDep) -> BenchmarkView:
     """One benchmark: its target, clock, data set and how runs become a result."""
     benchmark = find_benchmark(parts.benchmarks, benchmark_id)
     with parts.database.read() as session:
-        counts = count_submissions(session)
+        counts = count_submissions(session, [benchmark_id])
     return benchmark_view(benchmark, counts.get(benchmark_id, NO_SUBMISSIONS))
 
 

@@ -6,7 +6,7 @@ that version is taken. Whole answers that are sent without asking are the fast p
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sized
 from dataclasses import dataclass, field
 from sys import getsizeof
 from typing import Any, TypeVar, cast
@@ -93,6 +93,11 @@ def _rows(value: Any) -> int:
     return max(1, len(value.rows))
 
 
+def _items(value: Any) -> int:
+    """Some things that are derived list every submission of a board, some are a few numbers."""
+    return 10 + (len(value) if isinstance(value, Sized) else 0)
+
+
 def _size(value: Any) -> int:
     return len(value.content) + len(value.gzip_content)
 
@@ -125,7 +130,9 @@ class BoardMemory:
     submissions: VersionedCache = field(
         default_factory=lambda: VersionedCache(most=50_000, weigh=_rows)
     )
-    derived: VersionedCache = field(default_factory=lambda: VersionedCache(most=1_000))
+    derived: VersionedCache = field(
+        default_factory=lambda: VersionedCache(most=100_000, weigh=_items)
+    )
 
 
 _memories: WeakKeyDictionary[Any, BoardMemory] = WeakKeyDictionary()

@@ -11,7 +11,7 @@ from rules.benchmark import Benchmark
 from rules.claim import Kind
 from rules.lens import Lens
 from rules.ranking import Metric, Order, Ranked, Standing, order_of
-from server.leaderboard.changes import changes_between
+from server.leaderboard.changes import MOST_VERSIONS, changes_between
 from server.leaderboard.facets import Facets, facets_of
 from server.leaderboard.groups import BoardGroups
 from server.leaderboard.lens import lens_of, lens_rows
@@ -145,8 +145,8 @@ def top_board(
     """
     if query.is_selective or lens_of(benchmark, query) or price_of(query):
         return None
-    memory = memory_of(session)
-    if _since(session, memory, (benchmark.benchmark_id, query.kind), version) is not None:
+    kept = memory_of(session).submissions.latest((benchmark.benchmark_id, query.kind))
+    if kept is not None and abs(version - kept[0]) <= MOST_VERSIONS:
         return None
     top = read_top(session, benchmark, query, end=end)
     if top is None:

@@ -10,7 +10,7 @@ from server.benchmarks.schemas import benchmark_view
 from server.leaderboard.queries import cut_board
 from server.leaderboard.ranked import ranked_board
 from server.leaderboard.schemas import BoardQuery
-from server.leaderboard.service import board_version, kept_for_board
+from server.leaderboard.service import board_version
 from server.pages.explanations import EXPLAIN
 
 Context = dict[str, Any]
@@ -23,7 +23,7 @@ def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
     """
     version = board_version(session, benchmark.benchmark_id)
     ranked = ranked_board(session, benchmark, query, version=version)
-    return _around(session, benchmark, query, version) | {
+    return _around(session, benchmark, query) | {
         "board": cut_board(ranked, benchmark, query, version=version),
         "filters": query.model_dump(mode="json", exclude_defaults=True),
         "facets": ranked.facets,
@@ -43,7 +43,7 @@ def refused_context(
     query = BoardQuery.model_validate({"metric": metric} if metric else {})
     ranked = ranked_board(session, benchmark, query, version=version)
     board = cut_board(ranked, benchmark, query, version=version)
-    return _around(session, benchmark, query, version) | {
+    return _around(session, benchmark, query) | {
         "board": board | {"entries": [], "total": 0, "next_cursor": None, "first": None},
         "filters": typed,
         "facets": ranked.facets,
@@ -51,14 +51,9 @@ def refused_context(
     }
 
 
-def _around(session: Session, benchmark: Benchmark, query: BoardQuery, version: int) -> Context:
-    counts = kept_for_board(
-        session,
-        benchmark.benchmark_id,
-        "counts",
-        lambda: count_submissions(session).get(benchmark.benchmark_id, NO_SUBMISSIONS),
-        version=version,
-    )
+def _around(session: Session, benchmark: Benchmark, query: BoardQuery) -> Context:
+    benchmark_id = benchmark.benchmark_id
+    counts = count_submissions(session, [benchmark_id]).get(benchmark_id, NO_SUBMISSIONS)
     return {
         "benchmark": benchmark_view(benchmark, counts).model_dump(mode="json"),
         "explanation": EXPLAIN[query.kind](benchmark),
