@@ -60,6 +60,7 @@ PAGES = (
     *("/api/v1/submissions/perf-0000007", "/api/v1/verifications"),
     *("/api/v1/workers", "/workers", "/prices", "/api/v1/prices", "/openapi.json"),
 )
+PAGED = 40
 WANTED_RATIO = 1.0
 WANTED_FIRST_READ_SECONDS = 0.05
 
@@ -217,22 +218,27 @@ def measure_pages(port: int, process: psutil.Process, boards: Sequence[str]) -> 
     """Every kind of page of a fresh process, and its memory once it has shown all boards."""
     print(f"  memory of a fresh process {mib_of(process):.0f} MiB")
     for path in PAGES:
-        first, again = (timed_read(port, path) for _ in range(2))
-        print(f"  {path:58} first {first * 1e3:8.1f} ms, again {again * 1e3:7.1f} ms")
-    for words, before in (("JSON", API), ("page", "/benchmarks/")):
-        p50, p99 = percentiles([timed_read(port, before + board) for board in boards])
+        (first, first_cpu), (again, cpu) = (timed_read(port, path, process) for _ in range(2))
         print(
-            f"  first {words} of each board p50 {p50 * 1e3:.1f} ms, p99 {p99 * 1e3:.1f} ms; "
-            f"memory then {mib_of(process):.0f} MiB"
+            f"  {path:45} first {first * 1e3:8.1f} ms ({first_cpu * 1e3:6.0f} CPU), "
+            f"again {again * 1e3:7.1f} ms ({cpu * 1e3:4.0f} CPU)"
+        )
+    for words, before, which in (("JSON", API, boards), ("page", "/benchmarks/", boards[:PAGED])):
+        reads = [timed_read(port, before + board, process) for board in which]
+        p50, p99 = percentiles([seconds for seconds, _ in reads])
+        cpu = statistics.median(cpu for _, cpu in reads)
+        print(
+            f"  first {words} of {len(which)} boards p50 {p50 * 1e3:.1f} ms ({cpu * 1e3:.0f} CPU), "
+            f"p99 {p99 * 1e3:.1f} ms; memory then {mib_of(process):.0f} MiB"
         )
 
 
-def timed_read(port: int, path: str) -> float:
-    """Seconds until an answer is here."""
-    began = time.perf_counter()
+def timed_read(port: int, path: str, process: psutil.Process) -> tuple[float, float]:
+    """Seconds until an answer is here, and those that the server's processor had to do with it."""
+    began, before = time.perf_counter(), cpu_seconds(process)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=300) as answer:
         answer.read()
-    return time.perf_counter() - began
+    return time.perf_counter() - began, cpu_seconds(process) - before
 
 
 def mib_of(process: psutil.Process) -> float:

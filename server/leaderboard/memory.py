@@ -111,8 +111,9 @@ def _size_of_key(key: tuple[str, ...]) -> int:
 class BoardMemory:
     """The caches of one database, in the order in which making a value may ask the next.
 
-    Targets and prices are endless: what is kept of boards at some of their own has a place of its
-    own, and drives no official board out.
+    A row takes 4 KB of memory. Boards share the rows of `submissions` and hold on to those that
+    have gone from there. Targets and prices are endless: what is kept of boards at some of their
+    own has a place of its own, and drives no official board out.
     """
 
     answers: VersionedCache = field(
@@ -121,9 +122,7 @@ class BoardMemory:
     own_answers: VersionedCache = field(
         default_factory=lambda: VersionedCache(most=16 * MIB, weigh=_size, weigh_key=_size_of_key)
     )
-    boards: VersionedCache = field(
-        default_factory=lambda: VersionedCache(most=100_000, weigh=_rows)
-    )
+    boards: VersionedCache = field(default_factory=lambda: VersionedCache(most=60_000, weigh=_rows))
     own_boards: VersionedCache = field(
         default_factory=lambda: VersionedCache(most=20_000, weigh=_rows)
     )
