@@ -143,7 +143,8 @@ def top_board(
     None where the query asks for more than the top in the order of ranks, and where the board is in
     memory: then what changed since is read sooner than the top.
     """
-    if query.is_selective or lens_of(benchmark, query) or price_of(query):
+    is_official = lens_of(benchmark, query) is None and price_of(query) is None
+    if query.is_selective or not is_official:
         return None
     kept = memory_of(session).submissions.latest((benchmark.benchmark_id, query.kind))
     if kept is not None and abs(version - kept[0]) <= MOST_VERSIONS:
