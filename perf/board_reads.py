@@ -281,8 +281,8 @@ def server(kind: str, what: str, folder: Path, port: int) -> Iterator[psutil.Pro
 
 
 def wait_for(address: str, process: "subprocess.Popen[bytes]") -> None:
-    """Until it answers, for at most 30 seconds."""
-    deadline = time.monotonic() + 30
+    """Until it answers, for at most two minutes."""
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline and process.poll() is None:
         try:
             urllib.request.urlopen(address, timeout=5).close()  # noqa: S310

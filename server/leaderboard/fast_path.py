@@ -5,6 +5,7 @@ not kept, or may not be sure of, the application answers. A kept answer passes n
 whoever observes requests, so it carries the counts that it belongs to.
 """
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -101,6 +102,7 @@ class FastPath:
         self._most_bytes = most_bytes
         self._bytes = 0
         self._kept: OrderedDict[Key, KeptAnswer] = OrderedDict()
+        self._asking: asyncio.Future[None] | None = None
 
     def find(self, scope: Scope, now: float) -> Reply | None:
         """What is kept for an HTTP request and current; `now` is of time.monotonic()."""
@@ -125,6 +127,9 @@ class FastPath:
             await self._app(scope, receive, send)
             return
         reply = self.find(scope, time.monotonic())
+        if reply is None and self._is_only_old(scope):
+            await self._refresh()
+            reply = self.find(scope, time.monotonic())
         if reply is not None:
             scope["route"], scope["path_params"] = reply.route, reply.path_params
             await reply.send(send)
@@ -132,6 +137,22 @@ class FastPath:
             await self._learn(scope, receive, send)
         else:
             await self._app(scope, receive, send)
+
+    def _is_only_old(self, scope: Scope) -> bool:
+        """Whether all that keeps an answer back is that its version was asked for too long ago."""
+        encodings = by_name(scope["headers"]).get(b"accept-encoding", b"")
+        kept = self._kept.get((scope["path"], scope["query_string"], takes_gzip(encodings)))
+        return kept is not None and self._known.is_latest(kept.benchmark_id, kept.version)
+
+    async def _refresh(self) -> None:
+        """Ask for the versions; whoever comes meanwhile waits for the same answer.
+
+        On a machine that gives the watch no time, everybody would else ask by the long way. What
+        the question raises is told on that way.
+        """
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.ensure_future(asyncio.to_thread(self._watch.try_once))
+        await asyncio.shield(self._asking)
 
     async def _learn(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the application answer; keep the answer if it says that it is a board."""

@@ -44,6 +44,11 @@ class KnownVersions:
             and now - known.asked_at <= self.fresh_seconds
         )
 
+    def is_latest(self, benchmark_id: str, version: int) -> bool:
+        """Whether a board had this version when it was last asked for, however long ago."""
+        known = self._boards.get(benchmark_id)
+        return known is not None and known.version == version
+
     def note(self, benchmark_id: str, version: int, *, asked_at: float) -> None:
         """A version that a read found which began at `asked_at`."""
         with self._lock:

@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from contextlib import suppress
 
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -54,6 +55,11 @@ class VersionWatch:
         with self._database.read() as session:
             versions = board_versions(session)
         self._known.note_all(versions, asked_at=asked_at)
+
+    def try_once(self) -> None:
+        """The same; while the database is away nothing is learnt."""
+        with suppress(DBAPIError, PoolTimeoutError):
+            self.ask_once()
 
     def _loop(self) -> None:
         while not self._stop.is_set():

@@ -1,5 +1,6 @@
 """Boards answered in front of the application: the same answers, and never an older board."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -423,3 +424,51 @@ def test_the_longest_unread_go_when_too_much_is_kept(database: Database) -> None
     assert made.calls == 3
     ask(path, BOARD, b"b")
     assert made.calls == 4
+
+
+class AskedWatch:
+    """A watch that nobody gives time: it learns a version when it is asked to, and counts."""
+
+    def __init__(self, known: KnownVersions, version: int) -> None:
+        self.known = known
+        self.version = version
+        self.asked = 0
+
+    def want(self, now: float) -> None:
+        """Nothing is done in the background."""
+
+    def try_once(self) -> None:
+        self.asked += 1
+        self.known.note("digits", self.version, asked_at=time.monotonic())
+
+
+@pytest.mark.parametrize(("version", "made_again"), [(1, 0), (2, 5)])
+def test_many_whose_board_is_only_old_ask_once_for_its_version(
+    version: int, made_again: int
+) -> None:
+    known, made = KnownVersions(fresh_seconds=60.0), Made()
+    watch: Any = AskedWatch(known, version)
+    path = FastPath(made, known=known, watch=watch, metrics=RequestMetrics())
+    known.note("digits", 1, asked_at=time.monotonic())
+    ask(path, BOARD)
+    known._boards.clear()
+    known.note("digits", 1, asked_at=time.monotonic() - 100.0)
+
+    async def many() -> None:
+        await asyncio.gather(*(path(board_scope(), no_body, discard) for _ in range(5)))
+
+    run_async(many())
+    assert (watch.asked, made.calls) == (1, 1 + made_again)
+
+
+def board_scope() -> dict[str, Any]:
+    """A read of the board."""
+    return {"type": "http", "method": "GET", "path": BOARD, "query_string": b"", "headers": []}
+
+
+async def no_body() -> Any:
+    return {"type": "http.request", "body": b"", "more_body": False}
+
+
+async def discard(_message: Any) -> None:
+    """Nobody listens."""
