@@ -338,7 +338,6 @@ def test_going_back_drops_the_price_book_and_the_sessions_and_nothing_else(
     insert_rows(empty, CONSOLE_ROWS)
     before = rows(empty)
     assert len(before.pop("prices")) == len(before.pop("console_sessions")) == 1
-    assert before.pop("board_changes") == []
     for submission in before["submissions"]:
         assert submission.pop("energy_joules") is None
     command.downgrade(alembic_config(empty), "0009")
@@ -348,7 +347,7 @@ def test_going_back_drops_the_price_book_and_the_sessions_and_nothing_else(
     again = rows(empty)
     for submission in again["submissions"]:
         assert submission.pop("energy_joules") is None
-    assert again == before | {"prices": [], "console_sessions": [], "board_changes": []}
+    assert again == before | {"prices": [], "console_sessions": []}
 
 
 ACCOUNT_ROWS = """
