@@ -1,11 +1,14 @@
 """Reading leaderboards at speed, against a plain Starlette route that answers the same bytes.
 
-`python perf/board_reads.py [--rounds N] [--connections N] [--seconds S] [--results N]` starts one
-server process with a SQLite database of 5,000 submissions to a board (`--results 1000000` makes 200
-such boards) and one with a plain Starlette application, and loads them in turns over loopback. What
-counts is requests per CPU second of the server process, because neighbours on the machine take none
-of it; printed are medians over the rounds and their ratio to the plain route. Then a submission is
-changed many times and the first read after each write is timed, alone and while others read.
+`python perf/board_reads.py [--database sqlite|postgresql] [--results N] [--rounds N] [--seconds S]
+[--connections N] [--folder F]` fills a database with a board of 5,000 submissions (`--results
+1000000`: 200 such boards, which takes minutes and several GB), starts a server process on it and
+one with a plain Starlette application, and loads them in turns over loopback. What counts is
+requests per CPU second of the server process, because neighbours on the machine take none of it;
+printed are medians over the rounds and their ratio to the plain route. Then submissions of random
+boards are changed and the first read after each write is timed, alone and while others read. With
+several boards, a fresh process is timed on every kind of page, and its memory read after all boards
+were.
 
 Exit code 1 where the fast path costs more than the plain route or a first read takes too long.
 """
@@ -20,10 +23,11 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import psutil
@@ -35,21 +39,28 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from perf.board_fill import PER_BOARD, Filled, filled, settings_of
 from perf.board_load import Load, put_load, request_for
-from perf.board_pages import BENCHMARK, fill
+from perf.board_pages import BENCHMARK
 from server.app import create_app
-from server.benchmarks.queries import find_benchmark
-from server.database import Database
 from server.dependencies import Parts
 from server.leaderboard.service import raise_board_version
 from server.models import Submission
-from server.schema import migrate
-from server.settings import Settings
 
-BOARD = f"/api/v1/leaderboards/{BENCHMARK}"
+API = "/api/v1/leaderboards/"
+BOARD = API + BENCHMARK
 PAGE = f"/benchmarks/{BENCHMARK}"
 WRITE = "/perf/write"
-PER_BOARD = 5000
+PAGES = (
+    *("/healthz", "/readyz", "/metrics", BOARD, f"{BOARD}?metric=cost", f"{BOARD}?sort=model"),
+    *(f"{BOARD}?page=20", f"{BOARD}.csv", PAGE, f"{PAGE}?q=resnet", "/", "/feed.atom"),
+    *("/api/v1/benchmarks", f"/api/v1/benchmarks/{BENCHMARK}", "/api/v1/submissions"),
+    *(f"/api/v1/submissions?benchmark={BENCHMARK}", f"/api/v1/benchmarks/{BENCHMARK}/records"),
+    *(f"{PAGE}/feed.atom", f"{PAGE}/charts/pareto", "/submissions/perf-0000007"),
+    *("/api/v1/submissions/perf-0000007", "/api/v1/verifications"),
+    *("/api/v1/workers", "/workers", "/prices", "/api/v1/prices", "/openapi.json"),
+)
+PAGED = 40
 WANTED_RATIO = 1.0
 WANTED_FIRST_READ_SECONDS = 0.05
 
@@ -67,18 +78,32 @@ class Case:
 def main() -> int:
     """Measure and print; returns the exit code."""
     asked = arguments()
-    with tempfile.TemporaryDirectory() as folder:
-        url = f"sqlite:///{folder}/boards.db"
-        make_boards(url, Path(folder), results=asked.results)
-        with server("finishline", url, asked.port) as process:
-            content, headers = read_board(asked)
-            (Path(folder) / "board.json").write_bytes(content)
-            (Path(folder) / "headers.json").write_text(json.dumps(headers))
-            with server("plain", f"{folder}/board.json", asked.port + 1) as plain:
-                print(f"board reads: {len(content):,} bytes, {asked.connections} connections")
-                ratio = measure_cases(asked, process, plain, headers["etag"])
-        with server("finishline", url, asked.port) as process:
-            seconds = [measure_first_reads(asked, process, others=others) for others in (0, 8)]
+    began = time.monotonic()
+    with (
+        tempfile.TemporaryDirectory(dir=asked.folder) as name,
+        filled(asked.database, Path(name), results=asked.results) as boards,
+    ):
+        print(
+            f"board reads on {asked.database}: {asked.results:,} results on {len(boards.boards)} "
+            f"boards, filled in {time.monotonic() - began:.0f} s"
+        )
+        return measure(asked, boards)
+
+
+def measure(asked: argparse.Namespace, boards: Filled) -> int:
+    """All figures of a filled database; returns the exit code."""
+    folder = boards.folder
+    with server("finishline", boards.url, folder, asked.port) as process:
+        if len(boards.boards) > 1:
+            measure_pages(asked.port, process, boards.boards)
+        content, headers = read_board(asked)
+        (folder / "board.json").write_bytes(content)
+        (folder / "headers.json").write_text(json.dumps(headers))
+        with server("plain", "board.json", folder, asked.port + 1) as plain:
+            print(f"  {len(content):,} bytes, {asked.connections} connections")
+            ratio = measure_cases(asked, process, plain, headers["etag"])
+    with server("finishline", boards.url, folder, asked.port) as process:
+        seconds = [measure_first_reads(asked, process, boards, others=n) for n in (0, 8)]
     return int(ratio < WANTED_RATIO or max(seconds) > WANTED_FIRST_READ_SECONDS)
 
 
@@ -91,6 +116,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--writes", type=int, default=100)
     parser.add_argument("--results", type=int, default=PER_BOARD)
     parser.add_argument("--entries", type=int, default=100)
+    parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
+    parser.add_argument("--folder", type=Path)
     parser.add_argument("--port", type=int, default=18112)
     return parser.parse_args()
 
@@ -150,12 +177,12 @@ def cpu_seconds(process: psutil.Process) -> float:
 
 
 def measure_first_reads(
-    asked: argparse.Namespace, process: psutil.Process, *, others: int
+    asked: argparse.Namespace, process: psutil.Process, boards: Filled, *, others: int
 ) -> float:
     """The first read after each of many writes, beside so many other readers; returns its p99."""
     read_board(asked)
     before = cpu_seconds(process)
-    seconds = asyncio.run(_first_reads(asked, others))
+    seconds = asyncio.run(_first_reads(asked, boards, others))
     cpu = (cpu_seconds(process) - before) / len(seconds)
     p50, p99 = percentiles(seconds)
     print(
@@ -166,7 +193,8 @@ def measure_first_reads(
     return p99
 
 
-async def _first_reads(asked: argparse.Namespace, others: int) -> list[float]:
+async def _first_reads(asked: argparse.Namespace, boards: Filled, others: int) -> list[float]:
+    random = Random(7)
     beside = Load(request_for(BOARD), b"200")
     task = None
     if others:
@@ -174,7 +202,8 @@ async def _first_reads(asked: argparse.Namespace, others: int) -> list[float]:
         task = asyncio.create_task(reading)
     seconds = []
     for _ in range(asked.writes):
-        for path, status in ((WRITE, b"204"), (BOARD, b"200")):
+        board = random.choice(boards.boards)
+        for path, status in ((f"{WRITE}?board={board}", b"204"), (API + board, b"200")):
             load = Load(request_for(path), status)
             await put_load(asked.port, load, connections=1, seconds=0.0)
             assert not load.faults, load.faults
@@ -183,6 +212,38 @@ async def _first_reads(asked: argparse.Namespace, others: int) -> list[float]:
         beside.until = 0.0
         await task
     return seconds
+
+
+def measure_pages(port: int, process: psutil.Process, boards: Sequence[str]) -> None:
+    """Every kind of page of a fresh process, and its memory once it has shown all boards."""
+    print(f"  memory of a fresh process {mib_of(process):.0f} MiB")
+    for path in PAGES:
+        (first, first_cpu), (again, cpu) = (timed_read(port, path, process) for _ in range(2))
+        print(
+            f"  {path:45} first {first * 1e3:8.1f} ms ({first_cpu * 1e3:6.0f} CPU), "
+            f"again {again * 1e3:7.1f} ms ({cpu * 1e3:4.0f} CPU)"
+        )
+    for words, before, which in (("JSON", API, boards), ("page", "/benchmarks/", boards[:PAGED])):
+        reads = [timed_read(port, before + board, process) for board in which]
+        p50, p99 = percentiles([seconds for seconds, _ in reads])
+        cpu = statistics.median(cpu for _, cpu in reads)
+        print(
+            f"  first {words} of {len(which)} boards p50 {p50 * 1e3:.1f} ms ({cpu * 1e3:.0f} CPU), "
+            f"p99 {p99 * 1e3:.1f} ms; memory then {mib_of(process):.0f} MiB"
+        )
+
+
+def timed_read(port: int, path: str, process: psutil.Process) -> tuple[float, float]:
+    """Seconds until an answer is here, and those that the server's processor had to do with it."""
+    began, before = time.perf_counter(), cpu_seconds(process)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=300) as answer:
+        answer.read()
+    return time.perf_counter() - began, cpu_seconds(process) - before
+
+
+def mib_of(process: psutil.Process) -> float:
+    """Resident memory."""
+    return float(process.memory_info().rss) / 1024**2
 
 
 def percentiles(seconds: list[float]) -> tuple[float, float]:
@@ -204,43 +265,12 @@ def read_board(asked: argparse.Namespace) -> tuple[bytes, dict[str, str]]:
         return answer.read(), {k: v for k, v in headers.items() if k not in of_connection}
 
 
-def make_boards(url: str, folder: Path, *, results: int) -> None:
-    """Fill an empty database: one board of 5,000, or as many as hold so many results."""
-    database = Database(url)
-    migrate(database)
-    parts = Parts(
-        settings=Settings(database_url=url, artifacts_dir=folder / "artifacts"),
-        database=database,
-        artifacts=None,  # type: ignore[arg-type]
-        benchmarks={},
-    )
-    from rules.benchmark import load_benchmarks
-
-    parts = replace(parts, benchmarks=load_benchmarks(parts.settings.benchmarks_dir))
-    fill(parts, min(results, PER_BOARD))
-    for number in range(1, results // PER_BOARD):
-        copy_board(database, number)
-    database.close()
-
-
-def copy_board(database: Database, number: int) -> None:
-    """The submissions of the first board again, under another benchmark, without their runs."""
-    with database.write() as session:
-        columns = [c for c in Submission.__table__.c if c.name not in ("id", "benchmark_id")]
-        names = ", ".join(c.name for c in columns)
-        session.connection().exec_driver_sql(
-            f"INSERT INTO submissions (id, benchmark_id, {names}) "  # noqa: S608  Own names.
-            f"SELECT id || '-{number}', 'copy-{number}', {names} FROM submissions "
-            f"WHERE benchmark_id = '{BENCHMARK}'"
-        )
-        raise_board_version(session, f"copy-{number}")
-
-
 @contextmanager
-def server(kind: str, what: str, port: int) -> Iterator[psutil.Process]:
+def server(kind: str, what: str, folder: Path, port: int) -> Iterator[psutil.Process]:
     """A server process, once it answers."""
-    command = [sys.executable, "-m", "perf.board_reads", "--serve", kind, what, str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "perf.board_reads", "--serve", kind, what, str(folder)]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen([*command, str(port)], **quiet)
     try:
         path = "/" if kind == "plain" else "/healthz"
         wait_for(f"http://127.0.0.1:{port}{path}", process)
@@ -251,8 +281,8 @@ def server(kind: str, what: str, port: int) -> Iterator[psutil.Process]:
 
 
 def wait_for(address: str, process: "subprocess.Popen[bytes]") -> None:
-    """Until it answers, for at most 30 seconds."""
-    deadline = time.monotonic() + 30
+    """Until it answers, for at most two minutes."""
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline and process.poll() is None:
         try:
             urllib.request.urlopen(address, timeout=5).close()  # noqa: S310
@@ -262,9 +292,9 @@ def wait_for(address: str, process: "subprocess.Popen[bytes]") -> None:
     raise SystemExit(f"{address} does not answer")
 
 
-def serve(kind: str, what: str, port: int) -> None:
+def serve(kind: str, what: str, folder: Path, port: int) -> None:
     """Be one of the servers."""
-    app: Any = plain_app(Path(what)) if kind == "plain" else board_app(what)
+    app: Any = plain_app(folder / what) if kind == "plain" else board_app(what, folder)
     gc.collect()
     gc.freeze()
     uvicorn.run(app, host="127.0.0.1", port=port, access_log=False, log_level="error")
@@ -284,37 +314,31 @@ def plain_app(path: Path) -> Starlette:
     return Starlette(routes=[Route("/", answer), Route("/headers", answer_with_headers)])
 
 
-def board_app(url: str) -> FastAPI:
-    """The server without its dispatch loop, and an address that changes one submission."""
-    app = create_app(
-        Settings(
-            database_url=url,
-            artifacts_dir=Path(url.removeprefix("sqlite:///")).parent / "artifacts",
-        ),
-        dispatch=False,
-    )
+def board_app(url: str, folder: Path) -> FastAPI:
+    """The server without its dispatch loop, and an address that changes a submission of a board."""
+    app = create_app(settings_of(url, folder), dispatch=False)
     parts: Parts = app.state.parts
-    find_benchmark(parts.benchmarks, BENCHMARK)
     app.state.version_watch.start()
     written = 0
 
     @app.get(WRITE, status_code=204)
-    def write() -> None:
+    def write(board: str) -> None:
         nonlocal written
         written += 1
+        of_board = select(Submission.id).where(Submission.benchmark_id == board)
         with parts.database.write() as session:
-            which = session.scalars(select(Submission.id).limit(1).offset(written)).one()
+            which = session.scalars(of_board.limit(1).offset(written)).one()
             tta_seconds = 5.0 + written / 100
             session.execute(
                 update(Submission).where(Submission.id == which).values(tta_seconds=tta_seconds)
             )
-            raise_board_version(session, BENCHMARK, submission_id=which)
+            raise_board_version(session, board, submission_id=which)
 
     return app
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--serve"]:
-        serve(sys.argv[2], sys.argv[3], int(sys.argv[4]))
+        serve(sys.argv[2], sys.argv[3], Path(sys.argv[4]), int(sys.argv[5]))
     else:
         sys.exit(main())

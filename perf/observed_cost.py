@@ -1,6 +1,6 @@
 """What an id, a log line and the counts cost each request, beside the same request without them.
 
-Measured: GET of a board as JSON, called as an ASGI application in this process, so without the
+Measured: GET of the workers as JSON, called as an ASGI application in this process, so without the
 sockets that would hide the difference; blocks with and without take turns. Time is the processor's,
 so that other programs on the machine matter little. Lines go to a file.
 """
@@ -24,7 +24,7 @@ from server.settings import Settings
 
 ROUNDS = 30
 REQUESTS_PER_ROUND = 200
-PATH = "/api/v1/leaderboards/digits"
+PATH = "/api/v1/workers"
 
 
 async def seconds_of(stack: ASGIApp, app: FastAPI) -> float:

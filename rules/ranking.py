@@ -1,9 +1,10 @@
 """Who is first: one order for JSON, CSV and pages."""
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from rules.claim import Kind
 
@@ -57,31 +58,80 @@ class Ranked:
     unranked_reason: str | None
 
 
-def rank(standings: Sequence[Standing], *, metric: Metric) -> list[Ranked]:
-    """The board's order: smallest value first, equal values share a rank, unranked ones last.
+@dataclass(frozen=True)
+class Order:
+    """A board's order, into which a changed submission can be put without sorting the others again.
 
-    Ties and unranked submissions stand in the order they were submitted. A rank counts how many
-    are strictly better, plus one ("1, 2, 2, 4").
+    `ranked` holds (value, when submitted, id), `unranked` (when submitted, id, value, reason).
     """
-    in_time = sorted(standings, key=lambda s: (s.submitted_at, s.submission_id))
-    reasons = {s.submission_id: why_unranked(s, metric=metric) for s in in_time}
-    values = {s.submission_id: metric_value(s, metric=metric) for s in in_time}
-    ranked = [s for s in in_time if reasons[s.submission_id] is None]
-    ordered = sorted(ranked, key=lambda s: values[s.submission_id] or 0.0)
-    amounts = [values[s.submission_id] for s in ordered]
-    places: list[Ranked] = []
-    for position, (standing, amount) in enumerate(zip(ordered, amounts, strict=True)):
-        same_as_before = position > 0 and amounts[position - 1] == amount
-        same_as_next = position + 1 < len(amounts) and amounts[position + 1] == amount
-        place = places[-1].rank if same_as_before else position + 1
-        places.append(
-            Ranked(standing.submission_id, place, same_as_before or same_as_next, amount, None)
-        )
-    unranked = [s for s in in_time if reasons[s.submission_id] is not None]
-    return places + [
-        Ranked(s.submission_id, None, False, values[s.submission_id], reasons[s.submission_id])
-        for s in unranked
-    ]
+
+    metric: Metric
+    ranked: tuple[tuple[float, str, str], ...]
+    unranked: tuple[tuple[str, str, float | None, str], ...]
+
+    def __len__(self) -> int:
+        return len(self.ranked) + len(self.unranked)
+
+    def place(self, position: int) -> Ranked:
+        """Who stands at a position, counted from 0, in constant time but for ties."""
+        if position >= len(self.ranked):
+            _, submission_id, value, reason = self.unranked[position - len(self.ranked)]
+            return Ranked(submission_id, None, False, value, reason)
+        value, _, submission_id = self.ranked[position]
+        first = position
+        if position > 0 and self.ranked[position - 1][0] == value:
+            first = bisect_left(self.ranked, value, hi=position, key=_value)
+        last = position + 1 == len(self.ranked) or self.ranked[position + 1][0] != value
+        return Ranked(submission_id, first + 1, first < position or not last, value, None)
+
+    def changed(self, *, gone: Iterable[Standing], come: Iterable[Standing]) -> "Order":
+        """The order without some submissions of it, as they stood in it, and with others."""
+        ranked, unranked = list(self.ranked), list(self.unranked)
+        for standing in gone:
+            which, key = _split(standing, ranked, unranked, metric=self.metric)
+            del which[bisect_left(which, key)]
+        for standing in come:
+            which, key = _split(standing, ranked, unranked, metric=self.metric)
+            which.insert(bisect_left(which, key), key)
+        return Order(self.metric, tuple(ranked), tuple(unranked))
+
+
+def order_of(standings: Iterable[Standing], *, metric: Metric) -> Order:
+    """The board's order: smallest value first, unranked ones last.
+
+    Equal values and unranked submissions stand in the order they were submitted.
+    """
+    ranked: list[Any] = []
+    unranked: list[Any] = []
+    for standing in standings:
+        which, key = _split(standing, ranked, unranked, metric=metric)
+        which.append(key)
+    return Order(metric, tuple(sorted(ranked)), tuple(sorted(unranked)))
+
+
+def rank(standings: Sequence[Standing], *, metric: Metric) -> list[Ranked]:
+    """Everybody's place in the board's order; equal values share a rank.
+
+    A rank counts how many are strictly better, plus one ("1, 2, 2, 4").
+    """
+    order = order_of(standings, metric=metric)
+    return [order.place(position) for position in range(len(order))]
+
+
+def _split(
+    standing: Standing, ranked: list[Any], unranked: list[Any], *, metric: Metric
+) -> tuple[list[Any], tuple[Any, ...]]:
+    """Which of two lists a submission belongs to, and what it is sorted by in it. No two share an
+    id, so nothing after it is ever compared.
+    """
+    value, reason = metric_value(standing, metric=metric), why_unranked(standing, metric=metric)
+    if reason is None:
+        return ranked, (value, standing.submitted_at, standing.submission_id)
+    return unranked, (standing.submitted_at, standing.submission_id, value, reason)
+
+
+def _value(key: tuple[float, str, str]) -> float:
+    return key[0]
 
 
 def metric_value(standing: Standing, *, metric: Metric) -> float | None:

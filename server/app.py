@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from server.accounts import endpoints as accounts
 from server.accounts.last_use import LastUses
 from server.artifacts import make_store
+from server.asgi import FinishlineApp
 from server.audit import endpoints as audit
 from server.benchmarks import endpoints as benchmarks
 from server.benchmarks.queries import load_definitions
@@ -25,7 +26,6 @@ from server.health.checks import make_checks
 from server.health.draining import drained_before_stop
 from server.health.readiness import Readiness
 from server.leaderboard import endpoints as leaderboard
-from server.leaderboard.fast_path import BoardsFirstApp
 from server.leaderboard.versions import known_versions
 from server.leaderboard.watch import VersionWatch
 from server.limits.rate_limiting import RateLimiting
@@ -33,7 +33,6 @@ from server.limits.setup import LimitParts, limits_at_work, make_limits
 from server.limits.shedding import Shedding
 from server.middleware import BodyLimit, HeadAnswers, SecurityHeaders
 from server.observability import endpoints as metrics
-from server.observability.access import ObservedApp
 from server.observability.figures import keep_figures
 from server.observability.logs import configure_logging
 from server.observability.request_metrics import RequestMetrics
@@ -90,10 +89,6 @@ DESCRIPTION = (
     "Reads are public; writing takes a token: `Authorization: Bearer fl_...`. "
     "Errors are problem+json and name file, line and field."
 )
-
-
-class FinishlineApp(ObservedApp, BoardsFirstApp):
-    """Requests are observed first; then comes the fast path, then FastAPI with its middlewares."""
 
 
 def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:

@@ -96,6 +96,14 @@ class Database:
             yield session
 
     @contextmanager
+    def read_snapshot(self) -> Iterator[Session]:
+        """A session that only reads, as anybody, and sees one moment in all its statements."""
+        with Session(self.engine, expire_on_commit=False, info={VIEWER: ANYBODY}) as session:
+            if not self.is_sqlite:  # There every transaction is one.
+                session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
+            yield session
+
+    @contextmanager
     def write(self) -> Iterator[Session]:
         """One transaction: committed at the end of the block, rolled back if it raises.
 

@@ -26,6 +26,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
 )
 EVENT_STREAM = "/events"
 NOT_COMPRESSED = "Compressed requests are not read; send bodies as they are."
+NO_PAGES = ("application/json", "application/problem+json", "text/csv")
 
 # Whose pages are for one person: no cache keeps them, neither a shared one nor the browser's.
 PRIVATE_PAGES = "/console"
@@ -95,18 +96,24 @@ async def _refuse(
 
 
 class SecurityHeaders:
-    """Headers that keep a page to itself."""
+    """Headers that keep a page to itself.
+
+    What no browser may take for a page can load nothing and send nothing anywhere: of JSON and CSV
+    it is enough to say that they are what they are. "304 Not Modified" says nothing: what is kept
+    of the answer it is about has its headers (RFC 9110, section 15.4.5).
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
+            if message["type"] == "http.response.start" and message["status"] != 304:
                 headers = MutableHeaders(scope=message)
                 headers.setdefault("X-Content-Type-Options", "nosniff")
-                headers.setdefault("Referrer-Policy", "same-origin")
-                headers.setdefault("Content-Security-Policy", CONTENT_SECURITY_POLICY)
+                if not headers.get("content-type", "").startswith(NO_PAGES):
+                    headers.setdefault("Referrer-Policy", "same-origin")
+                    headers.setdefault("Content-Security-Policy", CONTENT_SECURITY_POLICY)
                 if scope["path"].startswith(PRIVATE_PAGES):
                     headers["Cache-Control"] = "no-store"
             await send(message)

@@ -155,6 +155,16 @@ class Board(Base):
     version: Mapped[int] = mapped_column(BigInteger)
 
 
+class BoardChange(Base):
+    """Which submission a version of a board changed; kept of the latest versions alone."""
+
+    __tablename__ = "board_changes"
+
+    benchmark_id: Mapped[str] = mapped_column(String(100), primary_key=True)
+    version: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    submission_id: Mapped[str] = mapped_column(String(20))
+
+
 class Submission(Base):
     """A submitter's runs on one system, with the result derived from their logs.
 
@@ -175,7 +185,8 @@ class Submission(Base):
 
     __tablename__ = "submissions"
     __table_args__ = (
-        Index(None, "benchmark_id", "division"),
+        Index(None, "benchmark_id", "kind", "tta_seconds"),
+        Index(None, "benchmark_id", "submitted_at"),
         Index(None, "submitted_at"),
         Index(None, "user_id", "submitted_at"),
         UniqueConstraint("user_id", "idempotency_key"),

@@ -17,7 +17,7 @@ router = APIRouter(tags=["benchmarks"])
 def list_benchmarks(parts: PartsDep) -> BenchmarkList:
     """Every benchmark, with the number of its submissions."""
     with parts.database.read() as session:
-        counts = count_submissions(session)
+        counts = count_submissions(session, parts.benchmarks)
         phases = all_current_phases(session)
     now = utc_now()
     return BenchmarkList(
@@ -37,7 +37,7 @@ def get_benchmark(benchmark_id: str, parts: PartsDep) -> BenchmarkView:
     """One benchmark: its target, clock, data set, phase, and how runs become a result."""
     benchmark = find_benchmark(parts.benchmarks, benchmark_id)
     with parts.database.read() as session:
-        counts = count_submissions(session)
+        counts = count_submissions(session, [benchmark_id])
         phases = phases_view(current_phases(session, benchmark_id), utc_now())
     return benchmark_view(benchmark, counts.get(benchmark_id, NO_SUBMISSIONS), phases=phases)
 

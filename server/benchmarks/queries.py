@@ -1,7 +1,9 @@
 """Reading benchmarks: those this server offers, and those that results were scored under."""
 
 import hashlib
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from sqlalchemy import func, select
@@ -10,6 +12,7 @@ from sqlalchemy.orm import Session
 from rules.benchmark import Benchmark, load_benchmarks, parse_benchmark
 from server.database import insert_missing, utc_now
 from server.errors import ConflictError, NotFoundError
+from server.leaderboard.service import board_versions, kept_for_board
 from server.models import BenchmarkDefinition, Submission
 from server.submissions.visibility import ranks
 
@@ -59,16 +62,30 @@ class Counts:
 NO_SUBMISSIONS = Counts()
 
 
-def count_submissions(session: Session) -> dict[str, Counts]:
-    """Submissions by benchmark id, without those withdrawn; one without any is left out."""
-    found: dict[str, Counts] = {}
-    of_both = (Submission.benchmark_id, Submission.kind)
-    for benchmark_id, kind, count in session.execute(
-        select(*of_both, func.count()).where(ranks()).group_by(*of_both)
-    ):
-        counts = found.get(benchmark_id, NO_SUBMISSIONS)
-        found[benchmark_id] = replace(counts, **{kind: count})
-    return found
+def count_submissions(session: Session, benchmark_ids: Iterable[str]) -> dict[str, Counts]:
+    """Submissions of some benchmarks, without those withdrawn; one without any is left out.
+
+    Counted once for each version of a board: with a million of them, counting takes its time. The
+    session must be one that only reads.
+    """
+    versions = board_versions(session)
+    return {
+        benchmark_id: kept_for_board(
+            session,
+            benchmark_id,
+            "counts",
+            partial(_count, session, benchmark_id),
+            version=versions[benchmark_id],
+        )
+        for benchmark_id in benchmark_ids
+        if benchmark_id in versions
+    }
+
+
+def _count(session: Session, benchmark_id: str) -> Counts:
+    of_it = (Submission.benchmark_id == benchmark_id, ranks())
+    counted = select(Submission.kind, func.count()).where(*of_it)
+    return Counts(**dict(session.execute(counted.group_by(Submission.kind)).all()))
 
 
 def keep_definition(session: Session, benchmark: Benchmark, folder: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from fastapi import Request, Response
 from sqlalchemy.orm import Session
 
+from server.conditions import reader_has, reader_takes_gzip
 from server.dependencies import Parts
 from server.leaderboard.encoding import Encoded
 from server.leaderboard.lessons import lesson_of
@@ -28,7 +29,7 @@ def answer_board(
     Whoever knows it already is told so and sent nothing. Nothing in it may depend on who asks.
     """
     asked_at = time.monotonic()
-    with parts.database.read() as session:
+    with parts.database.read_snapshot() as session:
         version = board_version(session, benchmark_id)
         memory = memory_of(session)
         kept = memory.own_answers if query.is_own else memory.answers
@@ -38,7 +39,6 @@ def answer_board(
             lambda: make(session),
         )
         known_versions_of(session).note(benchmark_id, version, asked_at=asked_at)
-        is_exact = parts.database.is_sqlite or version == board_version(session, benchmark_id)
     headers = {
         "ETag": answer.etag,
         "Cache-Control": "no-cache",
@@ -53,16 +53,11 @@ def answer_board(
     lesson = lesson_of(request.scope)
     if lesson is not None:
         lesson.benchmark_id, lesson.version, lesson.etag = benchmark_id, version, answer.etag
-        lesson.is_kept = is_exact and not query.is_own
-    elif is_known(request.headers.get("if-none-match", ""), answer.etag):
+        lesson.is_kept = not query.is_own
+    elif reader_has(request, answer.etag):
         return Response(status_code=304, headers=headers)
     content = answer.content
-    if "gzip" in request.headers.get("accept-encoding", ""):
+    if reader_takes_gzip(request):
         content = answer.gzip_content
         headers["Content-Encoding"] = "gzip"
     return Response(content, media_type=media_type, headers=headers)
-
-
-def is_known(tags: str, etag: str) -> bool:
-    """Whether one of the tags of a header If-None-Match names what would be sent."""
-    return etag.removeprefix("W/") in {tag.strip().removeprefix("W/") for tag in tags.split(",")}

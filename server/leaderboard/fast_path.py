@@ -1,22 +1,25 @@
 """Boards as bytes in front of the application: what it answered once, as long as it holds.
 
-It lies outside of every middleware, so what it keeps has all their headers, and inside of whatever
-counts and logs requests. It knows no query and makes no board: what it has not kept, or
-may not be sure of, the application answers.
+What it keeps has the headers of all middlewares. It knows no query and makes no board: what it has
+not kept, or may not be sure of, the application answers. A kept answer passes neither FastAPI nor
+whoever observes requests, so it carries the counts that it belongs to.
 """
 
+import asyncio
+import time
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.leaderboard.answers import is_known
+from server.conditions import by_name, is_known, takes_gzip
 from server.leaderboard.lessons import LESSON, Lesson
 from server.leaderboard.versions import KnownVersions
 from server.leaderboard.watch import VersionWatch
+from server.observability.request_metrics import RequestMetrics, Tally
+from server.observability.routes import route_template
 
 Headers = tuple[tuple[bytes, bytes], ...]
 Key = tuple[str, bytes, bool]
@@ -27,46 +30,54 @@ MOST_BYTES = 64 * MIB
 # Longer ones are nobody's bookmark; together with a share for headers they would outweigh boards.
 LONGEST_QUERY = 2000
 OVERHEAD_BYTES = 2000
-OF_CONTENT = frozenset({b"content-length", b"content-type", b"content-encoding"})
+# What "304 Not Modified" leaves out, because whoever is told so has it with the content.
+OF_CONTENT = frozenset(
+    {
+        *(b"content-length", b"content-type", b"content-encoding", b"x-content-type-options"),
+        *(b"referrer-policy", b"content-security-policy"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What of a request's headers decides its answer."""
+class Reply:
+    """One answer to one method: a status, headers and bytes, and where it is counted.
 
-    takes_gzip: bool
-    tags: bytes | None
+    `route` and `path_params` are what the router found: whoever observes requests reads them.
+    """
+
+    status: int
+    headers: Headers
+    content: bytes
+    tally: Tally
+    route: Any
+    path_params: dict[str, Any]
+
+    async def send(self, send: Send) -> None:
+        """Send it, in messages of its own: whoever is outside may add to them."""
+        await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
+        await send({"type": "http.response.body", "body": self.content})
 
 
 @dataclass(frozen=True, slots=True)
 class KeptAnswer:
-    """An answer 200 and, with `known_headers`, the answer 304 to whoever has it already.
-
-    `route` and `path_params` are what the router found: whoever counts requests reads them.
-    """
+    """A board in one encoding: for GET, for HEAD, and for whoever has it already."""
 
     benchmark_id: str
     version: int
     etag: str
     etag_bytes: bytes
-    headers: Headers
-    known_headers: Headers
-    content: bytes
-    route: Any
-    path_params: dict[str, Any]
+    whole: Reply
+    head: Reply
+    known: Reply
+    known_head: Reply
 
-    async def send(self, asked: Asked, method: str, send: Send) -> None:
-        """Answer with it, or that it is known."""
-        tags = asked.tags
-        if tags is not None and (
-            tags == self.etag_bytes or is_known(tags.decode("latin-1"), self.etag)
-        ):
-            await send(_start(304, self.known_headers))
-            await send({"type": "http.response.body", "body": b""})
-            return
-        await send(_start(200, self.headers))
-        body = b"" if method == "HEAD" else self.content
-        await send({"type": "http.response.body", "body": body})
+    def reply(self, method: str, tags: bytes | None) -> Reply:
+        """The answer to GET or HEAD by a reader that has what these tags name."""
+        is_get = method == "GET"
+        if tags is not None and (tags == self.etag_bytes or is_known(tags, self.etag)):
+            return self.known if is_get else self.known_head
+        return self.whole if is_get else self.head
 
 
 class FastPath:
@@ -81,36 +92,69 @@ class FastPath:
         *,
         known: KnownVersions,
         watch: VersionWatch,
+        metrics: RequestMetrics,
         most_bytes: int = MOST_BYTES,
     ) -> None:
         self._app = app
         self._known = known
         self._watch = watch
+        self._metrics = metrics
         self._most_bytes = most_bytes
         self._bytes = 0
         self._kept: OrderedDict[Key, KeptAnswer] = OrderedDict()
+        self._asking: asyncio.Future[None] | None = None
+
+    def find(self, scope: Scope, now: float) -> Reply | None:
+        """What is kept for an HTTP request and current; `now` is of time.monotonic()."""
+        method, path = scope["method"], scope["path"]
+        if method not in ("GET", "HEAD") or not path.startswith(BOARDS):
+            return None
+        headers = by_name(scope["headers"])
+        if b"content-length" in headers or b"transfer-encoding" in headers:
+            return None
+        self._watch.want(now)
+        encodings = headers.get(b"accept-encoding")
+        key: Key = (path, scope["query_string"], encodings is not None and takes_gzip(encodings))
+        kept = self._kept.get(key)
+        if kept is None or not self._known.is_current(kept.benchmark_id, kept.version, now):
+            return None
+        self._kept.move_to_end(key)
+        return kept.reply(method, headers.get(b"if-none-match"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked = _asked(scope)
-        if asked is None:
+        """Answer what is kept, learn from what is not."""
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        self._watch.want()
-        key: Key = (scope["path"], scope["query_string"], asked.takes_gzip)
-        kept = self._kept.get(key)
-        if kept is not None and self._known.is_current(kept.benchmark_id, kept.version):
-            self._kept.move_to_end(key)
-            scope["route"] = kept.route
-            scope["path_params"] = kept.path_params
-            await kept.send(asked, scope["method"], send)
-        elif scope["method"] == "GET":
-            await self._learn(key, asked, scope, receive, send)
+        reply = self.find(scope, time.monotonic())
+        if reply is None and self._is_only_old(scope):
+            await self._refresh()
+            reply = self.find(scope, time.monotonic())
+        if reply is not None:
+            scope["route"], scope["path_params"] = reply.route, reply.path_params
+            await reply.send(send)
+        elif scope["method"] == "GET" and scope["path"].startswith(BOARDS):
+            await self._learn(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
-    async def _learn(
-        self, key: Key, asked: Asked, scope: Scope, receive: Receive, send: Send
-    ) -> None:
+    def _is_only_old(self, scope: Scope) -> bool:
+        """Whether all that keeps an answer back is that its version was asked for too long ago."""
+        encodings = by_name(scope["headers"]).get(b"accept-encoding", b"")
+        kept = self._kept.get((scope["path"], scope["query_string"], takes_gzip(encodings)))
+        return kept is not None and self._known.is_latest(kept.benchmark_id, kept.version)
+
+    async def _refresh(self) -> None:
+        """Ask for the versions; whoever comes meanwhile waits for the same answer.
+
+        On a machine that gives the watch no time, everybody would else ask by the long way. What
+        the question raises is told on that way.
+        """
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.ensure_future(asyncio.to_thread(self._watch.try_once))
+        await asyncio.shield(self._asking)
+
+    async def _learn(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the application answer; keep the answer if it says that it is a board."""
         lesson = scope[LESSON] = Lesson()
         start: Message | None = None
@@ -122,9 +166,10 @@ class FastPath:
             elif message["type"] == "http.response.start" and message["status"] == 200:
                 start = message
             elif start is not None and not message.get("more_body", False):
-                answer = _kept_answer(lesson, scope, start["headers"], message["body"])
-                self._keep(key, lesson, answer)
-                await answer.send(asked, "GET", send)
+                answer = self._answer(lesson, scope, start["headers"], message["body"])
+                headers = by_name(scope["headers"])
+                self._keep(scope, headers, lesson, answer)
+                await answer.reply("GET", headers.get(b"if-none-match")).send(send)
             else:
                 # An error after all, or an answer in parts: nothing to learn from.
                 lesson.benchmark_id = None
@@ -134,10 +179,38 @@ class FastPath:
 
         await self._app(scope, receive, noted)
 
-    def _keep(self, key: Key, lesson: Lesson, answer: KeptAnswer) -> None:
-        is_personal = any(name == b"set-cookie" for name, _ in answer.headers)
-        if not lesson.is_kept or is_personal or len(key[1]) > LONGEST_QUERY:
+    def _answer(
+        self, lesson: Lesson, scope: Scope, sent: Iterable[tuple[bytes, bytes]], content: bytes
+    ) -> KeptAnswer:
+        template, headers = route_template(scope), tuple(sent)
+        known_headers = tuple(item for item in headers if item[0] not in OF_CONTENT)
+
+        def reply(method: str, status: int, headers: Headers, body: bytes) -> Reply:
+            tally = self._metrics.tally(method, template, status)
+            return Reply(
+                status, headers, body, tally, scope.get("route"), scope.get("path_params", {})
+            )
+
+        return KeptAnswer(
+            benchmark_id=lesson.benchmark_id or "",
+            version=lesson.version,
+            etag=lesson.etag,
+            etag_bytes=lesson.etag.encode("latin-1"),
+            whole=reply("GET", 200, headers, content),
+            head=reply("HEAD", 200, headers, b""),
+            known=reply("GET", 304, known_headers, b""),
+            known_head=reply("HEAD", 304, known_headers, b""),
+        )
+
+    def _keep(
+        self, scope: Scope, headers: dict[bytes, bytes], lesson: Lesson, answer: KeptAnswer
+    ) -> None:
+        is_personal = any(name == b"set-cookie" for name, _ in answer.whole.headers)
+        has_body = b"content-length" in headers or b"transfer-encoding" in headers
+        query: bytes = scope["query_string"]
+        if not lesson.is_kept or is_personal or has_body or len(query) > LONGEST_QUERY:
             return
+        key: Key = (scope["path"], query, takes_gzip(headers.get(b"accept-encoding", b"")))
         earlier = self._kept.pop(key, None)
         if earlier is not None:
             self._bytes -= _weigh(earlier)
@@ -148,59 +221,5 @@ class FastPath:
             self._bytes -= _weigh(dropped)
 
 
-class BoardsFirstApp(FastAPI):
-    """FastAPI with the fast path around all its middlewares, its last resort for errors included.
-
-    `state.known_versions` and `state.version_watch` are set before the first request.
-    """
-
-    def build_middleware_stack(self) -> ASGIApp:
-        """The whole application behind the fast path."""
-        state = self.state
-        stack = super().build_middleware_stack()
-        return FastPath(stack, known=state.known_versions, watch=state.version_watch)
-
-
-def _asked(scope: Scope) -> Asked | None:
-    """What a read of a board asks for; None for any other request, and for one with a body."""
-    if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
-        return None
-    path: str = scope["path"]
-    if not path.startswith(BOARDS):
-        return None
-    encodings: bytes | None = None
-    tags: bytes | None = None
-    for name, value in scope["headers"]:
-        if name == b"accept-encoding":
-            encodings = value if encodings is None else encodings
-        elif name == b"if-none-match":
-            tags = value if tags is None else tags
-        elif name in (b"content-length", b"transfer-encoding"):
-            return None
-    return Asked(encodings is not None and b"gzip" in encodings, tags)
-
-
-def _kept_answer(
-    lesson: Lesson, scope: Scope, sent: Iterable[tuple[bytes, bytes]], content: bytes
-) -> KeptAnswer:
-    headers = tuple(sent)
-    return KeptAnswer(
-        benchmark_id=lesson.benchmark_id or "",
-        version=lesson.version,
-        etag=lesson.etag,
-        etag_bytes=lesson.etag.encode("latin-1"),
-        headers=headers,
-        known_headers=tuple(item for item in headers if item[0] not in OF_CONTENT),
-        content=content,
-        route=scope.get("route"),
-        path_params=scope.get("path_params", {}),
-    )
-
-
-def _start(status: int, headers: Headers) -> Message:
-    """A message of its own for each answer, because whoever is outside adds headers to it."""
-    return {"type": "http.response.start", "status": status, "headers": headers}
-
-
 def _weigh(answer: KeptAnswer) -> int:
-    return len(answer.content) + OVERHEAD_BYTES
+    return len(answer.whole.content) + OVERHEAD_BYTES

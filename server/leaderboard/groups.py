@@ -1,10 +1,11 @@
 """The tie groups of a board."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from rules.ranking import Ranked
+from rules.ranking import Order, Ranked
 from rules.tie_groups import Placed, RankedRuns, is_tested, place_in_turn
 from server.leaderboard.rows import BoardRow
 
@@ -18,14 +19,13 @@ class BoardGroups:
     After each change of a board its first page is asked for and most of the others are not.
     """
 
-    def __init__(
-        self, places: Sequence[Ranked], rows: Mapping[str, BoardRow], *, metric: str
-    ) -> None:
+    def __init__(self, order: Order, rows: Mapping[str, BoardRow]) -> None:
         self._rows = rows
-        self._is_grouped = metric in METRICS_OF_RUNS
-        ranked = [place for place in places if place.rank is not None]
-        is_any_tested = any(is_tested(rows[place.submission_id].log_times) for place in ranked)
-        self._rest = place_in_turn(map(self._runs, ranked), is_any_tested=is_any_tested)
+        self._is_grouped = order.metric in METRICS_OF_RUNS
+        is_any_tested = any(is_tested(rows[key[2]].log_times) for key in order.ranked)
+        ranked = map(order.place, range(len(order.ranked)))
+        # Nothing in there may know this object: in a circle, boards would outlive their use.
+        self._rest = place_in_turn(map(partial(_runs, rows), ranked), is_any_tested=is_any_tested)
         self._found: dict[str, dict[str, Any]] = {}
         self._lock = threading.Lock()
 
@@ -42,15 +42,16 @@ class BoardGroups:
                 self._found[placed.submission_id] = _fields(placed)
         return self._found[submission_id]
 
-    def _runs(self, place: Ranked) -> RankedRuns:
-        row = self._rows[place.submission_id]
-        return RankedRuns(
-            place.submission_id,
-            place.rank or 0,
-            row.run_seconds,
-            _per_second(place, row),
-            times=row.log_times,
-        )
+
+def _runs(rows: Mapping[str, BoardRow], place: Ranked) -> RankedRuns:
+    row = rows[place.submission_id]
+    return RankedRuns(
+        place.submission_id,
+        place.rank or 0,
+        row.run_seconds,
+        _per_second(place, row),
+        times=row.log_times,
+    )
 
 
 def _per_second(place: Ranked, row: BoardRow) -> float:

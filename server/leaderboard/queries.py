@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from rules.benchmark import Benchmark
 from server.leaderboard.lens import lens_of, lens_view
 from server.leaderboard.price import price_of, price_view
-from server.leaderboard.ranked import RankedBoard, ranked_board
+from server.leaderboard.ranked import RankedBoard, ranked_board, top_board
 from server.leaderboard.schemas import BoardQuery
 from server.leaderboard.selection import first_place, select_rows
 from server.leaderboard.service import board_version
@@ -22,7 +22,10 @@ def read_board(session: Session, benchmark: Benchmark, query: BoardQuery) -> Boa
     ranks, whatever else is filtered. Raises RuleError for a target that the benchmark cannot have.
     """
     version = board_version(session, benchmark.benchmark_id)
-    ranked = ranked_board(session, benchmark, query, version=version)
+    end = first_place(query, version) + query.limit
+    ranked = top_board(session, benchmark, query, version=version, end=end)
+    if ranked is None:
+        ranked = ranked_board(session, benchmark, query, version=version)
     return cut_board(ranked, benchmark, query, version=version)
 
 
@@ -34,6 +37,7 @@ def cut_board(
     start = first_place(query, version)
     page = chosen[start : start + query.limit]
     end = start + len(page)
+    total = len(chosen) if query.is_selective else ranked.total
     lens, price = lens_of(benchmark, query), price_of(query)
     return {
         "benchmark": benchmark.benchmark_id,
@@ -41,8 +45,8 @@ def cut_board(
         "division": query.division,
         "metric": query.metric,
         "version": version,
-        "total": len(chosen),
-        "next_cursor": f"{version}.{end}" if page and end < len(chosen) else None,
+        "total": total,
+        "next_cursor": f"{version}.{end}" if page and end < total else None,
         "entries": [placed.entry() for placed in page],
         "first": start + 1 if page else None,
         "lens": None if lens is None else lens_view(lens, benchmark).model_dump(),

@@ -1,16 +1,17 @@
 """Everything of a division, ranked and grouped: kept in memory until the board changes."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
 from rules.claim import Kind
 from rules.lens import Lens
-from rules.ranking import Ranked, rank
-from server.leaderboard.changes import board_changes_of
+from rules.ranking import Metric, Order, Ranked, Standing, order_of
+from server.leaderboard.changes import MOST_VERSIONS, changes_between
 from server.leaderboard.facets import Facets, facets_of
 from server.leaderboard.groups import BoardGroups
 from server.leaderboard.lens import lens_of, lens_rows
@@ -18,9 +19,12 @@ from server.leaderboard.memory import BoardMemory, memory_of
 from server.leaderboard.price import OtherPrice, price_of, priced_rows
 from server.leaderboard.rows import BoardRow, BoardRows, read_rows, which_submissions
 from server.leaderboard.schemas import BoardEntry, BoardQuery
+from server.leaderboard.top import read_top
 from server.prices.costs import read_book
 from server.submissions.visibility import seeing_as_anybody
 
+# Sorting thousands anew takes less time than putting so many in one by one.
+MOST_CHANGES = 200
 ENTRY_FIELDS = tuple(BoardEntry.model_fields)
 PLACE_FIELDS = ("rank", "tied", "unranked_reason")
 DEFAULTS = {
@@ -60,11 +64,50 @@ class PlacedRow:
         return {name: known[name] for name in ENTRY_FIELDS}
 
 
+class PlacedRows(Sequence[PlacedRow]):
+    """The rows of a board in its order; each is placed when somebody asks for it."""
+
+    def __init__(self, order: Order, rows: Mapping[str, BoardRow]) -> None:
+        self._order = order
+        self._rows = rows
+        self._groups = BoardGroups(order, rows)
+        self._placed: list[PlacedRow | None] = [None] * len(order)
+
+    def __len__(self) -> int:
+        return len(self._placed)
+
+    @overload
+    def __getitem__(self, index: int) -> PlacedRow: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[PlacedRow]: ...
+
+    def __getitem__(self, index: int | slice) -> PlacedRow | list[PlacedRow]:
+        if isinstance(index, slice):
+            return [self._place(position) for position in range(*index.indices(len(self)))]
+        return self._place(range(len(self))[index])
+
+    def _place(self, position: int) -> PlacedRow:
+        placed = self._placed[position]
+        if placed is None:
+            place = self._order.place(position)
+            placed = PlacedRow(self._rows[place.submission_id], place, self._groups)
+            self._placed[position] = placed
+        return placed
+
+
 @dataclass(frozen=True)
 class RankedBoard:
-    """A division's submissions in the order of their ranks, those without one last."""
+    """A division's submissions in the order of their ranks, those without one last.
 
-    rows: tuple[PlacedRow, ...]
+    `order` and `found` are what the next version's board is made from. `total` counts also those
+    below the rows that are here.
+    """
+
+    rows: Sequence[PlacedRow]
+    order: Order
+    found: Mapping[str, BoardRow]
+    total: int
 
     @cached_property
     def facets(self) -> Facets:
@@ -83,16 +126,37 @@ def ranked_board(
     lens, price = lens_of(benchmark, query), price_of(query)
     key = (benchmark.benchmark_id, query.division, query.metric, query.withdrawn, lens, price)
     kept = memory.boards if lens is None and price is None else memory.own_boards
+
+    def make() -> RankedBoard:
+        rows = _rows(session, memory, benchmark, query, lens, version)
+        earlier = kept.latest(key)
+        found = _repriced(session, rows, price)
+        return _rank(found, query, None if earlier is None else earlier[1])
+
     # What is kept is shown to everybody, whoever asks for it first.
     with seeing_as_anybody(session):
-        return kept.get(
-            key,
-            version,
-            lambda: _rank(
-                _repriced(session, _rows(session, memory, benchmark, query, lens, version), price),
-                query,
-            ),
-        )
+        return kept.get(key, version, make)
+
+
+def top_board(
+    session: Session, benchmark: Benchmark, query: BoardQuery, *, version: int, end: int
+) -> RankedBoard | None:
+    """The first `end` places of an official board, where they are had without reading all of it.
+
+    None where the query asks for more than the top in the order of ranks, and where the board is in
+    memory: then what changed since is read sooner than the top.
+    """
+    is_official = lens_of(benchmark, query) is None and price_of(query) is None
+    if query.is_selective or not is_official:
+        return None
+    kept = memory_of(session).submissions.latest((benchmark.benchmark_id, query.kind))
+    if kept is not None and abs(version - kept[0]) <= MOST_VERSIONS:
+        return None
+    with seeing_as_anybody(session):
+        top = read_top(session, benchmark, query, end=end)
+    if top is None:
+        return None
+    return replace(_rank(top.rows, query, None), total=top.total)
 
 
 def _rows(
@@ -118,12 +182,12 @@ def _rows(
 def _since(
     session: Session, memory: BoardMemory, key: tuple[str, Kind], version: int
 ) -> tuple[BoardRows, set[str]] | None:
-    """What an earlier version had and which submissions changed since, if both are known here."""
+    """What an earlier version had and which submissions changed since, if both are known."""
     kept = memory.submissions.latest(key)
     if kept is None:
         return None
     earlier, rows = kept
-    changed = board_changes_of(session).between(key[0], earlier, version)
+    changed = changes_between(session, key[0], earlier, version)
     return None if changed is None else (rows, changed)
 
 
@@ -131,13 +195,24 @@ def _repriced(session: Session, rows: BoardRows, price: OtherPrice | None) -> Bo
     return rows if price is None else priced_rows(rows, price, read_book(session))
 
 
-def _rank(found: BoardRows, query: BoardQuery) -> RankedBoard:
+def _rank(found: BoardRows, query: BoardQuery, earlier: RankedBoard | None) -> RankedBoard:
     rows = {row.submission_id: row for row in found.rows.values() if _is_wanted(row, query)}
-    places = rank([row.standing for row in rows.values()], metric=query.metric)
-    groups = BoardGroups(places, rows, metric=query.metric)
-    return RankedBoard(
-        tuple(PlacedRow(rows[place.submission_id], place, groups) for place in places)
-    )
+    order = _order(rows, query.metric, earlier)
+    return RankedBoard(PlacedRows(order, rows), order, rows, total=len(rows))
+
+
+def _order(rows: Mapping[str, BoardRow], metric: Metric, earlier: RankedBoard | None) -> Order:
+    """The order of a board, from that of an earlier version where few rows are other ones."""
+    if earlier is not None:
+        gone, come = _others(earlier.found, rows), _others(rows, earlier.found)
+        if len(gone) + len(come) <= MOST_CHANGES:
+            return earlier.order.changed(gone=gone, come=come)
+    return order_of((row.standing for row in rows.values()), metric=metric)
+
+
+def _others(rows: Mapping[str, BoardRow], known: Mapping[str, BoardRow]) -> list[Standing]:
+    """Those that are not the same rows, unchanged, among the known ones."""
+    return [row.standing for name, row in rows.items() if known.get(name) is not row]
 
 
 def _is_wanted(row: BoardRow, query: BoardQuery) -> bool:

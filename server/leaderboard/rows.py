@@ -131,9 +131,15 @@ class _Runs:
         return sum(self.samples) / total if total > 0 else None
 
 
-def which_submissions(benchmark_id: str, kind: Kind) -> list[ColumnElement[bool]]:
-    """The conditions that name the submissions of a board."""
-    return [Submission.benchmark_id == benchmark_id, Submission.kind == kind]
+def which_submissions(
+    benchmark_id: str, kind: Kind, *, among: AbstractSet[str] | None = None
+) -> list[ColumnElement[bool]]:
+    """The conditions that name the submissions of a board, or those of them among some ids."""
+    if among is None:
+        return [Submission.benchmark_id == benchmark_id, Submission.kind == kind]
+    # An expression has no index: SQLite would rather look through the whole board for the ids.
+    is_of_board = Submission.benchmark_id.concat("") == benchmark_id
+    return [Submission.id.in_(among), is_of_board, Submission.kind == kind]
 
 
 def read_rows(
@@ -145,14 +151,18 @@ def read_rows(
 ) -> BoardRows:
     """The submissions of a kind with their runs and the verifications they rest on.
 
-    `since` has what was read earlier and the ids of all submissions that have changed or been
-    added: only those are read again.
+    `since` has what was read earlier and the ids of all submissions that have changed, come or
+    gone: only those are read again.
     """
-    which = which_submissions(benchmark.benchmark_id, kind)
     if since is not None:
         earlier, changed = since
-        again = _read(session, benchmark, kind, [*which, Submission.id.in_(changed)])
-        return BoardRows(dict(earlier.rows) | again)
+        which = which_submissions(benchmark.benchmark_id, kind, among=changed)
+        again = _read(session, benchmark, kind, which)
+        kept = dict(earlier.rows)
+        for submission_id in changed:
+            kept.pop(submission_id, None)
+        return BoardRows(kept | again)
+    which = which_submissions(benchmark.benchmark_id, kind)
     return BoardRows(_read(session, benchmark, kind, which))
 
 

@@ -37,6 +37,10 @@ SortColumn = Literal[
 ]
 
 
+# What leaves entries out; the rest of a query says what is ranked, and in which order it is shown.
+FILTERS = ("status", "framework", "hardware_class", "date_from", "date_to", "q")
+
+
 class BoardQuery(BaseModel):
     """Which part of a board, in which order.
 
@@ -108,6 +112,13 @@ class BoardQuery(BaseModel):
     def asks_for_lens(self) -> bool:
         """Whether a clock or a target is named, if only the benchmark's own."""
         return self.clock is not None or self.target is not None
+
+    @property
+    def is_selective(self) -> bool:
+        """Whether it asks for some of a division's entries alone, or in another order."""
+        is_filtered = any(getattr(self, name) is not None for name in FILTERS)
+        shows_more = self.withdrawn == "show"
+        return is_filtered or shows_more or self.sort != "rank" or self.order != "asc"
 
     @property
     def is_own(self) -> bool:

@@ -46,8 +46,10 @@ SORT_KEYS: dict[str, Callable[[PlacedRow], Any]] = {
 }
 
 
-def select_rows(rows: Sequence[PlacedRow], query: BoardQuery) -> list[PlacedRow]:
+def select_rows(rows: Sequence[PlacedRow], query: BoardQuery) -> Sequence[PlacedRow]:
     """What fits the filters, by one column; absent figures stand last whichever way it goes."""
+    if not query.is_selective:
+        return rows
     chosen = [row for row in rows if _matches(row, query)]
     if query.sort == "rank" and query.order == "asc":
         return chosen

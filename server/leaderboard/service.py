@@ -7,7 +7,7 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from server.database import after_commit, insert_missing
-from server.leaderboard.changes import board_changes_of
+from server.leaderboard.changes import note_change
 from server.leaderboard.memory import memory_of
 from server.leaderboard.versions import known_versions_of
 from server.models import Board
@@ -32,14 +32,10 @@ def raise_board_version(
         .returning(Board.version)
         .execution_options(synchronize_session=False)
     ).scalar_one()
-    known, changes = known_versions_of(session), board_changes_of(session)
-
-    def tell() -> None:
-        if submission_id is not None:
-            changes.note(benchmark_id, version, submission_id)
-        known.note_write(benchmark_id, version)
-
-    after_commit(session, tell)
+    if submission_id is not None:
+        note_change(session, benchmark_id, version, submission_id)
+    known = known_versions_of(session)
+    after_commit(session, lambda: known.note_write(benchmark_id, version))
 
 
 def raise_all_board_versions(session: Session) -> None:

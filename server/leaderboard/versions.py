@@ -35,14 +35,19 @@ class KnownVersions:
         self._boards: dict[str, _Known] = {}
         self._lock = threading.Lock()
 
-    def is_current(self, benchmark_id: str, version: int) -> bool:
-        """Whether a board has this version, by knowledge that is fresh."""
+    def is_current(self, benchmark_id: str, version: int, now: float) -> bool:
+        """Whether a board has this version, by knowledge fresh at this time.monotonic()."""
         known = self._boards.get(benchmark_id)
         return (
             known is not None
             and known.version == version
-            and time.monotonic() - known.asked_at <= self.fresh_seconds
+            and now - known.asked_at <= self.fresh_seconds
         )
+
+    def is_latest(self, benchmark_id: str, version: int) -> bool:
+        """Whether a board had this version when it was last asked for, however long ago."""
+        known = self._boards.get(benchmark_id)
+        return known is not None and known.version == version
 
     def note(self, benchmark_id: str, version: int, *, asked_at: float) -> None:
         """A version that a read found which began at `asked_at`."""

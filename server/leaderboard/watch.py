@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from contextlib import suppress
 
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -42,9 +43,9 @@ class VersionWatch:
         if self._thread.is_alive():
             self._thread.join(timeout=10.0)
 
-    def want(self) -> None:
-        """Somebody reads a board: go on asking, or begin to."""
-        self._wanted_at = time.monotonic()
+    def want(self, now: float) -> None:
+        """Somebody reads a board at this time.monotonic(): go on asking, or begin to."""
+        self._wanted_at = now
         if not self._wanted.is_set():
             self._wanted.set()
 
@@ -54,6 +55,11 @@ class VersionWatch:
         with self._database.read() as session:
             versions = board_versions(session)
         self._known.note_all(versions, asked_at=asked_at)
+
+    def try_once(self) -> None:
+        """The same; while the database is away nothing is learnt."""
+        with suppress(DBAPIError, PoolTimeoutError):
+            self.ask_once()
 
     def _loop(self) -> None:
         while not self._stop.is_set():

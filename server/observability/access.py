@@ -3,7 +3,6 @@
 import logging
 import time
 
-from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.observability.context import REQUEST_ID, begin_request
@@ -71,15 +70,3 @@ def _write_line(method: str, route: str, *, status: int, seconds: float, sent_by
             "bytes": sent_bytes,
         }
         log.log(level, "%s %s %d", method, route, status, extra=fields)
-
-
-class ObservedApp(FastAPI):
-    """FastAPI's own last resort for errors lies outside of every added middleware; this is outside
-    of both, so that an error nobody foresaw has an id, a count and a line as well.
-
-    `state.request_metrics` is set before the first request.
-    """
-
-    def build_middleware_stack(self) -> ASGIApp:
-        """The whole application, observed."""
-        return Observed(super().build_middleware_stack(), self.state.request_metrics)

@@ -1,5 +1,6 @@
 """What the database says of the whole service: the same from every server process."""
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -9,6 +10,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
 from server.database import Database, utc_now
+from server.leaderboard.service import board_versions, kept_for_board
 from server.models import Attempt, BenchmarkDefinition, Submission, Verification
 from server.observability.kept import Kept
 from server.observability.queue_figures import Queue, WorkerSeen, read_queues, read_workers
@@ -115,9 +117,16 @@ def _verdicts(session: Session) -> dict[tuple[str, str], int]:
 
 
 def _submissions(session: Session) -> dict[tuple[str, bool], int]:
-    rows = session.execute(
-        select(Submission.kind, Submission.archive, func.count()).group_by(
-            Submission.kind, Submission.archive
-        )
-    )
+    """By kind and archive, counted again of those benchmarks alone that have changed."""
+    counts: Counter[tuple[str, bool]] = Counter()
+    for benchmark_id, version in board_versions(session).items():
+        count = partial(_submissions_of, session, benchmark_id)
+        counts.update(kept_for_board(session, benchmark_id, "kinds", count, version=version))
+    return dict(counts)
+
+
+def _submissions_of(session: Session, benchmark_id: str) -> dict[tuple[str, bool], int]:
+    of_both = (Submission.kind, Submission.archive)
+    which = Submission.benchmark_id == benchmark_id
+    rows = session.execute(select(*of_both, func.count()).where(which).group_by(*of_both))
     return {(kind, archive): count for kind, archive, count in rows}

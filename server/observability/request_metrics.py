@@ -1,26 +1,62 @@
 """What one server process counts of its requests, for Prometheus."""
 
+from bisect import bisect_left
+from collections.abc import Iterator
 from importlib.metadata import version
+from itertools import accumulate
 
 from prometheus_client import (
     CollectorRegistry,
     Counter,
     Gauge,
-    Histogram,
     Info,
     ProcessCollector,
     disable_created_metrics,
 )
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 # A board is answered in a millisecond, a submission of many logs in seconds.
 BUCKETS_SECONDS = (
     *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
 )
+BUCKET_NAMES = (*map(floatToGoString, BUCKETS_SECONDS), "+Inf")
 UNSERVED = (503, 507)
 
 
-class RequestMetrics:
+class Durations:
+    """How long the requests to one route took: how many in each bucket, and all together."""
+
+    __slots__ = ("counts", "seconds")
+
+    def __init__(self) -> None:
+        self.counts = [0] * len(BUCKET_NAMES)
+        self.seconds = 0.0
+
+
+class Tally:
+    """The answers of one class of status to one method and route. Counting is the event loop's
+    alone, so it takes no lock.
+    """
+
+    __slots__ = ("answers", "durations")
+
+    def __init__(self, durations: Durations) -> None:
+        self.answers = 0
+        self.durations = durations
+
+    def count(self, seconds: float | None) -> None:
+        """One more answer; one that is not timed has no seconds."""
+        self.answers += 1
+        if seconds is not None:
+            durations = self.durations
+            durations.counts[bisect_left(BUCKETS_SECONDS, seconds)] += 1
+            durations.seconds += seconds
+
+
+class RequestMetrics(Collector):
     """Counts of this process alone, in a registry of its own; every label is bounded."""
 
     def __init__(self) -> None:
@@ -36,19 +72,6 @@ class RequestMetrics:
             "Requests that are being answered, open event streams among them.",
             registry=self.registry,
         ).set_function(lambda: self.in_progress)
-        self._requests = Counter(
-            "finishline_http_requests",
-            "Requests answered, by method, route and class of status.",
-            ("method", "route", "status"),
-            registry=self.registry,
-        )
-        self._seconds = Histogram(
-            "finishline_http_request_duration_seconds",
-            "From a request to the last byte of its answer; event streams are not timed.",
-            ("method", "route"),
-            buckets=BUCKETS_SECONDS,
-            registry=self.registry,
-        )
         self._unserved = Counter(
             "finishline_http_unserved",
             "Requests refused because the disk is full (507) or something is away (503).",
@@ -57,27 +80,43 @@ class RequestMetrics:
         )
         for status in UNSERVED:
             self._unserved.labels(str(status))
-        self._counters: dict[tuple[str, str, int], Counter] = {}
-        self._histograms: dict[tuple[str, str], Histogram] = {}
+        self._tallies: dict[tuple[str, str, int], Tally] = {}
+        self._durations: dict[tuple[str, str], Durations] = {}
+        self.registry.register(self)
 
     def count(self, method: str, route: str, *, status: int, seconds: float | None) -> None:
         """Count an answered request; one that is not timed has no seconds."""
-        self._counter(method, route, status // 100).inc()
-        if seconds is not None:
-            self._histogram(method, route).observe(seconds)
+        self.tally(method, route, status).count(seconds)
         if status in UNSERVED:
             self._unserved.labels(str(status)).inc()
 
-    def _counter(self, method: str, route: str, status_class: int) -> Counter:
-        """Kept, because looking a child up by its labels takes longer than counting."""
-        key = (method, route, status_class)
-        found = self._counters.get(key)
+    def tally(self, method: str, route: str, status: int) -> Tally:
+        """Where answers like this are counted, for whoever gives many of them."""
+        key = (method, route, status // 100)
+        found = self._tallies.get(key)
         if found is None:
-            found = self._counters[key] = self._requests.labels(method, route, f"{status_class}xx")
+            durations = self._durations.setdefault((method, route), Durations())
+            found = self._tallies[key] = Tally(durations)
         return found
 
-    def _histogram(self, method: str, route: str) -> Histogram:
-        found = self._histograms.get((method, route))
-        if found is None:
-            found = self._histograms[method, route] = self._seconds.labels(method, route)
-        return found
+    def collect(self) -> Iterator[Metric]:
+        """What has been counted of requests."""
+        requests = CounterMetricFamily(
+            "finishline_http_requests",
+            "Requests answered, by method, route and class of status.",
+            labels=("method", "route", "status"),
+        )
+        for (method, route, status_class), tally in self._tallies.items():
+            if tally.answers:
+                requests.add_metric((method, route, f"{status_class}xx"), tally.answers)
+        yield requests
+        durations = HistogramMetricFamily(
+            "finishline_http_request_duration_seconds",
+            "From a request to the last byte of its answer; event streams are not timed.",
+            labels=("method", "route"),
+        )
+        for labels, found in self._durations.items():
+            buckets = list(zip(BUCKET_NAMES, accumulate(found.counts), strict=True))
+            if buckets[-1][1]:
+                durations.add_metric(labels, buckets=buckets, sum_value=found.seconds)
+        yield durations

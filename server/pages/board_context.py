@@ -60,19 +60,10 @@ def refused_context(
 
 
 def _around(session: Session, benchmark: Benchmark, query: BoardQuery, version: int) -> Context:
-    counts = kept_for_board(
-        session,
-        benchmark.benchmark_id,
-        "counts",
-        lambda: count_submissions(session).get(benchmark.benchmark_id, NO_SUBMISSIONS),
-        version=version,
-    )
+    benchmark_id = benchmark.benchmark_id
+    counts = count_submissions(session, [benchmark_id]).get(benchmark_id, NO_SUBMISSIONS)
     dates = kept_for_board(
-        session,
-        benchmark.benchmark_id,
-        "dates",
-        lambda: _dates(session, benchmark),
-        version=version,
+        session, benchmark_id, "dates", lambda: _dates(session, benchmark), version=version
     )
     return {
         "benchmark": benchmark_view(benchmark, counts).model_dump(mode="json"),

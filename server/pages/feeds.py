@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
 from server.benchmarks.queries import find_benchmark
+from server.conditions import reader_has
 from server.dependencies import PartsDep
 from server.pages.addresses import site_address
 from server.records.queries import records_by_benchmark
@@ -75,6 +76,6 @@ def _answer(
     content = atom_feed(Feed(base, request.url.path, page, title, entries))
     etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
-    if request.headers.get("if-none-match") == etag:
+    if reader_has(request, etag):
         return Response(status_code=304, headers=headers)
     return Response(content, media_type=MEDIA_TYPE, headers=headers)

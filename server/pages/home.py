@@ -34,7 +34,7 @@ def home(parts: PartsDep) -> str:
 
 
 def _cards(session: Session, parts: Parts) -> list[dict[str, Any]]:
-    counts = count_submissions(session)
+    counts = count_submissions(session, parts.benchmarks)
     records = records_by_benchmark(session, parts.benchmarks)
     cards = []
     for benchmark_id, benchmark in parts.benchmarks.items():

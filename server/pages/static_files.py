@@ -3,6 +3,7 @@
 from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
 
+from server.conditions import reader_has, reader_takes_gzip
 from web.assets import Asset, static_asset
 
 router = APIRouter(include_in_schema=False)
@@ -39,10 +40,10 @@ def asset_answer(asset: Asset, request: Request) -> Response:
     """An asset, compressed where that is taken; 304 to who has it already."""
     keep = "public, max-age=31536000, immutable" if asset.immutable else "no-cache"
     headers = {"ETag": asset.etag, "Cache-Control": keep, "Vary": "Accept-Encoding"}
-    if request.headers.get("if-none-match") == asset.etag:
+    if reader_has(request, asset.etag):
         return Response(status_code=304, headers=headers)
     content = asset.content
-    if "gzip" in request.headers.get("accept-encoding", ""):
+    if reader_takes_gzip(request):
         content = asset.gzip_content
         headers["Content-Encoding"] = "gzip"
     return Response(content, media_type=asset.media_type, headers=headers)

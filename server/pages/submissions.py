@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy.orm import Session
 
+from server.conditions import reader_has
 from server.dependencies import Parts, PartsDep
 from server.errors import ContentError
 from server.pages.addresses import site_address
@@ -66,8 +67,7 @@ def badge(submission_id: str, parts: PartsDep, viewer: ViewerDep, request: Reque
     content = badge_svg(submission, published_check(submission, context["checks"])).encode()
     etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
-    # A proxy may have weakened the tag, or list several.
-    if etag in request.headers.get("if-none-match", ""):
+    if reader_has(request, etag):
         return Response(status_code=304, headers=headers)
     return Response(content, media_type="image/svg+xml", headers=headers)
 

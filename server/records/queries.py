@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from functools import cached_property
+from typing import Any, overload
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -52,49 +53,70 @@ def standing_division(records: RecordList | None) -> DivisionRecords | None:
     return min(divisions, key=lambda d: d.records[-1].tta_seconds, default=None)
 
 
+class _Runs(Sequence[float]):
+    """The runs of a submission on the scale of its time, read when somebody looks at them.
+
+    Only who challenges a holder is looked at: a few of thousands.
+    """
+
+    def __init__(self, session: Session, submission_id: str) -> None:
+        self._session = session
+        self._submission_id = submission_id
+
+    @cached_property
+    def _seconds(self) -> list[float]:
+        of_it = Submission.id == self._submission_id
+        row = self._session.execute(
+            select(Submission.tta_seconds, Submission.result).where(of_it)
+        ).one()
+        factor = convergence_factor(row.tta_seconds, row.result)
+        times = run_times(self._session, of_it).get(self._submission_id, [])
+        return [seconds * factor for seconds in times]
+
+    def __len__(self) -> int:
+        return len(self._seconds)
+
+    @overload
+    def __getitem__(self, index: int) -> float: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[float]: ...
+
+    def __getitem__(self, index: int | slice) -> float | list[float]:
+        return self._seconds[index]
+
+
 def _find_records(session: Session, benchmark: Benchmark) -> RecordList:
     """The records of each division of a benchmark, from all its trainings that may rank."""
-    of_benchmark = Submission.benchmark_id == benchmark.benchmark_id
-    trainings = (of_benchmark, Submission.kind == "train", ranks())
     rows = session.execute(
         select(
             Submission.id,
-            Submission.model,
             Submission.division,
             Submission.status,
             Submission.eligible,
             Submission.tta_seconds,
-            Submission.result,
-            Submission.organisation,
             Submission.submitted_at,
             Submission.submitted_on,
-            User.name.label("submitter"),
+        ).where(
+            Submission.benchmark_id == benchmark.benchmark_id,
+            Submission.kind == "train",
+            Submission.tta_seconds.is_not(None),
+            ranks(),
         )
-        .join(Submission.user)
-        .where(*trainings)
     ).all()
-    times = run_times(session, *trainings)
     return RecordList(
         benchmark=benchmark.benchmark_id,
         divisions=[
-            _of_division(division, [row for row in rows if row.division == division], times)
+            _of_division(session, division, [row for row in rows if row.division == division])
             for division in benchmark.divisions
         ],
     )
 
 
-def _of_division(
-    division: str, rows: Sequence[Any], times: Mapping[str, Sequence[float]]
-) -> DivisionRecords:
-    history = record_history(_contender(row, times.get(row.id, ())) for row in rows)
-    named = {
-        row.id: {
-            "submitter": row.organisation or row.submitter,
-            "model": row.model,
-            "status": row.status,
-        }
-        for row in rows
-    }
+def _of_division(session: Session, division: str, rows: Sequence[Any]) -> DivisionRecords:
+    history = record_history(_contender(session, row) for row in rows)
+    ids = [r.submission_id for r in history.records]
+    named = _names(session, ids + [r.submission_id for r in history.not_records])
     return DivisionRecords(
         division=division,
         records=[RecordView(**asdict(r), **named[r.submission_id]) for r in history.records],
@@ -104,12 +126,34 @@ def _of_division(
     )
 
 
-def _contender(row: Any, seconds: Sequence[float]) -> Contender:
-    factor = convergence_factor(row.tta_seconds, row.result)
+def _names(session: Session, submission_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Whose a submission is, of which model, and its status."""
+    rows = session.execute(
+        select(
+            Submission.id,
+            Submission.model,
+            Submission.status,
+            Submission.organisation,
+            User.name.label("submitter"),
+        )
+        .join(Submission.user)
+        .where(Submission.id.in_(submission_ids))
+    )
+    return {
+        row.id: {
+            "submitter": row.organisation or row.submitter,
+            "model": row.model,
+            "status": row.status,
+        }
+        for row in rows
+    }
+
+
+def _contender(session: Session, row: Any) -> Contender:
     return Contender(
         submission_id=row.id,
         date=(row.submitted_on or row.submitted_at).isoformat(),
         tta_seconds=row.tta_seconds,
-        runs=[s * factor for s in seconds],
+        runs=_Runs(session, row.id),
         eligible=row.eligible and row.status != "rejected",
     )

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.ranking import Metric, Ranked, Standing, pareto_front, rank, why_unranked
+from rules.ranking import Metric, Ranked, Standing, order_of, pareto_front, rank, why_unranked
 
 
 def standing(submission_id: str, tta_seconds: float | None = 1.0, **others: Any) -> Standing:
@@ -195,3 +195,34 @@ def test_the_pareto_front_goes_from_fast_to_cheap() -> None:
     ]
 
     assert pareto_front(board) == ["fast", "middle", "equal to middle", "cheap"]
+
+
+STANDINGS = st.builds(
+    standing,
+    st.sampled_from([f"s{number}" for number in range(12)]),
+    st.one_of(st.none(), st.sampled_from([0.0, 1.0, 2.0, 2.5])),
+    status=st.sampled_from(["verified", "rejected"]),
+    submitted_at=st.sampled_from(["2026-11-20", "2026-11-21"]),
+    eligible=st.booleans(),
+)
+BOARDS = st.lists(STANDINGS, max_size=12, unique_by=lambda s: s.submission_id)
+
+
+@given(BOARDS, BOARDS)
+def test_an_order_that_took_changes_is_that_of_sorting_all(
+    before: list[Standing], after: list[Standing]
+) -> None:
+    gone = [standing for standing in before if standing not in after]
+    come = [standing for standing in after if standing not in before]
+    order = order_of(before, metric="tta").changed(gone=gone, come=come)
+
+    assert [order.place(position) for position in range(len(order))] == rank(after, metric="tta")
+
+
+@given(BOARDS)
+def test_a_rank_counts_who_is_strictly_better(board: list[Standing]) -> None:
+    ranked = [place for place in rank(board, metric="tta") if place.rank is not None]
+    values = [place.value or 0.0 for place in ranked]
+
+    assert [place.rank for place in ranked] == [1 + sum(v < w for v in values) for w in values]
+    assert [place.tied for place in ranked] == [values.count(w) > 1 for w in values]

@@ -66,7 +66,9 @@ def test_a_hundred_readers_hear_everything_once_and_cost_one_poll(
             await asyncio.sleep(0.01)
         reads_before = written.reads
         await asyncio.sleep(0.2)
-        assert written.reads - reads_before <= 100  # Twenty of one poll; a hundred polls would be 2,000.
+        assert (
+            written.reads - reads_before <= 100
+        )  # Twenty of one poll; a hundred polls would be 2,000.
         assert len(followed) == 1
         written.ended = True
         await asyncio.wait_for(asyncio.gather(*tasks), 20)

@@ -65,6 +65,9 @@ INSERT INTO replay_events (attempt_id, sequence, event, created_at) VALUES ('a-1
 INSERT INTO workers (name, hardware_class, state, system, first_seen_at, last_seen_at)
 VALUES ('w', 'cpu', 'idle', '{}', :now, :now)
 """
+BOARD_ROWS = """;
+INSERT INTO boards (benchmark_id, version) VALUES ('digits', 7)
+"""
 CALIBRATION_ROWS = """
 INSERT INTO verifications (id, kind, benchmark_sha256, requested_by, state, seal, nonce, seeds,
   control_points, max_attempts, lease_seconds, limit_seconds, reasons, created_at)
@@ -157,6 +160,19 @@ def test_going_back_drops_the_energy_and_no_submission(empty: Database) -> None:
     assert select_all(empty, "SELECT id, status FROM submissions") == [("s-1", "verified")]
     migrate(empty)
     assert select_all(empty, query) == [("s-1", "verified", None)]
+
+
+def test_going_back_forgets_what_versions_changed_and_keeps_the_versions(empty: Database) -> None:
+    migrate(empty, "0002")
+    insert_rows(empty, OLD_ROWS + BOARD_ROWS)
+    migrate(empty)
+    insert_rows(empty, "INSERT INTO board_changes VALUES ('digits', 7, 's-1')")
+    command.downgrade(alembic_config(empty), "0013")
+    migrate(empty)
+
+    assert select_all(empty, "SELECT * FROM boards") == [("digits", 7)]
+    assert select_all(empty, "SELECT * FROM board_changes") == []
+    assert select_all(empty, "SELECT id FROM submissions") == [("s-1",)]
 
 
 def test_migrating_twice_changes_nothing(empty: Database) -> None:

@@ -1,0 +1,210 @@
+"""Many who write at once, and every board that anybody reads: what its version was, to the byte."""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from sqlalchemy import insert, select, update
+from sqlalchemy.orm import Session
+
+from rules.benchmark import Benchmark
+from server.app import create_app
+from server.database import Database, utc_now
+from server.leaderboard.encoding import encode_json
+from server.leaderboard.queries import cut_board
+from server.leaderboard.ranked import _rank
+from server.leaderboard.rows import read_rows
+from server.leaderboard.schemas import BoardQuery
+from server.leaderboard.service import board_version, raise_board_version
+from server.leaderboard.versions import FRESH_SECONDS
+from server.models import RunRow, Submission
+from server.settings import Settings
+
+BOARD = "/api/v1/leaderboards/digits"
+WRITERS, WRITES, READERS = 3, 15, 2
+QUERIES = (
+    {},
+    {"limit": 3},
+    {"metric": "cost", "division": "closed"},
+    {"sort": "model", "order": "desc"},
+    {"status": "verified", "limit": 5},
+)
+Read = tuple[int, int, bytes]
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """Both databases."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture
+def other_process(settings: Settings) -> Iterator[TestClient]:
+    """A second server on the same database, which hears of writes from the database alone."""
+    with TestClient(create_app(settings, dispatch=False)) as made:
+        watch(made)
+        yield made
+        made.app.state.version_watch.stop()  # type: ignore[attr-defined]
+
+
+def watch(client: TestClient) -> None:
+    """Have a server ask for the versions, as it does when it runs."""
+    app: Any = client.app
+    app.state.version_watch.start()
+
+
+def from_scratch(session: Session, benchmark: Benchmark, query: BoardQuery, version: int) -> bytes:
+    """A board from all rows of the database, with nothing that was kept."""
+    board = _rank(read_rows(session, benchmark, query.kind), query, None)
+    return encode_json(cut_board(board, benchmark, query, version=version))
+
+
+class Writers:
+    """Writes at random, each with what every board is at the version it makes."""
+
+    def __init__(self, database: Database, benchmark: Benchmark, like: dict[str, Any]) -> None:
+        self.database = database
+        self.benchmark = benchmark
+        self.like = like
+        self.queries = [BoardQuery.model_validate(query) for query in QUERIES]
+        self.boards: dict[int, list[bytes]] = {}
+
+    def write(self, sequence: random.Random, name: str) -> int:
+        """Change, add or reject one submission; returns the version once it is acknowledged."""
+        with self.database.write() as session:
+            ids = session.scalars(select(Submission.id).order_by(Submission.id)).all()
+            which = name if sequence.random() < 0.4 else sequence.choice(ids)
+            is_told = sequence.random() < 0.9
+            raise_board_version(session, "digits", submission_id=which if is_told else None)
+            if which == name:
+                self._add(session, name, sequence)
+            else:
+                self._change(session, which, sequence)
+            version = board_version(session, "digits")
+            self.boards[version] = [
+                from_scratch(session, self.benchmark, query, version) for query in self.queries
+            ]
+        return version
+
+    def _add(self, session: Session, name: str, sequence: random.Random) -> None:
+        seconds = sequence.choice((0.5, 0.7, 0.9))
+        own = {"id": name, "idempotency_key": None, "submitted_at": utc_now(), "model": name}
+        session.execute(insert(Submission).values(self.like | own | {"tta_seconds": seconds}))
+        for index in range(sequence.randint(0, 3)):
+            run = {
+                "submission_id": name,
+                "index": index,
+                "file": "a",
+                "log_sha256": "",
+                "curve": [],
+            }
+            figures = {"log_bytes": 1, "reached": True, "tta_seconds": seconds + index / 100}
+            session.execute(insert(RunRow).values(run | figures))
+
+    def _change(self, session: Session, which: str, sequence: random.Random) -> None:
+        values = sequence.choice(
+            (
+                {"status": sequence.choice(("verified", "rejected", "claimed"))},
+                {"tta_seconds": sequence.choice((0.4, 0.6, 0.7, 0.8, None))},
+                {"cost_usd": sequence.choice((1.0, 2.0, None))},
+                {"division": sequence.choice(("open", "closed"))},
+            )
+        )
+        session.execute(update(Submission).where(Submission.id == which).values(values))
+
+
+@pytest.fixture
+def writers(
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    database: Database,
+    digits: Benchmark,
+) -> Writers:
+    """Writers to a board of one submission."""
+    sent = submit(digits_submission).json()["id"]
+    with database.read() as session:
+        row = session.get(Submission, sent)
+        like = {c.key: getattr(row, c.key) for c in Submission.__table__.c}
+    return Writers(database, digits, like)
+
+
+def read(client: TestClient, number: int) -> Read:
+    """One of the queries, its answer's version and bytes."""
+    answer = client.get(BOARD, params=QUERIES[number])
+    assert answer.status_code == 200, answer.text
+    return number, answer.json()["version"], answer.content
+
+
+def test_every_board_read_beside_writers_is_what_its_version_was(
+    writers: Writers, client: TestClient, other_process: TestClient
+) -> None:
+    watch(client)
+    reads: list[Read] = []
+    faults: list[object] = []
+    writing = threading.Event()
+    writing.set()
+    first = writers.write(random.Random(0), "s-first")
+
+    def write_boards(seed: int) -> None:
+        sequence = random.Random(seed)
+        for number in range(WRITES):
+            version = writers.write(sequence, f"s-{seed}-{number}")
+            found = read(client, sequence.randrange(len(QUERIES)))
+            reads.append(found)
+            if found[1] < version:
+                faults.append(f"version {found[1]} after version {version} was acknowledged")
+
+    def read_boards(seed: int) -> None:
+        sequence = random.Random(100 + seed)
+        at = other_process if seed % 2 else client
+        while writing.is_set():
+            reads.append(read(at, sequence.randrange(len(QUERIES))))
+
+    def guarded(call: Callable[[int], None], seed: int) -> None:
+        try:
+            call(seed)
+        except BaseException as error:  # noqa: BLE001  It is a fault like any other here.
+            faults.append(error)
+
+    threads = {
+        call: [threading.Thread(target=guarded, args=(call, seed)) for seed in range(count)]
+        for call, count in ((read_boards, READERS), (write_boards, WRITERS))
+    }
+    everybody = threads[read_boards] + threads[write_boards]
+    for thread in everybody:
+        thread.start()
+    for thread in threads[write_boards]:
+        thread.join(timeout=120)
+    writing.clear()
+    for thread in threads[read_boards]:
+        thread.join(timeout=60)
+    client.app.state.version_watch.stop()  # type: ignore[attr-defined]
+
+    assert not any(thread.is_alive() for thread in everybody)
+    assert faults == []
+    assert len(reads) > WRITERS * WRITES
+    for number, version, content in reads:
+        assert version < first or content == writers.boards[version][number], (number, version)
+
+
+def test_another_process_shows_a_write_within_its_time(
+    writers: Writers, other_process: TestClient
+) -> None:
+    sequence = random.Random(1)
+    for number in range(3):
+        read(other_process, 0)
+        version = writers.write(sequence, f"s-{number}")
+        acknowledged = time.monotonic()
+        began = time.monotonic()
+        while read(other_process, 0)[1] < version:
+            assert began - acknowledged <= FRESH_SECONDS
+            began = time.monotonic()
+        assert read(other_process, 0) == (0, version, writers.boards[version][0])
+    app: FastAPI = other_process.app  # type: ignore[assignment]
+    assert app.state.parts.database is not writers.database
