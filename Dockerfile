@@ -5,7 +5,7 @@
 # They run with a root file system that is read-only; what they write lies below /app/var and /tmp.
 
 FROM python:3.11.14-slim-bookworm AS base
-ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 HOME=/tmp PATH=/opt/finishline/bin:$PATH
+ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 MALLOC_ARENA_MAX=2 HOME=/tmp PATH=/opt/finishline/bin:$PATH
 RUN useradd --no-create-home --uid 10001 finishline \
     && install -d -o finishline -g finishline /app/var /run/finishline /copies
 WORKDIR /app
@@ -44,7 +44,7 @@ USER 10001:10001
 EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s \
     CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8000/readyz', timeout=4)"]
-CMD ["python", "-m", "uvicorn", "server.app:app", "--host", "0.0.0.0", "--port", "8000", "--timeout-graceful-shutdown", "5", "--no-access-log", "--proxy-headers"]
+CMD ["python", "-m", "uvicorn", "server.app:app", "--host", "0.0.0.0", "--port", "8000", "--timeout-graceful-shutdown", "5", "--no-access-log", "--proxy-headers", "--http", "server.limits.protocol:BoundedHttpProtocol"]
 
 FROM builder AS worker-builder
 COPY deploy/worker-requirements.txt ./

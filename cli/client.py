@@ -1,5 +1,7 @@
 """The server's API as the commands need it: one sentence and one exit code for each failure."""
 
+import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -18,6 +20,7 @@ from finishline.errors import (
     TooManyRequests,
     Unavailable,
 )
+from finishline.retries import Retries
 from finishline.transport import TIMEOUT, FilePart, Transport, segment
 
 __all__ = ["ServerClient", "View", "cli_errors", "segment"]
@@ -37,10 +40,21 @@ NEXT_STEPS = {
 }
 
 
+def _wait(seconds: float) -> None:
+    """Wait as long as the server asks, and tell whoever sits at a terminal."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"The server is busy and asks to wait {seconds:.0f} s.\n")
+    time.sleep(seconds)
+
+
+WHEN_TOLD = Retries(count=5, pause=_wait, only_told=True)
+
+
 class ServerClient:
     """A connection to one server; use it as a context manager.
 
-    Nothing is tried again: a command says at once what is wrong.
+    A command says at once what is wrong. It waits only where the server asks it to, for a minute
+    at the most.
     """
 
     def __init__(
@@ -52,7 +66,9 @@ class ServerClient:
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
         try:
-            self._transport = Transport(url, token, timeout=timeout, transport=transport)
+            self._transport = Transport(
+                url, token, timeout=timeout, transport=transport, retries=WHEN_TOLD
+            )
         except ValueError as error:
             raise CliError(str(error), exit_code=ExitCode.USAGE) from error
         self.url = self._transport.url
@@ -82,6 +98,11 @@ class ServerClient:
         """The JSON that answers a change of what is at an API path. Raises CliError."""
         with cli_errors():
             return self._transport.patch(path, body)
+
+    def put(self, path: str, body: Mapping[str, object]) -> Any:
+        """The JSON that answers a put JSON body. Raises CliError."""
+        with cli_errors():
+            return self._transport.put(path, body)
 
     def post_once(
         self, path: str, *, files: Iterable[FilePart], fields: Mapping[str, str], key: str

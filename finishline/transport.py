@@ -24,8 +24,8 @@ FilePart = tuple[str, tuple[str, Any, str]]
 class Transport:
     """Connections to one server. Raises FinishlineError; ValueError for what is no address.
 
-    Only what may be sent twice is tried again: a read, a deletion, and a form under an
-    idempotency key.
+    What may be sent twice is tried again: a read, a deletion, and a form under an idempotency key.
+    Anything else only where the server refused it and says when to come again.
     """
 
     def __init__(
@@ -64,7 +64,17 @@ class Transport:
 
     def post(self, path: str, body: Mapping[str, object] | None = None) -> Any:
         """The JSON that answers a posted JSON body."""
-        return self._document(self._request("POST", API + path, json=body))
+        return self._change("POST", path, body)
+
+    def put(self, path: str, body: Mapping[str, object] | None = None) -> Any:
+        """The JSON that answers a put JSON body."""
+        return self._change("PUT", path, body)
+
+    def _change(self, method: str, path: str, body: Mapping[str, object] | None) -> Any:
+        """Tried again only where the server says that it did nothing and when to come again."""
+        return self._retries.when_told().attempt(
+            lambda: self._document(self._request(method, API + path, json=body))
+        )
 
     def patch(self, path: str, body: Mapping[str, object]) -> Any:
         """The JSON that answers a change of what is at an API path."""
@@ -100,7 +110,8 @@ class Transport:
                 headers=headers,
             )
 
-        answer = send() if key is None else self._retries.attempt(send)
+        retries = self._retries.when_told() if key is None else self._retries
+        answer = retries.attempt(send)
         return self._document(answer), answer.headers.get("Idempotent-Replayed") == "true"
 
     def download(self, path: str, *, limit_bytes: int) -> bytes:

@@ -209,7 +209,7 @@ def make_boards(url: str, folder: Path, *, results: int) -> None:
     database = Database(url)
     migrate(database)
     parts = Parts(
-        settings=Settings(database_url=url, artifacts_dir=folder / "artifacts"),
+        settings=Settings(database_url=url, artifacts_dir=folder / "artifacts", rate_limits=False),
         database=database,
         artifacts=None,  # type: ignore[arg-type]
         benchmarks={},
@@ -290,6 +290,7 @@ def board_app(url: str) -> FastAPI:
         Settings(
             database_url=url,
             artifacts_dir=Path(url.removeprefix("sqlite:///")).parent / "artifacts",
+            rate_limits=False,
         ),
         dispatch=False,
     )

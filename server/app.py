@@ -28,6 +28,9 @@ from server.leaderboard import endpoints as leaderboard
 from server.leaderboard.fast_path import BoardsFirstApp
 from server.leaderboard.versions import known_versions
 from server.leaderboard.watch import VersionWatch
+from server.limits.rate_limiting import RateLimiting
+from server.limits.setup import LimitParts, limits_at_work, make_limits
+from server.limits.shedding import Shedding
 from server.middleware import BodyLimit, HeadAnswers, SecurityHeaders
 from server.observability import endpoints as metrics
 from server.observability.access import ObservedApp
@@ -38,6 +41,7 @@ from server.pages import api_reference
 from server.pages import endpoints as pages
 from server.prices import endpoints as prices
 from server.proofs import endpoints as proofs
+from server.quotas import endpoints as quotas
 from server.records import endpoints as records
 from server.reruns import endpoints as reruns
 from server.rescoring import endpoints as rescoring
@@ -49,6 +53,7 @@ from server.submissions import endpoints as submissions
 from server.users import endpoints as users
 from server.verifications import endpoints as verifications
 from server.verifications import events
+from server.verifications.feeds import Feeds
 from server.workers import endpoints as workers
 
 API = "/api/v1"
@@ -69,6 +74,7 @@ FEATURES = (
     calibrations,
     workers,
     rescoring,
+    quotas,
     prices,
     audit,
 )
@@ -105,6 +111,8 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     readiness = Readiness(make_checks(parts, dispatcher, revision=revision))
     watch = VersionWatch(parts.database)
     last_uses = LastUses(parts.database)
+    request_metrics = RequestMetrics()
+    limits = make_limits(settings, request_metrics.registry)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -112,8 +120,9 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
             dispatcher.start()
             watch.start()
             last_uses.start()
-        with drained_before_stop(readiness, drain_seconds=settings.drain_seconds):
-            yield
+        async with limits_at_work(limits, settings):
+            with drained_before_stop(readiness, drain_seconds=settings.drain_seconds):
+                yield
         if dispatch:
             last_uses.stop()
             watch.stop()
@@ -136,7 +145,9 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     app.state.last_uses = last_uses
     app.state.failed_sign_ins = FailedSignIns()
     app.state.readiness = readiness
-    app.state.request_metrics = RequestMetrics()
+    app.state.request_metrics = request_metrics
+    app.state.limits = limits
+    app.state.feeds = Feeds()
     app.state.figures = keep_figures(parts.database, settings)
     for feature in FEATURES:
         app.include_router(feature.router, prefix=API)
@@ -150,9 +161,22 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
         max_bytes=settings.max_json_bytes,
         max_bytes_at={f"{API}/submissions": settings.max_request_bytes},
     )
+    _add_limits(app, limits)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(HeadAnswers)
     return app
+
+
+def _add_limits(app: FastAPI, limits: LimitParts) -> None:
+    """Rate limits first, which cost little; then what there is room for."""
+    app.add_middleware(Shedding, capacity=limits.capacity, metrics=limits.metrics)
+    app.add_middleware(
+        RateLimiting,
+        limits=limits.rates,
+        known=limits.known,
+        metrics=limits.metrics,
+        enforced=limits.enforced,
+    )
 
 
 def __getattr__(name: str) -> FastAPI:

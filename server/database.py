@@ -72,8 +72,10 @@ class Database:
         }
         if self.is_sqlite:
             options["connect_args"] = {"check_same_thread": False, "timeout": 10.0}
-            options["pool_size"] = 20
+            options |= {"pool_size": 20, "max_overflow": 25}
         else:
+            # As many as requests are worked at: a worker's post does not wait for a reader's.
+            options |= {"pool_size": 10, "max_overflow": 35}
             options["connect_args"] = {"connect_timeout": CONNECT_SECONDS}
         engine = create_engine(self.url, **options)
         if self.is_sqlite:

@@ -14,7 +14,7 @@ from server.artifacts import ArtifactStore
 from server.database import Database
 from server.errors import NotAllowedError, NotSignedInError
 from server.models import Token
-from server.observability.context import note
+from server.observability.context import note, note_signed_in
 from server.settings import Settings
 
 bearer = HTTPBearer(auto_error=False, description="An API token: `Bearer fl_...`")
@@ -90,6 +90,7 @@ def get_caller(request: Request, parts: PartsDep, secret: SecretDep) -> Caller:
     with parts.database.read() as session:
         token = find_token(session, secret)
     note(user_id=token.user_id)
+    note_signed_in(token.role)
     request.app.state.last_uses.note(token.id)
     return caller_of(token)
 

@@ -8,7 +8,8 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
-from sqlalchemy.exc import DataError, InterfaceError, OperationalError
+from sqlalchemy.exc import DataError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match
@@ -85,6 +86,18 @@ class ContentError(ServerError):
     title = "Refused"
 
 
+class UsedUpError(ServerError):
+    """A quota is used up; there is room again after so many seconds, if that is known."""
+
+    status = 429
+    title = "Quota used up"
+
+    def __init__(self, detail: str, *, measure: str, retry_seconds: int) -> None:
+        super().__init__(detail)
+        self.measure = measure
+        self.retry_seconds = retry_seconds
+
+
 class UnavailableError(ServerError):
     """Something the server stands on does not answer; the same request may succeed later."""
 
@@ -149,6 +162,9 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(ServerError)
     def _server_error(request: Request, error: ServerError) -> Response:
         headers = {"Retry-After": str(RETRY_SECONDS)} if error.status == 503 else None
+        if isinstance(error, UsedUpError):
+            headers = {"Retry-After": str(error.retry_seconds)}
+            request.app.state.limits.metrics.note_used_up(error.measure)
         return answer(request, error.status, error.title, error.detail, error.problems, headers)
 
     @app.exception_handler(RuleError)
@@ -187,8 +203,10 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(OperationalError)
     @app.exception_handler(InterfaceError)
-    def _no_database(request: Request, error: OperationalError | InterfaceError) -> Response:
-        log.error("the database did not answer %s: %s", request.url.path, error.orig)
+    @app.exception_handler(PoolTimeoutError)
+    def _no_database(request: Request, error: SQLAlchemyError) -> Response:
+        cause = getattr(error, "orig", error)
+        log.error("the database did not answer %s: %s", request.url.path, cause)
         detail = "The database does not answer; nothing of this request was kept. Try again."
         retry = {"Retry-After": str(RETRY_SECONDS)}
         return answer(request, 503, "Service unavailable", detail, [], retry)

@@ -5,7 +5,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.errors import TooLargeError
+from server.errors import ServerError, TooLargeError, UnsupportedMediaError
 from server.observability.context import current_request_id
 from server.settings import MIB
 
@@ -25,6 +25,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
     )
 )
 EVENT_STREAM = "/events"
+NOT_COMPRESSED = "Compressed requests are not read; send bodies as they are."
 
 # Whose pages are for one person: no cache keeps them, neither a shared one nor the browser's.
 PRIVATE_PAGES = "/console"
@@ -47,9 +48,14 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         limit = self._max_bytes_at.get(scope["path"], self._max_bytes)
-        stated = Headers(scope=scope).get("content-length", "0")
+        headers = Headers(scope=scope)
+        stated = headers.get("content-length", "0")
         if stated.isascii() and stated.isdigit() and int(stated) > limit:
-            await _refuse(limit, scope, receive, send)
+            await _refuse(TooLargeError, _sentence(limit), scope, receive, send)
+            return
+        if headers.get("content-encoding", "identity") != "identity":
+            # A small body could become a large one.
+            await _refuse(UnsupportedMediaError, NOT_COMPRESSED, scope, receive, send)
             return
         received = 0
 
@@ -69,17 +75,19 @@ def _sentence(limit: int) -> str:
     return f"A request to this address may have at most {limit / MIB:g} MiB."
 
 
-async def _refuse(limit: int, scope: Scope, receive: Receive, send: Send) -> None:
+async def _refuse(
+    error: type[ServerError], detail: str, scope: Scope, receive: Receive, send: Send
+) -> None:
     answer = JSONResponse(
         {
             "type": "about:blank",
-            "title": TooLargeError.title,
-            "status": TooLargeError.status,
-            "detail": _sentence(limit),
+            "title": error.title,
+            "status": error.status,
+            "detail": detail,
             "request_id": current_request_id(),
             "problems": [],
         },
-        status_code=TooLargeError.status,
+        status_code=error.status,
         media_type="application/problem+json",
         headers={"Connection": "close"},
     )

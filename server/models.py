@@ -150,11 +150,12 @@ class Submission(Base):
     __table_args__ = (
         Index(None, "benchmark_id", "division"),
         Index(None, "submitted_at"),
+        Index(None, "user_id", "submitted_at"),
         UniqueConstraint("user_id", "idempotency_key"),
     )
 
     id: Mapped[str] = mapped_column(String(20), primary_key=True)
-    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
     benchmark_id: Mapped[str] = mapped_column(String(100))
     benchmark_sha256: Mapped[str] = mapped_column(ForeignKey("benchmark_definitions.sha256"))
     division: Mapped[str] = mapped_column(String(20))
@@ -320,6 +321,7 @@ class CalibrationRunRow(Base):
 class Attempt(Base):
     """One try at a verification on one worker. `fence` counts its claims.
 
+    `accelerators` are those of the worker when it claimed.
     `run_started_at` is when the run under way was announced, `last_evaluation` the latest event of
     one, `log_tail` the end of what the run that failed wrote, or what was heard last of a lost one.
     """
@@ -348,6 +350,7 @@ class Attempt(Base):
     run_started_at: Mapped[datetime | None]
     last_evaluation: Mapped[dict[str, Any] | None]
     log_tail: Mapped[str | None] = mapped_column(Text)
+    accelerators: Mapped[int | None]
 
     verification: Mapped[Verification] = relationship(back_populates="attempts", lazy="joined")
 
@@ -446,6 +449,39 @@ class Decision(Base):
     decided_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     reason: Mapped[str] = mapped_column(Text)
     decided_at: Mapped[datetime]
+
+
+class Quota(Base):
+    """What a user, an organisation's members or a benchmark may use, unlike the settings.
+
+    `subject_kind` is user, organisation or benchmark, `measure` what is limited; an `amount` of
+    None is no limit.
+    """
+
+    __tablename__ = "quotas"
+
+    subject_kind: Mapped[str] = mapped_column(String(20), primary_key=True)
+    subject: Mapped[str] = mapped_column(String(100), primary_key=True)
+    measure: Mapped[str] = mapped_column(String(40), primary_key=True)
+    amount: Mapped[int | None] = mapped_column(BigInteger)
+    reason: Mapped[str] = mapped_column(Text)
+    set_by: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    set_at: Mapped[datetime]
+
+
+class Charge(Base):
+    """A verification that a submitter asked for: its accelerators' seconds are theirs.
+
+    What it used is that of its attempts. Until it ends `gpu_seconds_reserved` stands for it.
+    """
+
+    __tablename__ = "charges"
+    __table_args__ = (Index(None, "user_id", "created_at"),)
+
+    verification_id: Mapped[str] = mapped_column(ForeignKey("verifications.id"), primary_key=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    gpu_seconds_reserved: Mapped[float]
+    created_at: Mapped[datetime]
 
 
 class PriceRow(Base):

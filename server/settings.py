@@ -3,7 +3,7 @@
 import sys
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import (
@@ -16,6 +16,9 @@ from pydantic_settings import (
 from server.secret_files import read_secret, with_password
 
 MIB = 1024 * 1024
+# So many in a while, as "120/minute".
+Rate = Annotated[str, Field(pattern=r"^[1-9]\d{0,8}/(second|minute|hour|day)$")]
+Allowance = Annotated[int, Field(ge=0)] | Literal["unlimited"]
 CHECKOUT = Path(__file__).resolve().parent.parent
 INSTALLED_DOCS = Path(sys.prefix) / "share" / "finishline" / "docs"
 
@@ -71,6 +74,30 @@ class Settings(BaseSettings):
     max_request_bytes: int = Field(default=512 * MIB, gt=0)
     max_json_bytes: int = Field(default=16 * MIB, gt=0)
     max_log_files: int = Field(default=100, gt=0)
+
+    # Rate limits: for each token that is good, or else for each address.
+    rate_limits: bool = True
+    # Where they are counted: "memory" of each process, "broker", or the address of a Redis.
+    rate_limit_storage: str = Field(
+        default="memory", pattern=r"^(memory|broker|(redis|rediss|redis\+socket)://.+)$"
+    )
+    rate_reads: Rate = "2400/minute"
+    rate_expensive_reads: Rate = "240/minute"
+    rate_writes: Rate = "300/minute"
+    rate_organiser_writes: Rate = "6000/minute"
+    rate_worker_posts: Rate = "12000/minute"
+    rate_failed_sign_ins: Rate = "30/minute"
+    # What one process has room for; the rest is answered 503 at once.
+    max_requests_in_work: int = Field(default=10, gt=0)
+    max_requests_waiting: int = Field(default=64, ge=0)
+    max_wait_seconds: float = Field(default=1.0, gt=0)
+    max_body_bytes_in_flight: int = Field(default=256 * MIB, gt=0)
+    max_upload_bytes_in_flight: int = Field(default=2048 * MIB, gt=0)
+    max_event_streams: int = Field(default=500, gt=0)
+    max_event_streams_each: int = Field(default=20, gt=0)
+    # What somebody may use; an organiser sets it otherwise for one user or benchmark.
+    quota_submissions_per_day: Allowance = 200
+    quota_gpu_seconds_per_month: Allowance = 360_000
 
     dispatch_interval_seconds: float = Field(default=0.5, gt=0)
     worker_alive_seconds: float = Field(default=20.0, gt=0)

@@ -34,7 +34,7 @@ console/sign_in.html  next (where to go), out (signed out just now), error (a se
 console/*.html        account (name, role), csrf, notices (text, once_only), typed (what the fields
                       hold), errors (a sentence by field), refusal (a sentence or None); and:
   account.html        me (MeView), submissions, more, tokens, own_token, session_ends_at, roles,
-                      scopes, may_change (tokens)
+                      scopes, may_change (tokens), quota (quotas, benchmarks)
   overview.html       pending, under_way, out (workers), failed (attempts), calibrations
   verify.html         preview (None), benchmarks, statuses_to_choose, under_way; or
                       preview (BatchView), kind, shown (ids), back (an address)

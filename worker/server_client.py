@@ -43,7 +43,14 @@ class FencedOffError(RefusedError):
 
 
 class UnreachableError(Exception):
-    """The server did not answer in time, however often it was asked."""
+    """The server did not answer in time, however often it was asked.
+
+    `asked_seconds` is how long the server asks to wait before the next try, 0 if it does not.
+    """
+
+    def __init__(self, message: str, *, asked_seconds: float = 0.0) -> None:
+        self.asked_seconds = asked_seconds
+        super().__init__(message)
 
 
 class ServerClient:
@@ -137,10 +144,13 @@ class ServerClient:
             try:
                 return self._post(path, content, token=token, fence=fence)
             except UnreachableError as error:
-                if time.monotonic() + wait_seconds > give_up_at:
+                left_seconds = give_up_at - time.monotonic()
+                if wait_seconds > left_seconds:
                     raise
-                log.warning("%s; asking again in %.1f s", error, wait_seconds)
-            self._wait(wait_seconds)
+                # As long as the server asks, but not so long that no try is left.
+                pause_seconds = max(wait_seconds, min(error.asked_seconds, left_seconds / 2))
+                log.warning("%s; asking again in %.1f s", error, pause_seconds)
+            self._wait(pause_seconds)
             wait_seconds = min(2 * wait_seconds, LONGEST_WAIT_SECONDS)
 
     def _post(self, path: str, content: bytes, *, token: str, fence: int | None = None) -> bytes:
@@ -154,9 +164,18 @@ class ServerClient:
         if answer.is_success:
             return answer.content
         if answer.status_code == 429 or answer.status_code >= 500:
-            raise UnreachableError(f"{path}: the server answered {answer.status_code}")
+            raise UnreachableError(
+                f"{path}: the server answered {answer.status_code}",
+                asked_seconds=_asked_seconds(answer),
+            )
         refusal = FencedOffError if answer.status_code == 409 else RefusedError
         raise refusal(answer.status_code, _detail(answer))
+
+
+def _asked_seconds(answer: httpx2.Response) -> float:
+    """The Retry-After of an answer, 0 if it has none in seconds."""
+    asked = answer.headers.get("retry-after", "")
+    return float(asked) if asked.isascii() and asked.isdigit() else 0.0
 
 
 def _detail(answer: httpx2.Response) -> str:

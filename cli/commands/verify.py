@@ -47,9 +47,9 @@ def verify(
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Ask for submissions to be replayed, or for the latency of one (organisers only).
+    """Ask for a submission to be replayed: the first time by its owner, else by organisers.
 
-    Several need a --reason.
+    Several, for organisers only, need a --reason.
 
     With --watch the exit code is 0 when it ends verified and 3 when it ends otherwise.
     """

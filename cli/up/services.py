@@ -80,6 +80,8 @@ def server_service(plan: Plan) -> Service:
             "--timeout-graceful-shutdown",
             "3",
             "--no-access-log",  # The server writes its own.
+            "--http",
+            "server.limits.protocol:BoundedHttpProtocol",
             # uvicorn puts this folder first on the module path: by default the current one, where
             # a folder named server would hide ours.
             "--app-dir",

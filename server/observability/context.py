@@ -21,6 +21,7 @@ class RequestContext:
 
     request_id: str
     scope: Scope
+    role: str | None = None
     noted: dict[str, str | int] = field(default_factory=dict)
 
     def fields(self) -> dict[str, str | int]:
@@ -53,6 +54,19 @@ def note(**ids: str | int) -> None:
     context = CURRENT.get()
     if context is not None:
         context.noted.update(ids)
+
+
+def note_signed_in(role: str) -> None:
+    """The secret that the request under way carries is good, for this role."""
+    context = CURRENT.get()
+    if context is not None:
+        context.role = role
+
+
+def signed_in_role() -> str | None:
+    """The role that the request under way proved to have, if any."""
+    context = CURRENT.get()
+    return None if context is None else context.role
 
 
 def current_request_id() -> str | None:

@@ -15,6 +15,7 @@ from server.database import utc_now
 from server.dependencies import Parts, PartsDep
 from server.models import Submission, Token
 from server.pages.console_page import console_page
+from server.quotas.service import own_quotas
 from server.sessions.dependencies import AccountDep
 from server.sessions.schemas import SignedIn
 from server.verifications.publishing import pending_verifications
@@ -52,6 +53,7 @@ def account_page(
             "submissions": [_submission_row(row) for row in found[:LATEST]],
             "more": len(found) > LATEST,
             "tokens": [token_row(token) for token in list_own_tokens(session, caller.user_id)],
+            "quota": own_quotas(session, parts.settings, caller).model_dump(mode="json"),
         }
     return console_page(
         parts,

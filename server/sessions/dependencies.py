@@ -10,6 +10,7 @@ from server.accounts.roles import ORGANISERS, ROLES
 from server.dependencies import Parts, PartsDep, caller_of, require_allowed
 from server.errors import NotSignedInError
 from server.models import ConsoleSession
+from server.observability.context import note_signed_in
 from server.sessions.cookies import read_cookie
 from server.sessions.origin import CSRF_FIELD, require_csrf, require_same_origin
 from server.sessions.queries import ends_at, find_session
@@ -33,6 +34,7 @@ def signed_in_or_none(request: Request, parts: Parts) -> SignedIn | None:
     except NotSignedInError:
         return None
     request.app.state.last_uses.note(found.token_id)
+    note_signed_in(found.token.role)
     if is_stale(found):
         with parts.database.write() as session:
             note_seen(session, secret)

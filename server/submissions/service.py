@@ -9,6 +9,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
+from rules.claim import Claim
 from rules.curve import curve_row
 from rules.inference import InferenceResult
 from rules.run import Run
@@ -19,13 +20,14 @@ from server.audit.service import Subject, record
 from server.benchmarks.queries import definition, keep_definition
 from server.database import utc_now
 from server.dependencies import Caller, Parts
-from server.errors import ConflictError, ContentError, NotAllowedError
+from server.errors import ConflictError, ContentError, NotAllowedError, UsedUpError
 from server.leaderboard.service import raise_board_version
 from server.models import RunRow, Submission, User
+from server.quotas.room import charge, require_room_for_submission, reserve_replay
 from server.submissions.queries import find_by_idempotency_key
 from server.submissions.result_views import stored_result
 from server.submissions.upload import Upload
-from server.verifications.service import verify_by_policy
+from server.verifications.service import is_verified_by_policy, request_verification
 
 MAX_KEY_LENGTH = 200
 # A training has the first two figures, an inference the others.
@@ -113,6 +115,13 @@ def _store(
     submission = _submission_row(caller, upload, scored, benchmark, key=key)
     parts.artifacts.settle(upload.files)
     with parts.database.write() as session:
+        if not caller.may("organise"):
+            require_room_for_submission(
+                session,
+                parts.settings,
+                user_id=caller.user_id,
+                benchmark_id=benchmark.benchmark_id,
+            )
         keep_definition(session, benchmark, parts.settings.benchmarks_dir)
         submission.user = session.get_one(User, caller.user_id)
         session.add(submission)
@@ -124,9 +133,33 @@ def _store(
             parts.artifacts.keep(upload.files)
             _record_import(session, caller, submission)
         else:
-            verify_by_policy(session, submission, benchmark, scored.claim)
+            _verify_by_policy(parts, session, caller, submission, scored.claim)
             parts.artifacts.keep(upload.files)
     return Accepted(submission, benchmark_version=benchmark.version, repeated=False)
+
+
+def _verify_by_policy(
+    parts: Parts, session: Session, caller: Caller, submission: Submission, claim: Claim
+) -> None:
+    """Ask for a verification where the benchmark wants one of each submission.
+
+    Without room in a quota the submission is taken all the same, and waits to be asked for.
+    """
+    if not is_verified_by_policy(parts.benchmarks[submission.benchmark_id], claim):
+        return
+    user_id, reserved = caller.user_id, 0.0
+    try:
+        if not caller.may("organise"):
+            reserved = reserve_replay(
+                session, parts.settings, submission, user_id=user_id, kind="replay"
+            )
+    except (UsedUpError, NotAllowedError):
+        return
+    verification = request_verification(
+        session, submission, requested_by=user_id, reason="by policy"
+    )
+    if not caller.may("organise"):
+        charge(session, verification, user_id=user_id, reserved=reserved)
 
 
 def _record_import(session: Session, caller: Caller, submission: Submission) -> None:

@@ -63,6 +63,7 @@ def claim_attempt(
             claimed_by=caller.token_id,
             started_at=now,
             lease_expires_at=now + timedelta(seconds=lease),
+            accelerators=_accelerators_of(session, request.worker),
         )
         .returning(Attempt.fence)
     ).first()
@@ -175,6 +176,13 @@ def _refuse_drifted(session: Session, name: str) -> None:
     drift = session.scalar(select(WorkerRow.drift).where(WorkerRow.name == name))
     if drift is not None:
         raise ConflictError(f"Worker {name} is out until its canary is well again: it is {drift}.")
+
+
+def _accelerators_of(session: Session, name: str) -> int | None:
+    """How many accelerators a worker last said it has; None for one that never said hello."""
+    system = session.scalar(select(WorkerRow.system).where(WorkerRow.name == name))
+    count = (system or {}).get("accelerator_count")
+    return count if isinstance(count, int) else None
 
 
 def _owned(session: Session, attempt_id: str, secret: str, fence: int) -> Attempt:

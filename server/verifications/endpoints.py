@@ -2,11 +2,13 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 
-from server.dependencies import OrganiserDep, PartsDep
+from server.accounts.roles import ORGANISERS
+from server.dependencies import CallerDep, OrganiserDep, PartsDep, require_allowed
 from server.observability.context import note
 from server.verifications import queries
+from server.verifications.own_requests import ask_for_own_verification
 from server.verifications.race import RaceView, read_race
 from server.verifications.requests import ask_for_verification, cancel
 from server.verifications.schemas import (
@@ -22,16 +24,25 @@ router = APIRouter(tags=["verifications"])
 def request_verification(
     submission_id: str,
     parts: PartsDep,
-    caller: OrganiserDep,
+    request: Request,
+    caller: CallerDep,
     body: VerificationCreate | None = None,
 ) -> VerificationView:
     """Ask for a replay of a submission, or for its latency to be measured.
 
-    The drawn runs and seeds are sealed in the answer.
+    The drawn runs and seeds are sealed in the answer. A submitter may ask for the first
+    verification of a submission of their own, which counts against their quota; organisers for any.
     """
     asked = body or VerificationCreate()
+    if not caller.may("organise"):
+        require_allowed(caller, request, ("submitter", *ORGANISERS), "submit")
     with parts.database.write() as session:
-        verification = ask_for_verification(session, caller, submission_id, asked)
+        if not caller.may("organise"):
+            verification = ask_for_own_verification(
+                session, parts.settings, caller, submission_id, asked
+            )
+        else:
+            verification = ask_for_verification(session, caller, submission_id, asked)
         note(verification_id=verification.id)
         return queries.view(
             session, verification, alive_seconds=parts.settings.worker_alive_seconds

@@ -98,16 +98,11 @@ def _sealed_beside(benchmark: Benchmark, calibration_id: str | None) -> dict[str
     return None if calibration_id is None else judged_beside(calibration_id, benchmark)
 
 
-def verify_by_policy(
-    session: Session, submission: Submission, benchmark: Benchmark, claim: Claim
-) -> None:
-    """Ask for a verification of a fresh submission where its benchmark wants one of each."""
+def is_verified_by_policy(benchmark: Benchmark, claim: Claim) -> bool:
+    """Whether a benchmark wants a verification of each submission, and this one allows it."""
     if benchmark.replay is None or not benchmark.replay.automatic:
-        return
-    if why_not_replayable(benchmark, claim) is None:
-        request_verification(
-            session, submission, requested_by=submission.user_id, reason="by policy"
-        )
+        return False
+    return why_not_replayable(benchmark, claim) is None
 
 
 def queue_attempt(session: Session, verification: Verification, *, number: int) -> None:

@@ -39,6 +39,22 @@ def test_each_status_has_its_exit_code(status: int, code: ExitCode) -> None:
     assert caught.value.exit_code is code
 
 
+def test_a_command_waits_where_the_server_says_for_how_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("cli.client.time.sleep", waits.append)
+    with (
+        client_for(429, headers={"Retry-After": "2"}, json={"detail": "Too many."}) as server,
+        pytest.raises(CliError, match="Too many"),
+    ):
+        server.post("/verifications/batch", {})
+    assert waits == [2.0] * 5
+    with client_for(429, headers={"Retry-After": "7200"}) as server, pytest.raises(CliError):
+        server.get("/benchmarks")
+    assert len(waits) == 5
+
+
 def test_problems_of_the_server_reach_the_user() -> None:
     body = {
         "detail": "The run log is refused.",

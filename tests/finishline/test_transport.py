@@ -116,6 +116,16 @@ def test_what_must_not_happen_twice_is_sent_once() -> None:
     assert len(server.asked) == 1
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_what_the_server_refused_and_says_when_to_send_again_is_sent_again(status: int) -> None:
+    server = Server(
+        answer(status, retry_after="7"), answer(422, json={"detail": "no"}), answer(503)
+    )
+    with server.client() as client, pytest.raises(finishline.Refused):
+        client.verify("abc")
+    assert (len(server.asked), server.pauses) == (2, [7])
+
+
 def test_a_submission_is_sent_again_whole_and_under_the_same_key(folder: Path) -> None:
     server = Server(httpx2.ReadTimeout("slow"), answer(503), answer(422, json={"detail": "no"}))
     sent: list[tuple[int, int]] = []

@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.database import Database, utc_now
-from server.verifications import events
+from server.verifications import events, news
 from server.verifications.overdue import expire_leases
 
 
@@ -86,7 +86,7 @@ def test_the_events_of_every_attempt_come_in_order_and_none_is_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # More events in the first attempt than are read at once.
-    monkeypatch.setattr(events, "EVENTS_AT_ONCE", 3)
+    monkeypatch.setattr(news, "EVENTS_AT_ONCE", 3)
     grant = replay.claim().json()
     replay.post(grant, [evaluation(sequence) for sequence in range(7)])
     replay.change(grant["attempt_id"], lease_expires_at=utc_now() - timedelta(hours=1))
@@ -133,15 +133,15 @@ def test_while_it_runs_a_change_of_state_is_told_before_the_end(
         lambda: replay.post(grant, [evaluation(0)]),
         lambda: replay.report(grant, make_report(replay.seeds())),
     ]
-    read_news = events._read_news
+    read_news = events.read_news
 
     def read_then_step(*arguments: Any) -> Any:
-        news = read_news(*arguments)
-        if steps and not news.replay:
+        found = read_news(*arguments)
+        if steps and not found.replay:
             steps.pop(0)()
-        return news
+        return found
 
-    monkeypatch.setattr(events, "_read_news", read_then_step)
+    monkeypatch.setattr(events, "read_news", read_then_step)
     seen = watch(replay.verification_id)
 
     told = [(e["event"], e["data"].get("state")) for e in seen]

@@ -384,3 +384,27 @@ def test_a_user_gets_the_highest_role_of_their_tokens_and_every_token_all_its_sc
     walters = before["tokens"][2]
     walters["revoked_at"] = walters["created_at"]
     assert rows(empty) == before
+
+
+QUOTA_ROWS = """
+INSERT INTO quotas (subject_kind, subject, measure, amount, reason, set_by, set_at)
+VALUES ('user', 'ada', 'submissions_per_day', 5, 'r', 1, :now);
+INSERT INTO charges (verification_id, user_id, gpu_seconds_reserved, created_at)
+VALUES ('v-1', 1, 12.5, :now);
+UPDATE attempts SET accelerators = 8
+"""
+
+
+def test_going_back_drops_the_quotas_and_no_submission_or_attempt(empty: Database) -> None:
+    migrate(empty, "0002")
+    insert_rows(empty, OLD_ROWS)
+    migrate(empty)
+    query = "SELECT id, accelerators FROM attempts"
+    assert select_all(empty, query) == [("a-1", None)]
+    insert_rows(empty, QUOTA_ROWS)
+    command.downgrade(alembic_config(empty), "0012")
+
+    assert not {"quotas", "charges"} & tables(empty)
+    assert select_all(empty, "SELECT id, status FROM submissions") == [("s-1", "verified")]
+    migrate(empty)
+    assert select_all(empty, query) == [("a-1", None)]

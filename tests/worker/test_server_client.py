@@ -80,6 +80,18 @@ def test_a_server_in_trouble_is_asked_again_with_growing_waits(talk, trouble):
     assert waits[-1] > waits[0] > 0
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_server_that_asks_for_a_pause_gets_it_as_long_as_a_try_is_left(talk, status):
+    waits = []
+    busy = httpx2.Response(status, headers={"Retry-After": "3"})
+    far = httpx2.Response(status, headers={"Retry-After": "3600"})
+    client, requests = talk(busy, far, granted(), waits=waits)
+    client.claim("attempt-1", CLAIM)
+    assert len(requests) == 3
+    assert waits[0] == 3
+    assert 14 < waits[1] <= 15  # Half of the 30 s that a claim is tried for.
+
+
 @pytest.mark.parametrize("status", [401, 404, 422])
 def test_a_refusal_is_not_asked_again_and_carries_the_servers_sentence(talk, status):
     client, requests = talk(httpx2.Response(status, json={"detail": "no such attempt"}))

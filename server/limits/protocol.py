@@ -1,0 +1,77 @@
+"""How uvicorn reads requests, with bounds on their heads: `uvicorn --http` takes this class.
+
+uvicorn itself reads a head of any size, for as long as it takes. An application sees a request only
+once its head is whole, so no middleware can bound that.
+"""
+
+from asyncio import BaseTransport, TimerHandle
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+MOST_HEAD_BYTES = 64 * 1024
+HEAD_SECONDS = 30.0
+TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/problem+json\r\n"
+    b"connection: close\r\ncontent-length: %d\r\n\r\n%s"
+)
+PROBLEM = (
+    b'{"type":"about:blank","title":"Request header fields too large","status":431,'
+    b'"detail":"The head of a request may have at most %d bytes.","problems":[]}'
+)
+
+
+class BoundedHttpProtocol(HttpToolsProtocol):
+    """A head has so many bytes, and comes within so long; a connection that says nothing ends."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._head_bytes: int | None = None
+        self._head_timer: TimerHandle | None = None
+
+    def connection_made(self, transport: BaseTransport) -> None:
+        """A first request is waited for."""
+        super().connection_made(transport)  # type: ignore[arg-type]
+        self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing is waited for."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        """A head begins."""
+        super().on_message_begin()
+        self._head_bytes = 0
+        if self._head_timer is None:
+            self._wait_for_head()
+
+    def on_headers_complete(self) -> None:
+        """A head is whole."""
+        self._head_bytes = None
+        self._stop_waiting()
+        super().on_headers_complete()
+
+    def data_received(self, data: bytes) -> None:
+        """Read on; what belongs to a head that is not whole is counted."""
+        super().data_received(data)
+        if self._head_bytes is None or self.transport.is_closing():
+            return
+        self._head_bytes += len(data)
+        if self._head_bytes > MOST_HEAD_BYTES:
+            problem = PROBLEM % MOST_HEAD_BYTES
+            self.transport.write(TOO_LARGE % (len(problem), problem))
+            self.transport.close()
+
+    def _wait_for_head(self) -> None:
+        self._head_timer = self.loop.call_later(HEAD_SECONDS, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _give_up(self) -> None:
+        self._head_timer = None
+        if not self.transport.is_closing():
+            self.transport.close()

@@ -1,0 +1,91 @@
+"""A submitter's request for the first verification of their own submission.
+
+They pay for it with their quota, and there is nothing to choose from: a verdict is the last word of
+theirs, and what the machinery failed at may be asked for again only a few times.
+"""
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from server.dependencies import Caller
+from server.errors import ConflictError, NotAllowedError
+from server.models import Charge, Submission, Verification
+from server.quotas.room import charge, reserve_replay, take_turns
+from server.settings import Settings
+from server.submissions.queries import find_submission
+from server.verifications.publishing import KIND_THAT_CHECKS
+from server.verifications.queries import OPEN
+from server.verifications.requests import ask_for_verification
+from server.verifications.schemas import VerificationCreate
+
+# Each draws other seeds, and a worker may be a submitter's own.
+MOST_REQUESTS = 3
+ASK_AN_ORGANISER = "Ask an organiser for another verification."
+
+
+def ask_for_own_verification(
+    session: Session,
+    settings: Settings,
+    caller: Caller,
+    submission_id: str,
+    wanted: VerificationCreate,
+) -> Verification:
+    """Ask for the verification of one's own submission; written to the audit log.
+
+    Raises NotAllowedError unless it is the first or those before were ended by the machinery,
+    UsedUpError where the quota has no room for it; else as `ask_for_verification` does.
+    """
+    submission = find_submission(session, submission_id)
+    if submission.user_id != caller.user_id:
+        raise NotAllowedError(
+            "This submission is another user's: only they or an organiser may ask for it."
+        )
+    # First of all the user's lock, so that of two requests at once one sees the other.
+    take_turns(session, user_id=caller.user_id, benchmark_id=submission.benchmark_id)
+    _require_first(session, submission, wanted.kind)
+    reserved = reserve_replay(
+        session, settings, submission, user_id=caller.user_id, kind=wanted.kind
+    )
+    verification = ask_for_verification(session, caller, submission_id, wanted)
+    charge(session, verification, user_id=caller.user_id, reserved=reserved)
+    session.flush()
+    return verification
+
+
+def _require_first(session: Session, submission: Submission, kind: str) -> None:
+    if submission.archive:
+        raise NotAllowedError(f"This is an archive's result. {ASK_AN_ORGANISER}")
+    if kind != KIND_THAT_CHECKS[submission.kind]:
+        raise NotAllowedError(
+            f"A {kind} does not check the claim of this submission. {ASK_AN_ORGANISER}"
+        )
+    session.execute(select(Submission.id).where(Submission.id == submission.id).with_for_update())
+    earlier = session.scalars(
+        select(Verification)
+        .where(Verification.submission_id == submission.id, Verification.kind == kind)
+        .execution_options(populate_existing=True)
+    ).all()
+    for verification in earlier:
+        if verification.state in OPEN:
+            raise ConflictError(f"Verification {verification.id} of it is under way: wait for it.")
+        if _says_something(verification):
+            raise NotAllowedError(
+                f"Verification {verification.id} ended {verification.outcome}, and that stands. "
+                f"{ASK_AN_ORGANISER}"
+            )
+    asked = session.scalar(
+        select(func.count())
+        .select_from(Charge)
+        .join(Verification, Verification.id == Charge.verification_id)
+        .where(Verification.submission_id == submission.id)
+    )
+    if (asked or 0) >= MOST_REQUESTS:
+        raise NotAllowedError(f"You asked {asked} times for this submission. {ASK_AN_ORGANISER}")
+
+
+def _says_something(verification: Verification) -> bool:
+    """Whether a verification ended in a way that is about the claim, not about the machinery."""
+    if verification.state == "done":
+        return True
+    codes = {reason.get("code") for reason in verification.reasons}
+    return verification.state == "failed" and codes != {"infrastructure"}

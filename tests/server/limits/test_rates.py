@@ -1,0 +1,217 @@
+"""Rate limits: whose they are, which holds, what the refusal says, and what if Redis is away."""
+
+import logging
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from cli.up.redis import RedisAddress, redis_answers, redis_command
+from server.app import create_app
+from server.limits.kinds import Kind, kind_of
+from server.limits.memory import BoundedMemory
+from server.limits.rates import RateLimits
+from server.settings import Settings
+from tests.support.loops import run_async
+from tests.support.processes import free_port, stop, wait_for
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Limits that a test reaches."""
+    return settings.model_copy(
+        update={
+            "rate_limits": True,
+            "rate_reads": "5/hour",
+            "rate_expensive_reads": "2/hour",
+            "rate_writes": "3/hour",
+            "rate_failed_sign_ins": "4/hour",
+        }
+    )
+
+
+def read(client: TestClient, **headers: str) -> int:
+    return client.get("/api/v1/me", headers=headers).status_code
+
+
+def read_openly(client: TestClient, **headers: str) -> Any:
+    return client.get("/api/v1/prices", headers=headers)
+
+
+def test_a_refusal_says_which_limit_and_when_again(client: TestClient) -> None:
+    assert [read_openly(client).status_code for _ in range(5)] == [200] * 5
+    refused = read_openly(client)
+
+    assert refused.status_code == 429
+    assert refused.headers["content-type"] == "application/problem+json"
+    wait = int(refused.headers["Retry-After"])
+    assert 1 <= wait <= 3600
+    assert refused.headers["RateLimit-Policy"] == '"reads";q=5;w=3600'
+    assert refused.headers["RateLimit"] == f'"reads";r=0;t={wait}'
+    assert refused.headers["X-Content-Type-Options"] == "nosniff"
+    problem = refused.json()
+    assert problem["request_id"] == refused.headers["X-Request-ID"]
+    assert "5 per 1 hour" in problem["detail"]
+    assert f"try again in {wait} s" in problem["detail"]
+    # Another kind has a limit of its own, whoever watches the server has none.
+    assert client.get("/api/v1/prices.csv").status_code == 200
+    assert {client.get("/healthz").status_code for _ in range(8)} == {200}
+    page = client.get("/workers", headers={"Accept": "text/html"})
+    assert (page.status_code, page.headers["content-type"][:9]) == (429, "text/html")
+    scraped = client.get("/metrics").text
+    assert 'finishline_requests_limited_total{limit="reads"} 2.0' in scraped
+    assert 'finishline_requests_limited_total{limit="writes"} 0.0' in scraped
+
+
+def test_a_good_token_has_limits_of_its_own_and_a_made_up_one_those_of_its_address(
+    client: TestClient, alice: Any, bob: Any
+) -> None:
+    assert [read(client, **alice.headers) for _ in range(6)] == [200] * 6
+    assert read(client, **alice.headers) == 429  # 1 of the address, before it was known, and 5.
+    assert read(client, **bob.headers) == 200
+
+    other = {"Authorization": "Bearer fl_made-up"}
+    statuses = [
+        read_openly(client, Authorization=f"Bearer fl_made-up-{n}").status_code for n in range(4)
+    ]
+    assert statuses == [200, 200, 200, 429]
+    assert read_openly(client, **other).status_code == 429
+
+
+def test_tokens_that_are_not_known_are_refused_after_a_few_and_good_ones_are_not(
+    client: TestClient, alice: Any
+) -> None:
+    client.app.state.limits.rates._items["reads"] = RateLimits(Settings())._items["reads"]  # type: ignore[attr-defined]
+    assert read(client, **alice.headers) == 200
+    wrong = [read(client, Authorization=f"Bearer fl_guess-{number}") for number in range(6)]
+    assert wrong == [401, 401, 401, 401, 429, 429]
+    refused = client.get("/api/v1/me", headers={"Authorization": "Bearer fl_guess"})
+    assert "token that is not known" in refused.json()["detail"]
+    assert read(client, **alice.headers) == 200
+    assert read(client) == 401  # Without a token nothing was guessed.
+
+
+def test_writes_have_a_limit_of_their_own_and_workers_another(
+    client: TestClient, walter: Any
+) -> None:
+    assert [client.post("/api/v1/tokens", json={}).status_code for _ in range(4)] == [
+        *[401] * 3,
+        429,
+    ]
+    posts = [
+        client.post(
+            "/api/v1/attempts/none/evaluations",
+            json={"events": []},
+            headers=walter.headers | {"Finishline-Fence": "1"},
+        ).status_code
+        for _ in range(20)
+    ]
+    assert set(posts) == {404}
+
+
+def test_without_rate_limits_nothing_is_counted(settings: Settings) -> None:
+    free = settings.model_copy(update={"rate_limits": False})
+    with TestClient(create_app(free, dispatch=False)) as client:
+        assert {read_openly(client).status_code for _ in range(9)} == {200}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "kind"),
+    [
+        ("GET", "/healthz", Kind.FREE),
+        ("GET", "/static/style.css", Kind.FREE),
+        ("POST", "/healthz", Kind.WRITE),
+        ("GET", "/api/v1/submissions", Kind.READ),
+        ("POST", "/api/v1/submissions", Kind.UPLOAD),
+        ("GET", "/api/v1/verifications/v/proof", Kind.EXPENSIVE),
+        ("GET", "/api/v1/verifications/v/events", Kind.STREAM),
+        ("GET", "/benchmarks/digits/charts/times", Kind.EXPENSIVE),
+        ("POST", "/api/v1/attempts/a/report", Kind.WORKER),
+        ("POST", "/api/v1/workers/hello", Kind.WORKER),
+        ("POST", "/api/v1/workers/w/baseline", Kind.WRITE),
+        ("GET", "/api/v1/workers/hello", Kind.READ),
+    ],
+)
+def test_a_kind_follows_from_method_and_address(method: str, path: str, kind: Kind) -> None:
+    assert kind_of({"type": "http", "method": method, "path": path}) is kind
+
+
+def test_the_memory_holds_so_many_keys_and_weighs_the_window_before() -> None:
+    now = [600.0]
+    memory = BoundedMemory(most_keys=8, clock=lambda: now[0])
+
+    async def hit(key: str) -> bool:
+        return await memory.acquire_sliding_window_entry(key, 4, 60)
+
+    assert [run_async(hit("a")) for _ in range(5)] == [True] * 4 + [False]
+    now[0] = 675.0  # A quarter into the next window: three quarters of four hits still count.
+    assert [run_async(hit("a")) for _ in range(2)] == [True, False]
+    assert run_async(memory.get_sliding_window("a", 60)) == (4, 45.0, 1, 105.0)
+    now[0] = 800.0
+    assert [run_async(hit("a")) for _ in range(5)] == [True] * 4 + [False]
+    for number in range(100):
+        assert run_async(hit(f"key-{number}"))
+        assert len(memory) <= 8
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[Callable[[], tuple[RedisAddress, Any]]]:
+    """Starts a real broker, always at the same address."""
+    started: list[subprocess.Popen[bytes]] = []
+    address = RedisAddress(None, port=free_port())
+
+    def start() -> tuple[RedisAddress, Any]:
+        process = subprocess.Popen(
+            redis_command(address, tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        started.append(process)
+        wait_for(lambda: redis_answers(address), seconds=20, what="redis", pause=0.02)
+        return address, process
+
+    yield start
+    for process in started:
+        stop(process)
+
+
+@pytest.mark.processes
+def test_processes_count_together_in_redis_and_each_alone_while_it_is_away(
+    redis: Callable[[], tuple[RedisAddress, Any]],
+    settings: Settings,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("server.limits.rates.TRY_REDIS_AGAIN_SECONDS", 0.0)
+    address, process = redis()
+    shared = settings.model_copy(update={"broker_url": address.url, "rate_limit_storage": "broker"})
+    caplog.set_level(logging.INFO, logger="server.limits.rates")
+
+    async def scenario() -> None:
+        first, second = RateLimits(shared), RateLimits(shared)
+        assert [await each.hit("reads", "k") for each in (first, second, first, second, first)] == [
+            None
+        ] * 5
+        refused = await second.hit("reads", "k")
+        assert refused is not None
+        assert 1 <= refused.retry_seconds <= 3600
+        assert await first.look("reads", "other") is None
+
+        stop(process)
+        assert [await second.hit("reads", "k") for _ in range(5)] == [None] * 5
+        assert await second.hit("reads", "k") is not None
+        assert (first.shared_ok, second.shared_ok) == (True, False)
+
+        redis()
+        assert await second.hit("reads", "k") is None
+        assert second.shared_ok
+        await first.close()
+        await second.close()
+
+    run_async(scenario())
+    said = [record.getMessage()[:40] for record in caplog.records]
+    assert said == [
+        "rate limits are counted by each process ",
+        "rate limits are counted together again: ",
+    ]

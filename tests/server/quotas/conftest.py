@@ -1,0 +1,13 @@
+"""Quotas that a test reaches."""
+
+import pytest
+
+from server.settings import Settings
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Three submissions a day and 1,000 accelerator seconds a month."""
+    return settings.model_copy(
+        update={"quota_submissions_per_day": 3, "quota_gpu_seconds_per_month": 1000}
+    )

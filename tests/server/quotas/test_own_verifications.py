@@ -1,0 +1,203 @@
+"""A submitter asks for the first verification of their own submission, on their own quota."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import delete, select
+
+from server.database import Database, utc_now
+from server.models import Attempt, Charge, Submission, Verification
+from server.verifications.overdue import expire_leases
+
+
+def ask(client: TestClient, submission_id: str, person: Any, **body: Any) -> Any:
+    return client.post(
+        f"/api/v1/submissions/{submission_id}/verifications", json=body, headers=person.headers
+    )
+
+
+@pytest.fixture
+def own(digits_submission: Any, submit: Callable[..., Any]) -> str:
+    """A submission of alice's on four accelerators, whose replay nobody has measured yet."""
+    digits_submission.claim["system"] |= {"accelerator": "H200", "accelerator_count": 4}
+    answer = submit(digits_submission)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+@pytest.fixture
+def seconds(client: TestClient, alice: Any) -> Callable[[], tuple[float, float]]:
+    """Accelerator seconds that alice used, and those of them that are reserved."""
+
+    def read() -> tuple[float, float]:
+        view = client.get("/api/v1/me/quota", headers=alice.headers).json()["quotas"][1]
+        return view["used"], view["reserved"]
+
+    return read
+
+
+def change(database: Database, verification_id: str, whole: str, **attempt: Any) -> None:
+    """Put a verification and its latest attempt into a state."""
+    with database.write() as session:
+        row = session.get_one(Verification, verification_id)
+        row.state = whole
+        latest = session.scalars(
+            select(Attempt)
+            .where(Attempt.verification_id == verification_id)
+            .order_by(Attempt.number.desc())
+        ).first()
+        assert latest is not None
+        for name, value in attempt.items():
+            setattr(latest, name, value)
+
+
+def test_the_owner_asks_once_and_the_estimate_is_reserved(
+    own: str, client: TestClient, alice: Any, bob: Any, olivia: Any, walter: Any,
+    seconds: Callable[[], tuple[float, float]],
+) -> None:  # fmt: skip
+    assert ask(client, own, bob).status_code == 403
+    assert ask(client, own, walter).status_code == 403
+    assert client.post(f"/api/v1/submissions/{own}/verifications").status_code == 401
+    assert ask(client, "nothing", alice).status_code == 404
+    assert ask(client, own, alice, kind="latency").status_code == 403
+    asked = ask(client, own, alice, reason="for the board")
+    assert asked.status_code == 201, asked.text
+
+    # 3 or 4 runs of at most 60 s each on 4 accelerators: nothing was measured yet.
+    assert seconds() == (3.5 * 60 * 4, 3.5 * 60 * 4)
+    assert ask(client, own, alice).status_code == 409
+    record = client.get("/api/v1/audit", headers=olivia.headers).json()["records"][0]
+    assert (record["actor"], record["action"], record["reason"]) == (
+        "alice",
+        "verification.request",
+        "for the board",
+    )
+
+
+def test_real_seconds_take_the_place_of_the_estimate_and_a_verdict_is_the_last_word(
+    own: str, client: TestClient, alice: Any, olivia: Any, database: Database,
+    seconds: Callable[[], tuple[float, float]],
+) -> None:  # fmt: skip
+    verification_id = ask(client, own, alice).json()["id"]
+    began = utc_now() - timedelta(seconds=100)
+    change(database, verification_id, "running", state="running", started_at=began, accelerators=8)
+    assert seconds() == (840.0, 840.0)
+    change(database, verification_id, "running", started_at=began - timedelta(seconds=20))
+    used, reserved = seconds()
+    assert 960 <= used == reserved < 1100  # It runs for longer than was expected.
+    change(
+        database,
+        verification_id,
+        "done",
+        state="done",
+        started_at=began,
+        ended_at=began + timedelta(seconds=50),
+    )
+    assert seconds() == (400.0, 0.0)
+    refused = ask(client, own, alice)
+    assert refused.status_code == 403
+    assert "that stands" in refused.json()["detail"]
+    assert ask(client, own, olivia).status_code == 201
+    assert seconds() == (400.0, 0.0)  # An organiser's is not the submitter's.
+
+
+@pytest.mark.parametrize(
+    ("state", "failure", "charged"),
+    [
+        ("failed", {"kind": "infrastructure"}, 0.0),
+        ("lost", {"kind": "infrastructure"}, 0.0),
+        ("cancelled", None, 0.0),
+        ("failed", {"kind": "submitter"}, 200.0),
+        ("failed", {"kind": "time_limit"}, 200.0),
+    ],
+)
+def test_what_the_machinery_failed_at_costs_nothing(
+    state: str, failure: dict[str, str] | None, charged: float, own: str, client: TestClient,
+    alice: Any, database: Database, seconds: Callable[[], tuple[float, float]],
+) -> None:  # fmt: skip
+    verification_id = ask(client, own, alice).json()["id"]
+    began = utc_now() - timedelta(seconds=50)
+    ended = {"started_at": began, "ended_at": began + timedelta(seconds=50), "accelerators": 4}
+    change(database, verification_id, "failed", state=state, failure=failure, **ended)
+    assert seconds() == (charged, 0.0)
+
+
+def test_the_machinery_s_failures_may_be_asked_again_three_times_in_all_others_not(
+    own: str, client: TestClient, alice: Any, database: Database
+) -> None:
+    def end(answer: Any, code: str) -> None:
+        assert answer.status_code == 201, answer.text
+        with database.write() as session:
+            row = session.get_one(Verification, answer.json()["id"])
+            row.state, row.outcome, row.reasons = "failed", "inconclusive", [{"code": code}]
+
+    for _ in range(3):
+        end(ask(client, own, alice), "infrastructure")
+    refused = ask(client, own, alice)
+    assert refused.status_code == 403
+    assert "You asked 3 times" in refused.json()["detail"]
+    with database.write() as session:
+        session.execute(delete(Charge))
+    end(ask(client, own, alice), "replay_failed")
+    assert "that stands" in ask(client, own, alice).json()["detail"]
+
+
+def test_without_room_the_answer_says_what_is_used_and_when_to_come_again(
+    own: str, digits_submission: Any, submit: Callable[..., Any], client: TestClient, alice: Any,
+    olivia: Any, database: Database,
+) -> None:  # fmt: skip
+    verification_id = ask(client, own, alice).json()["id"]
+    other = submit(digits_submission).json()["id"]
+    refused = ask(client, other, alice)
+    assert refused.status_code == 429
+    assert 30 * 86400 - 60 <= int(refused.headers["Retry-After"]) <= 30 * 86400
+    detail = refused.json()["detail"]
+    assert "used 840 accelerator seconds in 30 days, 840 of them reserved" in detail
+    assert "1000 are allowed, and this replay will take about 840" in detail
+    with database.read() as session:
+        assert len(session.scalars(select(Verification)).all()) == 1
+        assert session.get_one(Submission, other).status == "claimed"
+    # A cancellation gives the room back; a smaller quota than the estimate never has any.
+    client.post(f"/api/v1/verifications/{verification_id}/cancel", headers=olivia.headers)
+    body = {"gpu_seconds_per_month": 839, "reason": "small"}
+    client.put("/api/v1/quotas/user/alice", json=body, headers=olivia.headers)
+    never = ask(client, other, alice)
+    assert (never.status_code, "ask an organiser" in never.json()["detail"]) == (403, True)
+    client.put(
+        "/api/v1/quotas/user/alice",
+        json=body | {"gpu_seconds_per_month": 840},
+        headers=olivia.headers,
+    )
+    assert ask(client, other, alice).status_code == 201
+
+
+def test_a_claim_keeps_the_accelerators_of_its_worker(
+    own: str, client: TestClient, alice: Any, walter: Any, database: Database,
+    seconds: Callable[[], tuple[float, float]],
+) -> None:  # fmt: skip
+    verification_id = ask(client, own, alice).json()["id"]
+    system = {"worker": "walter-1", "hardware_class": "gpu-h200", "processor": "p",
+              "processor_count": 2, "memory_gib": 24.0, "accelerator": "H200",
+              "accelerator_count": 8, "threads": 1, "software": {}}  # fmt: skip
+    hello = {"system": system, "state": "idle"}
+    said = client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
+    assert said.status_code == 204, said.text
+    with database.read() as session:
+        attempt_id = session.scalar(select(Attempt.id))
+    claim = client.post(
+        f"/api/v1/attempts/{attempt_id}/claim",
+        json={"worker": "walter-1", "hardware_class": "gpu-h200"},
+        headers=walter.headers,
+    )
+    assert claim.status_code == 200, claim.text
+    with database.write() as session:
+        attempt = session.get_one(Attempt, attempt_id)
+        assert attempt.accelerators == 8
+        attempt.lease_expires_at = utc_now() - timedelta(hours=1)
+    with database.write() as session:
+        assert expire_leases(session) == 1
+    assert seconds() == (840.0, 840.0)  # Lost: nothing used, and the next attempt is waited for.
+    assert client.get(f"/api/v1/verifications/{verification_id}").json()["state"] == "queued"
