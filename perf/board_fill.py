@@ -39,6 +39,7 @@ class Filled:
 def settings_of(url: str, folder: Path) -> Settings:
     """Of a server on a database whose benchmarks and artifacts lie in a folder."""
     return Settings(
+        rate_limits=False,
         database_url=url,
         artifacts_dir=folder / "artifacts",
         benchmarks_dir=folder / "benchmarks",

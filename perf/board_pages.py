@@ -52,7 +52,9 @@ def main() -> int:
         database = Database(url)
         migrate(database)
         database.close()
-        settings = Settings(database_url=url, artifacts_dir=Path(folder) / "artifacts")
+        settings = Settings(
+            database_url=url, artifacts_dir=Path(folder) / "artifacts", rate_limits=False
+        )
         with TestClient(create_app(settings, dispatch=False)) as client:
             parts: Parts = client.app.state.parts  # type: ignore[attr-defined]
             fill(parts, count)

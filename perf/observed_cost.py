@@ -80,7 +80,9 @@ def main() -> None:
         database = Database(url)
         migrate(database)
         database.close()
-        settings = Settings(database_url=url, artifacts_dir=Path(folder) / "artifacts")
+        settings = Settings(
+            database_url=url, artifacts_dir=Path(folder) / "artifacts", rate_limits=False
+        )
         app = create_app(settings, dispatch=False)
         observed = app.build_middleware_stack()
         assert isinstance(observed, Observed)

@@ -34,9 +34,8 @@ def allowance_of_user(
 ) -> int | None:
     """A user's own quota, else that of each member of their organisation, else the settings'."""
     named = [("user", user.name)]
-    organisation = getattr(user, "organisation", None)
-    if organisation is not None:
-        named.append(("organisation", organisation.name))
+    if user.organisation is not None:
+        named.append(("organisation", user.organisation.name))
     for kind, subject in named:
         quota = find_quota(session, kind, subject, measure)
         if quota is not None:

@@ -9,7 +9,7 @@ from server.quotas.usage import Measure
 
 SubjectKind = Literal["user", "organisation", "benchmark"]
 # Up to what a database's integer holds; a day has fewer submissions, a month fewer seconds.
-Amount = Annotated[int, Field(ge=0, le=10**12)] | Literal["unlimited", "default"]
+Amount = Annotated[int, Field(strict=True, ge=0, le=10**12)] | Literal["unlimited", "default"]
 
 
 class UseView(BaseModel):

@@ -11,7 +11,7 @@ from server.benchmarks.queries import find_benchmark
 from server.database import utc_now
 from server.dependencies import Caller, Parts
 from server.errors import NotFoundError
-from server.models import Charge, Quota, Submission, User
+from server.models import Charge, Organisation, Quota, Submission, User
 from server.quotas.queries import (
     allowance_of_benchmark,
     allowance_of_user,
@@ -99,11 +99,13 @@ def set_quota(
 
 
 def require_subject(session: Session, parts: Parts, kind: SubjectKind, subject: str) -> None:
-    """Raise NotFoundError unless there is such a user or benchmark."""
+    """Raise NotFoundError unless there is such a user, organisation or benchmark."""
     if kind == "benchmark":
         find_benchmark(parts.benchmarks, subject)
     elif kind == "user":
         _find_user(session, subject)
+    elif session.scalar(select(Organisation.id).where(Organisation.name == subject)) is None:
+        raise NotFoundError(f"There is no organisation {subject[:100]!r}.")
 
 
 def _find_user(session: Session, name: str) -> User:

@@ -2,9 +2,10 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 
-from server.dependencies import OrganiserDep, PartsDep, SubmitterDep
+from server.accounts.roles import ORGANISERS
+from server.dependencies import CallerDep, OrganiserDep, PartsDep, require_allowed
 from server.observability.context import note
 from server.sessions.viewing import ViewerDep
 from server.verifications import queries
@@ -24,7 +25,8 @@ router = APIRouter(tags=["verifications"])
 def request_verification(
     submission_id: str,
     parts: PartsDep,
-    caller: SubmitterDep,
+    request: Request,
+    caller: CallerDep,
     body: VerificationCreate | None = None,
 ) -> VerificationView:
     """Ask for a replay of a submission, or for its latency to be measured.
@@ -33,6 +35,8 @@ def request_verification(
     verification of a submission of their own, which counts against their quota; organisers for any.
     """
     asked = body or VerificationCreate()
+    if not caller.may("organise"):
+        require_allowed(caller, request, ("submitter", *ORGANISERS), "submit")
     with parts.database.write() as session:
         if not caller.may("organise"):
             verification = ask_for_own_verification(

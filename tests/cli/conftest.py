@@ -64,7 +64,7 @@ def _handler(standin: StandIn) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(body)
 
-        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815  (what http.server calls)
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815  (http.server's names)
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
             """Write nothing: a test's output is its own."""

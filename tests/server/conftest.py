@@ -92,6 +92,7 @@ def settings(tmp_path: Path, database_url: str) -> Settings:
         max_request_bytes=4 * MIB,
         max_json_bytes=MIB,
         max_log_files=5,
+        rate_limits=False,  # A test asks faster than people do.
     )
 
 

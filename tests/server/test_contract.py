@@ -26,6 +26,7 @@ def running_server(settings: Settings, log: Path) -> Iterator[str]:
     port = free_port()
     names = ("database_url", "artifacts_dir", "broker_url", "benchmarks_dir")
     own = {f"FINISHLINE_{name.upper()}": str(getattr(settings, name)) for name in names}
+    own["FINISHLINE_RATE_LIMITS"] = "false"
     command = [sys.executable, "-m", "uvicorn", "server.app:app", "--port", str(port)]
     with (
         log.open("wb") as output,

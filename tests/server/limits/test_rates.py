@@ -24,6 +24,7 @@ def settings(settings: Settings) -> Settings:
     """Limits that a test reaches."""
     return settings.model_copy(
         update={
+            "rate_limits": True,
             "rate_reads": "5/hour",
             "rate_expensive_reads": "2/hour",
             "rate_writes": "3/hour",

@@ -5,6 +5,10 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import select
+
+from server.database import Database, utc_now
+from server.models import Organisation, User
 
 MINE = "/api/v1/me/quota"
 ALL = "/api/v1/quotas"
@@ -75,7 +79,7 @@ def test_nobody_else_sets_or_reads_them(client: TestClient, alice: Any, walter: 
 
 
 def test_what_is_not_there_has_no_quota(client: TestClient, olivia: Any) -> None:
-    for address in (f"{ALL}/user/nobody", f"{ALL}/benchmark/nothing"):
+    for address in (f"{ALL}/user/nobody", f"{ALL}/benchmark/nothing", f"{ALL}/organisation/none"):
         assert client.get(address, headers=olivia.headers).status_code == 404
         assert put(client, address, olivia, submissions_per_day=1).status_code == 404
     assert client.get(f"{ALL}/planet/earth", headers=olivia.headers).status_code == 422
@@ -87,6 +91,8 @@ def test_what_is_not_there_has_no_quota(client: TestClient, olivia: Any) -> None
         {"submissions_per_day": -1},
         {"submissions_per_day": 1.5},
         {"submissions_per_day": "many"},
+        {"submissions_per_day": "5"},
+        {"submissions_per_day": True},
         {"submissions_per_day": 10**13},
         {"reason": " "},
         {"hours": 1},
@@ -97,3 +103,16 @@ def test_a_bad_body_is_422_and_sets_nothing(
 ) -> None:
     assert put(client, ALICE, olivia, **body).status_code == 422
     assert client.get(ALL, headers=olivia.headers).json()["quotas"] == []
+
+
+def test_members_of_an_organisation_have_its_quota_unless_they_have_their_own(
+    client: TestClient, alice: Any, bob: Any, olivia: Any, database: Database
+) -> None:
+    with database.write() as session:
+        university = Organisation(name="university", created_at=utc_now())
+        for user in session.scalars(select(User).where(User.name.in_(("alice", "bob")))):
+            user.organisation = university
+    put(client, f"{ALL}/organisation/university", olivia, submissions_per_day=9)
+    put(client, ALICE, olivia, submissions_per_day=1)
+    seen = [client.get(MINE, headers=person.headers).json() for person in (alice, bob, olivia)]
+    assert [allowed(view)["submissions_per_day"] for view in seen] == [1, 9, 3]

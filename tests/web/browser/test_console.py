@@ -45,7 +45,9 @@ def console_site(tmp_path: Path, digits: Benchmark) -> Iterator[Site]:
     migrate(database)
     with database.write() as session:
         made = create_token(session, user_name="olivia", role="organiser", expires_in=None)
-    settings = Settings(database_url=address, artifacts_dir=tmp_path / "artifacts")
+    settings = Settings(
+        database_url=address, artifacts_dir=tmp_path / "artifacts", rate_limits=False
+    )
     config = uvicorn.Config(create_app(settings, dispatch=False), log_level="error")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
