@@ -38,6 +38,7 @@ from server.pages import api_reference
 from server.pages import endpoints as pages
 from server.prices import endpoints as prices
 from server.proofs import endpoints as proofs
+from server.queues import endpoints as queues
 from server.records import endpoints as records
 from server.reruns import endpoints as reruns
 from server.rescoring import endpoints as rescoring
@@ -68,6 +69,7 @@ FEATURES = (
     proofs,
     calibrations,
     workers,
+    queues,
     rescoring,
     prices,
     audit,

@@ -177,6 +177,7 @@ def test_a_queued_page_says_its_place_and_what_nobody_knows(
         "workers": 0,
         "free": 0,
         "out": 0,
+        "held": 0,
         "last_seen_at": None,
         "waiting": [item, item, item],
     }
