@@ -25,6 +25,7 @@ from cli.commands.score import score
 from cli.commands.submit import submit
 from cli.commands.up import up
 from cli.commands.verify import verify
+from cli.commands.workers import queue_app, workers_app
 from cli.errors import INTERRUPTED, CliError, ExitCode
 from cli.screen import open_console
 
@@ -39,7 +40,7 @@ app = typer.Typer(
 )
 for command in (
     up, demo, run, bench, check, score, submit, verify, duel, calibrate, rescore, audit, decide,
-    lists.show, lists.leaderboard, lists.benchmarks, lists.workers,
+    lists.show, lists.leaderboard, lists.benchmarks,
 ):  # fmt: skip
     app.command()(command)
 app.command("import")(import_archive)
@@ -49,6 +50,8 @@ app.add_typer(account.app, name="account")
 app.add_typer(admin.app, name="admin")
 app.add_typer(token.app, name="token")
 app.add_typer(prices.app, name="prices")
+app.add_typer(workers_app, name="workers")
+app.add_typer(queue_app, name="queue")
 app.add_typer(calibration.app, name="calibration")
 
 

@@ -7,6 +7,7 @@ CONSOLE_PAGES = (
     ("duels", "/console/duels", "Duels"),
     ("decide", "/console/decide", "Decide"),
     ("calibrations", "/console/calibrations", "Calibrations"),
+    ("workers", "/console/workers", "Workers"),
     ("prices", "/console/prices", "Prices"),
     ("audit", "/console/audit", "Audit log"),
     ("tokens", "/console/tokens", "Tokens"),
