@@ -28,10 +28,12 @@ from server.workers.work import AttemptWork, recent_seconds, running_attempts, w
 SHOWN_PER_CLASS = 100
 
 
-def read_queue(session: Session, *, alive_seconds: float, shown: int | None = None) -> QueueView:
+def read_queue(
+    session: Session, *, alive_seconds: float, shown: int | None = None, only: str | None = None
+) -> QueueView:
     """Every hardware class that is waited for or has a worker, with what waits for it.
 
-    With `shown` each class lists only so many, the next to start.
+    With `shown` each class lists only so many, the next to start; with `only` that verification.
     """
     now = utc_now()
     workers = list(session.scalars(select(WorkerRow).order_by(WorkerRow.name)))
@@ -48,7 +50,7 @@ def read_queue(session: Session, *, alive_seconds: float, shown: int | None = No
         waiting=len(waiting),
         paused=_pause_view(pauses.everything),
         classes=[
-            _class_view(one, placed, workers, alive, busy, pauses, shown)
+            _class_view(one, placed, workers, alive, busy, pauses, shown, only)
             for one in (
                 *sorted(classes | pauses.classes.keys()),
                 *([None] if None in wanted else []),
@@ -125,6 +127,7 @@ def _class_view(
     busy: set[str],
     pauses: Pauses,
     shown: int | None,
+    only: str | None,
 ) -> ClassQueueView:
     """None stands for what any worker may take, so every worker counts."""
     here = [row for row in alive if hardware_class in (None, row.hardware_class)]
@@ -141,7 +144,9 @@ def _class_view(
         paused=_pause_view(pauses.classes.get(hardware_class) if hardware_class else None),
         waiting_count=len(mine),
         waiting=[
-            _queued(at, start, place) for place, (at, start) in enumerate(mine[:shown], start=1)
+            _queued(at, start, place)
+            for place, (at, start) in enumerate(mine[:shown], start=1)
+            if only in (None, at.verification_id)
         ],
     )
 

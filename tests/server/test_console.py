@@ -24,7 +24,8 @@ PRICE = {
 }  # fmt: skip
 PAGES = (
     "/console", "/console/verify", "/console/duels", "/console/decide", "/console/calibrations",
-    "/console/prices", "/console/workers", "/console/audit", "/console/audit/log.json", "/console/tokens",
+    "/console/prices", "/console/workers", "/console/audit", "/console/audit/log.json",
+    "/console/tokens",
 )  # fmt: skip
 
 
