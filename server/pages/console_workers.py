@@ -33,9 +33,11 @@ class Order(BaseModel):
 
 
 @router.get(ADDRESS)
-def workers_page(parts: PartsDep, signed_in: ConsoleDep, what: str = "") -> HTMLResponse:
+def workers_page(
+    parts: PartsDep, signed_in: ConsoleDep, what: str = "", action: str = "pause"
+) -> HTMLResponse:
     """Every worker and queue, and the form that holds them."""
-    return _page(parts, signed_in, {"what": what, "action": "pause"})
+    return _page(parts, signed_in, {"what": what, "action": action})
 
 
 @router.post(ADDRESS)

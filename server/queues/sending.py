@@ -62,7 +62,7 @@ def take_due(session: Session, *, alive_seconds: float) -> list[Sending]:
     heads = _heads(session) if takers.free else []
     for hardware_class in sorted(takers.free):
         chosen += _by_turns(session, takers, hardware_class, heads, now)
-    return [_build(session, attempt_id, sent_to) for attempt_id, sent_to in chosen]
+    return [build_sending(session, attempt_id, sent_to) for attempt_id, sent_to in chosen]
 
 
 def _send_again(session: Session, takers: Takers, now: datetime) -> list[tuple[str, str]]:
@@ -154,7 +154,8 @@ def _use(takers: Takers, hardware_class: str) -> None:
         del takers.free[hardware_class]
 
 
-def _build(session: Session, attempt_id: str, sent_to: str) -> Sending:
+def build_sending(session: Session, attempt_id: str, sent_to: str) -> Sending:
+    """The message of an attempt to the workers of a hardware class."""
     attempt = find_attempt(session, attempt_id)
     verification = attempt.verification
     submission = verification.submission

@@ -103,6 +103,7 @@ def test_a_paused_worker_hears_of_it_takes_nothing_and_is_shown_with_who_and_why
     assert "paused by olivia: new fans" in refused.json()["detail"]
     assert sent() == []
     assert "new fans" in client.get("/workers").text
+    assert "Every connected worker is paused or draining" in replay.view()["waiting_for"]
     waits = client.get(QUEUE).json()["classes"][0]
     assert (waits["workers"], waits["held"]) == (0, 1)
     assert "paused or draining" in waits["waiting"][0]["why_unknown"]
@@ -161,6 +162,7 @@ def test_nothing_of_a_paused_queue_starts_and_what_runs_goes_on(
     assert sent() == []
     refused = replay.claim()
     assert (refused.status_code, "new fans" in refused.json()["detail"]) == (409, True)
+    assert "paused by olivia: new fans" in replay.view()["waiting_for"]
     assert "new fans" in client.get("/workers").text
 
     assert order(f"{QUEUE}/resume", {"hardware_class": hardware_class}).status_code == 200
