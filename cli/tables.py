@@ -288,11 +288,11 @@ def queue_table(queue: View) -> RenderableType:
             table.add_row(
                 one.get("hardware_class") or "any",
                 str(item.get("position")),
-                _or_dash(item.get("verification_id")),
-                _or_dash(item.get("kind")),
-                _or_dash(item.get("benchmark")),
-                _or_dash(item.get("asked_at")),
-                _or_dash(item.get("expected_start") or item.get("why_unknown")),
+                or_dash(item.get("verification_id")),
+                or_dash(item.get("kind")),
+                or_dash(item.get("benchmark")),
+                or_dash(item.get("asked_at")),
+                or_dash(item.get("expected_start") or item.get("why_unknown")),
             )
     return table
 
