@@ -26,6 +26,7 @@ from cli.commands.submit import submit
 from cli.commands.up import up
 from cli.commands.verify import verify
 from cli.commands.withdraw import withdraw
+from cli.commands.workers import queue_app, workers_app
 from cli.errors import INTERRUPTED, CliError, ExitCode
 from cli.screen import open_console
 
@@ -41,7 +42,7 @@ app = typer.Typer(
 for command in (
     up, demo, run, bench, check, score, submit, verify, duel, calibrate, rescore, audit, decide,
     withdraw,
-    lists.show, lists.leaderboard, lists.benchmarks, lists.workers,
+    lists.show, lists.leaderboard, lists.benchmarks,
 ):  # fmt: skip
     app.command()(command)
 app.command("import")(import_archive)
@@ -53,6 +54,8 @@ app.add_typer(token.app, name="token")
 app.add_typer(benchmark.app, name="benchmark")
 app.add_typer(prices.app, name="prices")
 app.add_typer(quota.app, name="quota")
+app.add_typer(workers_app, name="workers")
+app.add_typer(queue_app, name="queue")
 app.add_typer(calibration.app, name="calibration")
 
 

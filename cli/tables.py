@@ -310,6 +310,29 @@ def worker_table(workers: Sequence[View]) -> RenderableType:
     return table
 
 
+def queue_table(queue: View) -> RenderableType:
+    """What waits, by hardware class, in the order in which it starts."""
+    classes = [one for one in queue.get("classes") or [] if one.get("waiting")]
+    if not classes:
+        return Text("Nothing waits.", style="dim")
+    table = make_table(
+        "hardware class", "place", "verification", "kind", "benchmark", "asked at", "expected",
+        right=("place",),
+    )  # fmt: skip
+    for one in classes:
+        for item in one["waiting"]:
+            table.add_row(
+                one.get("hardware_class") or "any",
+                str(item.get("position")),
+                or_dash(item.get("verification_id")),
+                or_dash(item.get("kind")),
+                or_dash(item.get("benchmark")),
+                or_dash(item.get("asked_at")),
+                or_dash(item.get("expected_start") or item.get("why_unknown")),
+            )
+    return table
+
+
 def _of_baseline(worker: View) -> str:
     """How fast a worker is, by its own baseline; a dash where it has none yet."""
     ratio = (worker.get("canary") or {}).get("ratio")

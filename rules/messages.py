@@ -10,9 +10,10 @@ from typing import Literal, cast, get_args
 from rules.measurements import Canary, ModelWork, PrecisionAudit, RunTelemetry
 
 REPLAY_TASK = "finishline.replay"  # The Celery task name: neither side imports the other.
-ANY_QUEUE = "replay.any"  # The queue every worker listens on beside that of its hardware class.
 FENCE_HEADER = "Finishline-Fence"  # Carries a claim's fence with every post of that claim.
 
+WorkerWord = Literal["idle", "busy", "draining", "stopping"]
+WorkerOrder = Literal["work", "pause", "drain"]
 JobKind = Literal["replay", "calibration", "duel", "latency"]
 StopAt = Literal["target", "end"]
 Backend = Literal["eager", "compiled", "onnxruntime"]
@@ -308,7 +309,21 @@ class ReplayReport:
 
 @dataclass(frozen=True)
 class WorkerHello:
-    """A worker is alive: sent at the start and every few seconds."""
+    """A worker is alive: sent at the start, every few seconds, and when it has become free.
+
+    One that is "draining" was told to stop by its own operator and finishes what it is at.
+    """
 
     system: WorkerSystem
-    state: Literal["idle", "busy", "stopping"]
+    state: WorkerWord
+
+
+@dataclass(frozen=True)
+class HelloAnswer:
+    """What an organiser wants of a worker, and why.
+
+    "pause": take nothing until this says "work" again; "drain": take nothing and end once free.
+    """
+
+    order: WorkerOrder = "work"
+    why: str | None = None

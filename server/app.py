@@ -43,6 +43,7 @@ from server.phases.definitions import RulingDefinitions
 from server.phases.watch import PhaseWatch
 from server.prices import endpoints as prices
 from server.proofs import endpoints as proofs
+from server.queues import endpoints as queues
 from server.quotas import endpoints as quotas
 from server.records import endpoints as records
 from server.reruns import endpoints as reruns
@@ -78,6 +79,7 @@ FEATURES = (
     proofs,
     calibrations,
     workers,
+    queues,
     rescoring,
     quotas,
     prices,

@@ -1,46 +1,37 @@
 """The loop that sends what is due. The database decides; the broker may lose or double anything.
 
-An attempt is sent only while a worker is alive that could take it, and again after a while if
-nobody claimed it. Expired leases are found by the same loop. Any number of servers may run it:
-each step is one conditional UPDATE that only one of them wins.
+An attempt is sent when a worker is free for it, so that whose turn it is is decided as late as can
+be, and again after a while if nobody claimed it. The loop wakes when this process commits something
+it may act on (see server.bell) and every interval. Expired leases are found by the same loop. Any
+number of servers may run it: each step is one conditional UPDATE that only one of them wins.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from datetime import timedelta
+from dataclasses import asdict
 from typing import Any
 
 from celery import Celery
-from sqlalchemy import select, update
+from sqlalchemy import exists, select
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.orm import Session
 
-from rules.messages import ANY_QUEUE, REPLAY_TASK, ReplayJob, job_kind, queue_of
-from rules.replay_plan import Plan, build_job
-from server.calibrations.queries import benchmark_of
-from server.database import Database, utc_now
-from server.models import Attempt, Submission, WorkerRow
+from rules.messages import REPLAY_TASK, ReplayJob
+from server.bell import bell_of
+from server.database import Database
+from server.models import Attempt
+from server.queues.sending import Sending, anything_to_send, take_due
 from server.settings import Settings
 from server.verifications.overdue import end_overdue, expire_leases
-from server.verifications.queries import claim_of, fit_workers
 from server.viewer import ORGANISER
 
 log = logging.getLogger(__name__)
 
-RESEND_SECONDS = (5.0, 10.0, 20.0)
 MESSAGE_LIFE_SECONDS = 60.0
-SENT_PER_WORKER = 2
-
-
-@dataclass(frozen=True)
-class Sending:
-    """A job and the queue it goes to."""
-
-    job: ReplayJob
-    queue: str
+# Submissions can come by the thousand a second: the look that each asks for is taken for all.
+BREATH_SECONDS = 0.01
+# With nothing queued and nothing running there is nothing that only time brings about.
+IDLE_INTERVALS = 4
 
 
 def make_broker(url: str) -> Celery:
@@ -62,59 +53,6 @@ def make_broker(url: str) -> Celery:
     return app
 
 
-def take_due(session: Session, *, alive_seconds: float) -> list[Sending]:
-    """The oldest due attempts, as many as living workers could take, marked as sent."""
-    workers = fit_workers(session, alive_seconds=alive_seconds)
-    if not workers:
-        return []
-    now = utc_now()
-    due = session.scalars(
-        select(Attempt)
-        .where(Attempt.state == "queued", Attempt.send_after <= now)
-        .order_by(Attempt.created_at)
-        .limit(SENT_PER_WORKER * len(workers))
-    ).unique()
-    sendings = []
-    for attempt in due:
-        pause = RESEND_SECONDS[min(attempt.sends, len(RESEND_SECONDS) - 1)]
-        won = session.execute(
-            update(Attempt)
-            .where(
-                Attempt.id == attempt.id,
-                Attempt.state == "queued",
-                Attempt.sends == attempt.sends,
-            )
-            .values(sends=Attempt.sends + 1, send_after=now + timedelta(seconds=pause))
-            .returning(Attempt.id)
-        ).first()
-        if won is not None:
-            sendings.append(_build(session, attempt, workers))
-    return sendings
-
-
-def _build(session: Session, attempt: Attempt, workers: Sequence[WorkerRow]) -> Sending:
-    verification = attempt.verification
-    submission = verification.submission
-    job = build_job(
-        benchmark_of(session, verification),
-        claim_of(submission) if submission is not None else None,
-        Plan(seeds=tuple(verification.seeds), nonce=verification.nonce),
-        attempt_id=attempt.id,
-        verification_id=verification.id,
-        submission_id=verification.submission_id,
-        kind=job_kind(verification.kind),
-        hyperparameters_by_run=verification.hyperparameters or (),
-    )
-    return Sending(job=job, queue=_queue_for(submission, workers))
-
-
-def _queue_for(submission: Submission | None, workers: Sequence[WorkerRow]) -> str:
-    """That of the submission's hardware class if a worker listens there, else that of all."""
-    wanted = submission.system["hardware_class"] if submission is not None else None
-    same = any(worker.hardware_class == wanted for worker in workers)
-    return queue_of(wanted) if wanted is not None and same else ANY_QUEUE
-
-
 class Dispatcher:
     """A thread that sends what is due and expires what went silent, until it is stopped."""
 
@@ -123,6 +61,10 @@ class Dispatcher:
         self._broker = broker
         self._settings = settings
         self._stop = threading.Event()
+        self._bell = bell_of(database.engine)
+        self._woken = False
+        self._is_idle = False
+        self._tended_at = 0.0
         self._broker_ok: bool | None = None
         self._database_ok = True
         self._round_ended_at: float | None = None
@@ -156,6 +98,7 @@ class Dispatcher:
     def stop(self) -> None:
         """Stop after the round under way."""
         self._stop.set()
+        self._bell.set()
         self._thread.join(timeout=10.0)
         self._broker.close()
 
@@ -169,7 +112,12 @@ class Dispatcher:
                 self._note_database(ok=False, why=str(error.orig))
             except Exception:
                 log.exception("dispatch round failed; trying again")
-            self._stop.wait(self._settings.dispatch_interval_seconds)
+            self._stop.wait(BREATH_SECONDS)
+            pause = self._settings.dispatch_interval_seconds * (
+                IDLE_INTERVALS if self._is_idle else 1
+            )
+            self._woken = self._bell.wait(pause)
+            self._bell.clear()
 
     def _note_database(self, *, ok: bool, why: str = "") -> None:
         """Say once that the database is away, and once that it is back."""
@@ -180,27 +128,41 @@ class Dispatcher:
         self._database_ok = ok
 
     def run_once(self) -> None:
-        """One round: expire, end what is overdue, then send."""
-        if self._has_work():
+        """One round: expire, end what is overdue, then send. An idle one is a single statement."""
+        runs, waits = self._open()
+        self._is_idle = not runs and not waits
+        since = time.monotonic() - self._tended_at
+        if runs and (not self._woken or since >= self._settings.dispatch_interval_seconds):
+            self._tended_at = time.monotonic()
             with self._database.write() as session:
-                expire_leases(session)
-                end_overdue(session)
-                sendings = take_due(session, alive_seconds=self._settings.worker_alive_seconds)
-            for sending in sendings:
-                # A broker that is away makes each try wait, and leases have to be looked at: what
-                # was not sent is due again soon.
-                if not self._send(sending):
-                    break
+                waits = bool(expire_leases(session) + end_overdue(session)) or waits
+        for sending in self._choose() if waits else ():
+            # A broker that is away makes each try wait, and leases have to be looked at: what
+            # was not sent is due again soon.
+            if not self._send(sending):
+                break
 
-    def _has_work(self) -> bool:
-        """A cheap look first, so that an idle server takes no write lock."""
+    def _open(self) -> tuple[bool, bool]:
+        """Whether any attempt runs, and whether any waits."""
         with self._database.read(ORGANISER) as session:
-            return (
-                session.scalar(
-                    select(Attempt.id).where(Attempt.state.in_(("queued", "running"))).limit(1)
+            row = session.execute(
+                select(
+                    *(
+                        exists().where(Attempt.state == state).select_from(Attempt)
+                        for state in ("running", "queued")
+                    )
                 )
-                is not None
-            )
+            ).one()
+        return bool(row[0]), bool(row[1])
+
+    def _choose(self) -> list[Sending]:
+        """What is sent this moment, marked as such. Nothing is locked where nobody is free."""
+        alive_seconds = self._settings.worker_alive_seconds
+        with self._database.read(ORGANISER) as session:
+            if not anything_to_send(session, alive_seconds=alive_seconds):
+                return []
+        with self._database.write() as session:
+            return take_due(session, alive_seconds=alive_seconds)
 
     def _send(self, sending: Sending) -> bool:
         body: dict[str, Any] = asdict(sending.job)

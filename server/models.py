@@ -17,6 +17,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     false,
+    func,
     true,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
@@ -259,7 +260,11 @@ class RunRow(Base):
     """
 
     __tablename__ = "runs"
-    __table_args__ = (UniqueConstraint("submission_id", "index"),)
+    __table_args__ = (
+        UniqueConstraint("submission_id", "index"),
+        Index(None, "log_sha256"),
+        Index(None, "best_quality", "epochs_to_target"),
+    )
 
     id: Mapped[int] = mapped_column(primary_key=True)
     submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"))
@@ -375,12 +380,20 @@ class Attempt(Base):
     `accelerators` are those of the worker when it claimed.
     `run_started_at` is when the run under way was announced, `last_evaluation` the latest event of
     one, `log_tail` the end of what the run that failed wrote, or what was heard last of a lost one.
+
+    It waits for `hardware_class`, None for any; for its place there see rules.fair_queue.
+    `sent_to` is the hardware class whose workers a message went to, None before the first. The
+    defaults are for a server of the version before, which may go on while this one starts.
     """
 
     __tablename__ = "attempts"
     __table_args__ = (
         UniqueConstraint("verification_id", "number"),
         Index(None, "state", "lease_expires_at"),
+        Index(
+            "ix_attempts_waiting",
+            *("state", "sent_to", "hardware_class", "by_organiser", "submitter_id", "asked_at"),
+        ),
     )
 
     id: Mapped[str] = mapped_column(String(20), primary_key=True)
@@ -402,8 +415,42 @@ class Attempt(Base):
     last_evaluation: Mapped[dict[str, Any] | None]
     log_tail: Mapped[str | None] = mapped_column(Text)
     accelerators: Mapped[int | None]
+    hardware_class: Mapped[str | None] = mapped_column(String(200))
+    submitter_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    by_organiser: Mapped[bool] = mapped_column(server_default=true())
+    asked_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    sent_to: Mapped[str | None] = mapped_column(String(200))
 
     verification: Mapped[Verification] = relationship(back_populates="attempts", lazy="joined")
+
+
+class QueueRow(Base):
+    """The queue of a hardware class, EVERY_QUEUE for all of them: its last turn, its pause.
+
+    A pause is by a user, named, since `paused_at`, for a reason. Nothing of it starts meanwhile.
+    """
+
+    __tablename__ = "queues"
+
+    hardware_class: Mapped[str] = mapped_column(String(200), primary_key=True)
+    turn: Mapped[int] = mapped_column(BigInteger)
+    organisers_in_a_row: Mapped[int]
+    paused_at: Mapped[datetime | None]
+    paused_by: Mapped[str | None] = mapped_column(String(100))
+    paused_because: Mapped[str | None] = mapped_column(Text)
+
+
+class QueueTurn(Base):
+    """The number of a submitter's last turn in a queue, apart for what organisers ask for."""
+
+    __tablename__ = "queue_turns"
+
+    hardware_class: Mapped[str] = mapped_column(String(200), primary_key=True)
+    by_organiser: Mapped[bool] = mapped_column(primary_key=True)
+    submitter_id: Mapped[int] = mapped_column(
+        ForeignKey("users.id"), primary_key=True, autoincrement=False
+    )
+    turn: Mapped[int] = mapped_column(BigInteger)
 
 
 class ReplayEventRow(Base):
@@ -421,7 +468,8 @@ class WorkerRow(Base):
     """A worker that said hello, and when it last did. Its name is its user's from then on.
 
     `drift` is the sentence that says why it is out, since `drifted_at`: its canary is off its own
-    baseline, which is of readings after `baseline_since`.
+    baseline, which is of readings after `baseline_since`. `held` is "paused" or "draining" where an
+    organiser said so: by whom, since when and why.
     """
 
     __tablename__ = "workers"
@@ -436,6 +484,10 @@ class WorkerRow(Base):
     drift: Mapped[str | None] = mapped_column(Text)
     drifted_at: Mapped[datetime | None]
     baseline_since: Mapped[datetime | None]
+    held: Mapped[str | None] = mapped_column(String(20))
+    held_at: Mapped[datetime | None]
+    held_by: Mapped[str | None] = mapped_column(String(100))
+    held_because: Mapped[str | None] = mapped_column(Text)
 
 
 class WorkerProbeRow(Base):

@@ -8,6 +8,7 @@ CONSOLE_PAGES = (
     ("decide", "/console/decide", "Decide"),
     ("calibrations", "/console/calibrations", "Calibrations"),
     ("phases", "/console/phases", "Phases"),
+    ("workers", "/console/workers", "Workers"),
     ("prices", "/console/prices", "Prices"),
     ("audit", "/console/audit", "Audit log"),
     ("tokens", "/console/tokens", "Tokens"),

@@ -69,10 +69,13 @@ def roof_name(name: str) -> str:
 
 def class_sentence(one: View) -> str:
     """Who is there for a hardware class, and what happens where nobody is."""
-    workers, free, out = one["workers"], one["free"], one["out"]
+    workers, free, out, held = one["workers"], one["free"], one["out"], one["held"]
+    others = [f"{out} out"] * bool(out) + [f"{held} paused or draining"] * bool(held)
     if workers:
         there = f"{workers} worker{'' if workers == 1 else 's'}, {free} free"
-        return f"{there}, {out} out" if out else there
+        return ", ".join([there, *others])
+    if held:
+        return ", ".join(["no worker that takes work", *others])
     if out:
         return f"{out} worker{'' if out == 1 else 's'}, off their baseline and out"
     if one["hardware_class"] is None:

@@ -46,7 +46,7 @@ def main() -> int:
     measure = partial(measure_apart, stop=lambda: state.stopping)
     with (
         ServerClient(settings.server_url, token=token) as server,
-        HelloThread(server, system, state),
+        HelloThread(server, system, state) as hello,
         SelfCheck(
             server,
             system,
@@ -69,9 +69,18 @@ def main() -> int:
         def make_attempt(job: ReplayJob) -> None:
             replay(job, server=server, system=system, host=host, state=state, checks=checks)
 
-        app = make_app(settings.broker_address(), make_attempt=make_attempt, state=state)
+        app = make_app(
+            settings.broker_address(),
+            make_attempt=make_attempt,
+            state=state,
+            on_free=hello.say_soon,
+        )
         return run_worker(
-            app, name=system.worker, hardware_class=system.hardware_class, state=state
+            app,
+            name=system.worker,
+            hardware_class=system.hardware_class,
+            state=state,
+            stop_grace_seconds=settings.stop_grace_seconds,
         )
 
 

@@ -5,6 +5,7 @@ sends it again until somebody claims the attempt, and grants each claim once.
 """
 
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from celery import Celery
 from celery.signals import worker_shutting_down
 from pydantic import ValidationError
 
-from rules.messages import ANY_QUEUE, REPLAY_TASK, ReplayJob, queue_of
+from rules.messages import REPLAY_TASK, ReplayJob, queue_of
 from worker.intake import Intake
 from worker.logs import attempt_in_logs
 from worker.state import WorkerState
@@ -24,9 +25,13 @@ BROKER_RETRIES = 60
 
 
 def make_app(
-    broker_url: str, *, make_attempt: Callable[[ReplayJob], None], state: WorkerState
+    broker_url: str,
+    *,
+    make_attempt: Callable[[ReplayJob], None],
+    state: WorkerState,
+    on_free: Callable[[], None] = lambda: None,
 ) -> Celery:
-    """The application whose one task makes an attempt."""
+    """The application whose one task makes an attempt; `on_free` is called after each."""
     app = Celery("finishline", broker=broker_url, set_as_current=False)
     app.conf.update(
         task_acks_late=False,
@@ -54,35 +59,47 @@ def make_app(
                 make_attempt(job)
         finally:
             state.busy = False
+            on_free()
 
     app.task(name=REPLAY_TASK, shared=False)(replay)
     return app
 
 
-def run_worker(app: Celery, *, name: str, hardware_class: str, state: WorkerState) -> int:
+def run_worker(
+    app: Celery,
+    *,
+    name: str,
+    hardware_class: str,
+    state: WorkerState,
+    stop_grace_seconds: float = 0.0,
+) -> int:
     """Work until told to stop; returns the exit code.
 
-    SIGTERM and Ctrl-C end the running training at once and report the attempt as stopped. While the
-    state says that the worker is out no message is taken.
+    SIGTERM and Ctrl-C let the attempt under way go on for the grace, and a second one or the end of
+    the grace ends its training at once and reports it as stopped. Nothing more is taken meanwhile,
+    nor while the state says so.
     """
 
     def note_shutdown(**_: Any) -> None:
-        state.stopping = True
+        if not state.busy or not stop_grace_seconds or state.leave_by is not None:
+            state.stopping = True
+        else:  # The stop guard looks at the time: a signal may come while a lock is held.
+            state.leave_by = time.monotonic() + stop_grace_seconds
 
-    queues = [ANY_QUEUE, queue_of(hardware_class)]
+    queue = queue_of(hardware_class)
     worker_shutting_down.connect(note_shutdown, weak=False)
     try:
         worker = app.Worker(
             hostname=f"finishline@{name}",
             pool="solo",
             concurrency=1,
-            queues=queues,
+            queues=[queue],
             loglevel="INFO",
             without_gossip=True,
             without_mingle=True,
             without_heartbeat=True,
         )
-        with Intake(worker, queues, state):
+        with Intake(worker, queue, state):
             worker.start()
     finally:
         worker_shutting_down.disconnect(note_shutdown)

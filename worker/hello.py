@@ -1,11 +1,11 @@
-"""The worker's sign of life: a thread that says hello every few seconds."""
+"""The worker's sign of life: a thread that says hello, and hears what an organiser wants."""
 
 import logging
 import threading
 from types import TracebackType
 from typing import Self
 
-from rules.messages import WorkerHello, WorkerSystem
+from rules.messages import HelloAnswer, WorkerHello, WorkerSystem
 from worker.server_client import RefusedError, ServerClient, UnreachableError
 from worker.state import WorkerState
 
@@ -15,7 +15,9 @@ HELLO_SECONDS = 5.0
 
 
 class HelloThread:
-    """Says hello at the start, every five seconds, and once more when the worker stops.
+    """Says hello at the start, every five seconds, when told to, and when the worker stops.
+
+    The answer says whether the worker is to take work, which its state then holds.
 
     A server that is away is nothing to stop for: it is logged when it goes and when it is back.
     """
@@ -32,7 +34,8 @@ class HelloThread:
         self._system = system
         self._state = state
         self._every_seconds = every_seconds
-        self._over = threading.Event()
+        self._over = False
+        self._due = threading.Event()
         self._heard = True
         self._thread = threading.Thread(target=self._work, name="hello", daemon=True)
 
@@ -47,19 +50,27 @@ class HelloThread:
         trace: TracebackType | None,
     ) -> None:
         self._state.stopping = True
-        self._over.set()
+        self._over = True
+        self._due.set()
         self._thread.join()
 
+    def say_soon(self) -> None:
+        """Say hello at once, in the thread of this class: the worker has become free."""
+        self._due.set()
+
     def _work(self) -> None:
-        self._say()
-        while not self._over.wait(self._every_seconds):
+        while True:
+            is_last = self._over
             self._say()
-        self._say()
+            if is_last:
+                return
+            self._due.wait(self._every_seconds)
+            self._due.clear()
 
     def _say(self) -> None:
         try:
-            self._server.hello(WorkerHello(system=self._system, state=self._state.word()))
-        except (RefusedError, UnreachableError) as error:
+            answer = self._server.hello(WorkerHello(self._system, self._state.word()))
+        except (RefusedError, UnreachableError, ValueError) as error:
             if self._heard:
                 log.warning("hello was not heard: %s", error)
             self._heard = False
@@ -67,3 +78,10 @@ class HelloThread:
         if not self._heard:
             log.info("the server hears this worker again")
         self._heard = True
+        self._follow(answer)
+
+    def _follow(self, answer: HelloAnswer) -> None:
+        paused, drained = answer.order == "pause", answer.order == "drain"
+        if (paused, drained) != (self._state.paused, self._state.drained):
+            log.info("asked to %s%s", answer.order, f": {answer.why}" if answer.why else "")
+        self._state.paused, self._state.drained = paused, drained

@@ -1,13 +1,14 @@
-"""What a worker takes from the broker: nothing while it is out.
+"""What a worker takes from the broker: nothing while it is out, paused or drained.
 
 A message that a worker takes and leaves is lost until the server sends it again; one that waits in
 the queue is there for the worker beside it.
 """
 
 import logging
+import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -19,18 +20,33 @@ LOOK_SECONDS = 0.5
 ASK_AGAIN_SECONDS = 30.0  # A loop that loses its connection may forget what it was asked.
 
 
-class Intake:
-    """Stops taking messages when the worker's state says that it is out, and starts again.
+def end_process() -> None:
+    """End as if the operator had said so: Celery closes its connections first."""
+    signal.raise_signal(signal.SIGTERM)
 
-    The queues belong to the thread of Celery's loop: this one only asks it, and seldom twice.
-    `worker` is the Celery worker; its queues are taken up again after each lost connection.
+
+class Intake:
+    """Stops taking messages when the worker's state says so, and starts again; ends a drained one.
+
+    The queue belongs to the thread of Celery's loop: this one only asks it, and seldom twice.
+    `worker` is the Celery worker; its queue is taken up again after each lost connection. `end`
+    ends the process as its operator would.
     """
 
-    def __init__(self, worker: Any, queues: Sequence[str], state: WorkerState) -> None:
+    def __init__(
+        self,
+        worker: Any,
+        queue: str,
+        state: WorkerState,
+        *,
+        end: Callable[[], object] = end_process,
+    ) -> None:
         self._worker = worker
-        self._queues = queues
+        self._queue = queue
         self._state = state
+        self._end = end
         self._is_closed = False
+        self._is_ending = False
         self._ask_from = 0.0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name="intake", daemon=True)
@@ -51,7 +67,8 @@ class Intake:
     def _work(self) -> None:
         while not self._over.wait(LOOK_SECONDS):
             consumer = self._worker.consumer
-            if self._state.out == self._is_closed or consumer is None:
+            follows = self._state.takes_nothing == self._is_closed and not self._must_end()
+            if follows or consumer is None:
                 continue
             if time.monotonic() >= self._ask_from:
                 self._ask_from = time.monotonic() + ASK_AGAIN_SECONDS
@@ -60,13 +77,20 @@ class Intake:
     def follow(self, consumer: Any) -> None:
         """Take messages or take none, as the state says. In the thread of Celery's loop."""
         self._ask_from = 0.0
-        wanted = self._state.out
+        close = self._state.takes_nothing
         if consumer.task_consumer is None:
             return  # The connection is lost; asked again once there is one.
-        for queue in self._queues:
-            if wanted and consumer.task_consumer.consuming_from(queue):
-                consumer.cancel_task_queue(queue)
-            elif not wanted:
-                consumer.add_task_queue(queue)
-        self._is_closed = wanted
-        log.info("no message is taken while this worker is out" if wanted else "messages again")
+        if close and consumer.task_consumer.consuming_from(self._queue):
+            consumer.cancel_task_queue(self._queue)
+        elif not close and self._is_closed:
+            consumer.add_task_queue(self._queue)
+        if close != self._is_closed:
+            log.info("no message is taken until further notice" if close else "messages again")
+        self._is_closed = close
+        if self._must_end():  # This loop is at no attempt, and takes none any more.
+            self._is_ending = True
+            log.info("drained: ending")
+            self._end()
+
+    def _must_end(self) -> bool:
+        return self._state.drained and not self._is_ending

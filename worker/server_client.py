@@ -15,6 +15,7 @@ from rules.messages import (
     ClaimGrant,
     ClaimRequest,
     EvaluationBatch,
+    HelloAnswer,
     ReplayReport,
     WorkerHello,
 )
@@ -84,9 +85,11 @@ class ServerClient:
     ) -> None:
         self._http.close()
 
-    def hello(self, hello: WorkerHello) -> None:
+    def hello(self, hello: WorkerHello) -> HelloAnswer:
         """Say that this worker is alive: one try, the next hello is a few seconds away."""
-        self._post("workers/hello", encode(hello), token=self._token)
+        content = self._post("workers/hello", encode(hello), token=self._token)
+        # A server of the version before has no orders.
+        return decode(content, HelloAnswer) if content else HelloAnswer()
 
     def probe(self, probe: WorkerProbe) -> ProbeAnswer:
         """Tell what this worker measured of itself; what the server makes of its canary."""

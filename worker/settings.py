@@ -17,7 +17,8 @@ class Settings(BaseSettings):
     processor threads a training may use (on a CPU one thread is the only steady choice), and
     `processes` over how many processes, each with a GPU of its own, it is spread. `measure` says
     what the worker measures of itself: its roofs, canary and audits, the canary alone, or nothing.
-    `image_digest` names the container image it was started from.
+    `image_digest` names the container image it was started from. `stop_grace_seconds` is how long
+    an attempt under way may go on after SIGTERM.
     """
 
     model_config = SettingsConfigDict(env_prefix="FINISHLINE_", frozen=True)
@@ -35,6 +36,7 @@ class Settings(BaseSettings):
     processes: int = Field(default=1, ge=1)
     measure: Literal["all", "canary", "off"] = "all"
     image_digest: str | None = None
+    stop_grace_seconds: float = Field(default=0.0, ge=0)
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     visible_accelerators: str | None = Field(None, validation_alias="CUDA_VISIBLE_DEVICES")

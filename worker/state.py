@@ -1,22 +1,35 @@
 """What a worker is doing, seen by its threads."""
 
 from dataclasses import dataclass
-from typing import Literal
+
+from rules.messages import WorkerWord
 
 
 @dataclass
 class WorkerState:
     """Flags. Plain booleans, because a signal handler sets one and may not take a lock.
 
-    `out` is whether the server found this worker off its own baseline.
+    `out` is whether the server found this worker off its own baseline; `paused` and `drained` are
+    what an organiser wants of it. `leave_by`, on time.monotonic(), is until when it may finish
+    what it is at since its own operator told it to stop.
     """
 
     busy: bool = False
     stopping: bool = False
     out: bool = False
+    paused: bool = False
+    drained: bool = False
+    leave_by: float | None = None
 
-    def word(self) -> Literal["idle", "busy", "stopping"]:
+    @property
+    def takes_nothing(self) -> bool:
+        """Whether messages are left in their queue, for the worker beside it."""
+        return self.out or self.paused or self.drained
+
+    def word(self) -> WorkerWord:
         """The state as a hello tells it."""
         if self.stopping:
             return "stopping"
+        if self.leave_by is not None:
+            return "draining"
         return "busy" if self.busy else "idle"

@@ -21,7 +21,7 @@ def guard_stop(
     limit_seconds: float = STOP_LIMIT_SECONDS,
     leave: Callable[[int], None] = os._exit,
 ) -> threading.Thread:
-    """Start a thread that ends the process if stopping takes longer than the limit.
+    """Start a thread that ends the grace in time, and the process if it then takes too long.
 
     Ending the training and reporting it take far less; what then is left is to close connections.
     The log shows where every thread was. Nothing is lost: the lease settles what was not reported.
@@ -36,6 +36,8 @@ def guard_stop(
 def _watch(state: WorkerState, limit_seconds: float, leave: Callable[[int], None]) -> None:
     while not state.stopping:
         time.sleep(POLL_SECONDS)
+        if state.leave_by is not None and time.monotonic() >= state.leave_by:
+            state.stopping = True
     time.sleep(limit_seconds)
     log.warning("stopping took longer than %.0f s; leaving now", limit_seconds)
     faulthandler.dump_traceback()

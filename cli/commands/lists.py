@@ -1,4 +1,4 @@
-"""Commands that read: show, leaderboard, benchmarks, workers."""
+"""Commands that read: show, leaderboard, benchmarks."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from cli.client import ServerClient, segment
 from cli.errors import ExitCode
 from cli.options import DEFAULT_URL, Json, Limit, Token, Url
 from cli.screen import open_screen
-from cli.tables import benchmark_table, leaderboard_table, submission_lines, worker_table
+from cli.tables import benchmark_table, leaderboard_table, submission_lines
 
 Choice = str | None
 Metric = Annotated[
@@ -71,12 +71,4 @@ def benchmarks(url: Url = DEFAULT_URL, as_json: Json = False) -> int:
     with ServerClient(url) as server:
         view = server.get("/benchmarks")
     open_screen(as_json=as_json).answer(view, [benchmark_table(view["benchmarks"])])
-    return int(ExitCode.OK)
-
-
-def workers(url: Url = DEFAULT_URL, as_json: Json = False) -> int:
-    """List the workers that have reported to the server."""
-    with ServerClient(url) as server:
-        view = server.get("/workers")
-    open_screen(as_json=as_json).answer(view, [worker_table(view["workers"])])
     return int(ExitCode.OK)

@@ -16,19 +16,34 @@ class Queued(View):
     runs: int
     attempt: int
     position: int
+    by_organiser: bool
     asked_at: datetime
     queued_at: datetime
     expected_start: datetime | None
     why_unknown: str | None
 
 
+class Pause(View):
+    """Who paused a queue, since when and why."""
+
+    by: str
+    since: datetime
+    reason: str
+
+
 class ClassQueue(View):
-    """What waits for one hardware class, and who is there to take it."""
+    """What waits for one hardware class, and who is there to take it.
+
+    `waiting` has the next of `waiting_count` to start.
+    """
 
     hardware_class: str | None
     workers: int
     free: int
     out: int
+    held: int
+    paused: Pause | None
+    waiting_count: int
     last_seen_at: datetime | None
     waiting: tuple[Queued, ...]
     under_embargo: int = 0
@@ -39,4 +54,5 @@ class Queue(View):
 
     as_of: datetime
     waiting: int
+    paused: Pause | None
     classes: tuple[ClassQueue, ...]

@@ -70,7 +70,7 @@ def _queues(queues: Sequence[Queue]) -> Iterator[Metric]:
 def _workers(workers: Sequence[WorkerSeen]) -> Metric:
     family = GaugeMetricFamily(
         "finishline_workers",
-        "Workers by state: idle and busy ones get work; drifted, stopping and gone ones none.",
+        "Workers by state: idle and busy ones get work; those in any other state get none.",
         labels=("hardware_class", "state"),
     )
     counts = Counter((worker.hardware_class, worker.state) for worker in workers)

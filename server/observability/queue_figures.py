@@ -8,7 +8,9 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from server.database import utc_now
-from server.models import Attempt, Submission, Verification, WorkerRow
+from server.models import Attempt, WorkerRow
+from server.queues.holds import PAUSED
+from server.queues.pauses import Pauses, read_pauses
 
 ANY_CLASS = "any"
 TAKES_WORK = ("idle", "busy")
@@ -16,7 +18,10 @@ TAKES_WORK = ("idle", "busy")
 
 @dataclass(frozen=True)
 class WorkerSeen:
-    """A worker's hardware class and how it is: idle, busy, stopping, drifted or gone."""
+    """A worker's hardware class and how it is: idle, busy, stopping, drifted, held or gone.
+
+    A worker is held where it is "paused", itself or its whole queue, or "draining".
+    """
 
     hardware_class: str
     state: str
@@ -45,20 +50,26 @@ def read_workers(session: Session, *, now: datetime, alive_seconds: float) -> li
             WorkerRow.state,
             WorkerRow.last_seen_at < since,
             WorkerRow.drift.is_not(None),
+            WorkerRow.held,
         )
     )
+    pauses = read_pauses(session)
     return [
-        WorkerSeen(hardware_class, _state(state, gone=gone, drifted=drifted))
-        for hardware_class, state, gone, drifted in rows
+        WorkerSeen(name, _state(state, gone=gone, drifted=drifted, held=_held(held, pauses, name)))
+        for name, state, gone, drifted, held in rows
     ]
 
 
-def _state(state: str, *, gone: bool, drifted: bool) -> str:
+def _held(held: str | None, pauses: Pauses, hardware_class: str) -> str | None:
+    return held or (PAUSED if pauses.of(hardware_class) is not None else None)
+
+
+def _state(state: str, *, gone: bool, drifted: bool, held: str | None) -> str:
     if gone:
         return "gone"
-    if state == "stopping" or not drifted:
+    if state == "stopping":
         return state
-    return "drifted"
+    return held or ("drifted" if drifted else state)
 
 
 def read_queues(
@@ -82,13 +93,10 @@ def read_queues(
 
 
 def _queued_by_class(session: Session) -> Sequence[tuple[str | None, int, datetime]]:
-    wanted = Submission.system["hardware_class"].as_string().label("wanted_class")
     rows = session.execute(
-        select(wanted, func.count(), func.min(Attempt.created_at))
-        .join(Verification, Attempt.verification_id == Verification.id)
-        .outerjoin(Submission, Verification.submission_id == Submission.id)
+        select(Attempt.hardware_class, func.count(), func.min(Attempt.created_at))
         .where(Attempt.state == "queued")
-        .group_by("wanted_class")
+        .group_by(Attempt.hardware_class)
     )
     return [(row[0], row[1], row[2]) for row in rows]
 

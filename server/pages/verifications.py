@@ -61,7 +61,8 @@ def _place(session: Session, parts: Parts, verification: Context) -> Context | N
     """Where a verification waits, and its hardware class; None if it does not."""
     if verification["state"] != "queued":
         return None
-    queue = read_queue(session, alive_seconds=parts.settings.worker_alive_seconds)
+    alive_seconds = parts.settings.worker_alive_seconds
+    queue = read_queue(session, alive_seconds=alive_seconds, only=verification["id"])
     found = place_of(queue, verification["id"])
     if found is None:
         return None

@@ -9,7 +9,7 @@ from server.dependencies import PartsDep
 from server.sessions.viewing import ViewerDep
 from server.workers.probes import canary_readings, find_worker, probe_history
 from server.workers.queries import list_workers, read_worker
-from server.workers.queue import read_queue
+from server.workers.queue import SHOWN_PER_CLASS, read_queue
 from server.workers.roofline import worker_roofline
 from web.render import render
 from web.roofline_chart import roofline_figure
@@ -23,7 +23,7 @@ def workers_page(parts: PartsDep, viewer: ViewerDep) -> str:
     alive_seconds = parts.settings.worker_alive_seconds
     with parts.database.read(viewer) as session:
         workers = list_workers(session, alive_seconds=alive_seconds)
-        queue = read_queue(session, alive_seconds=alive_seconds)
+        queue = read_queue(session, alive_seconds=alive_seconds, shown=SHOWN_PER_CLASS)
         readings = canary_readings(session)
     return render(
         "workers.html",

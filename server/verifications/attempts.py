@@ -23,10 +23,12 @@ from rules.messages import (
 from rules.report_check import check_report
 from rules.verdict import Reason
 from server.accounts.service import hash_token
+from server.bell import ring
 from server.database import to_json, utc_now
 from server.dependencies import Caller
 from server.errors import ConflictError, ContentError
 from server.models import Attempt, ReplayEventRow, Token, Verification, WorkerRow
+from server.queues.holds import refuse_held
 from server.verifications.limits import why_over_limit
 from server.verifications.outcomes import OUTCOMES
 from server.verifications.queries import find_attempt, lock_attempt
@@ -41,14 +43,16 @@ LOG_TAIL_CHARACTERS = 4_000
 def claim_attempt(
     session: Session, attempt_id: str, request: ClaimRequest, *, caller: Caller
 ) -> ClaimGrant:
-    """Give a queued attempt to one worker. Raises ConflictError if it is not queued (any more),
-    or the worker is out, NotAllowedError if the worker's name is another user's.
+    """Give a queued attempt to one worker.
+
+    Raises ConflictError if it is not queued (any more), HeldError if the worker or its queue is to
+    take nothing, NotAllowedError if the worker's name is another user's.
 
     One UPDATE decides: a message delivered twice, or late, finds the attempt taken.
     """
     attempt = lock_attempt(session, attempt_id)
     require_own_name(session, request.worker, caller)
-    _refuse_drifted(session, request.worker)
+    refuse_held(session, request.worker, request.hardware_class)
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     now = utc_now()
     lease = attempt.verification.lease_seconds
@@ -145,12 +149,13 @@ def finish_attempt(
     ).first()
     if ended is None:
         raise _fenced(attempt)
-    if attempt.worker is not None:
-        _mark_worker(session, attempt.worker, "idle")
     if failure is not None:
         retry_or_give_up(session, attempt, failure)
-        return verification
-    OUTCOMES[verification.kind](session, verification, report)
+    else:
+        OUTCOMES[verification.kind](session, verification, report)
+    if attempt.worker is not None:  # Last: judging may take a while, and hellos wait for this row.
+        _mark_worker(session, attempt.worker, "idle")
+        ring(session)
     return verification
 
 
@@ -170,12 +175,6 @@ def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> No
             f"{attempts}: {failure.message}; {failure.next_step}",
         ),
     )
-
-
-def _refuse_drifted(session: Session, name: str) -> None:
-    drift = session.scalar(select(WorkerRow.drift).where(WorkerRow.name == name))
-    if drift is not None:
-        raise ConflictError(f"Worker {name} is out until its canary is well again: it is {drift}.")
 
 
 def _accelerators_of(session: Session, name: str) -> int | None:

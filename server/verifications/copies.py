@@ -1,6 +1,6 @@
 """Logs of a submission that somebody else has handed in before: the same bytes or training."""
 
-from sqlalchemy import or_, select
+from sqlalchemy import select, union
 from sqlalchemy.orm import Session, undefer
 
 from rules.curve import evaluation_of
@@ -39,9 +39,11 @@ def _named(session: Session, run: RunRow) -> str:
 
 
 def _candidates(session: Session, submission: Submission, run: RunRow) -> list[RunRow]:
-    alike = RunRow.epochs_to_target == run.epochs_to_target
-    if run.epochs_to_target is None:
-        alike = RunRow.epochs_to_target.is_(None)
+    same_bytes = select(RunRow.id).where(RunRow.log_sha256 == run.log_sha256)
+    # A union, as no index serves both; what is None is compared as such.
+    alike = select(RunRow.id).where(
+        RunRow.best_quality == run.best_quality, RunRow.epochs_to_target == run.epochs_to_target
+    )
     query = (
         select(RunRow)
         .join(Submission, Submission.id == RunRow.submission_id)
@@ -49,10 +51,7 @@ def _candidates(session: Session, submission: Submission, run: RunRow) -> list[R
             Submission.benchmark_id == submission.benchmark_id,
             Submission.user_id != submission.user_id,
             Submission.submitted_at <= submission.submitted_at,
-            or_(
-                RunRow.log_sha256 == run.log_sha256,
-                alike & (RunRow.best_quality == run.best_quality),
-            ),
+            RunRow.id.in_(union(same_bytes, alike)),
         )
         .order_by(Submission.submitted_at, RunRow.id)
         .limit(MAX_CANDIDATES)

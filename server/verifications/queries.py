@@ -1,6 +1,6 @@
 """Reading verifications, and why one is still waiting."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import cast
 
 from pydantic import TypeAdapter
@@ -27,6 +27,7 @@ from server.models import (
     WorkerRow,
 )
 from server.prices.costs import price_of_submission
+from server.queues.pauses import read_pauses
 from server.submissions.queries import runs_with_curves
 from server.submissions.visibility import seeing
 from server.verifications.schemas import VerificationView, verification_view
@@ -111,12 +112,6 @@ def alive_workers(session: Session, *, alive_seconds: float) -> list[WorkerRow]:
     )
 
 
-def fit_workers(session: Session, *, alive_seconds: float) -> list[WorkerRow]:
-    """Living workers that may be given work: those whose canary is not off its baseline."""
-    alive = alive_workers(session, alive_seconds=alive_seconds)
-    return [worker for worker in alive if worker.drift is None]
-
-
 def view(
     session: Session,
     verification: Verification,
@@ -183,18 +178,28 @@ def waiting_for(
             "Every connected worker is out, because it is not as fast as it was; the page of the "
             "workers says how far each is off. They measure again once a minute."
         )
-    ahead = _queued_before(session, verification.created_at)
+    submission = verification.submission
+    paused = read_pauses(session).why(submission.system["hardware_class"] if submission else None)
+    if paused is not None:
+        return f"Nothing starts: {paused}."
+    if all(worker.held is not None for worker in workers):
+        return (
+            "Every connected worker is paused or draining; the page of the workers says who "
+            "held each and why."
+        )
+    others = _queued_beside(session, verification.id)
     busy = sum(worker.state == "busy" for worker in workers)
-    if ahead == 0 and busy < len(workers):
+    if others == 0 and busy < len(workers):
         return "A worker is about to take it."
-    queue = "next in line" if ahead == 0 else f"{ahead} ahead in line"
-    return f"{queue.capitalize()}; {busy} of {len(workers)} workers busy."
+    queue = "Next in line" if others == 0 else f"In line with {others} more"
+    return f"{queue}; {busy} of {len(workers)} workers busy."
 
 
-def _queued_before(session: Session, moment: datetime) -> int:
-    ahead = (Verification.state == "queued", Verification.created_at < moment)
+def _queued_beside(session: Session, verification_id: str) -> int:
+    """How many others wait. Which of them go first only the whole queue tells."""
+    others = (Verification.state == "queued", Verification.id != verification_id)
     with seeing(session, ORGANISER):
-        count = session.scalar(select(func.count()).select_from(Verification).where(*ahead))
+        count = session.scalar(select(func.count()).select_from(Verification).where(*others))
     return count or 0
 
 

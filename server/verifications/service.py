@@ -11,6 +11,7 @@ from rules.calibration import judged_beside
 from rules.claim import Claim
 from rules.replay_plan import band_for, plan, seal, why_not_replayable
 from rules.verdict import Reason, Verdict
+from server.bell import ring
 from server.calibrations.progress import settle_calibration
 from server.calibrations.queries import adopted_calibration, judging_benchmark
 from server.database import utc_now
@@ -117,8 +118,14 @@ def is_verified_by_policy(benchmark: Benchmark, claim: Claim) -> bool:
 
 
 def queue_attempt(session: Session, verification: Verification, *, number: int) -> None:
-    """Another try, to be sent by the dispatch loop after the commit."""
+    """Another try, to be sent by the dispatch loop after the commit.
+
+    It waits since its verification was asked for, so that one which follows a failed one has that
+    one's place. Who asked for it and is not the submitter is an organiser.
+    """
     now = utc_now()
+    submission = verification.submission
+    asker = verification.requested_by
     session.add(
         Attempt(
             id=new_id(),
@@ -129,10 +136,15 @@ def queue_attempt(session: Session, verification: Verification, *, number: int) 
             sends=0,
             send_after=now,
             created_at=now,
+            hardware_class=submission.system["hardware_class"] if submission is not None else None,
+            submitter_id=submission.user_id if submission is not None else asker,
+            by_organiser=submission is None or submission.user_id != asker,
+            asked_at=verification.created_at,
         )
     )
     verification.state = "queued"
     session.flush()
+    ring(session)
 
 
 def cancel_verification(session: Session, verification: Verification) -> None:

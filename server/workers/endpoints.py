@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter, Header, Query
 
 from rules.measurements import ProbeAnswer, WorkerProbe
 from rules.messages import (
@@ -11,18 +11,22 @@ from rules.messages import (
     ClaimGrant,
     ClaimRequest,
     EvaluationBatch,
+    HelloAnswer,
     ReplayReport,
     WorkerHello,
 )
 from server.dependencies import OrganiserDep, PartsDep, SecretDep, WorkerDep
+from server.queues.holds import HeldError, send_again_now
 from server.sessions.viewing import ViewerDep
 from server.verifications import attempts
 from server.workers import probes, queries, service
-from server.workers.queue import read_queue
+from server.workers.queue import SHOWN_PER_CLASS, read_queue
 from server.workers.queue_schemas import QueueView
 from server.workers.schemas import ProbeList, ReportAnswer, WorkerDetail, WorkerList
 
+MOST_SHOWN = 1000
 router = APIRouter(tags=["workers"])
+LimitDep = Annotated[int, Query(ge=1, le=MOST_SHOWN)]
 FenceDep = Annotated[int, Header(alias=FENCE_HEADER)]
 
 
@@ -36,17 +40,21 @@ def list_workers(parts: PartsDep, viewer: ViewerDep) -> WorkerList:
 
 
 @router.get("/queue")
-def get_queue(parts: PartsDep, viewer: ViewerDep) -> QueueView:
-    """What waits for a worker, by hardware class: in which place, and when it should start."""
+def get_queue(parts: PartsDep, viewer: ViewerDep, limit: LimitDep = SHOWN_PER_CLASS) -> QueueView:
+    """What waits for a worker, by hardware class: in which place, and when it should start.
+
+    Of each class the next `limit` to start are listed.
+    """
     with parts.database.read(viewer) as session:
-        return read_queue(session, alive_seconds=parts.settings.worker_alive_seconds)
+        alive_seconds = parts.settings.worker_alive_seconds
+        return read_queue(session, alive_seconds=alive_seconds, shown=limit)
 
 
-@router.post("/workers/hello", status_code=204)
-def hello(body: WorkerHello, parts: PartsDep, caller: WorkerDep) -> None:
+@router.post("/workers/hello")
+def hello(body: WorkerHello, parts: PartsDep, caller: WorkerDep) -> HelloAnswer:
     """A worker is alive. Its name is from then on that of the token's user: 403 for others."""
     with parts.database.write() as session:
-        service.greet(session, body, caller=caller)
+        return service.greet(session, body, caller=caller)
 
 
 @router.post("/workers/probes")
@@ -83,9 +91,14 @@ def renew_baseline(name: str, parts: PartsDep, organiser: OrganiserDep) -> None:
 def claim_attempt(
     attempt_id: str, body: ClaimRequest, parts: PartsDep, caller: WorkerDep
 ) -> ClaimGrant:
-    """Take a queued attempt. 409: it is taken or over; the message is to be dropped."""
-    with parts.database.write() as session:
-        return attempts.claim_attempt(session, attempt_id, body, caller=caller)
+    """Take a queued attempt. 409: it is taken or over, or this worker is to take nothing."""
+    try:
+        with parts.database.write() as session:
+            return attempts.claim_attempt(session, attempt_id, body, caller=caller)
+    except HeldError:
+        with parts.database.write() as session:
+            send_again_now(session, attempt_id)
+        raise
 
 
 @router.post("/attempts/{attempt_id}/evaluations")

@@ -1,9 +1,14 @@
 """When what waits may start: in order, on whichever worker is free first."""
 
+import heapq
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+
+from rules.fair_queue import FairQueue, Turns, Waiting, fair_order
+
+NO_WORKER = "no worker that could take it is connected"
 
 
 @dataclass(frozen=True)
@@ -57,37 +62,108 @@ def busy_taker(
     return Taker(name, hardware_class, max(now, since + timedelta(seconds=took)))
 
 
+@dataclass(frozen=True)
+class Queued:
+    """An attempt that waits, and for which hardware class, None for any.
+
+    `sent_to` is the class that it was sent to: it has had its turn and waits for a claim.
+    """
+
+    turn: Waiting
+    work: Work
+    wanted: str | None
+    sent_to: str | None = None
+
+
 def expected_starts(
-    waiting: Sequence[tuple[Work, str | None]],
+    waiting: Sequence[Queued],
     takers: Sequence[Taker],
     typical: Typical,
     *,
+    turns: Mapping[str, Turns],
+    may_take: Callable[[str, str | None], bool],
     now: datetime,
-) -> list[Expected]:
-    """When each of what waits, the oldest first, should start.
+) -> list[tuple[Queued, Expected]]:
+    """All that waits in the order it starts, and when each should.
 
-    Each comes with the hardware class it wants, None for any. A worker of that class takes it, or
-    any worker where there is none of that class.
+    `turns` has what the queue of each hardware class remembers; `may_take` says whether a worker
+    of one class may be given what wants another. What nobody can be foretold to take comes last.
     """
-    free = {taker.name: taker for taker in takers}
-    starts = []
-    for work, wanted in waiting:
-        able = [taker for taker in free.values() if taker.hardware_class == wanted]
-        expected, taker = _first_free(able or list(free.values()), now)
-        starts.append(expected)
-        if taker is not None and expected.start is not None:
-            free[taker.name] = _occupied(taker, work, expected.start, typical)
-    return starts
+    plan = _Plan(waiting, takers, turns, may_take)
+    plan.place_sent(typical, now)
+    plan.place_while_known(typical, now)
+    plan.place_rest()
+    return plan.placed
 
 
-def _first_free(takers: Sequence[Taker], now: datetime) -> tuple[Expected, Taker | None]:
-    if not takers:
-        return Expected(None, "no worker that could take it is connected"), None
-    known = [(taker.free_at, taker) for taker in takers if taker.free_at is not None]
-    if not known:
-        return Expected(None, takers[0].why_unknown), None
-    free_at, taker = min(known, key=lambda pair: pair[0])
-    return Expected(max(now, free_at)), taker
+class _Plan:
+    """Gives what waits to whichever worker is free first, which takes the next by its turns."""
+
+    def __init__(
+        self,
+        waiting: Sequence[Queued],
+        takers: Sequence[Taker],
+        turns: Mapping[str, Turns],
+        may_take: Callable[[str, str | None], bool],
+    ) -> None:
+        self.placed: list[tuple[Queued, Expected]] = []
+        self._left = {one.turn.attempt_id: one for one in waiting}
+        self._turns = turns
+        classes = sorted({taker.hardware_class for taker in takers})
+        self._queues = {
+            name: FairQueue(
+                (one.turn for one in waiting if may_take(name, one.wanted)), turns.get(name)
+            )
+            for name in classes
+        }
+        self._known = [(taker.free_at, taker.name, taker) for taker in takers if taker.free_at]
+        heapq.heapify(self._known)
+        self._why = {t.hardware_class: t.why_unknown for t in takers if t.free_at is None}
+
+    def place_sent(self, typical: Typical, now: datetime) -> None:
+        """What was sent already goes first, to a worker of the class that it was sent to."""
+        for one in [one for one in self._left.values() if one.sent_to in self._queues]:
+            able = [entry for entry in self._known if entry[2].hardware_class == one.sent_to]
+            if able:
+                entry = min(able)
+                self._known.remove(entry)
+                heapq.heapify(self._known)
+                self._give(one, entry[2], typical, now)
+
+    def place_while_known(self, typical: Typical, now: datetime) -> None:
+        """As long as it is known of some worker when it is free, it takes the next."""
+        while self._known:
+            _, _, taker = heapq.heappop(self._known)
+            turn = self._queues[taker.hardware_class].take()
+            if turn is not None:
+                self._give(self._left[turn.attempt_id], taker, typical, now)
+
+    def place_rest(self) -> None:
+        """What is left, in order, with the reason why nobody knows when it starts."""
+        for name, queue in self._queues.items():
+            while (turn := queue.take()) is not None:
+                self._place(self._left[turn.attempt_id], Expected(None, self._why.get(name)))
+        by_class: dict[str | None, list[Waiting]] = {}
+        for one in self._left.values():
+            by_class.setdefault(one.wanted, []).append(one.turn)
+        for wanted, turns in by_class.items():
+            for turn in fair_order(turns, self._turns.get(wanted or "")):
+                self._place(self._left[turn.attempt_id], Expected(None, NO_WORKER))
+
+    def _give(self, one: Queued, taker: Taker, typical: Typical, now: datetime) -> None:
+        start = max(now, taker.free_at or now)
+        self._place(one, Expected(start))
+        then = _occupied(taker, one.work, start, typical)
+        if then.free_at is None:
+            self._why[taker.hardware_class] = then.why_unknown
+        else:
+            heapq.heappush(self._known, (then.free_at, then.name, then))
+
+    def _place(self, one: Queued, expected: Expected) -> None:
+        self.placed.append((one, expected))
+        del self._left[one.turn.attempt_id]
+        for queue in self._queues.values():
+            queue.drop(one.turn)
 
 
 def _occupied(taker: Taker, work: Work, start: datetime, typical: Typical) -> Taker:

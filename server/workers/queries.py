@@ -87,7 +87,7 @@ def worker_view(
     return WorkerView(
         name=row.name,
         hardware_class=row.hardware_class,
-        state="drifted" if row.drift is not None and not stopping else row.state,
+        state=_state(row),
         alive=row.last_seen_at >= since and not stopping,
         first_seen_at=row.first_seen_at,
         last_seen_at=row.last_seen_at,
@@ -95,9 +95,20 @@ def worker_view(
         under_way=under_way,
         drift=row.drift,
         drifted_at=row.drifted_at,
+        held=row.held,
+        held_at=row.held_at,
+        held_by=row.held_by,
+        held_because=row.held_because,
         probe=probe,
         canary=canary,
     )
+
+
+def _state(row: WorkerRow) -> str:
+    """What it said itself, unless it is to take nothing: the order of whoever holds it first."""
+    if row.state == "stopping":
+        return row.state
+    return row.held or ("drifted" if row.drift is not None else row.state)
 
 
 def _attempt(attempt: AttemptWork) -> AttemptAtWorkerView:

@@ -1,21 +1,24 @@
-"""Who replays: workers say hello at their start and every few seconds."""
+"""Who replays: workers say hello at their start, every few seconds, and when they are free."""
 
 from dataclasses import asdict
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from rules.messages import WorkerHello
+from rules.messages import HelloAnswer, WorkerHello
+from server.bell import ring
 from server.database import insert_missing, utc_now
 from server.dependencies import Caller
 from server.errors import NotAllowedError
 from server.models import WorkerRow
+from server.queues.holds import end_drain, order_for
 
 
-def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> None:
+def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswer:
     """Store that a worker is alive, and its system. The first hello of a name makes it its user's.
 
-    Raises NotAllowedError if the name is another user's.
+    The answer is what an organiser wants of it. Raises NotAllowedError if the name is another
+    user's.
     """
     now = utc_now()
     seen = {
@@ -30,6 +33,11 @@ def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> None:
     session.execute(
         update(WorkerRow).where(WorkerRow.name == name).values(user_id=caller.user_id, **seen)
     )
+    if hello.state == "idle":
+        ring(session)
+    if hello.state == "stopping":
+        end_drain(session, name)
+    return order_for(session, name)
 
 
 def require_own_name(session: Session, name: str, caller: Caller) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
+from rules.fair_queue import Waiting
 from server.models import (
     Attempt,
     BenchmarkDefinition,
@@ -15,6 +16,7 @@ from server.models import (
     Verification,
     WorkerRow,
 )
+from server.queues.turns import NOBODY
 from server.workers.expected import Work
 
 RECENT_ATTEMPTS = 200
@@ -24,7 +26,9 @@ RECENT_ATTEMPTS = 200
 class AttemptWork:
     """An attempt, the verification it is one of, and what that is about.
 
-    `wanted_class` is the hardware class of the submission, None where any will do.
+    `wanted_class` is the hardware class it waits for, None where any will do. For `sharer`,
+    `by_organiser` and `asked_at`, which decide its place, see rules.fair_queue. `sent_to` is the
+    class that it was sent to, None while it has not had its turn.
     """
 
     attempt_id: str
@@ -43,6 +47,14 @@ class AttemptWork:
     submission_id: str | None
     model: str | None
     wanted_class: str | None
+    by_organiser: bool
+    sharer: int
+    sent_to: str | None
+
+    @property
+    def turn(self) -> Waiting:
+        """As the rules of whose turn it is look at it."""
+        return Waiting(self.attempt_id, self.sharer, self.by_organiser, self.asked_at)
 
     @property
     def work(self) -> Work:
@@ -51,8 +63,8 @@ class AttemptWork:
 
 
 def waiting_attempts(session: Session) -> list[AttemptWork]:
-    """Every queued attempt, in the order they are sent."""
-    query = _attempts().where(Attempt.state == "queued").order_by(Attempt.created_at, Attempt.id)
+    """Every queued attempt, the oldest first."""
+    query = _attempts().where(Attempt.state == "queued").order_by(Attempt.asked_at, Attempt.id)
     return [_work(row) for row in session.execute(query)]
 
 
@@ -69,11 +81,9 @@ def attempts_of(session: Session, worker: str, *, limit: int) -> list[AttemptWor
     return [_work(row) for row in session.execute(latest)]
 
 
-def existing_verifications(session: Session, verification_ids: list[str]) -> set[str]:
-    """Those of the verifications that there are for whoever reads with the session."""
-    if not verification_ids:
-        return set()
-    query = select(Verification.id).where(Verification.id.in_(verification_ids))
+def existing_verifications(session: Session) -> set[str]:
+    """Ids of the open verifications that there are for whoever reads with the session."""
+    query = select(Verification.id).where(Verification.state.in_(("queued", "running")))
     return set(session.scalars(query))
 
 
@@ -126,11 +136,14 @@ def _attempts() -> Select[Any]:
             Verification.id.label("verification_id"),
             Verification.kind,
             Verification.seeds,
-            Verification.created_at.label("asked_at"),
+            Attempt.asked_at,
+            Attempt.hardware_class,
+            Attempt.by_organiser,
+            Attempt.submitter_id,
+            Attempt.sent_to,
             Verification.submission_id,
             BenchmarkDefinition.benchmark_id.label("benchmark"),
             Submission.model,
-            Submission.system,
         )
         .select_from(Attempt)
         .join(Verification, Verification.id == Attempt.verification_id)
@@ -156,5 +169,8 @@ def _work(row: Any) -> AttemptWork:
         benchmark=row.benchmark,
         submission_id=row.submission_id,
         model=row.model,
-        wanted_class=row.system["hardware_class"] if row.system is not None else None,
+        wanted_class=row.hardware_class,
+        by_organiser=bool(row.by_organiser),
+        sharer=row.submitter_id or NOBODY,
+        sent_to=row.sent_to,
     )

@@ -7,12 +7,18 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import httpx2
 import psutil
 import redis
+from kombu.exceptions import OperationalError
+from sqlalchemy import select
 
+from rules.messages import REPLAY_TASK
+from server.dispatch import make_broker
+from server.models import Attempt
+from server.queues.sending import build_sending
 from tests.chaos.cluster import Cluster
 
 COPIES = 2  # Beside the message itself: three deliveries.
@@ -102,13 +108,22 @@ def restart_database(havoc: Havoc) -> bool:
 
 
 def deliver_three_times(havoc: Havoc) -> bool:
-    """Every message waiting in the broker comes three times."""
+    """The message of every attempt that was sent and has not ended comes twice more."""
+    with havoc.cluster.database.read() as session:
+        sent = session.execute(
+            select(Attempt.id, Attempt.sent_to).where(
+                Attempt.state.in_(("queued", "running")), Attempt.sent_to.is_not(None)
+            )
+        ).all()
+        messages = [build_sending(session, row.id, row.sent_to) for row in sent]
+    broker = make_broker(f"redis://127.0.0.1:{havoc.cluster.broker_port}/0")
     copied = 0
-    with contextlib.suppress(redis.RedisError), havoc.cluster.broker() as broker:
-        for queue in broker.keys("replay.*"):
-            for message in broker.lrange(queue, 0, -1):
-                broker.lpush(queue, *[message] * COPIES)
-                copied += 1
+    with contextlib.suppress(OSError, redis.RedisError, OperationalError):
+        for message in messages:
+            for _ in range(COPIES):
+                broker.send_task(REPLAY_TASK, args=[asdict(message.job)], queue=message.queue)
+            copied += 1
+    broker.close()
     havoc.copied_messages += copied
     return copied > 0
 

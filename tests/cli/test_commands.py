@@ -262,6 +262,34 @@ def test_benchmarks_and_workers_are_listed(finishline: "Finishline", standin: "S
     assert finishline("workers", "--json").json() == {"workers": [worker]}
 
 
+def test_workers_and_queues_are_held_and_let_go_on(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    for order in ("pause", "drain", "resume"):
+        standin.answer(f"POST /api/v1/workers/w%201/{order}", {"worker": {}})
+        standin.answer(f"POST /api/v1/queue/{order}", {"classes": []})
+    assert "w 1 is paused" in finishline("workers", "pause", "w 1", "--reason", "fans").out
+    assert "w 1 is draining" in finishline("workers", "drain", "w 1", "--reason", "fans").out
+    assert "takes work again" in finishline("workers", "resume", "w 1").out
+    assert finishline("workers", "drain", "w 1").code == 2
+    assert "Every queue is paused" in finishline("queue", "pause", "--reason", "move").out
+    assert "queue of cpu is resumed" in finishline("queue", "resume", "cpu").out
+    assert [json.loads(asked.body) for asked in standin.asked] == [
+        {"reason": "fans"}, {"reason": "fans"}, {},
+        {"hardware_class": None, "reason": "move"}, {"hardware_class": "cpu"},
+    ]  # fmt: skip
+
+    item = {"position": 1, "verification_id": "v1", "kind": "replay", "benchmark": "digits",
+            "asked_at": "2026-01-01T00:00:00Z", "expected_start": None,
+            "why_unknown": "nobody knows"}  # fmt: skip
+    standin.answer("GET /api/v1/queue", {"classes": [{"hardware_class": "cpu", "waiting": [item]}]})
+    standin.answer("GET /api/v1/queue", {"classes": []})
+    listed = finishline("queue").out
+    assert "v1" in listed
+    assert "nobody knows" in listed
+    assert "Nothing waits." in finishline("queue").out
+
+
 def test_tokens_are_made_listed_and_revoked(finishline: "Finishline", standin: "StandIn") -> None:
     made = {"id": "t1", "user": "ann", "role": "organiser", "token": "fl_x", "expires_at": None}
     standin.answer("POST /api/v1/tokens", made, status=201)

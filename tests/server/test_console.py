@@ -24,7 +24,8 @@ PRICE = {
 }  # fmt: skip
 PAGES = (
     "/console", "/console/verify", "/console/duels", "/console/decide", "/console/calibrations",
-    "/console/phases", "/console/prices", "/console/audit", "/console/audit/log.json",
+    "/console/phases", "/console/prices", "/console/workers", "/console/audit",
+    "/console/audit/log.json",
     "/console/tokens",
 )  # fmt: skip
 
@@ -128,6 +129,7 @@ def test_every_form_is_for_organisers_who_sent_it_from_a_page_of_theirs(
         ("/console/calibrations/nothing/continue", {}),
         ("/console/calibrations/nothing/cancel", {}),
         ("/console/prices", PRICE),
+        ("/console/workers", {"what": "everything", "action": "pause", "reason": "x"}),
         ("/console/tokens", {"user": "eve", "role": "organiser"}),
         ("/console/tokens/1/revoke", {}),
     ]  # fmt: skip
@@ -491,3 +493,43 @@ def test_a_person_sees_their_own_submissions_and_tokens_and_no_others(
     assert others not in page
     assert page.count('<small class="soft">this session') == 1
     assert "/console/tokens" not in page
+
+
+def test_workers_and_queues_are_held_and_let_go_on(
+    console: Console,
+    replay: Any,
+    walter: Any,
+    make_report: Callable[..., Any],
+    records: Callable[[], list[Any]],
+) -> None:
+    system = vars(make_report([]).system) | {"worker": HOSTILE}
+    hello = {"system": system, "state": "idle"}
+    console.client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
+    page = console.get("/console/workers", what=f"worker:{HOSTILE}").text
+    assert HOSTILE not in page
+    assert unnamed(page) == []
+    assert page.count("selected") == 1
+
+    order = {"what": f"worker:{HOSTILE}", "action": "drain", "reason": HOSTILE}
+    page = console.done("/console/workers", **order)
+    assert HOSTILE not in page
+    assert "is draining" in page
+    assert "draining by olivia since" in page
+    console.done("/console/workers", **order | {"action": "resume"})
+    for what in ("everything", "queue:cpu-test"):
+        order = {"what": what, "action": "pause", "reason": "the move"}
+        assert "is paused" in console.done("/console/workers", **order)
+    assert "Every queue is paused by olivia" in console.get("/console/workers").text
+    assert [record["action"] for record in records()[:4]] == [
+        *("queue.pause", "queue.pause", "worker.resume", "worker.drain"),
+    ]
+    assert records()[0]["after"] == {"paused": True, "source": "console"}
+
+    wrong = console.post("/console/workers", what="all", action="stop", reason="")
+    assert wrong.status_code == 422
+    assert error_of(wrong.text, "reason") == "Fill this in."
+    assert error_of(wrong.text, "what")
+    refused = console.post("/console/workers", **order | {"action": "drain"})
+    assert (refused.status_code, "cannot drain" in refused.text) == (409, True)
+    gone = console.post("/console/workers", **order | {"what": "worker:gone"})
+    assert gone.status_code == 404

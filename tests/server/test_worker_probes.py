@@ -23,7 +23,7 @@ PROBES = f"{WORKERS}/probes"
 def hello(client: TestClient, make_report: Callable[..., Any], walter: Any) -> None:
     """The worker walter-1 said hello."""
     body = {"system": asdict(make_report([]).system), "state": "idle"}
-    assert client.post(f"{WORKERS}/hello", json=body, headers=walter.headers).status_code == 204
+    assert client.post(f"{WORKERS}/hello", json=body, headers=walter.headers).status_code == 200
 
 
 @pytest.fixture
@@ -260,7 +260,7 @@ def test_a_replay_is_held_against_the_roofs_its_worker_had_measured(
     )
     worker_name = {"worker": report.system.worker}
     hello = {"system": asdict(report.system), "state": "idle"}
-    assert client.post(f"{WORKERS}/hello", json=hello, headers=walter.headers).status_code == 204
+    assert client.post(f"{WORKERS}/hello", json=hello, headers=walter.headers).status_code == 200
     assert replay.view()["utilisation"] == []
     for moment, figures in (("start", roofs), ("start", {}), ("before", {})):
         probe = WorkerProbe(**worker_name, moment=moment, figures=figures)

@@ -606,6 +606,7 @@ def make_worker(**changes: Any) -> View:
         },
         "drift": None,
         "drifted_at": None,
+        "held": None,
         "probe": None,
         "canary": None,
     } | changes

@@ -177,8 +177,10 @@ def test_a_queued_page_says_its_place_and_what_nobody_knows(
         "workers": 0,
         "free": 0,
         "out": 0,
+        "held": 0,
         "last_seen_at": None,
-        "waiting": [item, item, item],
+        "waiting_count": 3,
+        "waiting": [item],
     }
     page = render(
         "verification.html",

@@ -82,8 +82,11 @@ def test_an_expected_start_is_in_words(start: str | None, words: str) -> None:
 
 
 def test_a_class_of_drifted_workers_says_so() -> None:
-    drifted = {"hardware_class": "cpu", "workers": 0, "free": 0, "out": 2, "last_seen_at": None}
+    nobody = {"hardware_class": "cpu", "workers": 0, "free": 0, "last_seen_at": None}
+    drifted = nobody | {"out": 2, "held": 0}
     assert class_sentence(drifted) == "2 workers, off their baseline and out"
+    held = nobody | {"out": 1, "held": 1}
+    assert class_sentence(held) == "no worker that takes work, 1 out, 1 paused or draining"
 
 
 def test_figures_have_names_of_people() -> None:

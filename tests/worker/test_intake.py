@@ -8,11 +8,11 @@ import pytest
 from celery import Celery
 from celery.worker.consumer import Consumer
 
-from rules.messages import ANY_QUEUE, REPLAY_TASK
+from rules.messages import REPLAY_TASK
 from worker.intake import Intake
 from worker.state import WorkerState
 
-QUEUES = [ANY_QUEUE, "replay.cpu-test"]
+QUEUE = "replay.cpu-test"
 
 
 class LoopConsumer:
@@ -24,7 +24,7 @@ class LoopConsumer:
     def __init__(self, app: Celery, channel: Any) -> None:
         self.app = app
         self.taken: list[Any] = []
-        app.amqp.queues.select(QUEUES)
+        app.amqp.queues.select([QUEUE])
         self.task_consumer = app.amqp.TaskConsumer(channel, callbacks=[self._take])
         self.task_consumer.consume()
         self.asked = threading.Event()
@@ -53,8 +53,8 @@ def test_a_worker_that_is_out_takes_nothing_and_takes_it_all_once_it_is_in(broke
     worker = SimpleNamespace(consumer=consumer)
 
     def send() -> None:
-        for queue in QUEUES:
-            app.send_task(REPLAY_TASK, args=[{}], queue=queue, ignore_result=True)
+        for _ in range(2):
+            app.send_task(REPLAY_TASK, args=[{}], queue=QUEUE, ignore_result=True)
 
     def drain() -> int:
         try:
@@ -63,7 +63,7 @@ def test_a_worker_that_is_out_takes_nothing_and_takes_it_all_once_it_is_in(broke
         except TimeoutError:
             return len(consumer.taken)
 
-    with Intake(worker, QUEUES, state):
+    with Intake(worker, QUEUE, state):
         state.out = True
         assert consumer.asked.wait(10)
         consumer.asking()
@@ -90,5 +90,23 @@ def test_without_a_connection_it_asks_again_later() -> None:
             enough.set()
 
     consumer = SimpleNamespace(task_consumer=None, call_soon=call_soon)
-    with Intake(SimpleNamespace(consumer=consumer), QUEUES, state):
+    with Intake(SimpleNamespace(consumer=consumer), QUEUE, state):
         assert enough.wait(10)
+
+
+def test_a_drained_worker_ends_once_it_takes_nothing(broker: Any) -> None:
+    app, connection = broker
+    consumer = LoopConsumer(app, connection.default_channel)
+    state = WorkerState(paused=True)
+    ended = threading.Event()
+    worker = SimpleNamespace(consumer=consumer)
+    with Intake(worker, QUEUE, state, end=ended.set):
+        assert consumer.asked.wait(10)
+        consumer.asking()
+        assert not ended.is_set()  # A pause alone ends nothing.
+        state.paused, state.drained = False, True
+        consumer.asked.clear()
+        assert consumer.asked.wait(10)
+        consumer.asking()
+    assert ended.is_set()
+    assert not consumer.task_consumer.consuming_from(QUEUE)

@@ -181,3 +181,18 @@ def test_a_worker_that_measures_nothing_is_always_fit(self_check, server, measur
         assert check.check("before").canary is None
         assert check.is_fit()
     assert (server.probes, measure.orders) == ([], [])
+
+
+def test_a_good_reading_after_one_attempt_is_the_next_ones_before(self_check, server, measure):
+    checks = self_check()
+    after = checks.check("after", attempt_id="a-1")
+    assert checks.check("before", attempt_id="a-2") == after
+    assert [probe.attempt_id for probe in server.probes] == ["a-1"]
+    # It counts once, and one that is off never does.
+    checks.check("before", attempt_id="a-3")
+    assert len(server.probes) == 2
+    server.answers = [OFF]
+    checks.check("after", attempt_id="a-3")
+    told = len(server.probes)
+    assert checks.check("before", attempt_id="a-4").drift == "16.7 % slower"
+    assert len(server.probes) > told

@@ -1,5 +1,7 @@
 """The guard that ends a worker which was told to stop and did not."""
 
+import time
+
 from worker.state import WorkerState
 from worker.stop_guard import guard_stop
 
@@ -19,3 +21,11 @@ def test_a_worker_that_was_not_told_to_stop_is_left_alone():
     thread.join(timeout=1.2)
     assert thread.is_alive()
     assert codes == []
+
+
+def test_an_attempt_is_stopped_when_its_grace_is_over():
+    state = WorkerState(busy=True, leave_by=time.monotonic() - 1.0)
+    assert state.word() == "draining"
+    thread = guard_stop(state, limit_seconds=0.0, leave=lambda code: None)
+    thread.join(timeout=5)
+    assert state.word() == "stopping"

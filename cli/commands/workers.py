@@ -1,0 +1,128 @@
+"""`finishline workers` and `finishline queue`: who is there, what waits, and holding either."""
+
+from typing import Annotated
+
+import typer
+
+from cli.client import ServerClient, segment
+from cli.errors import ExitCode
+from cli.options import DEFAULT_URL, Json, Token, Url
+from cli.screen import open_screen
+from cli.tables import queue_table, worker_table
+
+workers_app = typer.Typer(help="Workers: list them; pause, drain and resume one (organisers).")
+queue_app = typer.Typer(help="What waits: list it; pause and resume it (organisers).")
+
+Name = Annotated[str, typer.Argument(help="Name of a worker.")]
+Reason = Annotated[str, typer.Option("--reason", help="Why; shown to all, kept in the audit log.")]
+WhyResumed = Annotated[str | None, typer.Option("--reason", help="Why; kept in the audit log.")]
+OneClass = Annotated[
+    str | None, typer.Argument(help="A hardware class; without one every queue is meant.")
+]
+
+
+@workers_app.callback(invoke_without_command=True)
+def workers(ctx: typer.Context, url: Url = DEFAULT_URL, as_json: Json = False) -> int:
+    """List the workers that have reported to the server, or hold one of them."""
+    if ctx.invoked_subcommand is not None:
+        return int(ExitCode.OK)
+    with ServerClient(url) as server:
+        view = server.get("/workers")
+    open_screen(as_json=as_json).answer(view, [worker_table(view["workers"])])
+    return int(ExitCode.OK)
+
+
+@workers_app.command()
+def pause(
+    name: Name, reason: Reason, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
+) -> int:
+    """Have a worker take nothing until it is resumed; what it is at it finishes."""
+    return _order(name, "pause", reason, url, token, as_json, "is paused")
+
+
+@workers_app.command()
+def drain(
+    name: Name, reason: Reason, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
+) -> int:
+    """Have a worker finish what it is at and end its process; started again it works."""
+    return _order(name, "drain", reason, url, token, as_json, "is draining")
+
+
+@workers_app.command()
+def resume(
+    name: Name,
+    reason: WhyResumed = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Let a paused worker, or one that still drains, take work again."""
+    return _order(name, "resume", reason, url, token, as_json, "takes work again")
+
+
+def _order(
+    name: str,
+    order: str,
+    reason: str | None,
+    url: str,
+    token: str | None,
+    as_json: bool,
+    done: str,
+) -> int:
+    body = {} if reason is None else {"reason": reason}
+    with ServerClient(url, token) as server:
+        view = server.post(f"/workers/{segment(name)}/{order}", body)
+    open_screen(as_json=as_json).answer(view, [f"Worker {name} {done}."])
+    return int(ExitCode.OK)
+
+
+@queue_app.callback(invoke_without_command=True)
+def queue(ctx: typer.Context, url: Url = DEFAULT_URL, as_json: Json = False) -> int:
+    """List what waits, in the order in which it starts, or pause it."""
+    if ctx.invoked_subcommand is not None:
+        return int(ExitCode.OK)
+    with ServerClient(url) as server:
+        view = server.get("/queue")
+    open_screen(as_json=as_json).answer(view, [queue_table(view)])
+    return int(ExitCode.OK)
+
+
+@queue_app.command("pause")
+def pause_queue(
+    reason: Reason,
+    hardware_class: OneClass = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Let nothing of a hardware class start, or nothing at all; what runs goes on."""
+    return _order_queue("pause", hardware_class, reason, url, token, as_json, "paused")
+
+
+@queue_app.command("resume")
+def resume_queue(
+    hardware_class: OneClass = None,
+    reason: WhyResumed = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """End the pause of a hardware class, or that of everything."""
+    return _order_queue("resume", hardware_class, reason, url, token, as_json, "resumed")
+
+
+def _order_queue(
+    order: str,
+    hardware_class: str | None,
+    reason: str | None,
+    url: str,
+    token: str | None,
+    as_json: bool,
+    done: str,
+) -> int:
+    body = {"hardware_class": hardware_class} | ({} if reason is None else {"reason": reason})
+    with ServerClient(url, token) as server:
+        view = server.post(f"/queue/{order}", body)
+    what = "Every queue" if hardware_class is None else f"The queue of {hardware_class}"
+    open_screen(as_json=as_json).answer(view, [f"{what} is {done}."])
+    return int(ExitCode.OK)

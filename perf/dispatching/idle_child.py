@@ -1,0 +1,31 @@
+"""The training process of perf/dispatch.py: the worker's own, but nothing is trained."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import reference_models
+from reference_models import Measurement
+from rules.run import Phase
+from worker import child
+
+CURVE = (50.0, 80.0, 96.0, 98.0)
+
+
+def train(config: Any, *, seed: int, device: str, data_dir: Path) -> Iterator[Phase | Measurement]:
+    """Reaches its target at once."""
+    yield from (Phase.WARMUP, Phase.DATA, Phase.TRAIN)
+    for epoch, quality in enumerate(CURVE, 1):
+        yield Phase.EVAL
+        yield Measurement(epoch=epoch, samples=epoch * 1152, quality=quality)
+        yield Phase.TRAIN
+
+
+if __name__ == "__main__":
+    sys.modules["nothing"] = SimpleNamespace(  # type: ignore[assignment]
+        DATA_SET_SHA256="nothing", configure=dict, train=train
+    )
+    reference_models.REFERENCES["nothing"] = "nothing"
+    child.main()

@@ -1,0 +1,52 @@
+"""`python -m worker` for perf/dispatch.py: it notes when it was free and when a child started.
+
+Each note is a JSON line in the file that FINISHLINE_PERF_NOTES names: what, when, which attempt.
+"""
+
+import json
+import os
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import worker.__main__
+import worker.training
+from rules.messages import ClaimGrant, ReplayJob, ReplayReport
+from worker.child_process import ChildProcess, Host
+from worker.server_client import ServerClient
+
+NOTES = Path(os.environ["FINISHLINE_PERF_NOTES"])
+CHILD = (sys.executable, str(Path(__file__).with_name("idle_child.py")))
+
+
+def note(what: str, attempt_id: str) -> None:
+    """Add a line."""
+    line = json.dumps({"what": what, "at": time.time(), "attempt": attempt_id})
+    with NOTES.open("a") as notes:
+        notes.write(line + "\n")
+
+
+class NotingChild(ChildProcess):
+    """Notes when its process is started."""
+
+    def __init__(self, job: ReplayJob, index: int, **named: Any) -> None:
+        super().__init__(job, index, **named)
+        note("child", job.attempt_id)
+
+
+class NotingClient(ServerClient):
+    """Notes when a report is answered: from then on the worker is free."""
+
+    def report(self, grant: ClaimGrant, report: ReplayReport) -> None:
+        """Hand in the report."""
+        super().report(grant, report)
+        note("free", grant.attempt_id)
+
+
+if __name__ == "__main__":
+    worker.training.ChildProcess = NotingChild  # type: ignore[misc]
+    worker.__main__.ServerClient = NotingClient  # type: ignore[misc]
+    worker.__main__.Host = partial(Host, command=CHILD)  # type: ignore[misc, assignment]
+    sys.exit(worker.__main__.main())

@@ -1,0 +1,98 @@
+"""Holding workers and queues from the console, and letting them go on."""
+
+from typing import Any, Literal
+
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse, Response
+from pydantic import BaseModel, Field
+from sqlalchemy.orm import Session
+
+from server.dependencies import Caller, Parts, PartsDep
+from server.errors import ConflictError, ServerError
+from server.pages.console_page import console_page, go_on
+from server.pages.forms import filled, read_form
+from server.queues import holds
+from server.queues.schemas import LONGEST_REASON, REASON
+from server.sessions.dependencies import ConsoleDep, Fields, FormDep
+from server.sessions.schemas import Notice, SignedIn
+from server.workers.queries import list_workers
+from server.workers.queue import read_queue
+
+router = APIRouter(include_in_schema=False)
+ADDRESS = "/console/workers"
+EVERYTHING, QUEUE, WORKER = "everything", "queue:", "worker:"
+DONE = {"pause": "paused", "drain": "draining", "resume": "taking work again"}
+
+
+class Order(BaseModel):
+    """What is to happen to a worker, to the queue of a hardware class, or to all of them."""
+
+    what: str = Field(min_length=1, pattern=f"^({EVERYTHING}$|{QUEUE}.|{WORKER}.)")
+    action: Literal["pause", "drain", "resume"]
+    reason: str = Field(min_length=1, max_length=LONGEST_REASON, pattern=REASON)
+
+
+@router.get(ADDRESS)
+def workers_page(
+    parts: PartsDep, signed_in: ConsoleDep, what: str = "", action: str = "pause"
+) -> HTMLResponse:
+    """Every worker and queue, and the form that holds them."""
+    return _page(parts, signed_in, {"what": what, "action": action})
+
+
+@router.post(ADDRESS)
+def change(parts: PartsDep, signed_in: ConsoleDep, form: FormDep) -> Response:
+    """Pause, drain or resume."""
+    wanted, errors = read_form(Order, filled(form))
+    if wanted is None:
+        return _page(parts, signed_in, form, errors=errors)
+    try:
+        with parts.database.write() as session:
+            name = _carry_out(session, signed_in.caller, wanted)
+    except ServerError as error:
+        return _page(parts, signed_in, form, refusal=error)
+    told = f"{name[:1].upper()}{name[1:]} is {DONE[wanted.action]}."
+    return go_on(parts, signed_in, ADDRESS, Notice(told))
+
+
+def _carry_out(session: Session, caller: Caller, wanted: Order) -> str:
+    """Do it; what it was done to."""
+    if wanted.what.startswith(WORKER):
+        name = wanted.what.removeprefix(WORKER)
+        if wanted.action == "resume":
+            holds.resume_worker(session, caller, name, reason=wanted.reason)
+        else:
+            held = holds.PAUSED if wanted.action == "pause" else holds.DRAINING
+            holds.hold_worker(session, caller, name, held=held, reason=wanted.reason)
+        return f"worker {name}"
+    hardware_class = wanted.what.removeprefix(QUEUE) if wanted.what != EVERYTHING else None
+    if wanted.action == "drain":
+        raise ConflictError("A queue cannot drain; pause it: what runs goes on.")
+    if wanted.action == "pause":
+        holds.pause_queue(session, caller, hardware_class, reason=wanted.reason)
+    else:
+        holds.resume_queue(session, caller, hardware_class, reason=wanted.reason)
+    return "every queue" if hardware_class is None else f"the queue of {hardware_class}"
+
+
+def _page(parts: Parts, signed_in: SignedIn, typed: Fields, **wrong: Any) -> HTMLResponse:
+    alive_seconds = parts.settings.worker_alive_seconds
+    with parts.database.read() as session:
+        workers = list_workers(session, alive_seconds=alive_seconds)
+        queue = read_queue(session, alive_seconds=alive_seconds, shown=1)
+    classes = [one.hardware_class for one in queue.classes if one.hardware_class is not None]
+    return console_page(
+        parts,
+        signed_in,
+        "workers.html",
+        typed=typed,
+        workers=[worker.model_dump(mode="json") for worker in workers],
+        queue=queue.model_dump(mode="json"),
+        choices=[
+            ("", "–"),
+            (EVERYTHING, "every queue"),
+            *((f"{QUEUE}{name}", f"the queue of {name}") for name in classes),
+            *((f"{WORKER}{worker.name}", f"worker {worker.name}") for worker in workers),
+        ],
+        **wrong,
+    )

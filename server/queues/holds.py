@@ -1,0 +1,184 @@
+"""Workers and queues that are to take nothing: held by an organiser, or off their baseline."""
+
+from collections.abc import Mapping
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from rules.messages import HelloAnswer
+from server.audit.service import Subject, record
+from server.bell import ring
+from server.database import insert_missing, utc_now
+from server.dependencies import Caller
+from server.errors import ConflictError, NotFoundError
+from server.models import Attempt, QueueRow, WorkerRow
+from server.queues.pauses import EVERY_QUEUE, read_pauses
+
+PAUSED, DRAINING = "paused", "draining"
+ORDERS = {PAUSED: "pause", DRAINING: "drain"}
+
+
+class HeldError(ConflictError):
+    """This worker is to take nothing: another one may take what it asked for."""
+
+
+def order_for(session: Session, name: str) -> HelloAnswer:
+    """What an organiser wants of a worker."""
+    row = session.execute(
+        select(WorkerRow.held, WorkerRow.held_by, WorkerRow.held_because).where(
+            WorkerRow.name == name
+        )
+    ).first()
+    if row is None or row.held is None:
+        return HelloAnswer()
+    why = f"{row.held} by {row.held_by}: {row.held_because}"
+    return HelloAnswer(order="drain" if row.held == DRAINING else "pause", why=why)
+
+
+def refuse_held(session: Session, name: str, hardware_class: str) -> None:
+    """Raise HeldError if a worker is to take nothing, or nothing of its hardware class starts."""
+    row = session.execute(
+        select(WorkerRow.drift, WorkerRow.held, WorkerRow.held_by, WorkerRow.held_because).where(
+            WorkerRow.name == name
+        )
+    ).first()
+    if row is not None and row.drift is not None:
+        raise HeldError(f"Worker {name} is out until its canary is well again: it is {row.drift}.")
+    if row is not None and row.held is not None:
+        raise HeldError(f"Worker {name} is {row.held} by {row.held_by}: {row.held_because}.")
+    why = read_pauses(session).why(hardware_class)
+    if why is not None:
+        raise HeldError(f"Nothing starts: {why}.")
+
+
+def send_again_now(session: Session, attempt_id: str) -> None:
+    """Have an attempt sent to another worker at once; that of a paused queue waits for its end."""
+    session.execute(
+        update(Attempt)
+        .where(Attempt.id == attempt_id, Attempt.state == "queued", Attempt.sent_to.is_not(None))
+        .values(send_after=utc_now())
+    )
+    ring(session)
+
+
+def hold_worker(session: Session, caller: Caller, name: str, *, held: str, reason: str) -> None:
+    """Pause or drain a worker; it hears of it with its next hello. Raises NotFoundError."""
+    worker = _worker(session, name)
+    before = {"held": worker.held}
+    worker.held, worker.held_by, worker.held_because = held, caller.name, reason
+    worker.held_at = utc_now()
+    _note(session, caller, f"worker.{ORDERS[held]}", name, reason, before, {"held": held})
+
+
+def resume_worker(session: Session, caller: Caller, name: str, *, reason: str | None) -> None:
+    """Let a worker take work again. Raises NotFoundError, ConflictError if it is not held."""
+    worker = _worker(session, name)
+    if worker.held is None:
+        raise ConflictError(f"Worker {name} is neither paused nor draining.")
+    before = {"held": worker.held}
+    _release(worker)
+    ring(session)
+    _note(session, caller, "worker.resume", name, reason, before, {"held": None})
+
+
+def end_drain(session: Session, name: str) -> None:
+    """A worker that was drained has ended: started again it works. A paused one stays paused."""
+    worker = session.get(WorkerRow, name)
+    if worker is not None and worker.held == DRAINING:
+        _release(worker)
+
+
+def pause_queue(
+    session: Session, caller: Caller, hardware_class: str | None, *, reason: str
+) -> None:
+    """Let nothing of a hardware class start, None for everything; what runs goes on.
+
+    Raises NotFoundError if no worker of the class was ever seen and nothing waits for it.
+    """
+    name = hardware_class or EVERY_QUEUE
+    _require_class(session, hardware_class)
+    insert_missing(session, QueueRow, hardware_class=name, turn=0, organisers_in_a_row=0)
+    row = session.get_one(QueueRow, name, with_for_update=True, populate_existing=True)
+    before = {"paused": row.paused_at is not None}
+    row.paused_at, row.paused_by, row.paused_because = utc_now(), caller.name, reason
+    session.flush()
+    record(
+        session,
+        caller,
+        "queue.pause",
+        Subject("queue", name),
+        reason=reason,
+        before=before,
+        after={"paused": True},
+    )
+
+
+def resume_queue(
+    session: Session, caller: Caller, hardware_class: str | None, *, reason: str | None
+) -> None:
+    """Let a hardware class start again, None for all. Raises ConflictError if it is not paused."""
+    name = hardware_class or EVERY_QUEUE
+    row = session.get(QueueRow, name, with_for_update=True, populate_existing=True)
+    if row is None or row.paused_at is None:
+        what = "Not everything is" if hardware_class is None else f"The queue of {name} is not"
+        raise ConflictError(f"{what} paused.")
+    row.paused_at = row.paused_by = row.paused_because = None
+    ring(session)
+    record(
+        session,
+        caller,
+        "queue.resume",
+        Subject("queue", name),
+        reason=reason,
+        before={"paused": True},
+        after={"paused": False},
+    )
+
+
+def _require_class(session: Session, hardware_class: str | None) -> None:
+    if hardware_class is None:
+        return
+    seen = session.scalar(
+        select(WorkerRow.name).where(WorkerRow.hardware_class == hardware_class).limit(1)
+    )
+    waits = session.scalar(
+        select(Attempt.id)
+        .where(Attempt.state == "queued", Attempt.hardware_class == hardware_class)
+        .limit(1)
+    )
+    if seen is None and waits is None:
+        raise NotFoundError(
+            f"No worker of hardware class {hardware_class!r} was ever seen and nothing waits for "
+            "it; GET /api/v1/queue lists the classes there are."
+        )
+
+
+def _worker(session: Session, name: str) -> WorkerRow:
+    worker = session.get(WorkerRow, name, with_for_update=True)
+    if worker is None:
+        raise NotFoundError(f"There is no worker {name!r}.")
+    return worker
+
+
+def _release(worker: WorkerRow) -> None:
+    worker.held = worker.held_at = worker.held_by = worker.held_because = None
+
+
+def _note(
+    session: Session,
+    caller: Caller,
+    action: str,
+    name: str,
+    reason: str | None,
+    before: Mapping[str, str | None],
+    after: Mapping[str, str | None],
+) -> None:
+    record(
+        session,
+        caller,
+        action,
+        Subject("worker", name),
+        reason=reason,
+        before=dict(before),
+        after=dict(after),
+    )

@@ -1,0 +1,172 @@
+"""What is sent to workers this moment: one message for each free worker, in fair order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy.orm import Session
+
+from rules.fair_queue import FairQueue, Waiting
+from rules.messages import ReplayJob, job_kind, queue_of
+from rules.replay_plan import Plan, build_job
+from server.calibrations.queries import benchmark_of
+from server.database import utc_now
+from server.models import Attempt
+from server.queues.takers import Takers, read_takers
+from server.queues.turns import NOBODY, keep_turns, lock_queues, read_turns
+from server.verifications.queries import claim_of, find_attempt
+
+RESEND_SECONDS = (5.0, 10.0, 20.0)
+
+
+@dataclass(frozen=True)
+class Sending:
+    """A job and the queue it goes to."""
+
+    job: ReplayJob
+    queue: str
+
+
+@dataclass(frozen=True)
+class Head:
+    """The oldest attempt, never sent yet, of one submitter that waits for one hardware class."""
+
+    hardware_class: str | None
+    by_organiser: bool
+    submitter_id: int | None
+    asked_at: datetime
+
+    def waiting(self, name: str) -> Waiting:
+        """As the rules look at it."""
+        return Waiting(name, self.submitter_id or NOBODY, self.by_organiser, self.asked_at)
+
+
+def anything_to_send(session: Session, *, alive_seconds: float) -> bool:
+    """Whether somebody is free and something is due: a look that locks nothing."""
+    now = utc_now()
+    if not read_takers(session, alive_seconds=alive_seconds, now=now).free:
+        return False
+    due = select(Attempt.id).where(Attempt.state == "queued", Attempt.send_after <= now).limit(1)
+    return session.scalar(due) is not None
+
+
+def take_due(session: Session, *, alive_seconds: float) -> list[Sending]:
+    """One attempt for each free worker, marked as sent: lost messages first, then by turns."""
+    now = utc_now()
+    locked = set(read_takers(session, alive_seconds=alive_seconds, now=now).free)
+    lock_queues(session, locked)
+    # Read again: another server may have chosen while this one waited for the lock.
+    takers = read_takers(session, alive_seconds=alive_seconds, now=now).only(locked)
+    chosen = _send_again(session, takers, now)
+    heads = _heads(session) if takers.free else []
+    for hardware_class in sorted(takers.free):
+        chosen += _by_turns(session, takers, hardware_class, heads, now)
+    return [build_sending(session, attempt_id, sent_to) for attempt_id, sent_to in chosen]
+
+
+def _send_again(session: Session, takers: Takers, now: datetime) -> list[tuple[str, str]]:
+    """What was sent and not claimed in time. It had its turn, so it goes before all others."""
+    rows = session.execute(
+        select(Attempt.id, Attempt.hardware_class, Attempt.sends)
+        .where(Attempt.state == "queued", Attempt.sent_to > "", Attempt.send_after <= now)
+        .order_by(Attempt.asked_at, Attempt.id)
+    ).all()
+    chosen = []
+    for row in rows:
+        able = [name for name in sorted(takers.free) if takers.may_take(name, row.hardware_class)]
+        same = [name for name in able if name == row.hardware_class]
+        for sent_to in (same or able)[:1]:
+            if _mark(session, row.id, sends=row.sends, sent_to=sent_to, now=now):
+                chosen.append((row.id, sent_to))
+                _use(takers, sent_to)
+    return chosen
+
+
+def _by_turns(
+    session: Session, takers: Takers, hardware_class: str, heads: Sequence[Head], now: datetime
+) -> list[tuple[str, str]]:
+    """As many attempts as workers of this class are free, in fair order."""
+    able = [head for head in heads if takers.may_take(hardware_class, head.hardware_class)]
+    before = read_turns(session, hardware_class)
+    queue = FairQueue((head.waiting(str(place)) for place, head in enumerate(able)), before)
+    chosen: list[tuple[str, str]] = []
+    while takers.free[hardware_class] > 0 and (one := queue.take()) is not None:
+        head = able[int(one.attempt_id)]
+        oldest = _oldest(session, head)
+        if oldest is None:
+            continue
+        attempt_id, _ = oldest
+        if _mark(session, attempt_id, sends=0, sent_to=hardware_class, now=now):
+            chosen.append((attempt_id, hardware_class))
+            _use(takers, hardware_class)
+        following = _oldest(session, head)
+        if following is not None:
+            queue.add(replace(one, asked_at=following[1]))
+    if chosen:
+        keep_turns(session, hardware_class, before=before, after=queue.turns())
+    return chosen
+
+
+def _heads(session: Session) -> list[Head]:
+    """The oldest of each submitter in each queue; one pass over the index of what waits."""
+    key = (Attempt.hardware_class, Attempt.by_organiser, Attempt.submitter_id)
+    rows = session.execute(
+        select(*key, func.min(Attempt.asked_at)).where(*_never_sent()).group_by(*key)
+    )
+    return [Head(wanted, bool(asked), whose, oldest) for wanted, asked, whose, oldest in rows]
+
+
+def _oldest(session: Session, head: Head) -> tuple[str, datetime] | None:
+    row = session.execute(
+        select(Attempt.id, Attempt.asked_at)
+        .where(
+            *_never_sent(),
+            Attempt.hardware_class == head.hardware_class,
+            Attempt.by_organiser == head.by_organiser,
+            Attempt.submitter_id == head.submitter_id,
+        )
+        .order_by(Attempt.asked_at, Attempt.id)
+        .limit(1)
+    ).first()
+    return None if row is None else (row.id, row.asked_at)
+
+
+def _never_sent() -> tuple[ColumnElement[bool], ...]:
+    return (Attempt.state == "queued", Attempt.sent_to.is_(None))
+
+
+def _mark(session: Session, attempt_id: str, *, sends: int, sent_to: str, now: datetime) -> bool:
+    """Note that an attempt is sent; False if it is claimed, or another server sent it."""
+    pause = RESEND_SECONDS[min(sends, len(RESEND_SECONDS) - 1)]
+    won = session.execute(
+        update(Attempt)
+        .where(Attempt.id == attempt_id, Attempt.state == "queued", Attempt.sends == sends)
+        .values(sends=sends + 1, sent_to=sent_to, send_after=now + timedelta(seconds=pause))
+        .returning(Attempt.id)
+    ).first()
+    return won is not None
+
+
+def _use(takers: Takers, hardware_class: str) -> None:
+    takers.free[hardware_class] -= 1
+    if not takers.free[hardware_class]:
+        del takers.free[hardware_class]
+
+
+def build_sending(session: Session, attempt_id: str, sent_to: str) -> Sending:
+    """The message of an attempt to the workers of a hardware class."""
+    attempt = find_attempt(session, attempt_id)
+    verification = attempt.verification
+    submission = verification.submission
+    job = build_job(
+        benchmark_of(session, verification),
+        claim_of(submission) if submission is not None else None,
+        Plan(seeds=tuple(verification.seeds), nonce=verification.nonce),
+        attempt_id=attempt.id,
+        verification_id=verification.id,
+        submission_id=verification.submission_id,
+        kind=job_kind(verification.kind),
+        hyperparameters_by_run=verification.hyperparameters or (),
+    )
+    return Sending(job=job, queue=queue_of(sent_to))
