@@ -29,6 +29,8 @@ from server.leaderboard.fast_path import BoardsFirstApp
 from server.leaderboard.versions import known_versions
 from server.leaderboard.watch import VersionWatch
 from server.middleware import BodyLimit, HeadAnswers, SecurityHeaders
+from server.notices import endpoints as notices
+from server.notices.loop import NoticeLoop
 from server.observability import endpoints as metrics
 from server.observability.access import ObservedApp
 from server.observability.figures import keep_figures
@@ -71,6 +73,7 @@ FEATURES = (
     rescoring,
     prices,
     audit,
+    notices,
 )
 STALE_UPLOAD_SECONDS = 3600.0
 DESCRIPTION = (
@@ -105,6 +108,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     readiness = Readiness(make_checks(parts, dispatcher, revision=revision))
     watch = VersionWatch(parts.database)
     last_uses = LastUses(parts.database)
+    notice_loop = NoticeLoop(parts.database, parts.benchmarks, settings)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -112,9 +116,11 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
             dispatcher.start()
             watch.start()
             last_uses.start()
+            notice_loop.start()
         with drained_before_stop(readiness, drain_seconds=settings.drain_seconds):
             yield
         if dispatch:
+            notice_loop.stop()
             last_uses.stop()
             watch.stop()
             dispatcher.stop()

@@ -520,8 +520,8 @@ class Webhook(Base):
 
 
 class MailSubscription(Base):
-    """An e-mail address that events are sent to, from `verified_at` on. Its links are signed by
-    its `secret`.
+    """An e-mail address that events are sent to, from `verified_at` to `ended_at`. Its links are
+    signed by its `secret`.
     """
 
     __tablename__ = "mail_subscriptions"
@@ -535,6 +535,7 @@ class MailSubscription(Base):
     secret: Mapped[str] = mapped_column(String(100))
     created_at: Mapped[datetime]
     verified_at: Mapped[datetime | None]
+    ended_at: Mapped[datetime | None]
 
 
 class Delivery(Base):

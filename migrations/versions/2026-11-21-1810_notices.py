@@ -37,6 +37,7 @@ def upgrade() -> None:
         "mail_subscriptions",
         sa.Column("address", sa.String(length=254), nullable=False),
         sa.Column("verified_at", MOMENT, nullable=True),
+        sa.Column("ended_at", MOMENT, nullable=True),
     )
     op.create_index(op.f("ix_mail_subscriptions_address"), "mail_subscriptions", ["address"])
     _create_deliveries()

@@ -22,6 +22,7 @@ from server.dependencies import Caller, Parts
 from server.errors import ConflictError, ContentError, NotAllowedError
 from server.leaderboard.service import raise_board_version
 from server.models import RunRow, Submission, User
+from server.notices.announce import announce_submission
 from server.submissions.queries import find_by_idempotency_key
 from server.submissions.result_views import stored_result
 from server.submissions.upload import Upload
@@ -118,6 +119,7 @@ def _store(
         session.add(submission)
         session.flush()
         raise_board_version(session, benchmark.benchmark_id, submission_id=submission.id)
+        announce_submission(session, submission, "submission.accepted")
         # Almost last, so that what fails leaves no file; before the commit, so that a stored
         # submission always has its logs.
         if upload.archive:

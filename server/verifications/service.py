@@ -17,6 +17,7 @@ from server.database import utc_now
 from server.errors import ConflictError, ContentError
 from server.leaderboard.service import raise_board_version
 from server.models import Attempt, Submission, Verification
+from server.notices.announce import announce_status, announce_verification
 from server.proofs.evidence import keep_evidence
 from server.verifications.limits import RUN_START_SECONDS
 from server.verifications.publishing import checks_claim, published_status, settle
@@ -113,20 +114,20 @@ def verify_by_policy(
 def queue_attempt(session: Session, verification: Verification, *, number: int) -> None:
     """Another try, to be sent by the dispatch loop after the commit."""
     now = utc_now()
-    session.add(
-        Attempt(
-            id=new_id(),
-            verification=verification,
-            number=number,
-            state="queued",
-            fence=0,
-            sends=0,
-            send_after=now,
-            created_at=now,
-        )
+    attempt = Attempt(
+        id=new_id(),
+        verification=verification,
+        number=number,
+        state="queued",
+        fence=0,
+        sends=0,
+        send_after=now,
+        created_at=now,
     )
+    session.add(attempt)
     verification.state = "queued"
     session.flush()
+    announce_verification(session, verification, "verification.queued", attempt)
 
 
 def cancel_verification(session: Session, verification: Verification) -> None:
@@ -142,6 +143,7 @@ def cancel_verification(session: Session, verification: Verification) -> None:
             attempt.ended_at = now
     verification.state = "cancelled"
     verification.ended_at = now
+    announce_verification(session, verification, "verification.cancelled")
     settle_without_verdict(session, verification)
 
 
@@ -151,6 +153,7 @@ def end_with_verdict(session: Session, verification: Verification, verdict: Verd
     verification.outcome = verdict.outcome
     verification.reasons = [asdict(reason) for reason in verdict.reasons]
     verification.ended_at = utc_now()
+    announce_verification(session, verification, "verification.done")
     keep_evidence(session, verification)
     submission = verification.submission
     if submission is not None and checks_claim(verification, submission):
@@ -161,6 +164,7 @@ def end_without_judging(session: Session, verification: Verification) -> None:
     """End what was measured and has no claim to judge."""
     verification.state = "done"
     verification.ended_at = utc_now()
+    announce_verification(session, verification, "verification.done")
     settle_calibration(session, verification)
 
 
@@ -171,6 +175,7 @@ def end_without_verdict(session: Session, verification: Verification, reason: Re
         verification.outcome = "inconclusive"
     verification.reasons = [asdict(reason)]
     verification.ended_at = utc_now()
+    announce_verification(session, verification, "verification.failed")
     settle_without_verdict(session, verification)
 
 
@@ -185,5 +190,6 @@ def settle_without_verdict(session: Session, verification: Verification) -> None
 
 def set_status(session: Session, submission: Submission, status: str) -> None:
     """Change a submission's status, and with it the board."""
+    announce_status(session, submission, status, before=submission.status)
     submission.status = status
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)

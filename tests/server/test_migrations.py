@@ -91,7 +91,8 @@ INSERT INTO webhooks (id, user_id, url, kinds, scope, secret, created_at)
 VALUES ('h-1', 1, 'https://a.example', '[]', 'own', 'whsec_', :now);
 INSERT INTO mail_subscriptions (id, user_id, address, kinds, scope, secret, created_at)
 VALUES ('m-1', 1, 'ada@example.org', '[]', 'own', 'abc', :now);
-INSERT INTO deliveries (id, event_id, webhook_id, state, due_at, claims, failures, tries, created_at)
+INSERT INTO deliveries (id, event_id, webhook_id, state, due_at, claims, failures, tries,
+  created_at)
 VALUES (1, 'msg_1', 'h-1', 'waiting', :now, 0, 0, '[]', :now)
 """
 
