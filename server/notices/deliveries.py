@@ -106,7 +106,7 @@ def claim(session: Session, wanted: Claimed) -> bool:
 
 def settle(session: Session, delivery_id: int, answer: Answer, *, claims: int) -> None:
     """Keep what came of a try. A failure counts only if nobody has claimed the delivery since."""
-    delivery = session.get(Delivery, delivery_id, with_for_update=True)
+    delivery = session.get(Delivery, delivery_id, with_for_update={"of": Delivery})
     if delivery is None or delivery.state != "waiting":
         return
     now = utc_now()

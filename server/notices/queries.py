@@ -35,7 +35,7 @@ def list_deliveries(
 
 def find_delivery(session: Session, hook: Webhook, delivery_id: int) -> Delivery:
     """A delivery of a webhook. Raises NotFoundError."""
-    delivery = session.get(Delivery, delivery_id, with_for_update=True)
+    delivery = session.get(Delivery, delivery_id, with_for_update={"of": Delivery})
     if delivery is None or delivery.webhook_id != hook.id:
         raise NotFoundError(f"Webhook {hook.id} has no delivery {delivery_id}.")
     return delivery

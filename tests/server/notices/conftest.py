@@ -3,7 +3,9 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.database import Database
+from server.notices import spread
 from server.notices.loop import NoticeLoop
 from server.settings import Settings
 from tests.support.processes import wait_for
@@ -68,10 +71,8 @@ def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(receiver.text)))
             self.end_headers()
-            try:
+            with suppress(OSError):  # Whoever posted may have read enough.
                 self.wfile.write(receiver.text)
-            except OSError:
-                pass  # Whoever posted has read enough.
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
             """Write nothing."""
@@ -162,6 +163,12 @@ class Hooks:
             return until()
 
         return wait_for(round_and_look, seconds=20, what="the notices", pause=0.02)
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records are looked for without waiting for a burst to end."""
+    monkeypatch.setattr(spread, "RECORD_WAIT", timedelta(0))
 
 
 @pytest.fixture
