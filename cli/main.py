@@ -9,7 +9,7 @@ from types import FrameType
 import typer
 from rich.text import Text
 
-from cli.commands import account, admin, calibration, lists, prices, token
+from cli.commands import account, admin, calibration, lists, prices, token, webhook
 from cli.commands.audit import audit
 from cli.commands.audit_log import audit_log
 from cli.commands.bench import bench
@@ -49,6 +49,7 @@ app.add_typer(account.app, name="account")
 app.add_typer(admin.app, name="admin")
 app.add_typer(token.app, name="token")
 app.add_typer(prices.app, name="prices")
+app.add_typer(webhook.app, name="webhook")
 app.add_typer(calibration.app, name="calibration")
 
 
