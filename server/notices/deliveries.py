@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select, true, update
+from sqlalchemy import ColumnElement, case, func, select, true, update
 from sqlalchemy.orm import Session
 
 from server.database import utc_now
@@ -21,7 +21,8 @@ from server.notices.switching import switch_off
 CLAIM = timedelta(seconds=60)
 RETRY_SECONDS = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 36_000.0)
 JITTER = 0.1
-LONGEST_WAIT_SECONDS = 86_400.0
+LONGEST_WAIT = timedelta(days=1)
+SPARED_SECONDS = 300.0
 # A receiver that has failed for so long when a message is given up is left alone.
 FAILING = timedelta(days=1)
 TRIES_KEPT = 20
@@ -142,10 +143,31 @@ def _put_off(session: Session, delivery: Delivery, answer: Answer, now: datetime
     elif delivery.failures <= len(RETRY_SECONDS) and not _is_final(delivery, answer):
         pause = retry_seconds(delivery.failures, answer.retry_after_seconds)
         delivery.due_at = now + timedelta(seconds=pause)
+        _spare(session, delivery, answer, now)
     else:
         delivery.state, delivery.ended_at = "failed", now
         if hook is not None and hook.failing_since is not None:
             _give_up_on(session, hook, now)
+
+
+def _spare(session: Session, failed: Delivery, answer: Answer, now: datetime) -> None:
+    """Have what else waits for a webhook wait too: while it fails it gets one try at a time."""
+    if failed.webhook_id is None:
+        return
+    pause = min((failed.due_at - now).total_seconds(), SPARED_SECONDS)
+    wanted = min(answer.retry_after_seconds or 0.0, LONGEST_WAIT.total_seconds())
+    until = now + timedelta(seconds=max(pause, wanted))
+    session.execute(
+        update(Delivery)
+        .where(
+            Delivery.webhook_id == failed.webhook_id,
+            Delivery.id != failed.id,
+            Delivery.state == "waiting",
+            Delivery.due_at < until,
+        )
+        .values(due_at=until)
+        .execution_options(synchronize_session=False)
+    )
 
 
 def _is_final(delivery: Delivery, answer: Answer) -> bool:
@@ -165,7 +187,7 @@ def retry_seconds(failures: int, wanted: float | None) -> float:
     Spread by a tenth either way, so that what failed together does not come back together.
     """
     planned = RETRY_SECONDS[failures - 1] * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
-    return max(planned, min(wanted or 0.0, LONGEST_WAIT_SECONDS))
+    return max(planned, min(wanted or 0.0, LONGEST_WAIT.total_seconds()))
 
 
 def next_due(session: Session, *, with_mail: bool) -> datetime | None:
@@ -174,3 +196,18 @@ def next_due(session: Session, *, with_mail: bool) -> datetime | None:
     return session.scalar(
         select(func.min(Delivery.due_at)).where(Delivery.state == "waiting", mine)
     )
+
+
+def count_deliveries(session: Session) -> dict[tuple[str, str], int]:
+    """How many deliveries are kept, by channel and state."""
+    channel = case((Delivery.mail_id.is_(None), "webhook"), else_="mail").label("channel")
+    rows = session.execute(
+        select(channel, Delivery.state, func.count()).group_by("channel", Delivery.state)
+    )
+    return {(name, state): count for name, state, count in rows}
+
+
+def overdue_seconds(session: Session, *, now: datetime) -> float:
+    """How long ago the first try that waits was due; 0 if none is late."""
+    due_at = next_due(session, with_mail=True)
+    return 0.0 if due_at is None else max((now - due_at).total_seconds(), 0.0)

@@ -16,6 +16,7 @@ from server.database import utc_now
 from server.models import Delivery, Webhook
 from server.notices.deliveries import retry_seconds
 from server.notices.pruning import prune
+from server.observability.figures import read_figures
 from tests.support.processes import wait_for
 
 
@@ -67,7 +68,13 @@ def test_a_receiver_that_fails_twice_and_then_works_gets_one_message(
         due = _seconds_until(waiting["due_at"], asked)
         assert wanted * 0.9 - 5 < due <= wanted * 1.1
         let_time_pass(hooks)
+    late = read_figures(hooks.database, alive_seconds=20.0)
+    assert late.deliveries == {("webhook", "waiting"): 1}
+    assert 1.0 <= late.delivery_overdue_seconds < 60.0
     hooks.run(lambda: hooks.log(alice, hook)[0]["state"] == "delivered")
+    settled = read_figures(hooks.database, alive_seconds=20.0)
+    assert settled.deliveries == {("webhook", "delivered"): 1}
+    assert settled.delivery_overdue_seconds == 0.0
 
     (delivered,) = hooks.log(alice, hook)
     assert [made["status"] for made in delivered["tries"]] == [500, 302, 200]
@@ -152,6 +159,21 @@ class TestOnOneDatabase:
         assert view["disabled_because"] == "It answered 410 Gone."
         due = _seconds_until(hooks.log(alice, second)[0]["due_at"], time.time())
         assert 3500 < due <= 3600
+
+    def test_while_it_fails_a_webhook_gets_one_try_at_a_time(
+        self, hooks: Any, receiver: Any, alice: Any, replay: Any
+    ) -> None:
+        hook = hooks.make(alice, receiver.url)
+        receiver.answers = [500]
+        replay.claim()
+        ping(hooks, alice, hook)
+        hooks.run(lambda: any(item["tries"] for item in hooks.log(alice, hook)))
+
+        first, second = sorted(hooks.log(alice, hook), key=lambda item: len(item["tries"]))
+        assert (first["tries"], len(second["tries"])) == ([], 1)
+        assert _seconds_until(first["due_at"], time.time()) > 1.0
+        let_time_pass(hooks)
+        hooks.run(lambda: {item["state"] for item in hooks.log(alice, hook)} == {"delivered"})
 
     def test_little_of_a_long_answer_is_read_and_less_is_kept(
         self, hooks: Any, receiver: Any, alice: Any

@@ -18,7 +18,7 @@ from sqlalchemy import func, select
 from server.database import Database, utc_now
 from server.models import Delivery, MailSubscription, NoticeEvent, Submission
 from server.notices import spread
-from server.notices.mail_settings import parse_smtp_url
+from server.notices.mail_settings import MailServer, parse_smtp_url
 from server.notices.mailing import compose, send_mail
 from server.settings import Settings
 from tests.support.processes import free_port
@@ -259,12 +259,21 @@ def test_no_text_becomes_a_header() -> None:
     assert "Bcc: victim@example.org" in parsed.get_content()
 
 
-def test_a_password_is_not_sent_in_clear_to_another_machine() -> None:
+def test_a_password_is_not_sent_in_clear_to_another_machine(
+    post: Post, smtp_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = parse_smtp_url("smtp://ada:pw@mail.example:25")
     assert (server.scheme, server.is_loopback, server.password) == ("smtp", False, "pw")
     assert parse_smtp_url("smtps://mail.example").port == 465
     assert parse_smtp_url("starttls://mail.example").port == 587
     assert parse_smtp_url("smtp://localhost").is_loopback
+    monkeypatch.setattr(MailServer, "is_loopback", False)
+    mail = EmailMessage()
+    mail["From"], mail["To"] = "a@finishline.example", "ada@example.org"
+    answer = send_mail(parse_smtp_url(smtp_url), mail)
+    assert answer.error is not None
+    assert "password was not sent" in answer.error
+    assert (post.mails, post.signed_in) == ([], [])
 
 
 def test_a_server_that_is_away_is_a_failure_and_no_more() -> None:
