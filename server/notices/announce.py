@@ -36,6 +36,12 @@ from server.notices.listeners import is_confirmed
 from server.notices.waking import waking_of
 
 ANNOUNCED = "announced"
+SOMEBODY_LISTENS = select(
+    or_(
+        exists(select(Webhook.id).where(Webhook.disabled_at.is_(None))),
+        exists(select(MailSubscription.id).where(is_confirmed())),
+    )
+)
 Content = dict[str, Any]
 
 
@@ -142,16 +148,8 @@ def _write(session: Session) -> None:
     """Add what was announced to the transaction, in order, if there is anybody to tell."""
     announced: list[_Announced] = session.info.pop(ANNOUNCED, [])
     session.flush()
-    if not session.scalar(select(or_(_a_webhook_listens(), _an_address_listens()))):
+    if not session.scalar(SOMEBODY_LISTENS):
         return
     rows = [new_event(item.kind, item.describe()) for item in announced]
     session.execute(insert(NoticeEvent), rows)
     after_commit(session, waking_of(session).set)
-
-
-def _a_webhook_listens() -> Any:
-    return exists(select(Webhook.id).where(Webhook.disabled_at.is_(None)))
-
-
-def _an_address_listens() -> Any:
-    return exists(select(MailSubscription.id).where(is_confirmed()))

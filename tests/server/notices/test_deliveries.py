@@ -3,6 +3,9 @@
 import base64
 import hashlib
 import hmac
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +20,7 @@ from server.models import Delivery, Webhook
 from server.notices.deliveries import retry_seconds
 from server.notices.pruning import prune
 from server.observability.figures import read_figures
+from server.settings import Settings
 from tests.support.processes import wait_for
 
 
@@ -288,3 +292,43 @@ def test_waits_grow_to_about_a_day_and_differ() -> None:
 
 def _seconds_until(moment: str, now: float) -> float:
     return datetime.fromisoformat(moment).timestamp() - now
+
+
+LOOP_OF_A_SERVER = """
+import time
+from server.database import Database
+from server.notices.loop import NoticeLoop
+from server.settings import Settings
+settings = Settings()
+NoticeLoop(Database(settings.database_url), {}, settings).start()
+time.sleep(60)
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_server_killed_in_the_middle_of_a_post_loses_nothing(
+    hooks: Any, receiver: Any, alice: Any, settings: Settings
+) -> None:
+    hook = hooks.make(alice, receiver.url)
+    sent = ping(hooks, alice, hook)
+    receiver.gate = threading.Event()
+    server = subprocess.Popen(
+        [sys.executable, "-c", LOOP_OF_A_SERVER],
+        env=os.environ
+        | {
+            "FINISHLINE_DATABASE_URL": settings.database_url,
+            "FINISHLINE_WEBHOOK_PRIVATE_ADDRESSES": "true",
+        },
+    )
+    try:
+        wait_for(lambda: receiver.posts, seconds=30, what="the first post")
+    finally:
+        server.kill()
+        server.wait()
+        receiver.gate.set()
+    let_time_pass(hooks)
+    hooks.run(lambda: hooks.log(alice, hook)[0]["state"] == "delivered")
+
+    ids = [post.headers["webhook-id"] for post in receiver.posts]
+    assert ids == [sent["message_id"]] * 2
