@@ -47,7 +47,10 @@ Content = dict[str, Any]
 
 @dataclass(frozen=True)
 class Subject:
-    """What an event is about: whose it is, of which benchmark, and what is told of it."""
+    """What an event is about: whose it is, of which benchmark, and what is told of it.
+
+    Without a benchmark it is told to its user, and to organisers who are told of everything.
+    """
 
     user_id: int | None
     benchmark_id: str | None
@@ -76,11 +79,17 @@ def announce_submission(session: Session, submission: Submission, kind: EventKin
         return
 
     def describe(content: Callable[[Submission], Content] = submission_content) -> Subject:
-        return Subject(submission.user_id, submission.benchmark_id, content(submission))
+        return Subject(submission.user_id, watched_benchmark(submission), content(submission))
 
     announce(session, kind, describe)
-    if kind == "submission.accepted" and submission.eligible and submission.kind == "train":
+    may_be_record = submission.eligible and submission.kind == "train"
+    if kind == "submission.accepted" and may_be_record and watched_benchmark(submission):
         announce(session, RECORD_CHECK, lambda: describe(record_check_content))
+
+
+def watched_benchmark(submission: Submission) -> str | None:
+    """The benchmark whose watchers are told; None while a submission is under embargo."""
+    return None if getattr(submission, "embargoed", False) else submission.benchmark_id
 
 
 def announce_status(session: Session, submission: Submission, status: str, *, before: str) -> None:
@@ -102,8 +111,9 @@ def announce_verification(
     def describe() -> Subject:
         submission = verification.submission
         content = verification_content(session, verification, attempt=told)
-        owner = verification.requested_by if submission is None else submission.user_id
-        return Subject(owner, content["verification"]["benchmark"], content)
+        if submission is not None:
+            return Subject(submission.user_id, watched_benchmark(submission), content)
+        return Subject(verification.requested_by, content["verification"]["benchmark"], content)
 
     announce(session, kind, describe)
 

@@ -107,7 +107,7 @@ def claim(session: Session, wanted: Claimed) -> bool:
 
 def settle(session: Session, delivery_id: int, answer: Answer, *, claims: int) -> None:
     """Keep what came of a try. A failure counts only if nobody has claimed the delivery since."""
-    delivery = session.get(Delivery, delivery_id, with_for_update={"of": Delivery})
+    delivery = _lock(session, delivery_id)
     if delivery is None or delivery.state != "waiting":
         return
     now = utc_now()
@@ -119,6 +119,19 @@ def settle(session: Session, delivery_id: int, answer: Answer, *, claims: int) -
     elif delivery.claims == claims:
         delivery.tries = _with_try(delivery, answer, now)
         _put_off(session, delivery, answer, now)
+
+
+def _lock(session: Session, delivery_id: int) -> Delivery | None:
+    """A delivery that nobody else changes until this transaction ends, and its webhook before it.
+
+    What comes of one message changes the webhook and what else waits for it, so those that settle
+    two messages of one webhook at once take turns at the webhook.
+    """
+    hook_id = session.scalar(select(Delivery.webhook_id).where(Delivery.id == delivery_id))
+    if hook_id is not None:
+        locked = {"key_share": True}
+        session.get(Webhook, hook_id, with_for_update=locked, populate_existing=True)
+    return session.get(Delivery, delivery_id, with_for_update={"of": Delivery})
 
 
 def _with_try(delivery: Delivery, answer: Answer, now: datetime) -> list[Any]:

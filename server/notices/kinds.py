@@ -41,9 +41,6 @@ ABOUT: dict[str, str] = {
     "worker.drifted": "A worker is out: it is not as fast as it was.",
     "worker.lost": "A worker went silent while it trained.",
 }
-# Told to organisers, and to whoever the worker belongs to.
-ORGANISER_KINDS = ("worker.drifted", "worker.lost")
-
 # What nobody can ask for: a ping, the confirmation of an address, a webhook that was switched off.
 TEST = "webhook.test"
 CONFIRM = "mail.confirm"

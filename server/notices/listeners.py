@@ -9,7 +9,6 @@ from sqlalchemy.orm import Session
 
 from server.database import utc_now
 from server.models import MailSubscription, NoticeEvent, Token, Webhook
-from server.notices.kinds import ORGANISER_KINDS
 
 Channel = Literal["webhook", "mail"]
 OWN, BENCHMARK, ALL = "own", "benchmark", "all"
@@ -36,7 +35,7 @@ class Listener:
         if self.scope == OWN:
             return own
         if self.scope == BENCHMARK:
-            return event.benchmark_id == self.benchmark_id and event.kind not in ORGANISER_KINDS
+            return event.benchmark_id == self.benchmark_id
         return self.user_id in organisers
 
 

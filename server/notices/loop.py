@@ -102,15 +102,14 @@ class NoticeLoop:
     def _begin(self) -> None:
         with self._database.read() as session:
             wanted = first_due(session, with_mail=self._with_mail, limit=PLACES * 4)
-        chosen = self._with_places(wanted)
-        if not chosen:
-            return
-        with self._database.write() as session:
-            won = [item for item in chosen if claim(session, item)]
-        for item in won:
-            with self._lock:
-                self._under_way[item.id] = item
-            self._pool.submit(self._try, item)
+        for item in self._with_places(wanted):
+            # One transaction each: whoever holds one claim waits for nobody who holds another.
+            with self._database.write() as session:
+                won = claim(session, item)
+            if won:
+                with self._lock:
+                    self._under_way[item.id] = item
+                self._pool.submit(self._try, item)
 
     def _with_places(self, wanted: list[Claimed]) -> list[Claimed]:
         """What can begin at this moment: a claim runs out, so nothing claimed waits for a place."""

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from rules.benchmark import Benchmark
 from server.database import Database, utc_now
 from server.models import Delivery, MailSubscription, NoticeEvent
-from server.notices.announce import Subject, new_event
+from server.notices.announce import Subject, new_event, watched_benchmark
 from server.notices.contents import links_of, submission_content
 from server.notices.kinds import RECORD_CHECK
 from server.notices.listeners import Listener, find_listeners, find_organisers
@@ -162,5 +162,5 @@ def _announce_record(session: Session, event: NoticeEvent, records: Records) -> 
         "p_value": held.p_value,
     }
     content["links"] = links_of("submissions", submission.id)
-    subject = Subject(submission.user_id, submission.benchmark_id, content)
+    subject = Subject(submission.user_id, watched_benchmark(submission), content)
     session.execute(insert(NoticeEvent), [new_event("record.set", subject)])

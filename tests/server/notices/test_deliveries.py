@@ -17,7 +17,8 @@ from sqlalchemy import update
 
 from server.database import utc_now
 from server.models import Delivery, Webhook
-from server.notices.deliveries import retry_seconds
+from server.notices.deliveries import retry_seconds, settle
+from server.notices.posting import Answer
 from server.notices.pruning import prune
 from server.observability.figures import read_figures
 from server.settings import Settings
@@ -175,9 +176,27 @@ class TestOnOneDatabase:
 
         first, second = sorted(hooks.log(alice, hook), key=lambda item: len(item["tries"]))
         assert (first["tries"], len(second["tries"])) == ([], 1)
-        assert _seconds_until(first["due_at"], time.time()) > 1.0
+        # Nobody has claimed it: it waits as long as the one that failed.
+        assert 1.0 < _seconds_until(first["due_at"], time.time()) <= 5.5
+        assert len(receiver.posts) == 1
         let_time_pass(hooks)
         hooks.run(lambda: {item["state"] for item in hooks.log(alice, hook)} == {"delivered"})
+
+    def test_a_failure_that_comes_late_takes_nothing_back(
+        self, hooks: Any, receiver: Any, alice: Any
+    ) -> None:
+        hook = hooks.make(alice, receiver.url)
+        sent = ping(hooks, alice, hook)
+        failed = Answer(None, 60_000.0, error="No answer.")
+        with hooks.database.write() as session:
+            session.execute(update(Delivery).values(claims=2))
+            settle(session, sent["id"], failed, claims=1)
+        assert hooks.log(alice, hook)[0]["tries"] == []
+        with hooks.database.write() as session:
+            settle(session, sent["id"], Answer(200, 60_000.0), claims=1)
+            settle(session, sent["id"], failed, claims=2)
+        (delivered,) = hooks.log(alice, hook)
+        assert (delivered["state"], len(delivered["tries"])) == ("delivered", 1)
 
     def test_little_of_a_long_answer_is_read_and_less_is_kept(
         self, hooks: Any, receiver: Any, alice: Any

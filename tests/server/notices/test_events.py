@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from rules.messages import WorkerSystem
 from server.calibrations import service as calibrations
 from server.database import Database, utc_now
 from server.models import Calibration, Delivery, NoticeEvent, Submission, Token, Webhook
-from server.notices.announce import announce_submission
+from server.notices.announce import announce_submission, watched_benchmark
 from server.notices.kinds import ABOUT, KINDS
 from server.verifications.overdue import expire_leases
 from server.verifications.service import set_status
@@ -268,6 +269,12 @@ class TestOnOneDatabase:
         hooks.run(lambda: receiver.posts)
 
         assert receiver.kinds == ["submission.withdrawn"]
+
+
+def test_who_watches_a_benchmark_is_told_nothing_of_what_is_under_embargo() -> None:
+    for embargoed, watched in ((True, None), (False, "digits")):
+        submission: Any = SimpleNamespace(embargoed=embargoed, benchmark_id="digits")
+        assert watched_benchmark(submission) == watched
 
 
 def test_every_kind_says_what_it_means() -> None:
