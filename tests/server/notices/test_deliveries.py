@@ -228,6 +228,22 @@ class TestOnOneDatabase:
             slow.gate.set()
         hooks.run(lambda: len(slow.posts) == 12)
 
+    def test_messages_to_one_webhook_go_one_after_the_other(
+        self, hooks: Any, receiver: Any, alice: Any, replay: Any
+    ) -> None:
+        hook = hooks.make(alice, receiver.url)
+        receiver.gate = threading.Event()
+        replay.claim()
+        ping(hooks, alice, hook)
+        try:
+            hooks.run(lambda: receiver.posts)
+            for _ in range(3):
+                hooks.loop.run_once()
+            assert len(hooks.loop._under_way) == 1
+        finally:
+            receiver.gate.set()
+        hooks.run(lambda: len(receiver.posts) == 2)
+
     def test_what_ended_long_ago_is_forgotten_with_its_event(
         self, hooks: Any, receiver: Any, alice: Any, row_counts: Callable[[], dict[str, int]]
     ) -> None:
