@@ -98,8 +98,6 @@ def _figures(content: Content) -> list[tuple[str, str]]:
     lines = [("Submission", own["id"]), ("Status", own["status"])] if own else []
     if own.get("tta_seconds") is not None:
         lines.append(("Time to accuracy", f"{own['tta_seconds']:.6g} s"))
-    if own.get("cost_usd") is not None:
-        lines.append(("Cost", f"{own['cost_usd']:.6g} USD"))
     attempt = content.get("attempt")
     if attempt:
         lines.append(("Attempt", f"{attempt['number']} on {attempt['worker'] or 'no worker yet'}"))

@@ -15,7 +15,9 @@ Content = dict[str, Any]
 
 
 def submission_content(submission: Submission) -> Content:
-    """A submission and its figures; those it has none of are None."""
+    """A submission and its figures; those it has none of are None. Its cost follows the price book
+    and is read where the link leads.
+    """
     return {
         "submission": {
             "id": submission.id,
@@ -26,7 +28,6 @@ def submission_content(submission: Submission) -> Content:
             "submitter": submission.submitter,
             "status": submission.status,
             "tta_seconds": submission.tta_seconds,
-            "cost_usd": submission.cost_usd,
             "latency_ms": submission.latency_ms,
         },
         "links": links_of("submissions", submission.id),
