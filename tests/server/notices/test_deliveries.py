@@ -75,11 +75,14 @@ def test_a_receiver_that_fails_twice_and_then_works_gets_one_message(
         let_time_pass(hooks)
     late = read_figures(hooks.database, alive_seconds=20.0)
     assert late.deliveries == {("webhook", "waiting"): 1}
+    own = f"/api/v1/webhooks/{hook['id']}"
+    assert hooks.client.get(own, headers=alice.headers).json()["failing_since"] is not None
     assert 1.0 <= late.delivery_overdue_seconds < 60.0
     hooks.run(lambda: hooks.log(alice, hook)[0]["state"] == "delivered")
     settled = read_figures(hooks.database, alive_seconds=20.0)
     assert settled.deliveries == {("webhook", "delivered"): 1}
     assert settled.delivery_overdue_seconds == 0.0
+    assert hooks.client.get(own, headers=alice.headers).json()["failing_since"] is None
 
     (delivered,) = hooks.log(alice, hook)
     assert [made["status"] for made in delivered["tries"]] == [500, 302, 200]

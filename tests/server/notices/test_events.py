@@ -206,9 +206,11 @@ class TestOnOneDatabase:
                 update(Token).where(Token.role == "organiser").values(revoked_at=utc_now())
             )
         replay.report(replay.claim().json(), make_report(replay.seeds()))
+        assert count(hooks.database, NoticeEvent) == 3
         hooks.run(lambda: not count(hooks.database, _untold()))
 
-        assert count(hooks.database, Delivery) == 0
+        # Nor is an event kept that is nobody's to deliver.
+        assert count(hooks.database, Delivery) == count(hooks.database, NoticeEvent) == 0
 
     def test_what_is_rolled_back_was_never_told(
         self, hooks: Any, receiver: Any, alice: Any, replay: Any
