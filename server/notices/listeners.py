@@ -7,12 +7,12 @@ from typing import Literal
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
+from server.accounts.roles import ORGANISERS
 from server.database import utc_now
-from server.models import MailSubscription, NoticeEvent, Token, Webhook
+from server.models import MailSubscription, NoticeEvent, Token, User, Webhook
 
 Channel = Literal["webhook", "mail"]
 OWN, BENCHMARK, ALL = "own", "benchmark", "all"
-ORGANISERS = ("organiser", "admin")
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,14 @@ class Listener:
 
 
 def find_listeners(session: Session) -> list[Listener]:
-    """Every webhook that is on, and every confirmed address."""
-    hooks = session.scalars(select(Webhook).where(Webhook.disabled_at.is_(None)))
-    addresses = session.scalars(select(MailSubscription).where(is_confirmed()))
+    """Every webhook that is on, and every confirmed address, of users who are not disabled."""
+    gone = select(User.id).where(User.disabled_at.is_not(None))
+    hooks = session.scalars(
+        select(Webhook).where(Webhook.disabled_at.is_(None), Webhook.user_id.not_in(gone))
+    )
+    addresses = session.scalars(
+        select(MailSubscription).where(is_confirmed(), MailSubscription.user_id.not_in(gone))
+    )
     return [
         *(_listener("webhook", hook) for hook in hooks),
         *(_listener("mail", item, item.address) for item in addresses),
@@ -70,9 +75,12 @@ def find_organisers(session: Session, listeners: Iterable[Listener]) -> frozense
     valid = Token.expires_at.is_(None) | (Token.expires_at > utc_now())
     return frozenset(
         session.scalars(
-            select(Token.user_id).where(
+            select(Token.user_id)
+            .join(User, User.id == Token.user_id)
+            .where(
                 Token.user_id.in_(wanting),
                 Token.role.in_(ORGANISERS),
+                User.role.in_(ORGANISERS),
                 Token.revoked_at.is_(None),
                 valid,
             )

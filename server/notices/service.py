@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import delete, insert, select
 from sqlalchemy.orm import Session
 
+from server.accounts.roles import ORGANISERS
 from server.audit.service import Subject as AuditSubject
 from server.audit.service import record
 from server.benchmarks.queries import find_benchmark
@@ -17,7 +18,7 @@ from server.models import Delivery, NoticeEvent, Webhook
 from server.notices.addresses import check_url
 from server.notices.announce import Subject, new_event
 from server.notices.kinds import TEST
-from server.notices.listeners import ALL, ORGANISERS
+from server.notices.listeners import ALL
 from server.notices.pruning import forget_events
 from server.notices.queries import list_webhooks
 from server.notices.schemas import Wanted, WebhookCreate
@@ -36,8 +37,11 @@ def new_id() -> str:
 
 def require_wanted(parts: Parts, caller: Caller, wanted: Wanted) -> None:
     """Raise unless the caller may be told of what is wanted, and there is such a benchmark."""
-    if wanted.scope == ALL and caller.role not in ORGANISERS:
-        raise NotAllowedError("Only an organiser may be told of everything; name a benchmark.")
+    if wanted.scope == ALL and not (caller.role in ORGANISERS and caller.may("organise")):
+        raise NotAllowedError(
+            "Only an organiser, with a token of scope organise, may be told of everything; name a "
+            "benchmark."
+        )
     if wanted.benchmark is not None:
         find_benchmark(parts.benchmarks, wanted.benchmark)
 

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import HTMLResponse, Response
 
-from server.dependencies import Parts, PartsDep
-from server.errors import NotAllowedError, ServerError
+from server.accounts.roles import ORGANISERS
+from server.dependencies import Parts, PartsDep, require_allowed
+from server.errors import ServerError
 from server.notices import mail_service, service
 from server.notices.kinds import ABOUT, KINDS
 from server.notices.queries import (
@@ -38,22 +39,24 @@ IdDep = Annotated[str, Path(max_length=20)]
 NumberDep = Annotated[int, Path(ge=1, le=2**31 - 1)]
 
 
-def _require_submitter(signed_in: SignedIn) -> None:
-    if signed_in.caller.role == "worker":
-        raise NotAllowedError("A worker's token has no notices; sign in with a submitter's.")
+def get_told(request: Request, signed_in: SignedInDep) -> SignedIn:
+    """Whoever may submit, and so be told of what comes of it."""
+    require_allowed(signed_in.caller, request, ("submitter", *ORGANISERS), "submit")
+    return signed_in
+
+
+ToldDep = Annotated[SignedIn, Depends(get_told)]
 
 
 @router.get(ADDRESS)
-def notices_page(parts: PartsDep, signed_in: SignedInDep) -> HTMLResponse:
+def notices_page(parts: PartsDep, signed_in: ToldDep) -> HTMLResponse:
     """Webhooks, addresses, and the forms that make them."""
-    _require_submitter(signed_in)
     return _page(parts, signed_in, {"scope": "own"} | dict.fromkeys(USUAL, "on"))
 
 
 @router.post(ADDRESS + "/webhooks")
-def add_webhook(parts: PartsDep, signed_in: SignedInDep, form: FormDep) -> Response:
+def add_webhook(parts: PartsDep, signed_in: ToldDep, form: FormDep) -> Response:
     """Make a webhook; the next page shows its secret, once."""
-    _require_submitter(signed_in)
     wanted, errors = read_form(WebhookCreate, _wanted(form, "url"))
     if wanted is None:
         return _page(parts, signed_in, form, errors=errors)
@@ -67,9 +70,8 @@ def add_webhook(parts: PartsDep, signed_in: SignedInDep, form: FormDep) -> Respo
 
 
 @router.post(ADDRESS + "/mails")
-def add_mail(parts: PartsDep, signed_in: SignedInDep, form: FormDep) -> Response:
+def add_mail(parts: PartsDep, signed_in: ToldDep, form: FormDep) -> Response:
     """Ask to be written to."""
-    _require_submitter(signed_in)
     wanted, errors = read_form(MailCreate, _wanted(form, "address"))
     if wanted is None:
         return _page(parts, signed_in, form, errors=errors)
@@ -86,7 +88,7 @@ def add_mail(parts: PartsDep, signed_in: SignedInDep, form: FormDep) -> Response
 
 
 @router.post(ADDRESS + "/mails/{mail_id}/end")
-def end_mail(mail_id: IdDep, parts: PartsDep, signed_in: SignedInDep, _form: FormDep) -> Response:
+def end_mail(mail_id: IdDep, parts: PartsDep, signed_in: ToldDep, _form: FormDep) -> Response:
     """Write no more to an address."""
     with parts.database.write() as session:
         found = find_mail(session, signed_in.caller, mail_id)
@@ -95,15 +97,13 @@ def end_mail(mail_id: IdDep, parts: PartsDep, signed_in: SignedInDep, _form: For
 
 
 @router.get(ADDRESS + "/{webhook_id}")
-def webhook_page(webhook_id: IdDep, parts: PartsDep, signed_in: SignedInDep) -> HTMLResponse:
+def webhook_page(webhook_id: IdDep, parts: PartsDep, signed_in: ToldDep) -> HTMLResponse:
     """A webhook and what was sent to it lately."""
     return _webhook_page(parts, signed_in, webhook_id)
 
 
 @router.post(ADDRESS + "/{webhook_id}/test")
-def send_test(
-    webhook_id: IdDep, parts: PartsDep, signed_in: SignedInDep, _form: FormDep
-) -> Response:
+def send_test(webhook_id: IdDep, parts: PartsDep, signed_in: ToldDep, _form: FormDep) -> Response:
     """Send a test message."""
     try:
         with parts.database.write() as session:
@@ -116,7 +116,7 @@ def send_test(
 
 @router.post(ADDRESS + "/{webhook_id}/secret")
 def replace_secret(
-    webhook_id: IdDep, parts: PartsDep, signed_in: SignedInDep, _form: FormDep
+    webhook_id: IdDep, parts: PartsDep, signed_in: ToldDep, _form: FormDep
 ) -> Response:
     """Make a fresh secret; the next page shows it, once."""
     with parts.database.write() as session:
@@ -126,7 +126,7 @@ def replace_secret(
 
 
 @router.post(ADDRESS + "/{webhook_id}/enable")
-def enable(webhook_id: IdDep, parts: PartsDep, signed_in: SignedInDep, _form: FormDep) -> Response:
+def enable(webhook_id: IdDep, parts: PartsDep, signed_in: ToldDep, _form: FormDep) -> Response:
     """Post to a webhook again."""
     with parts.database.write() as session:
         service.switch_on(find_webhook(session, signed_in.caller, webhook_id))
@@ -134,7 +134,7 @@ def enable(webhook_id: IdDep, parts: PartsDep, signed_in: SignedInDep, _form: Fo
 
 
 @router.post(ADDRESS + "/{webhook_id}/delete")
-def delete(webhook_id: IdDep, parts: PartsDep, signed_in: SignedInDep, _form: FormDep) -> Response:
+def delete(webhook_id: IdDep, parts: PartsDep, signed_in: ToldDep, _form: FormDep) -> Response:
     """Delete a webhook."""
     with parts.database.write() as session:
         hook = find_webhook(session, signed_in.caller, webhook_id)
@@ -147,7 +147,7 @@ def resend(
     webhook_id: IdDep,
     delivery_id: NumberDep,
     parts: PartsDep,
-    signed_in: SignedInDep,
+    signed_in: ToldDep,
     _form: FormDep,
 ) -> Response:
     """Send a message again."""

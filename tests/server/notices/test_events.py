@@ -212,6 +212,18 @@ class TestOnOneDatabase:
         # Nor is an event kept that is nobody's to deliver.
         assert count(hooks.database, Delivery) == count(hooks.database, NoticeEvent) == 0
 
+    def test_a_disabled_user_is_told_of_nothing(
+        self, hooks: Any, receiver: Any, alice: Any, replay: Any
+    ) -> None:
+        hooks.make(alice, receiver.url)
+        with hooks.database.write() as session:
+            owner = session.get_one(Submission, replay.submission_id).user
+            owner.disabled_at = utc_now()
+        replay.claim()
+        hooks.run(lambda: not count(hooks.database, _untold()))
+
+        assert count(hooks.database, Delivery) == 0
+
     def test_what_is_rolled_back_was_never_told(
         self, hooks: Any, receiver: Any, alice: Any, replay: Any
     ) -> None:
