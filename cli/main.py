@@ -9,7 +9,17 @@ from types import FrameType
 import typer
 from rich.text import Text
 
-from cli.commands import account, admin, benchmark, calibration, lists, prices, quota, token
+from cli.commands import (
+    account,
+    admin,
+    benchmark,
+    calibration,
+    lists,
+    prices,
+    quota,
+    token,
+    webhook,
+)
 from cli.commands.audit import audit
 from cli.commands.audit_log import audit_log
 from cli.commands.bench import bench
@@ -56,6 +66,7 @@ app.add_typer(prices.app, name="prices")
 app.add_typer(quota.app, name="quota")
 app.add_typer(workers_app, name="workers")
 app.add_typer(queue_app, name="queue")
+app.add_typer(webhook.app, name="webhook")
 app.add_typer(calibration.app, name="calibration")
 
 

@@ -27,7 +27,7 @@ STATUS_STYLES = {
 WIDE = (
     "model", "system", "submitter", "processor", "what was compared", "reason", "reasons",
     "provider", "instance", "region", "source", "scopes", "label",
-    "organisation", "e-mail",
+    "organisation", "e-mail", "address",
 )  # fmt: skip
 
 
@@ -337,6 +337,45 @@ def _of_baseline(worker: View) -> str:
     """How fast a worker is, by its own baseline; a dash where it has none yet."""
     ratio = (worker.get("canary") or {}).get("ratio")
     return number_text(None if ratio is None else 100 * ratio, digits=1, unit=" %")
+
+
+def webhook_table(hooks: Sequence[View]) -> RenderableType:
+    """Somebody's webhooks; what was switched off says why."""
+    if not hooks:
+        return Text("No webhook here yet; make one with `finishline webhook add`.", style="dim")
+    table = make_table("id", "of", "events", "state", "address", right=("events",))
+    for item in hooks:
+        state = "failing" if item.get("failing_since") else "on"
+        table.add_row(
+            or_dash(item.get("id")),
+            or_dash(item.get("benchmark") or item.get("scope")),
+            str(len(item.get("kinds") or ())),
+            str(item.get("disabled_because") or state),
+            or_dash(item.get("url")),
+        )
+    return table
+
+
+def delivery_table(deliveries: Sequence[View]) -> RenderableType:
+    """What was sent to a webhook, with the latest try of each."""
+    if not deliveries:
+        return Text("Nothing was sent to it; `finishline webhook test ID` does.", style="dim")
+    table = make_table(
+        "id", "event", "state", "tries", "answer", "ms", "next try", right=("id", "tries", "ms")
+    )
+    for item in deliveries:
+        tries = item.get("tries") or [{}]
+        last = tries[-1]
+        table.add_row(
+            str(item.get("id")),
+            or_dash(item.get("kind")),
+            or_dash(item.get("state")),
+            str(len(item.get("tries") or ())),
+            or_dash(last.get("status") or last.get("error")),
+            number_text(last.get("milliseconds"), digits=4),
+            or_dash(item.get("due_at")),
+        )
+    return table
 
 
 def price_table(prices: Sequence[View]) -> RenderableType:

@@ -32,6 +32,8 @@ from server.limits.rate_limiting import RateLimiting
 from server.limits.setup import LimitParts, limits_at_work, make_limits
 from server.limits.shedding import Shedding
 from server.middleware import BodyLimit, HeadAnswers, SecurityHeaders
+from server.notices import endpoints as notices
+from server.notices.loop import NoticeLoop
 from server.observability import endpoints as metrics
 from server.observability.figures import keep_figures
 from server.observability.logs import configure_logging
@@ -84,6 +86,7 @@ FEATURES = (
     quotas,
     prices,
     audit,
+    notices,
 )
 STALE_UPLOAD_SECONDS = 3600.0
 DESCRIPTION = (
@@ -120,6 +123,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     request_metrics = RequestMetrics()
     limits = make_limits(settings, request_metrics.registry)
     phase_watch = PhaseWatch(parts.database, definitions, settings)
+    notice_loop = NoticeLoop(parts.database, parts.benchmarks, settings)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -128,10 +132,12 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
             watch.start()
             last_uses.start()
             phase_watch.start()
+            notice_loop.start()
         async with limits_at_work(limits, settings):
             with drained_before_stop(readiness, drain_seconds=settings.drain_seconds):
                 yield
         if dispatch:
+            notice_loop.stop()
             phase_watch.stop()
             last_uses.stop()
             watch.stop()

@@ -26,6 +26,7 @@ from server.viewer import ANYBODY, Viewer
 CONNECT_SECONDS = 5
 AFTER_COMMIT = "after_commit"
 VIEWER = "viewer"
+BEFORE_COMMIT = "before_commit"
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -107,11 +108,14 @@ class Database:
     def write(self) -> Iterator[Session]:
         """One transaction: committed at the end of the block, rolled back if it raises.
 
-        What was asked for with `after_commit` is called before the block is left.
+        What was asked for with `before_commit` is called at the end of the block, what was asked
+        for with `after_commit` before it is left.
         """
         with self._writers, Session(self.engine, expire_on_commit=False) as session:
             session.connection(execution_options={"finishline_write": True})
             yield session
+            for call in session.info.pop(BEFORE_COMMIT, ()):
+                call()
             session.commit()
             for call in session.info.pop(AFTER_COMMIT, ()):
                 call()
@@ -124,6 +128,11 @@ class Database:
 def after_commit(session: Session, call: Callable[[], None]) -> None:
     """Call something once the transaction of a writing session is committed, else never."""
     session.info.setdefault(AFTER_COMMIT, []).append(call)
+
+
+def before_commit(session: Session, call: Callable[[], None]) -> None:
+    """Call something as the last of a writing session's transaction: what it writes is part."""
+    session.info.setdefault(BEFORE_COMMIT, []).append(call)
 
 
 def insert_missing(session: Session, table: type[DeclarativeBase], **values: Any) -> None:

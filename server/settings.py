@@ -5,7 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -13,6 +13,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from server.notices.mail_settings import parse_smtp_url
 from server.secret_files import read_secret, with_password
 
 MIB = 1024 * 1024
@@ -109,6 +110,12 @@ class Settings(BaseSettings):
     # What a reader of /metrics sends as its bearer token; without one anybody may read them.
     metrics_token: SecretStr | None = Field(default=None, min_length=16)
 
+    # Whether webhooks may lead to http and to addresses of an internal network.
+    webhook_private_addresses: bool = False
+    # smtp://, starttls:// or smtps://user:password@host:port; without it no mail is sent.
+    smtp_url: SecretStr | None = None
+    mail_from: str | None = Field(default=None, pattern=r"^[^\r\n@]*[^\r\n@\s<]@[^\r\n@\s]+$")
+
     @model_validator(mode="after")
     def _put_passwords_into_addresses(self) -> Self:
         if self.database_password is not None:
@@ -128,6 +135,19 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments count before variables, and these before the files that variables name."""
         return init_settings, env_settings, SecretFiles(settings_cls)
+
+    @field_validator("smtp_url")
+    @classmethod
+    def _is_smtp_url(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None:
+            parse_smtp_url(url.get_secret_value())
+        return url
+
+    @model_validator(mode="after")
+    def _mail_has_a_sender(self) -> Self:
+        if self.smtp_url is not None and not (self.mail_from and self.public_url):
+            raise ValueError("FINISHLINE_SMTP_URL needs FINISHLINE_MAIL_FROM and _PUBLIC_URL too")
+        return self
 
     @property
     def signing_key_path(self) -> Path:

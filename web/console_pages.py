@@ -13,9 +13,10 @@ CONSOLE_PAGES = (
     ("audit", "/console/audit", "Audit log"),
     ("tokens", "/console/tokens", "Tokens"),
     ("users", "/console/users", "Users"),
+    ("notices", "/console/notices", "Notices"),
     ("account", "/console/account", "Your account"),
 )
-EVERYBODYS = ("account",)
+EVERYBODYS = ("notices", "account")
 ADMINS_ALONE = ("users",)
 
 

@@ -31,6 +31,7 @@ workers.html       workers; optional queue, readings (of canaries, newest first,
 worker.html        worker, attempts, roofline, probes
 api_reference.html openapi_url, assets (where Swagger UI is served)
 prices.html        prices, filters (current query values), query (their text, with its "?")
+mail_link.html     address, purpose (confirm or unsubscribe), done
 error.html         status, title, detail, problems
 
 console/sign_in.html  next (where to go), out (signed out just now), error (a sentence or None)
@@ -53,6 +54,8 @@ console/*.html        account (name, role), csrf, notices (text, once_only), typ
   users.html          users (UserView), organisations, roles, filters, next_page (an address or
                       None)
   user.html           user (UserView), tokens, organisations, roles, address, is_self
+  notices.html        hooks, mails, kinds (name, what it means), benchmarks, sends_mail
+  webhook.html        hook, deliveries
 """
 
 from functools import cache

@@ -25,6 +25,7 @@ from server.database import utc_now
 from server.dependencies import Caller
 from server.errors import ConflictError, ContentError
 from server.models import BenchmarkDefinition, Calibration, Verification
+from server.notices.announce import announce_calibration
 from server.verifications.limits import RUN_START_SECONDS
 from server.verifications.queries import lock_verification
 from server.verifications.service import cancel_verification, new_id, queue_attempt
@@ -130,6 +131,7 @@ def adopt_calibration(
     calibration.adopted_at = utc_now()
     calibration.adopted_by = adopted_by.user_id
     calibration.adopted_because = reason
+    announce_calibration(session, calibration)
     record(
         session,
         adopted_by,

@@ -19,6 +19,7 @@ from server.dependencies import Caller
 from server.duels.schemas import DuelCreate
 from server.errors import ConflictError, ContentError
 from server.models import Submission, Verification
+from server.notices.announce import announce_verification
 from server.submissions.queries import find_submission
 from server.verifications.limits import RUN_START_SECONDS
 from server.verifications.queries import OPEN, claim_of
@@ -156,3 +157,4 @@ def end_duel(session: Session, verification: Verification, report: ReplayReport)
     verification.outcome = duel.outcome
     verification.reasons = [asdict(reason) for reason in reasons]
     verification.ended_at = utc_now()
+    announce_verification(session, verification, "verification.done")

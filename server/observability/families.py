@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -15,6 +16,8 @@ from server.observability.figures import Figures
 from server.observability.queue_figures import Queue, WorkerSeen
 
 OPEN = ("queued", "running")
+CHANNELS = ("webhook", "mail")
+DELIVERY_STATES = ("waiting", "delivered", "failed")
 
 
 def figure_families(figures: Figures) -> Iterator[Metric]:
@@ -41,6 +44,23 @@ def figure_families(figures: Figures) -> Iterator[Metric]:
         "Submissions kept, by kind; those of an archive were published elsewhere.",
         ("kind", "archive"),
         {(kind, str(old).lower()): count for (kind, old), count in figures.submissions.items()},
+    )
+    yield from _deliveries(figures)
+
+
+def _deliveries(figures: Figures) -> Iterator[Metric]:
+    family = GaugeMetricFamily(
+        "finishline_deliveries",
+        "Messages of the last 30 days by channel (webhook, mail) and state.",
+        labels=("channel", "state"),
+    )
+    for labels in product(CHANNELS, DELIVERY_STATES):
+        family.add_metric(labels, figures.deliveries.get(labels, 0))
+    yield family
+    yield GaugeMetricFamily(
+        "finishline_delivery_overdue_seconds",
+        "How long ago the next try of a message should have begun; 0 if none is late.",
+        value=figures.delivery_overdue_seconds,
     )
 
 

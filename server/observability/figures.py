@@ -12,6 +12,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from server.database import Database, utc_now
 from server.leaderboard.service import board_versions, kept_for_board
 from server.models import Attempt, BenchmarkDefinition, Submission, Verification
+from server.notices.deliveries import count_deliveries, overdue_seconds
 from server.observability.kept import Kept
 from server.observability.queue_figures import Queue, WorkerSeen, read_queues, read_workers
 from server.settings import Settings
@@ -26,7 +27,8 @@ LIMIT_SECONDS = 4.0
 @dataclass(frozen=True)
 class Figures:
     """Counts by label. `attempts` by state and kind of failure, `replays` as count and seconds by
-    benchmark, `verdicts` by kind and outcome, `submissions` by kind and whether of an archive.
+    benchmark, `verdicts` by kind and outcome, `submissions` by kind and whether of an archive,
+    `deliveries` by channel and state.
     """
 
     workers: list[WorkerSeen]
@@ -36,6 +38,8 @@ class Figures:
     replays: dict[str, tuple[int, float]]
     verdicts: dict[tuple[str, str], int]
     submissions: dict[tuple[str, bool], int]
+    deliveries: dict[tuple[str, str], int]
+    delivery_overdue_seconds: float
 
 
 def keep_figures(database: Database, settings: Settings) -> Kept[Figures]:
@@ -61,6 +65,8 @@ def read_figures(database: Database, *, alive_seconds: float) -> Figures:
             replays=_replays(session, is_sqlite=database.is_sqlite),
             verdicts=_verdicts(session),
             submissions=_submissions(session),
+            deliveries=count_deliveries(session),
+            delivery_overdue_seconds=overdue_seconds(session, now=now),
         )
 
 

@@ -13,6 +13,7 @@ from server.database import utc_now
 from server.dependencies import Caller, Parts
 from server.errors import ContentError
 from server.models import Decision, Submission, Verification
+from server.notices.announce import announce_verification
 from server.reruns.estimate import Estimator, Expected
 from server.reruns.schemas import (
     LARGEST_BATCH,
@@ -189,6 +190,7 @@ def decide(
         decided_at=utc_now(),
     )
     if wanted.decision == PUBLISH:
+        announce_verification(session, verification, "decision.published")
         set_status(session, submission, str(verification.outcome))
         show_measured(session, verification)
         show_energy(verification)

@@ -23,6 +23,7 @@ from server.dependencies import Caller, Parts
 from server.errors import ConflictError, ContentError, NotAllowedError, UsedUpError
 from server.leaderboard.service import raise_board_version
 from server.models import RunRow, Submission, User
+from server.notices.announce import announce_submission
 from server.phases.service import FrozenOtherwiseError, admit
 from server.quotas.room import charge, require_room_for_submission, reserve_replay
 from server.submissions.queries import find_by_idempotency_key
@@ -152,6 +153,7 @@ def _store(
         session.add(submission)
         session.flush()
         raise_board_version(session, benchmark.benchmark_id, submission_id=submission.id)
+        announce_submission(session, submission, "submission.accepted")
         # Almost last, so that what fails leaves no file; before the commit, so that a stored
         # submission always has its logs.
         if upload.archive:

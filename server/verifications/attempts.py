@@ -28,6 +28,7 @@ from server.database import to_json, utc_now
 from server.dependencies import Caller
 from server.errors import ConflictError, ContentError
 from server.models import Attempt, ReplayEventRow, Token, Verification, WorkerRow
+from server.notices.announce import announce_verification
 from server.queues.holds import refuse_held
 from server.verifications.limits import why_over_limit
 from server.verifications.outcomes import OUTCOMES
@@ -74,6 +75,7 @@ def claim_attempt(
     if claimed is None:
         raise ConflictError(f"Attempt {attempt_id} is {attempt.state}, not queued: leave it.")
     attempt.verification.state = "running"
+    announce_verification(session, attempt.verification, "verification.started", attempt)
     _mark_worker(session, request.worker, "busy")
     return ClaimGrant(attempt_id=attempt_id, fence=claimed.fence, token=secret, lease_seconds=lease)
 

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from rules.messages import Failure
 from server.database import utc_now
 from server.models import Attempt
+from server.notices.announce import announce_verification, announce_worker
 from server.verifications.attempts import retry_or_give_up
 from server.verifications.last_heard import last_heard
 from server.verifications.limits import why_over_limit
@@ -38,8 +39,15 @@ def expire_leases(session: Session, *, now: datetime | None = None) -> int:
         )
         attempt.failure = asdict(failure)
         attempt.log_tail = last_heard(session, attempt)
+        _announce_lost(session, attempt, why=failure.message)
         retry_or_give_up(session, attempt, failure)
     return lost
+
+
+def _announce_lost(session: Session, attempt: Attempt, *, why: str) -> None:
+    announce_verification(session, attempt.verification, "verification.lost", attempt)
+    if attempt.worker is not None:
+        announce_worker(session, attempt.worker, "worker.lost", why=why, attempt_id=attempt.id)
 
 
 def end_overdue(session: Session, *, now: datetime | None = None) -> int:

@@ -18,6 +18,7 @@ from server.database import utc_now
 from server.errors import ConflictError, ContentError
 from server.leaderboard.service import raise_board_version
 from server.models import Attempt, Submission, Verification
+from server.notices.announce import announce_status, announce_verification
 from server.proofs.evidence import keep_evidence
 from server.verifications.limits import RUN_START_SECONDS
 from server.verifications.publishing import checks_claim, published_status, settle
@@ -126,24 +127,24 @@ def queue_attempt(session: Session, verification: Verification, *, number: int) 
     now = utc_now()
     submission = verification.submission
     asker = verification.requested_by
-    session.add(
-        Attempt(
-            id=new_id(),
-            verification=verification,
-            number=number,
-            state="queued",
-            fence=0,
-            sends=0,
-            send_after=now,
-            created_at=now,
-            hardware_class=submission.system["hardware_class"] if submission is not None else None,
-            submitter_id=submission.user_id if submission is not None else asker,
-            by_organiser=submission is None or submission.user_id != asker,
-            asked_at=verification.created_at,
-        )
+    attempt = Attempt(
+        id=new_id(),
+        verification=verification,
+        number=number,
+        state="queued",
+        fence=0,
+        sends=0,
+        send_after=now,
+        created_at=now,
+        hardware_class=submission.system["hardware_class"] if submission is not None else None,
+        submitter_id=submission.user_id if submission is not None else asker,
+        by_organiser=submission is None or submission.user_id != asker,
+        asked_at=verification.created_at,
     )
+    session.add(attempt)
     verification.state = "queued"
     session.flush()
+    announce_verification(session, verification, "verification.queued", attempt)
     ring(session)
 
 
@@ -160,6 +161,7 @@ def cancel_verification(session: Session, verification: Verification) -> None:
             attempt.ended_at = now
     verification.state = "cancelled"
     verification.ended_at = now
+    announce_verification(session, verification, "verification.cancelled")
     settle_without_verdict(session, verification)
 
 
@@ -169,6 +171,7 @@ def end_with_verdict(session: Session, verification: Verification, verdict: Verd
     verification.outcome = verdict.outcome
     verification.reasons = [asdict(reason) for reason in verdict.reasons]
     verification.ended_at = utc_now()
+    announce_verification(session, verification, "verification.done")
     keep_evidence(session, verification)
     submission = verification.submission
     if submission is not None and checks_claim(verification, submission):
@@ -179,6 +182,7 @@ def end_without_judging(session: Session, verification: Verification) -> None:
     """End what was measured and has no claim to judge."""
     verification.state = "done"
     verification.ended_at = utc_now()
+    announce_verification(session, verification, "verification.done")
     settle_calibration(session, verification)
 
 
@@ -189,6 +193,7 @@ def end_without_verdict(session: Session, verification: Verification, reason: Re
         verification.outcome = "inconclusive"
     verification.reasons = [asdict(reason)]
     verification.ended_at = utc_now()
+    announce_verification(session, verification, "verification.failed")
     settle_without_verdict(session, verification)
 
 
@@ -203,5 +208,6 @@ def settle_without_verdict(session: Session, verification: Verification) -> None
 
 def set_status(session: Session, submission: Submission, status: str) -> None:
     """Change a submission's status, and with it the board."""
+    announce_status(session, submission, status, before=submission.status)
     submission.status = status
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)

@@ -13,6 +13,7 @@ from server.dependencies import Caller
 from server.errors import ConflictError, NotAllowedError, NotFoundError
 from server.leaderboard.service import raise_board_version
 from server.models import Submission, Verification
+from server.notices.announce import announce_submission
 from server.submissions.queries import find_submission, lock_submission
 from server.submissions.visibility import may_see, viewer_for
 from server.verifications.queries import OPEN, find_verification, lock_verification
@@ -40,6 +41,7 @@ def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) 
     submission.withdrawn_by = caller.name
     submission.withdrawn_because = reason
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
+    announce_submission(session, submission, "submission.withdrawn")
     after = _logged(submission) | {"cancelled": ended}
     _record(session, caller, "submission.withdraw", submission, reason, before=None, after=after)
     return submission

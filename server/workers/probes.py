@@ -11,6 +11,7 @@ from server.database import utc_now
 from server.dependencies import Caller
 from server.errors import ConflictError, NotFoundError
 from server.models import WorkerProbeRow, WorkerRow
+from server.notices.announce import announce_worker
 from server.workers.schemas import ProbeView, probe_view
 from server.workers.service import require_own_name
 
@@ -129,6 +130,8 @@ def _hold(session: Session, worker: WorkerRow, row: WorkerProbeRow, canary: Cana
     if not drift.is_too_far:
         worker.drift = worker.drifted_at = None
         return
+    if worker.drift is None:
+        announce_worker(session, worker.name, "worker.drifted", why=drift.sentence())
     worker.drift = drift.sentence()
     worker.drifted_at = worker.drifted_at or row.measured_at
 

@@ -25,6 +25,7 @@ WHO_AM_I = "1 ..... 111 ."  # every token tells whose it is
 OWN_TOKENS = "1 ..... 111 3"
 ONE_OWN_TOKEN = "1 .4444 111 3"
 SUBMITTERS = "1 ....3 111 3"
+NOBODYS = "1 44443 111 3"  # whose it was is told nobody: it is not there
 ORGANISERS = "1 33..3 111 3"
 ADMINS = "1 333.3 111 3"
 WORKERS = "1 3333. 111 3"
@@ -108,6 +109,18 @@ API = {
     "GET /api/v1/prices.csv": PUBLIC,
     "POST /api/v1/prices": ORGANISERS,
     "POST /api/v1/prices/import": ORGANISERS,
+    "GET /api/v1/webhooks": SUBMITTERS,
+    "POST /api/v1/webhooks": SUBMITTERS,
+    "GET /api/v1/webhooks/{webhook_id}": NOBODYS,
+    "DELETE /api/v1/webhooks/{webhook_id}": NOBODYS,
+    "POST /api/v1/webhooks/{webhook_id}/secret": NOBODYS,
+    "POST /api/v1/webhooks/{webhook_id}/enable": NOBODYS,
+    "POST /api/v1/webhooks/{webhook_id}/test": NOBODYS,
+    "GET /api/v1/webhooks/{webhook_id}/deliveries": NOBODYS,
+    "POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/resend": NOBODYS,
+    "GET /api/v1/mail-subscriptions": SUBMITTERS,
+    "POST /api/v1/mail-subscriptions": SUBMITTERS,
+    "DELETE /api/v1/mail-subscriptions/{mail_id}": NOBODYS,
     "GET /api/v1/audit": ORGANISERS,
     "GET /api/v1/audit/head": PUBLIC,
     "GET /api/v1/audit/check": ORGANISERS,
@@ -117,6 +130,8 @@ API = {
 
 # Sessions instead of tokens. Without the scope read nobody is signed in.
 SIGNED_IN_PAGE = "s ..... sss s"
+TOLD_PAGE = "s ....3 sss s"
+NOBODYS_PAGE = "s 44443 sss s"
 ORGANISERS_PAGE = "s 33..3 sss s"
 ADMINS_PAGE = "s 333.3 sss s"
 
@@ -149,6 +164,16 @@ CONSOLE = {
     "POST /console/workers": ORGANISERS,
     "GET /console/prices": ORGANISERS_PAGE,
     "POST /console/prices": ORGANISERS,
+    "GET /console/notices": TOLD_PAGE,
+    "POST /console/notices/webhooks": SUBMITTERS,
+    "POST /console/notices/mails": SUBMITTERS,
+    "POST /console/notices/mails/{mail_id}/end": NOBODYS,
+    "GET /console/notices/{webhook_id}": NOBODYS_PAGE,
+    "POST /console/notices/{webhook_id}/test": NOBODYS,
+    "POST /console/notices/{webhook_id}/secret": NOBODYS,
+    "POST /console/notices/{webhook_id}/enable": NOBODYS,
+    "POST /console/notices/{webhook_id}/delete": NOBODYS,
+    "POST /console/notices/{webhook_id}/deliveries/{delivery_id}/resend": NOBODYS,
     "GET /console/audit": ORGANISERS_PAGE,
     "GET /console/audit/log.json": ORGANISERS_PAGE,
     "GET /console/tokens": ORGANISERS_PAGE,

@@ -22,10 +22,13 @@ from tests.server.access_table import (
     API,
     COLUMNS,
     CONSOLE,
+    NOBODYS,
+    NOBODYS_PAGE,
     ONE_OWN_TOKEN,
     OWN_TOKENS,
     SIGNED_IN_PAGE,
     SUBMITTERS,
+    TOLD_PAGE,
     WORKERS,
 )
 
@@ -40,6 +43,9 @@ NEEDED = {
     ONE_OWN_TOKEN: ("submitter", "tokens"),
     SIGNED_IN_PAGE: ("submitter", "read"),
     SUBMITTERS: ("submitter", "submit"),
+    NOBODYS: ("submitter", "submit"),
+    NOBODYS_PAGE: ("submitter", "read"),
+    TOLD_PAGE: ("submitter", "read"),
     ADMINS: ("admin", "administer"),
     ADMINS_PAGE: ("admin", "read"),
     WORKERS: ("worker", "work"),
@@ -117,6 +123,9 @@ def named(
         "user_name": "walter-1",
         "kind": "user",
         "subject": "alice",
+        "webhook_id": "none",
+        "delivery_id": "1",
+        "mail_id": "none",
     }
 
 

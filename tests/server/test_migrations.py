@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from alembic import command
+from alembic.script import ScriptDirectory
 from sqlalchemy import Column, MetaData, insert, inspect, select, text
 
 from server.app import create_app
@@ -85,6 +86,17 @@ VALUES ('def', 1, :now, :now, '[]');
 INSERT INTO prices (id, provider, instance, region, pricing, usd_per_hour, effective_on, source_url,
   added_by, added_at)
 VALUES (1, 'cloud', 'gpu', 'north', 'on_demand', 2.5, '2026-11-01', 'https://a.example', 1, :now)
+"""
+NOTICE_ROWS = """
+INSERT INTO notice_events (id, kind, user_id, content, created_at)
+VALUES ('msg_1', 'submission.verified', 1, '{}', :now);
+INSERT INTO webhooks (id, user_id, url, kinds, scope, secret, created_at)
+VALUES ('h-1', 1, 'https://a.example', '[]', 'own', 'whsec_', :now);
+INSERT INTO mail_subscriptions (id, user_id, address, kinds, scope, secret, created_at)
+VALUES ('m-1', 1, 'ada@example.org', '[]', 'own', 'abc', :now);
+INSERT INTO deliveries (id, event_id, webhook_id, state, due_at, claims, failures, tries,
+  created_at)
+VALUES (1, 'msg_1', 'h-1', 'waiting', :now, 0, 0, '[]', :now)
 """
 
 
@@ -466,3 +478,21 @@ def test_what_was_published_is_neither_hidden_nor_withdrawn_and_going_back_keeps
     migrate(empty, "0014")
     assert select_all(empty, query) == published
     assert select_all(empty, "SELECT id FROM benchmark_phases") == []
+
+
+def test_going_back_drops_the_notices_and_nothing_else(empty: Database) -> None:
+    migrate(empty, "0002")
+    insert_rows(empty, OLD_ROWS)
+    migrate(empty, "0017")
+    insert_rows(empty, NOTICE_ROWS)
+    before = rows(empty)
+    script = ScriptDirectory.from_config(alembic_config(empty)).get_revision("0017")
+    command.downgrade(alembic_config(empty), str(script.down_revision))
+
+    left = tables(empty)
+    assert set(before) - left == {
+        "notice_events", "webhooks", "mail_subscriptions", "deliveries"
+    }  # fmt: skip
+    assert rows(empty) == {name: found for name, found in before.items() if name in left}
+    migrate(empty, "0017")
+    assert rows(empty) == {name: found if name in left else [] for name, found in before.items()}

@@ -151,6 +151,18 @@ def test_what_takes_a_token_says_so(schema: dict[str, Any]) -> None:
         "POST /api/v1/rescore",
         "POST /api/v1/prices",
         "POST /api/v1/prices/import",
+        "GET /api/v1/webhooks",
+        "POST /api/v1/webhooks",
+        "GET /api/v1/webhooks/{webhook_id}",
+        "DELETE /api/v1/webhooks/{webhook_id}",
+        "POST /api/v1/webhooks/{webhook_id}/secret",
+        "POST /api/v1/webhooks/{webhook_id}/enable",
+        "POST /api/v1/webhooks/{webhook_id}/test",
+        "GET /api/v1/webhooks/{webhook_id}/deliveries",
+        "POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/resend",
+        "GET /api/v1/mail-subscriptions",
+        "POST /api/v1/mail-subscriptions",
+        "DELETE /api/v1/mail-subscriptions/{mail_id}",
     }
 
 

@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 import uvicorn
 from fastapi.testclient import TestClient
+from sqlalchemy import select
 
 from rules.measurements import Canary, Figure, WorkerProbe
+from server.database import Database, utc_now
+from server.models import MailSubscription, User
+from server.notices.links import link_token
 from tests.support.processes import wait_for
 
 HOSTILE = '<script>alert("x")</script>\'"><img src=x onerror=alert(1)>'
@@ -113,7 +117,14 @@ def filled(
     ask("/users", person, by=ada)
     ask("/tokens", {"user": person["name"], "role": "submitter", "label": HOSTILE}, by=ada)
     ask("/me/tokens", {"label": LONG[:100], "scopes": ["read"]}, by=ada)
+    hook = {"url": "https://hooks.example/" + LONG, "kinds": ["submission.verified"]}
+    hook_id = ask("/webhooks", hook, by=ada)
+    ask_test = client.post(f"/api/v1/webhooks/{hook_id}/test", headers=ada.headers)
+    assert ask_test.status_code == 202, ask_test.text
     return {
+        "webhook_id": hook_id,
+        "confirm_token": mail_token(client, "m-1", "confirm"),
+        "unsubscribe_token": mail_token(client, "m-2", "unsubscribe"),
         "benchmark_id": "digits",
         "submission_id": replay.submission_id,
         "verification_id": first,
@@ -128,6 +139,23 @@ def filled(
         "name": "walter-1",
         "user_name": person["name"],
     }
+
+
+def mail_token(client: TestClient, name: str, purpose: Any) -> str:
+    """What the link of a mail carries."""
+    database: Database = client.app.state.parts.database  # type: ignore[attr-defined]
+    with database.write() as session:
+        subscription = MailSubscription(
+            id=name,
+            user_id=session.scalars(select(User.id)).first() or 0,
+            address="ada@example.org",
+            kinds=["record.set"],
+            scope="own",
+            secret="s",
+            created_at=utc_now(),
+        )
+        session.add(subscription)
+        return link_token(subscription, purpose)
 
 
 @pytest.fixture

@@ -1,0 +1,165 @@
+"""Writing down what happened, in the transaction in which it does.
+
+What is announced is written when the transaction commits, and only if somebody listens: on a
+server without webhooks a submission pays one SELECT. Nothing is told of what was published
+elsewhere.
+"""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import exists, insert, or_, select
+from sqlalchemy.orm import Session
+
+from server.database import after_commit, before_commit, utc_now
+from server.models import (
+    Attempt,
+    Calibration,
+    MailSubscription,
+    NoticeEvent,
+    Submission,
+    Verification,
+    Webhook,
+    WorkerRow,
+)
+from server.notices.contents import (
+    calibration_content,
+    record_check_content,
+    submission_content,
+    verification_content,
+    worker_content,
+)
+from server.notices.kinds import RECORD_CHECK, EventKind, is_submission_status
+from server.notices.listeners import is_confirmed
+from server.notices.waking import waking_of
+
+ANNOUNCED = "announced"
+SOMEBODY_LISTENS = select(
+    or_(
+        exists(select(Webhook.id).where(Webhook.disabled_at.is_(None))),
+        exists(select(MailSubscription.id).where(is_confirmed())),
+    )
+)
+Content = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What an event is about: whose it is, of which benchmark, and what is told of it.
+
+    Without a benchmark it is told to its user, and to organisers who are told of everything.
+    """
+
+    user_id: int | None
+    benchmark_id: str | None
+    content: Content
+
+
+@dataclass(frozen=True)
+class _Announced:
+    """`describe` is asked when the transaction ends, and only if somebody listens."""
+
+    kind: str
+    describe: Callable[[], Subject]
+
+
+def announce(session: Session, kind: str, describe: Callable[[], Subject]) -> None:
+    """Tell of something that this transaction does; told if and only if that is kept."""
+    announced: list[_Announced] = session.info.setdefault(ANNOUNCED, [])
+    if not announced:
+        before_commit(session, lambda: _write(session))
+    announced.append(_Announced(kind, describe))
+
+
+def announce_submission(session: Session, submission: Submission, kind: EventKind) -> None:
+    """Tell of a submission, unless it was published elsewhere."""
+    if submission.archive:
+        return
+
+    def describe(content: Callable[[Submission], Content] = submission_content) -> Subject:
+        return Subject(submission.user_id, watched_benchmark(submission), content(submission))
+
+    announce(session, kind, describe)
+    may_be_record = submission.eligible and submission.kind == "train"
+    if kind == "submission.accepted" and may_be_record and watched_benchmark(submission):
+        announce(session, RECORD_CHECK, lambda: describe(record_check_content))
+
+
+def watched_benchmark(submission: Submission) -> str | None:
+    """The benchmark whose watchers are told; None while a submission is under embargo."""
+    return None if submission.embargoed else submission.benchmark_id
+
+
+def announce_status(session: Session, submission: Submission, status: str, *, before: str) -> None:
+    """Tell of a status that a submission comes to; the one that it leaves tells nothing."""
+    if status != before and is_submission_status(status):
+        announce_submission(session, submission, f"submission.{status}")  # type: ignore[arg-type]
+
+
+def announce_verification(
+    session: Session,
+    verification: Verification,
+    kind: EventKind,
+    attempt: Attempt | None = None,
+) -> None:
+    """Tell of a verification, and of its attempt where the event is one's."""
+    # As they are at this moment: a lost attempt is followed by another in the same transaction.
+    told = None if attempt is None else {"number": attempt.number, "worker": attempt.worker}
+
+    def describe() -> Subject:
+        submission = verification.submission
+        content = verification_content(session, verification, attempt=told)
+        if submission is not None:
+            return Subject(submission.user_id, watched_benchmark(submission), content)
+        return Subject(verification.requested_by, content["verification"]["benchmark"], content)
+
+    announce(session, kind, describe)
+
+
+def announce_calibration(session: Session, calibration: Calibration) -> None:
+    """Tell that a calibration was adopted."""
+    announce(
+        session,
+        "calibration.adopted",
+        lambda: Subject(
+            calibration.requested_by, calibration.benchmark_id, calibration_content(calibration)
+        ),
+    )
+
+
+def announce_worker(
+    session: Session, name: str, kind: EventKind, *, why: str, attempt_id: str | None = None
+) -> None:
+    """Tell organisers, and whoever it belongs to, that a worker is out."""
+
+    def describe() -> Subject:
+        worker = session.get(WorkerRow, name)
+        owner = worker.user_id if worker is not None else None
+        return Subject(owner, None, worker_content(name, worker, why=why, attempt_id=attempt_id))
+
+    announce(session, kind, describe)
+
+
+def new_event(kind: str, subject: Subject) -> dict[str, Any]:
+    """The row of an event, by its columns."""
+    return {
+        "id": f"msg_{secrets.token_hex(10)}",
+        "kind": kind,
+        "user_id": subject.user_id,
+        "benchmark_id": subject.benchmark_id,
+        "content": subject.content,
+        "created_at": utc_now(),
+    }
+
+
+def _write(session: Session) -> None:
+    """Add what was announced to the transaction, in order, if there is anybody to tell."""
+    announced: list[_Announced] = session.info.pop(ANNOUNCED, [])
+    session.flush()
+    if not session.scalar(SOMEBODY_LISTENS):
+        return
+    rows = [new_event(item.kind, item.describe()) for item in announced]
+    session.execute(insert(NoticeEvent), rows)
+    after_commit(session, waking_of(session).set)

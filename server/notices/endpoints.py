@@ -1,0 +1,138 @@
+"""Webhooks and mail subscriptions: each person sees and changes their own."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Path, Query
+
+from server.dependencies import PartsDep, SubmitterDep
+from server.notices import mail_service, service
+from server.notices.queries import (
+    find_delivery,
+    find_mail,
+    find_webhook,
+    list_deliveries,
+    list_mails,
+    list_webhooks,
+)
+from server.notices.schemas import (
+    DeliveryList,
+    DeliveryView,
+    MailCreate,
+    MailList,
+    MailView,
+    WebhookCreate,
+    WebhookCreated,
+    WebhookList,
+    WebhookView,
+    delivery_view,
+    mail_view,
+    webhook_fields,
+    webhook_view,
+)
+
+router = APIRouter(tags=["notices"])
+IdDep = Annotated[str, Path(max_length=20)]
+NumberDep = Annotated[int, Path(ge=1, le=2**31 - 1)]
+LimitDep = Annotated[int, Query(ge=1, le=200)]
+StateDep = Annotated[Literal["waiting", "delivered", "failed"] | None, Query()]
+
+
+@router.get("/webhooks")
+def get_webhooks(parts: PartsDep, caller: SubmitterDep) -> WebhookList:
+    """Your webhooks, newest first, without their secrets."""
+    with parts.database.read() as session:
+        return WebhookList(webhooks=[webhook_view(hook) for hook in list_webhooks(session, caller)])
+
+
+@router.post("/webhooks", status_code=201)
+def create_webhook(body: WebhookCreate, parts: PartsDep, caller: SubmitterDep) -> WebhookCreated:
+    """Have events posted to an address. The secret that signs them is in this answer alone."""
+    with parts.database.write() as session:
+        hook = service.make_webhook(session, parts, caller, body)
+        return WebhookCreated(**webhook_fields(hook), secret=hook.secret)
+
+
+@router.get("/webhooks/{webhook_id}")
+def get_webhook(webhook_id: IdDep, parts: PartsDep, caller: SubmitterDep) -> WebhookView:
+    """One of your webhooks."""
+    with parts.database.read() as session:
+        return webhook_view(find_webhook(session, caller, webhook_id))
+
+
+@router.delete("/webhooks/{webhook_id}", status_code=204)
+def delete_webhook(webhook_id: IdDep, parts: PartsDep, caller: SubmitterDep) -> None:
+    """Delete a webhook and the log of its deliveries."""
+    with parts.database.write() as session:
+        service.delete_webhook(session, caller, find_webhook(session, caller, webhook_id))
+
+
+@router.post("/webhooks/{webhook_id}/secret")
+def replace_secret(webhook_id: IdDep, parts: PartsDep, caller: SubmitterDep) -> WebhookCreated:
+    """Make a fresh secret. For a day messages are signed with both."""
+    with parts.database.write() as session:
+        hook = find_webhook(session, caller, webhook_id)
+        secret = service.replace_secret(hook)
+        return WebhookCreated(**webhook_fields(hook), secret=secret)
+
+
+@router.post("/webhooks/{webhook_id}/enable")
+def enable_webhook(webhook_id: IdDep, parts: PartsDep, caller: SubmitterDep) -> WebhookView:
+    """Post again to a webhook that was switched off."""
+    with parts.database.write() as session:
+        hook = find_webhook(session, caller, webhook_id)
+        service.switch_on(hook)
+        return webhook_view(hook)
+
+
+@router.post("/webhooks/{webhook_id}/test", status_code=202)
+def send_test(webhook_id: IdDep, parts: PartsDep, caller: SubmitterDep) -> DeliveryView:
+    """Send a message of type webhook.test; the log of deliveries shows what came of it."""
+    with parts.database.write() as session:
+        return delivery_view(service.ping(session, find_webhook(session, caller, webhook_id)))
+
+
+@router.get("/webhooks/{webhook_id}/deliveries")
+def get_deliveries(
+    webhook_id: IdDep,
+    parts: PartsDep,
+    caller: SubmitterDep,
+    state: StateDep = None,
+    limit: LimitDep = 50,
+) -> DeliveryList:
+    """What was sent to a webhook within 30 days, newest first, with what came of each try."""
+    with parts.database.read() as session:
+        hook = find_webhook(session, caller, webhook_id)
+        found = list_deliveries(session, hook, state=state, limit=limit)
+        return DeliveryList(deliveries=[delivery_view(item) for item in found])
+
+
+@router.post("/webhooks/{webhook_id}/deliveries/{delivery_id}/resend", status_code=202)
+def resend_delivery(
+    webhook_id: IdDep, delivery_id: NumberDep, parts: PartsDep, caller: SubmitterDep
+) -> DeliveryView:
+    """Send a message again, with the same id."""
+    with parts.database.write() as session:
+        hook = find_webhook(session, caller, webhook_id)
+        delivery = find_delivery(session, hook, delivery_id)
+        return delivery_view(service.resend(session, hook, delivery))
+
+
+@router.get("/mail-subscriptions")
+def get_mail_subscriptions(parts: PartsDep, caller: SubmitterDep) -> MailList:
+    """The addresses you are written to at, newest first."""
+    with parts.database.read() as session:
+        return MailList(mails=[mail_view(item) for item in list_mails(session, caller)])
+
+
+@router.post("/mail-subscriptions", status_code=201)
+def create_mail_subscription(body: MailCreate, parts: PartsDep, caller: SubmitterDep) -> MailView:
+    """Ask to be written to. The first mail has a link to confirm the address."""
+    with parts.database.write() as session:
+        return mail_view(mail_service.subscribe(session, parts, caller, body))
+
+
+@router.delete("/mail-subscriptions/{mail_id}", status_code=204)
+def end_mail_subscription(mail_id: IdDep, parts: PartsDep, caller: SubmitterDep) -> None:
+    """End a mail subscription."""
+    with parts.database.write() as session:
+        mail_service.end_subscription(session, find_mail(session, caller, mail_id))

@@ -1,0 +1,193 @@
+"""Webhooks, addresses and deliveries as they cross the API."""
+
+from datetime import datetime
+from email.errors import MessageError
+from email.headerregistry import Address
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from server.models import Delivery, MailSubscription, Webhook
+from server.notices.kinds import KINDS, EventKind
+
+Scope = Literal["own", "benchmark", "all"]
+SHAPE = r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+$"
+
+
+def _mail_address(address: str) -> str:
+    """An address as mail programs read it. Raises ValueError."""
+    try:
+        Address(addr_spec=address)
+    except (ValueError, MessageError) as error:
+        raise ValueError("expected one address, as in ada@example.org") from error
+    return address
+
+
+MailAddress = Annotated[str, Field(max_length=254, pattern=SHAPE), AfterValidator(_mail_address)]
+
+
+class Wanted(BaseModel):
+    """Which events: of one's own submissions, of a benchmark, or all (organisers only)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kinds: list[EventKind] = Field(
+        min_length=1, max_length=len(KINDS), description="Each told once, in any order."
+    )
+    scope: Scope = "own"
+    benchmark: str | None = Field(
+        default=None, max_length=100, description="For the scope benchmark."
+    )
+
+    @model_validator(mode="after")
+    def _names_its_benchmark(self) -> Self:
+        if (self.scope == "benchmark") != (self.benchmark is not None):
+            raise ValueError("expected a benchmark with the scope benchmark, and only with it")
+        return self
+
+
+class WebhookCreate(Wanted):
+    """Where to post, and what."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "url": "https://hooks.example.org/finishline",
+                    "kinds": ["submission.verified", "submission.rejected"],
+                    "scope": "own",
+                }
+            ]
+        },
+    )
+
+    url: str = Field(min_length=1, max_length=2000)
+
+
+class MailCreate(Wanted):
+    """Where to write to, and of what."""
+
+    address: MailAddress
+
+
+class WebhookView(BaseModel):
+    """A webhook without its secret."""
+
+    id: str
+    url: str
+    kinds: list[str]
+    scope: str
+    benchmark: str | None
+    created_at: datetime
+    failing_since: datetime | None
+    disabled_at: datetime | None
+    disabled_because: str | None
+    previous_secret_until: datetime | None
+
+
+class WebhookCreated(WebhookView):
+    """A webhook whose secret was just made: the only time it is shown."""
+
+    secret: str
+
+
+class WebhookList(BaseModel):
+    """One's own webhooks, newest first."""
+
+    webhooks: list[WebhookView]
+
+
+class TryView(BaseModel):
+    """One try: a status and the start of the answer, or the error instead."""
+
+    at: datetime
+    status: int | None
+    milliseconds: float
+    answer: str
+    error: str | None
+
+
+class DeliveryView(BaseModel):
+    """A message on its way: `state` is waiting, delivered or failed; `due_at` is the next try."""
+
+    id: int
+    message_id: str
+    kind: str
+    state: str
+    created_at: datetime
+    due_at: datetime | None
+    ended_at: datetime | None
+    tries: list[TryView]
+
+
+class DeliveryList(BaseModel):
+    """The latest deliveries of a webhook, newest first."""
+
+    deliveries: list[DeliveryView]
+
+
+class MailView(BaseModel):
+    """An address. Nothing but the mail to confirm it is sent before `verified_at`."""
+
+    id: str
+    address: str
+    kinds: list[str]
+    scope: str
+    benchmark: str | None
+    created_at: datetime
+    verified_at: datetime | None
+
+
+class MailList(BaseModel):
+    """One's own addresses, newest first."""
+
+    mails: list[MailView]
+
+
+def webhook_fields(hook: Webhook) -> dict[str, Any]:
+    """A stored webhook by the names of its view."""
+    return {
+        "id": hook.id,
+        "url": hook.url,
+        "kinds": hook.kinds,
+        "scope": hook.scope,
+        "benchmark": hook.benchmark_id,
+        "created_at": hook.created_at,
+        "failing_since": hook.failing_since,
+        "disabled_at": hook.disabled_at,
+        "disabled_because": hook.disabled_because,
+        "previous_secret_until": hook.previous_until,
+    }
+
+
+def webhook_view(hook: Webhook) -> WebhookView:
+    """A stored webhook as the API shows it."""
+    return WebhookView(**webhook_fields(hook))
+
+
+def delivery_view(delivery: Delivery) -> DeliveryView:
+    """A stored delivery as the API shows it."""
+    return DeliveryView(
+        id=delivery.id,
+        message_id=delivery.event_id,
+        kind=delivery.event.kind,
+        state=delivery.state,
+        created_at=delivery.created_at,
+        due_at=delivery.due_at if delivery.state == "waiting" else None,
+        ended_at=delivery.ended_at,
+        tries=[TryView(**made) for made in delivery.tries],
+    )
+
+
+def mail_view(subscription: MailSubscription) -> MailView:
+    """A stored address as the API shows it."""
+    return MailView(
+        id=subscription.id,
+        address=subscription.address,
+        kinds=subscription.kinds,
+        scope=subscription.scope,
+        benchmark=subscription.benchmark_id,
+        created_at=subscription.created_at,
+        verified_at=subscription.verified_at,
+    )

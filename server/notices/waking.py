@@ -1,0 +1,25 @@
+"""Waking the loop of this process when there is something to deliver."""
+
+import threading
+from typing import cast
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+_wakings: WeakKeyDictionary[Engine, threading.Event] = WeakKeyDictionary()
+_making = threading.Lock()
+
+
+def waking(engine: Engine) -> threading.Event:
+    """What the loop that delivers the events of a database waits for in this process."""
+    with _making:
+        found = _wakings.get(engine)
+        if found is None:
+            found = _wakings[engine] = threading.Event()
+        return found
+
+
+def waking_of(session: Session) -> threading.Event:
+    """The same for the database of a session."""
+    return waking(cast(Engine, session.get_bind()))

@@ -1,0 +1,206 @@
+"""What somebody is told of: their webhooks with what was sent, and the addresses of their mails."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Request
+from fastapi.responses import HTMLResponse, Response
+
+from server.accounts.roles import ORGANISERS
+from server.dependencies import Parts, PartsDep, require_allowed
+from server.errors import ServerError
+from server.notices import mail_service, service
+from server.notices.kinds import ABOUT, KINDS
+from server.notices.queries import (
+    find_delivery,
+    find_mail,
+    find_webhook,
+    list_deliveries,
+    list_mails,
+    list_webhooks,
+)
+from server.notices.schemas import (
+    MailCreate,
+    WebhookCreate,
+    delivery_view,
+    mail_view,
+    webhook_view,
+)
+from server.pages.console_page import console_page, go_on
+from server.pages.forms import filled, read_form
+from server.sessions.dependencies import Fields, FormDep, SignedInDep
+from server.sessions.schemas import Notice, SignedIn
+
+router = APIRouter(include_in_schema=False)
+ADDRESS = "/console/notices"
+SHOWN = 50
+USUAL = ("submission.verified", "submission.rejected", "submission.inconclusive", "record.set")
+IdDep = Annotated[str, Path(max_length=20)]
+NumberDep = Annotated[int, Path(ge=1, le=2**31 - 1)]
+
+
+def get_told(request: Request, signed_in: SignedInDep) -> SignedIn:
+    """Whoever may submit, and so be told of what comes of it."""
+    require_allowed(signed_in.caller, request, ("submitter", *ORGANISERS), "submit")
+    return signed_in
+
+
+ToldDep = Annotated[SignedIn, Depends(get_told)]
+
+
+@router.get(ADDRESS)
+def notices_page(parts: PartsDep, signed_in: ToldDep) -> HTMLResponse:
+    """Webhooks, addresses, and the forms that make them."""
+    return _page(parts, signed_in, {"scope": "own"} | dict.fromkeys(USUAL, "on"))
+
+
+@router.post(ADDRESS + "/webhooks")
+def add_webhook(parts: PartsDep, signed_in: ToldDep, form: FormDep) -> Response:
+    """Make a webhook; the next page shows its secret, once."""
+    wanted, errors = read_form(WebhookCreate, _wanted(form, "url"))
+    if wanted is None:
+        return _page(parts, signed_in, form, errors=errors)
+    try:
+        with parts.database.write() as session:
+            hook = service.make_webhook(session, parts, signed_in.caller, wanted)
+    except ServerError as error:
+        return _page(parts, signed_in, form, refusal=error)
+    told = Notice(f"Webhook {hook.id} is made. This secret signs its posts:", hook.secret)
+    return go_on(parts, signed_in, f"{ADDRESS}/{hook.id}", told)
+
+
+@router.post(ADDRESS + "/mails")
+def add_mail(parts: PartsDep, signed_in: ToldDep, form: FormDep) -> Response:
+    """Ask to be written to."""
+    wanted, errors = read_form(MailCreate, _wanted(form, "address"))
+    if wanted is None:
+        return _page(parts, signed_in, form, errors=errors)
+    try:
+        with parts.database.write() as session:
+            made = mail_service.subscribe(session, parts, signed_in.caller, wanted)
+    except ServerError as error:
+        return _page(parts, signed_in, form, refusal=error)
+    if made.verified_at is not None:
+        told = f"Notices go to {made.address}."
+    else:
+        told = f"A mail is on its way to {made.address}; notices follow once its link is opened."
+    return go_on(parts, signed_in, ADDRESS, Notice(told))
+
+
+@router.post(ADDRESS + "/mails/{mail_id}/end")
+def end_mail(mail_id: IdDep, parts: PartsDep, signed_in: ToldDep, _form: FormDep) -> Response:
+    """Write no more to an address."""
+    with parts.database.write() as session:
+        found = find_mail(session, signed_in.caller, mail_id)
+        mail_service.end_subscription(session, found)
+    return go_on(parts, signed_in, ADDRESS, Notice(f"{found.address} is sent no more of these."))
+
+
+@router.get(ADDRESS + "/{webhook_id}")
+def webhook_page(webhook_id: IdDep, parts: PartsDep, signed_in: ToldDep) -> HTMLResponse:
+    """A webhook and what was sent to it lately."""
+    return _webhook_page(parts, signed_in, webhook_id)
+
+
+@router.post(ADDRESS + "/{webhook_id}/test")
+def send_test(webhook_id: IdDep, parts: PartsDep, signed_in: ToldDep, _form: FormDep) -> Response:
+    """Send a test message."""
+    try:
+        with parts.database.write() as session:
+            service.ping(session, find_webhook(session, signed_in.caller, webhook_id))
+    except ServerError as error:
+        return _webhook_page(parts, signed_in, webhook_id, refusal=error)
+    told = Notice("A test is on its way; load this page again to see what came of it.")
+    return go_on(parts, signed_in, f"{ADDRESS}/{webhook_id}", told)
+
+
+@router.post(ADDRESS + "/{webhook_id}/secret")
+def replace_secret(
+    webhook_id: IdDep, parts: PartsDep, signed_in: ToldDep, _form: FormDep
+) -> Response:
+    """Make a fresh secret; the next page shows it, once."""
+    with parts.database.write() as session:
+        fresh = service.replace_secret(find_webhook(session, signed_in.caller, webhook_id))
+    told = Notice("This secret signs from now on; for a day the earlier one does as well:", fresh)
+    return go_on(parts, signed_in, f"{ADDRESS}/{webhook_id}", told)
+
+
+@router.post(ADDRESS + "/{webhook_id}/enable")
+def enable(webhook_id: IdDep, parts: PartsDep, signed_in: ToldDep, _form: FormDep) -> Response:
+    """Post to a webhook again."""
+    with parts.database.write() as session:
+        service.switch_on(find_webhook(session, signed_in.caller, webhook_id))
+    return go_on(parts, signed_in, f"{ADDRESS}/{webhook_id}", Notice("It is switched on again."))
+
+
+@router.post(ADDRESS + "/{webhook_id}/delete")
+def delete(webhook_id: IdDep, parts: PartsDep, signed_in: ToldDep, _form: FormDep) -> Response:
+    """Delete a webhook."""
+    with parts.database.write() as session:
+        hook = find_webhook(session, signed_in.caller, webhook_id)
+        service.delete_webhook(session, signed_in.caller, hook)
+    return go_on(parts, signed_in, ADDRESS, Notice(f"Webhook {webhook_id} is deleted."))
+
+
+@router.post(ADDRESS + "/{webhook_id}/deliveries/{delivery_id}/resend")
+def resend(
+    webhook_id: IdDep,
+    delivery_id: NumberDep,
+    parts: PartsDep,
+    signed_in: ToldDep,
+    _form: FormDep,
+) -> Response:
+    """Send a message again."""
+    try:
+        with parts.database.write() as session:
+            hook = find_webhook(session, signed_in.caller, webhook_id)
+            service.resend(session, hook, find_delivery(session, hook, delivery_id))
+    except ServerError as error:
+        return _webhook_page(parts, signed_in, webhook_id, refusal=error)
+    told = Notice(f"Delivery {delivery_id} is on its way again, with the same id.")
+    return go_on(parts, signed_in, f"{ADDRESS}/{webhook_id}", told)
+
+
+def _wanted(form: Fields, *names: str) -> dict[str, Any]:
+    """What a form asks for: a box that is ticked is a kind. A benchmark counts with its scope."""
+    given = filled(form)
+    wanted: dict[str, Any] = {name: given[name] for name in (*names, "scope") if name in given}
+    wanted["kinds"] = [kind for kind in KINDS if kind in given]
+    if given.get("scope") == "benchmark" and "benchmark" in given:
+        wanted["benchmark"] = given["benchmark"]
+    return wanted
+
+
+def _page(
+    parts: Parts, signed_in: SignedIn, typed: Mapping[str, Any], **wrong: Any
+) -> HTMLResponse:
+    with parts.database.read() as session:
+        hooks = [webhook_view(hook) for hook in list_webhooks(session, signed_in.caller)]
+        mails = [mail_view(item) for item in list_mails(session, signed_in.caller)]
+    return console_page(
+        parts,
+        signed_in,
+        "notices.html",
+        typed=typed,
+        hooks=[hook.model_dump(mode="json") for hook in hooks],
+        mails=[mail.model_dump(mode="json") for mail in mails],
+        kinds=list(ABOUT.items()),
+        benchmarks=sorted(parts.benchmarks),
+        sends_mail=parts.settings.smtp_url is not None,
+        **wrong,
+    )
+
+
+def _webhook_page(parts: Parts, signed_in: SignedIn, webhook_id: str, **wrong: Any) -> HTMLResponse:
+    with parts.database.read() as session:
+        hook = find_webhook(session, signed_in.caller, webhook_id)
+        found = list_deliveries(session, hook, state=None, limit=SHOWN)
+        deliveries = [delivery_view(item).model_dump(mode="json") for item in found]
+    return console_page(
+        parts,
+        signed_in,
+        "webhook.html",
+        hook=webhook_view(hook).model_dump(mode="json"),
+        deliveries=deliveries,
+        **wrong,
+    )

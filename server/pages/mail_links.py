@@ -1,0 +1,55 @@
+"""Where the links of mails lead. Programs open links too, so a button does what it says."""
+
+from fastapi import APIRouter, Response
+from fastapi.responses import HTMLResponse
+
+from server.dependencies import PartsDep
+from server.notices.links import Purpose, find_by_link
+from server.notices.mail_service import confirm, end_subscription
+from web.render import render
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/mail/confirm/{confirm_token}")
+def confirm_page(confirm_token: str, parts: PartsDep) -> HTMLResponse:
+    """Ask whether notices may be sent to an address."""
+    return _asked(parts, confirm_token, "confirm")
+
+
+@router.post("/mail/confirm/{confirm_token}")
+def confirm_address(confirm_token: str, parts: PartsDep) -> Response:
+    """From this moment on the address is told of events."""
+    with parts.database.write() as session:
+        found = find_by_link(session, confirm_token, "confirm")
+        confirm(found)
+    return _page(found.address, "confirm", done=True)
+
+
+@router.get("/mail/unsubscribe/{unsubscribe_token}")
+def unsubscribe_page(unsubscribe_token: str, parts: PartsDep) -> HTMLResponse:
+    """Ask whether notices to an address are to end."""
+    return _asked(parts, unsubscribe_token, "unsubscribe")
+
+
+@router.post("/mail/unsubscribe/{unsubscribe_token}")
+def unsubscribe(unsubscribe_token: str, parts: PartsDep) -> Response:
+    """End a subscription: by the button of the page, or by that of a mail program (RFC 8058)."""
+    with parts.database.write() as session:
+        found = find_by_link(session, unsubscribe_token, "unsubscribe")
+        end_subscription(session, found)
+    return _page(found.address, "unsubscribe", done=True)
+
+
+def _asked(parts: PartsDep, token: str, purpose: Purpose) -> HTMLResponse:
+    with parts.database.read() as session:
+        found = find_by_link(session, token, purpose)
+    return _page(found.address, purpose, done=False)
+
+
+def _page(address: str, purpose: Purpose, *, done: bool) -> HTMLResponse:
+    page = render("mail_link.html", address=address, purpose=purpose, done=done)
+    # Whoever reads the address of this page can end the subscription: no other site is told it.
+    return HTMLResponse(
+        page, headers={"Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
+    )

@@ -1,0 +1,177 @@
+"""A receiver of webhooks on a real port, and a server that may post to it."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from server.database import Database
+from server.notices import spread
+from server.notices.loop import NoticeLoop
+from server.settings import Settings
+from tests.support.processes import wait_for
+
+EVERY_KIND = [
+    "submission.accepted", "submission.verifying", "submission.verified", "submission.rejected",
+    "verification.queued", "verification.started", "verification.lost", "verification.done",
+    "verification.failed", "verification.cancelled", "record.set", "calibration.adopted",
+    "decision.published", "worker.drifted", "worker.lost",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Post:
+    """One request as it came in."""
+
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def event(self) -> dict[str, Any]:
+        """The message."""
+        found: dict[str, Any] = json.loads(self.body)
+        return found
+
+
+@dataclass
+class Receiver:
+    """What came in, and what is answered: each of `answers` once, then 200."""
+
+    url: str
+    posts: list[Post] = field(default_factory=list)
+    answers: list[int] = field(default_factory=list)
+    headers: dict[str, str] = field(default_factory=dict)
+    text: bytes = b"thank you"
+    gate: threading.Event | None = None
+
+    @property
+    def kinds(self) -> list[str]:
+        """The types of what came in, in order."""
+        return [post.event["type"] for post in self.posts]
+
+
+def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            receiver.posts.append(Post(self.path, headers, body))
+            if receiver.gate is not None:
+                receiver.gate.wait(timeout=30)
+            self.send_response(receiver.answers.pop(0) if receiver.answers else 200)
+            for name, value in receiver.headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(receiver.text)))
+            self.end_headers()
+            with suppress(OSError):  # Whoever posted may have read enough.
+                self.wfile.write(receiver.text)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            """Write nothing."""
+
+    return Handler
+
+
+@pytest.fixture
+def make_receiver() -> Iterator[Callable[[], Receiver]]:
+    """Starts receivers."""
+    running: list[ThreadingHTTPServer] = []
+
+    def make() -> Receiver:
+        server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+        receiver = Receiver(url=f"http://127.0.0.1:{server.server_port}/hook")
+        server.RequestHandlerClass = _handler(receiver)
+        threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        ).start()
+        running.append(server)
+        return receiver
+
+    yield make
+    for server in running:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def receiver(make_receiver: Callable[[], Receiver]) -> Receiver:
+    """One of them."""
+    return make_receiver()
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """A server of an internal network, that sends no mail."""
+    return settings.model_copy(update={"webhook_private_addresses": True})
+
+
+@pytest.fixture
+def make_loop(client: TestClient, settings: Settings) -> Iterator[Callable[[], NoticeLoop]]:
+    """Makes loops as server processes have them; they are stopped at the end."""
+    parts = client.app.state.parts  # type: ignore[attr-defined]
+    made: list[NoticeLoop] = []
+
+    def make() -> NoticeLoop:
+        loop = NoticeLoop(parts.database, parts.benchmarks, settings)
+        made.append(loop)
+        return loop
+
+    yield make
+    for loop in made:
+        if loop.is_running:
+            loop.stop()
+        loop._pool.shutdown(wait=True)
+
+
+@dataclass
+class Hooks:
+    """What somebody does with webhooks over the API."""
+
+    client: TestClient
+    loop: NoticeLoop
+    database: Database
+
+    def make(self, by: Any, url: str, *kinds: str, **wanted: Any) -> dict[str, Any]:
+        """A webhook for these kinds, or for every kind."""
+        body = {"url": url, "kinds": list(kinds) or EVERY_KIND} | wanted
+        answer = self.client.post("/api/v1/webhooks", json=body, headers=by.headers)
+        assert answer.status_code == 201, answer.text
+        made: dict[str, Any] = answer.json()
+        return made
+
+    def log(self, by: Any, hook: dict[str, Any]) -> list[dict[str, Any]]:
+        """The deliveries of a webhook, newest first."""
+        address = f"/api/v1/webhooks/{hook['id']}/deliveries"
+        found: list[dict[str, Any]] = self.client.get(address, headers=by.headers).json()[
+            "deliveries"
+        ]
+        return found
+
+    def run(self, until: Callable[[], Any]) -> Any:
+        """Rounds of the loop until something is so."""
+
+        def round_and_look() -> Any:
+            self.loop.run_once()
+            return until()
+
+        return wait_for(round_and_look, seconds=20, what="the notices", pause=0.02)
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records are looked for without waiting for a burst to end."""
+    monkeypatch.setattr(spread, "RECORD_WAIT", timedelta(0))
+
+
+@pytest.fixture
+def hooks(client: TestClient, database: Database, make_loop: Callable[[], NoticeLoop]) -> Hooks:
+    """Webhooks of a server whose loop turns only when a test says so."""
+    return Hooks(client, make_loop(), database)

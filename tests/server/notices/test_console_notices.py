@@ -1,0 +1,89 @@
+"""Webhooks and addresses in the console: forms that work, and what they refuse."""
+
+import re
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from pydantic import SecretStr
+
+from server.settings import Settings
+from tests.server.test_console import ORIGIN, Console
+
+NOTICES = "/console/notices"
+FORM = {"url": "https://hooks.example/<b>", "submission.verified": "on", "scope": "own"}
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """A server that sends mail, to nobody in these tests."""
+    return settings.model_copy(
+        update={
+            "smtp_url": SecretStr("smtp://127.0.0.1:1"),
+            "mail_from": "notices@finishline.example",
+            "public_url": "http://testserver",
+        }
+    )
+
+
+def test_a_webhook_is_made_tested_replaced_and_deleted(client: TestClient, alice: Any) -> None:
+    console = Console(client, alice)
+    made = console.post(f"{NOTICES}/webhooks", **FORM)
+    assert made.status_code == 303
+    own = made.headers["location"]
+    page = console.get(own).text
+    (secret,) = re.findall(r"whsec_[A-Za-z0-9+/]+=*", page)
+    assert secret not in console.get(own).text
+    assert "https://hooks.example/&lt;b&gt;" in page
+    assert "Nothing was sent yet" in page
+    assert "A test is on its way" in console.done(f"{own}/test")
+    refused = console.post(f"{own}/test")
+    assert refused.status_code == 409
+    assert "wait for it" in refused.text
+    (delivery,) = re.findall(r'class="r num">(\d+)<', refused.text)
+    assert console.post(f"{own}/deliveries/{delivery}/resend").status_code == 409
+    assert "whsec_" in console.done(f"{own}/secret")
+    assert "is deleted" in console.done(f"{own}/delete")
+    assert console.get(own).status_code == 404
+
+
+def test_what_is_wrong_is_said_beside_the_fields(client: TestClient, alice: Any) -> None:
+    console = Console(client, alice)
+    none = console.post(f"{NOTICES}/webhooks", url="https://a.example", scope="own")
+    assert none.status_code == 422
+    assert "Choose at least one." in none.text
+    everything = console.post(f"{NOTICES}/webhooks", **FORM | {"scope": "all"})
+    assert everything.status_code == 403
+    ftp = console.post(f"{NOTICES}/webhooks", **FORM | {"url": "ftp://a.example"})
+    assert ftp.status_code == 422
+    assert "expected https" in ftp.text
+    assert 'value="ftp://a.example"' in ftp.text
+    assert "You have no webhook" in console.get(NOTICES).text
+
+
+def test_an_address_is_asked_for_and_ended(client: TestClient, alice: Any) -> None:
+    console = Console(client, alice)
+    fields = {"address": "ada@example.org", "record.set": "on", "scope": "benchmark"}
+    assert console.post(f"{NOTICES}/mails", **fields).status_code == 422
+    page = console.done(f"{NOTICES}/mails", **fields | {"benchmark": "digits"})
+    assert "A mail is on its way to ada@example.org" in page
+    assert "waits for its link to be opened" in page
+    (end,) = re.findall(r'action="(/console/notices/mails/[^"]+/end)"', page)
+    assert "waits for its link" not in console.done(end)
+    bad = fields | {"address": "ada@example.org\nBcc: x@example.org", "scope": "own"}
+    assert console.post(f"{NOTICES}/mails", **bad).status_code == 422
+
+
+def test_another_person_and_no_form_of_ours_change_nothing(
+    client: TestClient, alice: Any, bob: Any, walter: Any
+) -> None:
+    own = Console(client, alice).post(f"{NOTICES}/webhooks", **FORM).headers["location"]
+    other = Console(client, bob)
+    assert other.get(own).status_code == 404
+    for step in ("test", "secret", "enable", "delete", "deliveries/1/resend"):
+        assert other.post(f"{own}/{step}").status_code == 404
+        assert client.post(f"{own}/{step}", headers=ORIGIN).status_code == 403
+    worker = Console(client, walter)
+    assert worker.get(NOTICES).status_code == 403
+    assert worker.post(f"{NOTICES}/webhooks", **FORM).status_code == 403
+    assert Console(client, alice).get(own).status_code == 200

@@ -1,0 +1,323 @@
+"""What is told of, to whom, and that nothing else is."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import event, func, select, update
+
+from rules.measurements import Canary, WorkerProbe
+from rules.messages import WorkerSystem
+from server.calibrations import service as calibrations
+from server.database import Database, utc_now
+from server.models import Calibration, Delivery, NoticeEvent, Submission, Token, Webhook
+from server.notices.announce import announce_submission, watched_benchmark
+from server.notices.kinds import ABOUT, KINDS
+from server.verifications.overdue import expire_leases
+from server.verifications.service import set_status
+
+FAR_BELOW = [10.0] * 8
+SYSTEM = WorkerSystem(
+    worker="walter-1",
+    hardware_class="cpu-test",
+    processor="test processor",
+    processor_count=2,
+    memory_gib=24.0,
+    accelerator=None,
+    accelerator_count=0,
+    threads=1,
+    software={},
+)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """Events are spread under the locks of either database."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+def count(database: Database, table: Any) -> int:
+    with database.read() as session:
+        return session.scalar(select(func.count()).select_from(table)) or 0
+
+
+def test_a_submission_tells_its_owner_of_each_step(
+    hooks: Any,
+    receiver: Any,
+    alice: Any,
+    bob: Any,
+    replay: Any,
+    make_report: Callable[..., Any],
+    make_receiver: Callable[[], Any],
+    database: Database,
+) -> None:
+    others, everybodys = make_receiver(), make_receiver()
+    hooks.make(alice, receiver.url)
+    hooks.make(bob, others.url)
+    hooks.make(bob, everybodys.url, "verification.done", scope="benchmark", benchmark="digits")
+    replay.report(replay.claim().json(), make_report(replay.seeds()))
+    hooks.run(lambda: len(receiver.posts) == 3 and everybodys.posts)
+
+    assert receiver.kinds == ["verification.started", "verification.done", "submission.verified"]
+    started, done, verified = (post.event for post in receiver.posts)
+    assert started["data"]["attempt"] == {"number": 1, "worker": "walter-1"}
+    assert started["data"]["verification"]["id"] == replay.verification_id
+    assert done["data"]["verification"]["outcome"] == "verified"
+    told = verified["data"]["submission"]
+    assert (told["id"], told["status"]) == (replay.submission_id, "verified")
+    view = replay.client.get(f"/api/v1/submissions/{replay.submission_id}").json()
+    assert told["tta_seconds"] == view["result"]["tta_seconds"]
+    assert verified["data"]["links"]["api"] == f"/api/v1/submissions/{replay.submission_id}"
+    assert verified["timestamp"].endswith("+00:00")
+    assert everybodys.kinds == ["verification.done"]
+    assert others.posts == []
+    # What somebody was told of stays for the log; what nobody wanted is gone.
+    assert count(database, NoticeEvent) == 3
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+class TestOnOneDatabase:
+    """What does not depend on which database it is."""
+
+    def test_an_accepted_submission_and_its_record_are_told(
+        self,
+        hooks: Any,
+        receiver: Any,
+        alice: Any,
+        submit: Callable[..., Any],
+        digits_submission: Any,
+        make_log: Callable[..., bytes],
+    ) -> None:
+        hooks.make(alice, receiver.url, "submission.accepted", "record.set")
+        first = submit(digits_submission).json()["id"]
+        hooks.run(lambda: len(receiver.posts) == 2)
+        slower = {
+            name: make_log(400 + k, name=name, seconds_per_epoch=0.5)
+            for k, name in enumerate(digits_submission.logs)
+        }
+        digits_submission.logs = slower
+        assert submit(digits_submission).status_code == 201
+        hooks.run(lambda: len(receiver.posts) == 3 and not count(hooks.database, _untold()))
+
+        assert receiver.kinds == ["submission.accepted", "record.set", "submission.accepted"]
+        record = receiver.posts[1].event["data"]
+        assert record["submission"]["id"] == first
+        assert record["record"]["beaten"] is None
+        assert record["record"]["tta_seconds"] == record["submission"]["tta_seconds"]
+
+    def test_nothing_is_told_of_what_was_published_elsewhere(
+        self, hooks: Any, receiver: Any, olivia: Any, submit: Any, digits_submission: Any
+    ) -> None:
+        hooks.make(olivia, receiver.url, scope="all")
+        digits_submission.form = {"archive": "true"}
+        digits_submission.claim |= {"organisation": "Ex", "submitted_on": "2018-04-20"}
+        assert submit(digits_submission, by=olivia).status_code == 201
+
+        assert count(hooks.database, NoticeEvent) == 0
+
+    def test_lost_failed_cancelled_and_what_follows(
+        self, hooks: Any, receiver: Any, olivia: Any, replay: Any, walter: Any, make_receiver: Any
+    ) -> None:
+        owners = make_receiver()
+        hello = {"system": asdict(SYSTEM), "state": "idle"}
+        replay.client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
+        hooks.make(olivia, receiver.url, scope="all")
+        benchmark = {"scope": "benchmark", "benchmark": "digits"}
+        hooks.make(olivia, owners.url, "worker.lost", "verification.lost", **benchmark)
+        replay.claim()
+        with hooks.database.write() as session:
+            expire_leases(session, now=utc_now() + timedelta(hours=1))
+        address = f"/api/v1/verifications/{replay.verification_id}/cancel"
+        replay.client.post(address, headers=olivia.headers)
+        hooks.run(lambda: len(receiver.posts) == 5 and owners.posts)
+
+        assert receiver.kinds == [
+            "verification.started",
+            "verification.lost",
+            "worker.lost",
+            "verification.queued",
+            "verification.cancelled",
+        ]
+        lost, out, queued = (post.event["data"] for post in receiver.posts[1:4])
+        assert lost["attempt"] == {"number": 1, "worker": "walter-1"}
+        assert out["worker"]["name"] == "walter-1"
+        assert queued["attempt"] == {"number": 2, "worker": None}
+        # A worker is the organisers' affair, not that of all who watch a benchmark.
+        assert owners.kinds == ["verification.lost"]
+
+    def test_a_rejected_rerun_is_told_when_it_is_decided(
+        self, hooks: Any, receiver: Any, alice: Any, olivia: Any, replay: Any, make_report: Any
+    ) -> None:
+        replay.report(replay.claim().json(), make_report(replay.seeds()))
+        address = f"/api/v1/submissions/{replay.submission_id}/verifications"
+        again = replay.client.post(address, json={}, headers=olivia.headers).json()
+        replay.verification_id = again["id"]
+        kinds = ("submission.rejected", "decision.published", "submission.verifying")
+        hooks.make(alice, receiver.url, *kinds)
+        replay.report(replay.claim().json(), make_report(replay.seeds(), qualities=FAR_BELOW))
+        assert count(hooks.database, Delivery) == 0
+        decided = replay.client.post(
+            f"/api/v1/verifications/{replay.verification_id}/decide",
+            json={"decision": "publish", "reason": "it holds"},
+            headers=olivia.headers,
+        )
+        assert decided.status_code in (200, 201), decided.text
+        hooks.run(lambda: len(receiver.posts) == 2)
+
+        assert receiver.kinds == ["decision.published", "submission.rejected"]
+
+    def test_an_adopted_calibration_and_a_drifted_worker_are_told(
+        self,
+        hooks: Any,
+        receiver: Any,
+        olivia: Any,
+        walter: Any,
+        replay: Any,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        hooks.make(olivia, receiver.url, "calibration.adopted", "worker.drifted", scope="all")
+        monkeypatch.setattr(calibrations, "why_not_adoptable", lambda *_: None)
+        with hooks.database.write() as session:
+            row = session.get_one(Submission, replay.submission_id)
+            session.add(_calibration(row))
+        adopted = replay.client.post(
+            "/api/v1/calibrations/c-1/adopt", json={"reason": "new"}, headers=olivia.headers
+        )
+        assert adopted.status_code == 200, adopted.text
+        _tell_canaries(replay.client, walter, 100.0, 99.0, 101.0, 80.0, 79.0)
+        hooks.run(lambda: len(receiver.posts) == 2)
+
+        calibration, worker = (post.event["data"] for post in receiver.posts)
+        assert calibration["calibration"]["id"] == "c-1"
+        assert worker["worker"]["name"] == "walter-1"
+        assert "%" in worker["worker"]["why"]
+
+    def test_who_is_no_organiser_any_more_is_told_of_nothing(
+        self, hooks: Any, receiver: Any, olivia: Any, replay: Any, make_report: Any
+    ) -> None:
+        hooks.make(olivia, receiver.url, scope="all")
+        with hooks.database.write() as session:
+            session.execute(
+                update(Token).where(Token.role == "organiser").values(revoked_at=utc_now())
+            )
+        replay.report(replay.claim().json(), make_report(replay.seeds()))
+        assert count(hooks.database, NoticeEvent) == 3
+        hooks.run(lambda: not count(hooks.database, _untold()))
+
+        # Nor is an event kept that is nobody's to deliver.
+        assert count(hooks.database, Delivery) == count(hooks.database, NoticeEvent) == 0
+
+    def test_a_disabled_user_is_told_of_nothing(
+        self, hooks: Any, receiver: Any, alice: Any, replay: Any
+    ) -> None:
+        hooks.make(alice, receiver.url)
+        with hooks.database.write() as session:
+            owner = session.get_one(Submission, replay.submission_id).user
+            owner.disabled_at = utc_now()
+        replay.claim()
+        hooks.run(lambda: not count(hooks.database, _untold()))
+
+        assert count(hooks.database, Delivery) == 0
+
+    def test_what_is_rolled_back_was_never_told(
+        self, hooks: Any, receiver: Any, alice: Any, replay: Any
+    ) -> None:
+        hooks.make(alice, receiver.url)
+
+        def reject_and_fail() -> None:
+            with hooks.database.write() as session:
+                set_status(session, session.get_one(Submission, replay.submission_id), "rejected")
+                session.flush()
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            reject_and_fail()
+        assert count(hooks.database, NoticeEvent) == 0
+        with hooks.database.write() as session:
+            set_status(session, session.get_one(Submission, replay.submission_id), "rejected")
+        assert count(hooks.database, NoticeEvent) == 1
+
+    def test_without_a_listener_a_submission_costs_one_question(
+        self,
+        alice: Any,
+        hooks: Any,
+        receiver: Any,
+        submit: Callable[..., Any],
+        digits_submission: Any,
+    ) -> None:
+        sent: list[str] = []
+
+        @event.listens_for(hooks.database.engine, "before_cursor_execute")
+        def note(_c: Any, _cursor: Any, statement: str, *_: Any) -> None:
+            if "webhooks" in statement or "notice_events" in statement:
+                sent.append(statement)
+
+        assert submit(digits_submission).status_code == 201
+        assert len(sent) == 1
+        assert sent[0].startswith("SELECT")
+        made = hooks.make(alice, receiver.url)
+        sent.clear()
+        digits_submission.claim["model"] = "again"
+        assert submit(digits_submission).status_code == 201
+        assert [statement.partition(" ")[0] for statement in sent] == ["SELECT", "INSERT"]
+        with hooks.database.write() as session:
+            hook = session.get_one(Webhook, made["id"])
+            hook.disabled_at = utc_now()
+        sent.clear()
+        digits_submission.claim["model"] = "and again"
+        assert submit(digits_submission).status_code == 201
+        assert len(sent) == 1
+
+    def test_a_withdrawn_submission_can_be_told_of(
+        self, hooks: Any, receiver: Any, alice: Any, replay: Any
+    ) -> None:
+        hooks.make(alice, receiver.url, "submission.withdrawn")
+        with hooks.database.write() as session:
+            submission = session.get_one(Submission, replay.submission_id)
+            announce_submission(session, submission, "submission.withdrawn")
+        hooks.run(lambda: receiver.posts)
+
+        assert receiver.kinds == ["submission.withdrawn"]
+
+
+def test_who_watches_a_benchmark_is_told_nothing_of_what_is_under_embargo() -> None:
+    for embargoed, watched in ((True, None), (False, "digits")):
+        submission: Any = SimpleNamespace(embargoed=embargoed, benchmark_id="digits")
+        assert watched_benchmark(submission) == watched
+
+
+def test_every_kind_says_what_it_means() -> None:
+    assert list(ABOUT) == list(KINDS)
+
+
+def _untold() -> Any:
+    return select(NoticeEvent.id).where(NoticeEvent.spread_at.is_(None)).subquery()
+
+
+def _calibration(submission: Submission) -> Calibration:
+    return Calibration(
+        id="c-1",
+        benchmark_id="digits",
+        benchmark_sha256=submission.benchmark_sha256,
+        version=1,
+        state="done",
+        requested_by=submission.user_id,
+        batch_sizes=[64],
+        runs=1,
+        created_at=utc_now(),
+    )
+
+
+def _tell_canaries(client: TestClient, walter: Any, *gflops: float) -> None:
+    hello = {"system": asdict(SYSTEM), "state": "idle"}
+    client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
+    for value in gflops:
+        canary = Canary(value, "numpy", "best of 0.5 s")
+        probe = WorkerProbe(worker="walter-1", moment="before", canary=canary, figures={})
+        told = client.post("/api/v1/workers/probes", json=asdict(probe), headers=walter.headers)
+        assert told.status_code == 200, told.text

@@ -1,0 +1,310 @@
+"""Mail: an address is asked first, is told what it asked for, and ends it with one click."""
+
+import email
+import email.policy
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from email.message import EmailMessage
+from typing import Any
+
+import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import AuthResult, LoginPassword
+from fastapi.testclient import TestClient
+from pydantic import SecretStr, ValidationError
+from sqlalchemy import func, select
+
+from server.database import Database, utc_now
+from server.models import Delivery, MailSubscription, NoticeEvent, Submission
+from server.notices import spread
+from server.notices.mail_settings import MailServer, parse_smtp_url
+from server.notices.mailing import compose, send_mail
+from server.settings import Settings
+from tests.support.processes import free_port
+
+MAILS = "/api/v1/mail-subscriptions"
+BODY = {"address": "ada@example.org", "kinds": ["submission.verified", "submission.rejected"]}
+HOSTILE = "small\r\nBcc: victim@example.org\r\n\r\n<b>net\0"
+
+
+@dataclass
+class Post:
+    """A mail server: what was handed in, and what it answers instead of taking it."""
+
+    mails: list[EmailMessage] = field(default_factory=list)
+    receivers: list[list[str]] = field(default_factory=list)
+    signed_in: list[tuple[bytes, bytes]] = field(default_factory=list)
+    answers: list[str] = field(default_factory=list)
+
+    async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802
+        """Take a mail, or say what is to be said first."""
+        if self.answers:
+            return self.answers.pop(0)
+        parsed = email.message_from_bytes(envelope.content, policy=email.policy.default)
+        assert isinstance(parsed, EmailMessage)
+        self.mails.append(parsed)
+        self.receivers.append(list(envelope.rcpt_tos))
+        return "250 taken"
+
+    def sign_in(self, _server: Any, _session: Any, _envelope: Any, _how: str, who: Any) -> Any:
+        """Anybody."""
+        assert isinstance(who, LoginPassword)
+        self.signed_in.append((who.login, who.password))
+        return AuthResult(success=True)
+
+
+@pytest.fixture
+def post() -> Post:
+    """What was handed in."""
+    return Post()
+
+
+@pytest.fixture
+def smtp_url(post: Post) -> Iterator[str]:
+    """A mail server of this machine that wants a password."""
+    port = free_port()
+    controller = Controller(
+        post,
+        hostname="127.0.0.1",
+        port=port,
+        server_hostname="mail.example",
+        authenticator=post.sign_in,
+        auth_require_tls=False,
+    )
+    controller.start()
+    yield f"smtp://finish%40line:s%2Fcret@127.0.0.1:{port}"
+    controller.stop()
+
+
+@pytest.fixture
+def settings(settings: Settings, smtp_url: str) -> Settings:
+    """A server that sends mail."""
+    return settings.model_copy(
+        update={
+            "smtp_url": SecretStr(smtp_url),
+            "mail_from": "Finishline <notices@finishline.example>",
+            "public_url": "https://finishline.example/",
+        }
+    )
+
+
+def subscribe(client: TestClient, by: Any, **change: Any) -> Any:
+    return client.post(MAILS, json=BODY | change, headers=by.headers)
+
+
+def link_in(mail: EmailMessage) -> str:
+    """The path of the link in a mail."""
+    (found,) = re.findall(r"https://finishline\.example(/mail/\S+)", mail.get_content())
+    return str(found)
+
+
+def test_an_address_is_asked_then_told_then_ended(
+    client: TestClient,
+    post: Post,
+    hooks: Any,
+    alice: Any,
+    replay: Any,
+    make_report: Callable[..., Any],
+    database: Database,
+) -> None:
+    with database.write() as session:
+        session.get_one(Submission, replay.submission_id).model = HOSTILE.replace("\0", "")
+    made = subscribe(client, alice)
+    assert made.status_code == 201, made.text
+    assert made.json()["verified_at"] is None
+    hooks.run(lambda: post.mails)
+    asked = post.mails[0]
+    assert asked["To"] == "ada@example.org"
+    assert asked["List-Unsubscribe"] is None
+    assert post.signed_in == [(b"finish@line", b"s/cret")]
+    link = link_in(asked)
+    # Opening the link asks; only the button confirms.
+    assert "Confirm this address" in client.get(link).text
+    assert client.get(MAILS, headers=alice.headers).json()["mails"][0]["verified_at"] is None
+    assert client.get(link[:-1] + ("0" if link[-1] != "0" else "1")).status_code == 404
+    assert client.post(link.replace("confirm", "unsubscribe")).status_code == 404
+    assert "is confirmed" in client.post(link).text
+
+    replay.report(replay.claim().json(), make_report(replay.seeds()))
+    hooks.run(lambda: len(post.mails) == 2)
+    told = post.mails[1]
+    assert post.receivers[1] == ["ada@example.org"]
+    assert told["Bcc"] is None
+    assert told["Subject"].startswith(
+        "[Finishline] digits: small Bcc: victim@example.org <b>net is"
+    )
+    assert told["From"] == "Finishline <notices@finishline.example>"
+    assert re.fullmatch(r"<msg_[0-9a-f]{20}\.[0-9a-f]{15}@finishline\.example>", told["Message-ID"])
+    text = told.get_content()
+    assert f"https://finishline.example/submissions/{replay.submission_id}" in text
+    assert "Status: verified" in text
+    assert told.get_content_type() == "text/plain"
+    assert told["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
+    ends = told["List-Unsubscribe"].removeprefix("<https://finishline.example").removesuffix(">")
+    assert "End these notices" in client.get(ends).text
+    # As a mail program does, without a cookie and from another site.
+    one_click = {"List-Unsubscribe": "One-Click"}
+    assert client.post(ends, data=one_click).status_code == 200
+    assert client.get(MAILS, headers=alice.headers).json() == {"mails": []}
+    assert client.post(ends).status_code == 404
+
+
+def test_a_refusal_for_good_is_not_tried_again_and_another_is(
+    client: TestClient, post: Post, hooks: Any, alice: Any, bob: Any, database: Database
+) -> None:
+    post.answers = ["550 no such person", "451 later"]
+    subscribe(client, alice)
+
+    def states() -> list[str]:
+        with database.read() as session:
+            return list(session.scalars(select(Delivery.state).order_by(Delivery.id)))
+
+    hooks.run(lambda: states() == ["failed"])
+    subscribe(client, bob, address="bob@example.org")
+    hooks.run(lambda: not post.answers)
+    hooks.run(lambda: hooks.database and _tries(database)[1])
+
+    assert states() == ["failed", "waiting"]
+    assert _tries(database)[0][0]["answer"] == "no such person"
+    assert _tries(database)[1][0]["status"] == 451
+
+
+def _tries(database: Database) -> list[Any]:
+    with database.read() as session:
+        return list(session.scalars(select(Delivery.tries).order_by(Delivery.id)))
+
+
+def test_nobody_can_have_a_stranger_flooded(
+    client: TestClient,
+    alice: Any,
+    bob: Any,
+    hooks: Any,
+    replay: Any,
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    make_report: Callable[..., Any],
+) -> None:
+    for by in (alice, bob, alice):
+        made = subscribe(client, by)
+        assert made.status_code == 201
+        assert client.delete(f"{MAILS}/{made.json()['id']}", headers=by.headers).status_code == 204
+    refused = subscribe(client, bob, address="ADA@example.org")
+    assert refused.status_code == 409
+    assert "within a day" in refused.json()["detail"]
+
+    monkeypatch.setattr(spread, "MAILS_PER_DAY", 1)
+    kinds = ["verification.started", "verification.done", "submission.verified"]
+    with database.write() as session:
+        owner = session.get_one(Submission, replay.submission_id).user_id
+        session.add(
+            MailSubscription(
+                id="m-1", user_id=owner, address="eve@example.org", kinds=kinds, scope="own",
+                secret="s", created_at=utc_now(), verified_at=utc_now(),
+            )
+        )  # fmt: skip
+    replay.report(replay.claim().json(), make_report(replay.seeds()))
+    untold = select(func.count()).select_from(NoticeEvent).where(NoticeEvent.spread_at.is_(None))
+
+    def all_spread() -> bool:
+        with database.read() as session:
+            return session.scalar(untold) == 0
+
+    hooks.run(all_spread)
+    with database.read() as session:
+        of_eve = select(func.count()).select_from(Delivery).where(Delivery.mail_id == "m-1")
+        assert session.scalar(of_eve) == 1
+
+
+def test_each_persons_addresses_are_their_own(
+    client: TestClient, alice: Any, bob: Any, walter: Any
+) -> None:
+    mail_id = subscribe(client, alice).json()["id"]
+    for method, path in (("get", MAILS), ("delete", f"{MAILS}/{mail_id}"), ("post", MAILS)):
+        assert getattr(client, method)(path).status_code == 401
+        assert getattr(client, method)(path, headers=walter.headers).status_code == 403
+    assert client.get(MAILS, headers=bob.headers).json() == {"mails": []}
+    assert client.delete(f"{MAILS}/{mail_id}", headers=bob.headers).status_code == 404
+    assert client.delete(f"{MAILS}/nothing", headers=alice.headers).status_code == 404
+    assert subscribe(client, alice, scope="all").status_code == 403
+    assert len(client.get(MAILS, headers=alice.headers).json()["mails"]) == 1
+
+
+NO_ADDRESSES = [
+    "ada", "ada@", "@example.org", "ada@example", "ada@example.org\n", "a b@example.org",
+    "ada@example.org\r\nBcc: eve@example.org", "ada@example.org, eve@example.org",
+    "Ada <ada@example.org>", "a..b@example.org", "x" * 65 + "@example.org",
+    "ada@" + "x" * 250 + ".org", "ada@ex\u00e4mple.org",
+]  # fmt: skip
+
+
+def test_what_is_no_single_address_is_422(client: TestClient, alice: Any) -> None:
+    for address in NO_ADDRESSES:
+        assert subscribe(client, alice, address=address).status_code == 422, address
+
+
+def test_no_text_becomes_a_header() -> None:
+    mail = compose(
+        sender="notices@finishline.example",
+        receiver="ada@example.org",
+        subject=HOSTILE,
+        text=HOSTILE.replace("\0", ""),
+        message_id="msg_1.m-1",
+        unsubscribe_url=None,
+    )
+    parsed = email.message_from_bytes(bytes(mail), policy=email.policy.default)
+
+    assert parsed["Bcc"] is None
+    assert parsed["Subject"] == "small Bcc: victim@example.org <b>net"
+    assert "Bcc: victim@example.org" in parsed.get_content()
+
+
+def test_a_password_is_not_sent_in_clear_to_another_machine(
+    post: Post, smtp_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = parse_smtp_url("smtp://ada:pw@mail.example:25")
+    assert (server.scheme, server.is_loopback, server.password) == ("smtp", False, "pw")
+    assert parse_smtp_url("smtps://mail.example").port == 465
+    assert parse_smtp_url("starttls://mail.example").port == 587
+    assert parse_smtp_url("smtp://localhost").is_loopback
+    monkeypatch.setattr(MailServer, "is_loopback", False)
+    mail = EmailMessage()
+    mail["From"], mail["To"] = "a@finishline.example", "ada@example.org"
+    answer = send_mail(parse_smtp_url(smtp_url), mail)
+    assert answer.error is not None
+    assert "password was not sent" in answer.error
+    assert (post.mails, post.signed_in) == ([], [])
+
+
+def test_a_server_that_is_away_is_a_failure_and_no_more() -> None:
+    mail = compose(
+        sender="a@finishline.example", receiver="ada@example.org", subject="s", text="t",
+        message_id="m", unsubscribe_url=None,
+    )  # fmt: skip
+    answer = send_mail(parse_smtp_url("smtp://127.0.0.1:1"), mail)
+
+    assert (answer.status, answer.is_success) == (None, False)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"smtp_url": "http://mail.example"},
+        {"smtp_url": "smtp://mail.example"},
+        {"smtp_url": "smtp://mail.example", "mail_from": "a@b.example"},
+        {"smtp_url": "smtp://mail.example", "mail_from": "nobody", "public_url": "https://x"},
+        {"mail_from": "a@b.example\r\nBcc: c@d.example"},
+    ],
+)
+def test_a_setting_that_cannot_work_stops_the_start(wrong: dict[str, str]) -> None:
+    with pytest.raises(ValidationError):
+        Settings(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_server_without_mail_says_so(client: TestClient, alice: Any, settings: Settings) -> None:
+    parts = client.app.state.parts  # type: ignore[attr-defined]
+    object.__setattr__(parts, "settings", settings.model_copy(update={"smtp_url": None}))
+    refused = subscribe(client, alice)
+
+    assert refused.status_code == 409
+    assert "sends no mail" in refused.json()["detail"]

@@ -1,0 +1,140 @@
+"""Webhooks over the API: each person's own, and what is refused."""
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import func, select
+
+from server.database import Database
+from server.models import AuditRecord, Webhook
+from server.notices.service import MOST_WEBHOOKS
+from server.settings import Settings
+
+WEBHOOKS = "/api/v1/webhooks"
+BODY = {"url": "https://hooks.example/a", "kinds": ["submission.verified"]}
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """A server that strangers use."""
+    return settings.model_copy(update={"webhook_private_addresses": False})
+
+
+def test_a_webhook_is_made_listed_read_and_deleted(
+    client: TestClient, alice: Any, database: Database
+) -> None:
+    twice = {"kinds": ["record.set", "submission.verified", "record.set"]}
+    made = client.post(WEBHOOKS, json=BODY | twice, headers=alice.headers)
+    assert made.status_code == 201
+    hook = made.json()
+    secret = hook.pop("secret")
+    assert secret.startswith("whsec_")
+    assert hook["kinds"] == ["record.set", "submission.verified"]
+    assert (hook["scope"], hook["benchmark"], hook["disabled_at"]) == ("own", None, None)
+    listed = client.get(WEBHOOKS, headers=alice.headers)
+    assert listed.json() == {"webhooks": [hook]}
+    assert client.get(f"{WEBHOOKS}/{hook['id']}", headers=alice.headers).json() == hook
+    deliveries = client.get(f"{WEBHOOKS}/{hook['id']}/deliveries", headers=alice.headers)
+    assert deliveries.json() == {"deliveries": []}
+    client.post(f"{WEBHOOKS}/{hook['id']}/test", headers=alice.headers)
+    again = client.post(f"{WEBHOOKS}/{hook['id']}/test", headers=alice.headers)
+    assert again.status_code == 409
+    sent = client.get(f"{WEBHOOKS}/{hook['id']}/deliveries", headers=alice.headers).json()
+    (waiting,) = sent["deliveries"]
+    assert (waiting["kind"], waiting["state"], waiting["tries"]) == ("webhook.test", "waiting", [])
+    resent = f"{WEBHOOKS}/{hook['id']}/deliveries/{waiting['id']}/resend"
+    assert client.post(resent, headers=alice.headers).status_code == 409
+    asked = {"state": "failed"}
+    failed = client.get(f"{WEBHOOKS}/{hook['id']}/deliveries", params=asked, headers=alice.headers)
+    assert failed.json() == {"deliveries": []}
+    assert client.delete(f"{WEBHOOKS}/{hook['id']}", headers=alice.headers).status_code == 204
+    assert client.get(WEBHOOKS, headers=alice.headers).json() == {"webhooks": []}
+    assert client.delete(f"{WEBHOOKS}/{hook['id']}", headers=alice.headers).status_code == 404
+
+
+CALLS = [
+    ("get", ""), ("post", ""), ("get", "/{id}"), ("delete", "/{id}"), ("post", "/{id}/secret"),
+    ("post", "/{id}/enable"), ("post", "/{id}/test"), ("get", "/{id}/deliveries"),
+    ("post", "/{id}/deliveries/{delivery}/resend"),
+]  # fmt: skip
+
+
+def test_nobody_reaches_what_is_somebody_elses(
+    client: TestClient, alice: Any, bob: Any, olivia: Any, walter: Any
+) -> None:
+    hook = client.post(WEBHOOKS, json=BODY, headers=alice.headers).json()
+    sent = client.post(f"{WEBHOOKS}/{hook['id']}/test", headers=alice.headers).json()
+
+    def ask(call: tuple[str, str], headers: dict[str, str], hook_id: str = hook["id"]) -> int:
+        method, path = call
+        body = {"json": BODY} if call == ("post", "") else {}
+        address = WEBHOOKS + path.format(id=hook_id, delivery=sent["id"])
+        status: int = getattr(client, method)(address, headers=headers, **body).status_code
+        return status
+
+    for call in CALLS:
+        assert ask(call, {}) == 401, call
+        assert ask(call, walter.headers) == 403, call
+        if call[1]:
+            assert ask(call, bob.headers) == ask(call, olivia.headers) == 404, call
+            assert ask(call, alice.headers, "nothing") == 404, call
+    missing = f"{WEBHOOKS}/{hook['id']}/deliveries/{sent['id'] + 1}/resend"
+    assert client.post(missing, headers=alice.headers).status_code == 404
+    assert hook["id"] not in client.get(WEBHOOKS, headers=bob.headers).text
+    view = client.get(f"{WEBHOOKS}/{hook['id']}", headers=alice.headers).json()
+    assert view == {name: value for name, value in hook.items() if name != "secret"}
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"url": None}, "url"),
+    ({"url": "http://hooks.example/"}, "url:"),
+    ({"url": "https://127.0.0.1/"}, "url:"),
+    ({"url": "https://[::ffff:10.0.0.1]/"}, "url:"),
+    ({"kinds": []}, "kinds"),
+    ({"kinds": ["submission.loved"]}, "kinds"),
+    ({"scope": "mine"}, "scope"),
+    ({"scope": "benchmark"}, "benchmark"),
+    ({"benchmark": "digits"}, "benchmark"),
+    ({"colour": "red"}, "colour"),
+]
+
+
+def test_a_bad_body_is_422_and_makes_no_webhook(client: TestClient, alice: Any) -> None:
+    for change, field in BAD:
+        response = client.post(WEBHOOKS, json=BODY | change, headers=alice.headers)
+
+        assert response.status_code == 422, change
+        assert field in response.text, change
+    assert client.get(WEBHOOKS, headers=alice.headers).json() == {"webhooks": []}
+
+
+def test_only_an_organiser_is_told_of_everything_and_the_log_says_so(
+    client: TestClient, alice: Any, olivia: Any, database: Database
+) -> None:
+    everything = BODY | {"scope": "all"}
+    assert client.post(WEBHOOKS, json=everything, headers=alice.headers).status_code == 403
+    hook = client.post(WEBHOOKS, json=everything, headers=olivia.headers).json()
+    client.post(WEBHOOKS, json=BODY, headers=olivia.headers)
+    client.delete(f"{WEBHOOKS}/{hook['id']}", headers=olivia.headers)
+    missing = BODY | {"scope": "benchmark", "benchmark": "no-such"}
+    assert client.post(WEBHOOKS, json=missing, headers=alice.headers).status_code == 404
+
+    with database.read() as session:
+        logged = session.execute(
+            select(AuditRecord.action, AuditRecord.subject_id).order_by(AuditRecord.id)
+        ).all()
+    assert [tuple(row) for row in logged] == [
+        ("webhook.create", hook["id"]),
+        ("webhook.delete", hook["id"]),
+    ]
+
+
+def test_nobody_has_more_than_so_many(client: TestClient, alice: Any, database: Database) -> None:
+    for _ in range(MOST_WEBHOOKS):
+        assert client.post(WEBHOOKS, json=BODY, headers=alice.headers).status_code == 201
+    refused = client.post(WEBHOOKS, json=BODY, headers=alice.headers)
+
+    assert refused.status_code == 409
+    with database.read() as session:
+        assert session.scalar(select(func.count()).select_from(Webhook)) == MOST_WEBHOOKS
