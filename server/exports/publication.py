@@ -1,0 +1,8 @@
+"""Which submissions are nobody's business yet: the one place that a public export asks."""
+
+from sqlalchemy import ColumnElement, false
+
+
+def hidden_submissions() -> ColumnElement[bool]:
+    """The condition of submissions that are not to be published at this moment."""
+    return false()
