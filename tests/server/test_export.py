@@ -1,5 +1,6 @@
 """An export is all that a second server needs to answer the same, and nothing secret is in it."""
 
+import argparse
 import csv
 import io
 import json
@@ -19,8 +20,8 @@ from rules.errors import RuleError
 from server.accounts.service import create_token
 from server.audit.service import Administrator, Subject, record
 from server.database import Database
-from server.errors import ConflictError
-from server.exports import logs, parquet_tables, selection, tables
+from server.errors import ConflictError, ContentError
+from server.exports import commands, logs, parquet_tables, selection, tables
 from server.exports.importing import import_export
 from server.exports.service import Wanted, export_everything
 from server.models import Submission
@@ -216,6 +217,11 @@ def test_an_export_that_fails_leaves_nothing(
     with pytest.raises(ConflictError, match="is there already"):
         export_everything(parts_of(full), tmp_path / "out" / "all")
 
+    lost.write_bytes(b"something else")
+    with pytest.raises(RuleError, match=f"{lost.name}: its content has hash"):
+        export_everything(parts_of(full), tmp_path / "out" / "other", Wanted(keep_missing=True))
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["all"]
+
 
 def test_parquet_has_the_same_rows_where_it_can_be_written(
     full: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -261,3 +267,19 @@ def test_a_public_export_has_nothing_that_hangs_on_a_hidden_submission(
     with serving(other) as second:
         import_export(parts_of(second), tmp_path / "public")
         assert second.get("/benchmarks/digits").status_code == 200
+
+
+def test_the_command_takes_one_place_and_says_what_came_of_it(
+    full: TestClient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = argparse.ArgumentParser()
+    commands.add_commands(parser.add_subparsers(dest="command"))
+    for given in (["export"], ["export", "x", "--nightly", "y"]):
+        with pytest.raises(ContentError, match="one place"):
+            commands.run_command(parts_of(full), parser.parse_args(given))
+    path = str(tmp_path / "all")
+    assert commands.run_command(parts_of(full), parser.parse_args(["export", path])) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["path"], said["logs"], said["missing_logs"]) == (path, 6, 0)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["export", "--nightly", path, "--keep", "0"])
