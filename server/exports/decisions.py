@@ -36,7 +36,11 @@ def _included(columns: str, *, not_public: str | None = None, **left_out: str) -
 
 
 DECISIONS: Mapping[str, Included | LeftOut] = {
-    "users": _included("id name created_at"),
+    "organisations": _included("id name created_at"),
+    "users": _included(
+        "id name created_at role organisation_id disabled_at",
+        email="reaches a person",
+    ),
     "tokens": LeftOut(OF_ITS_OWNER),
     "console_sessions": LeftOut(OF_ITS_OWNER),
     "benchmark_definitions": _included("sha256 benchmark_id version content created_at"),
