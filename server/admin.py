@@ -7,18 +7,28 @@ from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 
+from sqlalchemy.exc import DBAPIError
+
 from rules.benchmark import load_benchmarks
 from rules.errors import RuleError
 from server.accounts.roles import ROLES
 from server.accounts.service import create_token, record_new_token
 from server.artifacts import make_store
 from server.audit.service import Administrator
+from server.backups import commands as backups
 from server.database import Database
 from server.dependencies import Parts
 from server.errors import ServerError
+from server.exports import commands as exports
+from server.integrity import commands as integrity
 from server.rescoring.service import Choice, rescore_submissions
 from server.schema import current_revision, migrate, require_current_schema
 from server.settings import get_settings
+
+COPYING_FEATURES = (exports, backups, integrity)
+COPYING = frozenset(name for feature in COPYING_FEATURES for name in feature.COMMANDS)
+# These make a database from a copy, which may be of an earlier schema.
+ANY_SCHEMA = ("import-export", "restore")
 
 
 def main() -> int:
@@ -30,11 +40,13 @@ def main() -> int:
             migrate(database, arguments.revision)
             print(json.dumps({"revision": current_revision(database)}))
             return 0
+        if arguments.command in COPYING:
+            return _run_copying(database, arguments)
         require_current_schema(database)
         if arguments.command == "rescore":
             return _rescore(database, arguments)
         _print_token(database, arguments)
-    except (RuntimeError, ServerError, RuleError, OSError) as error:
+    except (RuntimeError, ServerError, RuleError, OSError, DBAPIError) as error:
         print(error, file=sys.stderr)
         return 1
     finally:
@@ -69,18 +81,33 @@ def _parser() -> argparse.ArgumentParser:
         default="stored",
         help="the benchmark definition each result names, or today's",
     )
+    for feature in COPYING_FEATURES:
+        feature.add_commands(commands)
     return parser
 
 
-def _rescore(database: Database, arguments: argparse.Namespace) -> int:
-    """One JSON line with what changed on stdout; 1 if a submission could not be scored again."""
+def _run_copying(database: Database, arguments: argparse.Namespace) -> int:
+    """Exports, backups and what holds them against the store; some work on an older schema."""
+    feature = next(each for each in COPYING_FEATURES if arguments.command in each.COMMANDS)
+    if arguments.command not in ANY_SCHEMA:
+        require_current_schema(database)
+    code: int = feature.run_command(_parts(database), arguments)
+    return code
+
+
+def _parts(database: Database) -> Parts:
     settings = get_settings()
-    parts = Parts(
+    return Parts(
         settings=settings,
         database=database,
         artifacts=make_store(settings),
         benchmarks=load_benchmarks(settings.benchmarks_dir),
     )
+
+
+def _rescore(database: Database, arguments: argparse.Namespace) -> int:
+    """One JSON line with what changed on stdout; 1 if a submission could not be scored again."""
+    parts = _parts(database)
     choice = Choice(
         benchmark_id=arguments.benchmark,
         current=arguments.definition == "current",

@@ -1,6 +1,6 @@
 """Raw logs in an S3-compatible bucket, by the SHA-256 of their content."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -39,6 +39,21 @@ class Bucket:
         """The content of a hash as a stream. Raises FileNotFoundError or UnavailableError."""
         found = self._ask("get_object", Key=self._key(sha256))
         return cast(BinaryIO, found["Body"])
+
+    def list_all(self) -> Iterator[tuple[str, float]]:
+        """The hash of every object and when it was written (Unix time), in order of the hashes.
+
+        Raises UnavailableError. It takes the right to list the bucket.
+        """
+        more: dict[str, str] = {}
+        prefix = f"{self._folder}/" if self._folder else ""
+        while True:
+            found = self._ask("list_objects_v2", Prefix=prefix, **more)
+            for each in found.get("Contents", ()):
+                yield each["Key"].rsplit("/", 1)[-1], each["LastModified"].timestamp()
+            if not found.get("IsTruncated"):
+                return
+            more = {"ContinuationToken": found["NextContinuationToken"]}
 
     def check(self) -> None:
         """Raise UnavailableError unless the bucket answers and may be used."""

@@ -65,6 +65,9 @@ class Settings(BaseSettings):
     public_url: str | None = None
     # The private key that proofs are signed with; beside the artifacts if it is not named.
     signing_key: Path | None = None
+    # Where nightly exports and backups lie: /metrics says when the last of each ended well.
+    exports_dir: Path | None = None
+    backups_dir: Path | None = None
     code_commit: str | None = Field(default=None, pattern="^[0-9a-f]{7,64}$")
 
     # Whether the console's cookie is for https alone. Unset: as the request came, which behind a

@@ -16,6 +16,7 @@ from server.health.readiness import Readiness
 from server.observability.families import figure_families, finding_families
 from server.observability.figures import Figures
 from server.observability.kept import Kept
+from server.observability.kept_copies import kept_copies_families
 
 router = APIRouter(include_in_schema=False)
 
@@ -46,6 +47,7 @@ async def metrics(request: Request) -> Response:
     readiness: Readiness = state.readiness
     findings, figures = await asyncio.gather(readiness.look(), _figures(state.figures))
     families = [*finding_families(findings, ready=readiness.is_ready(findings)), *figures]
+    families += kept_copies_families(parts.settings)
     encode, content_type = choose_encoder(request.headers.get("accept", ""))
     content = encode(Scrape(state.request_metrics.registry, families))
     return Response(content, headers={"Content-Type": content_type, "Cache-Control": "no-store"})

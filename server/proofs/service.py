@@ -37,6 +37,11 @@ def sign_proof(parts: Parts, verification_id: str, viewer: Viewer) -> SignedProo
                 f"Verification {verification_id} is {verification.state}; "
                 "there is a proof once it has ended."
             )
+        if not verification.nonce:
+            raise ConflictError(
+                f"Verification {verification_id} was under way at the server that this one was "
+                "made from: its draw stayed sealed there, and there is no proof of it."
+            )
         document = {"format": FORMAT, **proof_parts(session, verification)}
     document["parts"] = part_hashes(document)
     signer = current_signer(parts)

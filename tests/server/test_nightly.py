@@ -1,0 +1,112 @@
+"""The nightly export: dated, pruned, one at a time, and told of to Prometheus."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from prometheus_client.parser import text_string_to_metric_families
+
+from server.dispatch import Dispatcher
+from server.errors import ConflictError
+from server.exports import nightly
+from server.exports.folders import only_one
+from server.exports.verify import verified_export
+from server.settings import Settings
+from tests.server.conftest import SubmissionParts
+from tests.support.copies import parts_of
+
+FIRST = datetime(2030, 1, 1, 2, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def settings(settings: Settings, tmp_path: Path) -> Settings:
+    """Settings of a server that knows where its exports lie."""
+    return settings.model_copy(update={"exports_dir": tmp_path / "exports"})
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
+    """What the time is, one night later each time it is asked for twice."""
+    moments = [FIRST + timedelta(days=number // 2) for number in range(20)]
+    monkeypatch.setattr(nightly, "utc_now", lambda: moments.pop(0))
+    return moments
+
+
+def metric(client: TestClient, name: str) -> float | None:
+    for family in text_string_to_metric_families(client.get("/metrics").text):
+        for sample in family.samples:
+            if sample.name == f"finishline_{name}":
+                return float(sample.value)
+    return None
+
+
+def test_the_latest_exports_stay_and_their_logs_are_stored_once(
+    client: TestClient,
+    digits_submission: SubmissionParts,
+    submit: Callable[..., Any],
+    settings: Settings,
+    clock: list[datetime],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Dispatcher, "ask_broker", lambda _: None)
+    folder = settings.exports_dir
+    assert folder is not None
+    assert metric(client, "export_last_success_timestamp_seconds") == 0
+    folder.mkdir()
+    for other in ("notes", "finishline-20290101T020000Z", ".finishline-x.partial-killed"):
+        (folder / other).mkdir()
+    submit(digits_submission)
+    paths = [nightly.export_nightly(parts_of(client), folder, keep=2)[0] for _ in range(3)]
+
+    names = [path.name for path in paths]
+    assert names == [f"finishline-2030010{day}T020000Z" for day in (1, 2, 3)]
+    # A dated folder without a manifest is none of ours to remove.
+    assert sorted(path.name for path in folder.iterdir()) == [
+        ".lock", "finishline-20290101T020000Z", *names[1:], "last.json", "notes",
+    ]  # fmt: skip
+    logs = [sorted(path for path in each.glob("logs/*/*")) for each in paths[1:]]
+    assert len(logs[0]) == 4
+    assert [path.stat().st_ino for path in logs[0]] == [path.stat().st_ino for path in logs[1]]
+    kept = settings.artifacts_dir.glob("??/*")
+    assert not {path.stat().st_ino for path in kept} & {path.stat().st_ino for path in logs[0]}
+    assert verified_export(paths[-1]).manifest.logs.files == 4
+    assert (
+        metric(client, "export_last_success_timestamp_seconds")
+        == datetime(2030, 1, 3, 2, tzinfo=UTC).timestamp()
+    )
+    assert metric(client, "backup_last_success_timestamp_seconds") is None
+
+
+def test_an_export_that_fails_removes_no_earlier_one_and_is_not_told_of(
+    client: TestClient,
+    digits_submission: SubmissionParts,
+    submit: Callable[..., Any],
+    settings: Settings,
+    tmp_path: Path,
+    clock: list[datetime],
+) -> None:
+    folder = tmp_path / "exports"
+    submit(digits_submission)
+    first, _ = nightly.export_nightly(parts_of(client), folder, keep=1)
+    told = json.loads((folder / "last.json").read_text())
+    for path in settings.artifacts_dir.glob("??/*"):
+        path.unlink()
+    for path in first.glob("logs/*/*"):
+        path.unlink()
+    with pytest.raises(ValueError, match="not in the artifact store"):
+        nightly.export_nightly(parts_of(client), folder, keep=1)
+    assert first.is_dir()
+    assert json.loads((folder / "last.json").read_text()) == told
+    assert [path for path in folder.iterdir() if "partial" in path.name] == []
+
+
+def test_two_do_not_run_at_once(client: TestClient, tmp_path: Path) -> None:
+    with (
+        only_one(tmp_path / "exports", what="export"),
+        pytest.raises(ConflictError, match="Another"),
+    ):
+        nightly.export_nightly(parts_of(client), tmp_path / "exports", keep=1)

@@ -1,0 +1,85 @@
+"""A second server beside that of a test, and everything a server answers about what it holds."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+from fastapi.testclient import TestClient
+from sqlalchemy import select
+
+from server.app import create_app
+from server.artifacts import make_store
+from server.database import Database
+from server.dependencies import Parts
+from server.models import Submission, Verification
+from server.settings import Settings
+from server.verifications.schemas import ENDED
+
+BOARDS = ("digits", "cifar10")
+# "13 seconds ago" hangs on when a page was asked for; the moment itself is beside it.
+AGO = re.compile(rb">[^<]*</time>")
+
+
+@contextmanager
+def serving(settings: Settings) -> Iterator[TestClient]:
+    """A server of these settings, without its dispatch loop."""
+    with TestClient(create_app(settings, dispatch=False)) as client:
+        yield client
+
+
+def parts_of(client: TestClient) -> Parts:
+    """What the application of a client was made from."""
+    parts: Parts = client.app.state.parts  # type: ignore[attr-defined]
+    return parts
+
+
+@contextmanager
+def unserved(settings: Settings) -> Iterator[Parts]:
+    """What an administrator's command works with, where no server runs."""
+    database = Database(settings.database_url)
+    try:
+        yield Parts(settings, database, make_store(settings), {})
+    finally:
+        database.close()
+
+
+def settings_of(folder: Path, database_url: str) -> Settings:
+    """Settings of a server whose files are all in one folder."""
+    return Settings(database_url=database_url, artifacts_dir=folder / "artifacts")
+
+
+def ids_in(database: Database) -> tuple[list[str], list[str]]:
+    """The ids of all submissions, and of all replays that have ended."""
+    with database.read() as session:
+        submissions = list(session.scalars(select(Submission.id).order_by(Submission.id)))
+        replays = select(Verification.id).where(Verification.state.in_(ENDED))
+        return submissions, list(session.scalars(replays.order_by(Verification.id)))
+
+
+def answers(client: TestClient) -> dict[str, tuple[int, Any]]:
+    """Status and content of every board, record, submission and proof, by address."""
+    submissions, replays = ids_in(parts_of(client).database)
+    paths = ["/api/v1/prices", "/api/v1/submissions"]
+    for board in BOARDS:
+        paths += [f"/benchmarks/{board}", f"/api/v1/leaderboards/{board}"]
+        paths += [f"/api/v1/leaderboards/{board}.csv", f"/api/v1/benchmarks/{board}/records"]
+        paths += [f"/api/v1/benchmarks/{board}/runs.json"]
+    for each in submissions:
+        paths += [f"/api/v1/submissions/{each}", f"/submissions/{each}"]
+        paths += [f"/api/v1/submissions/{each}/runs/0/log"]
+        paths += [f"/api/v1/submissions/{each}/runs/0/curve"]
+    for each in replays:
+        paths += [f"/api/v1/verifications/{each}"]  # Its page names the server's own key.
+    found: dict[str, tuple[int, Any]] = {}
+    for path in paths:
+        answer = client.get(path)
+        found[path] = (answer.status_code, AGO.sub(b"></time>", answer.content))
+    for each in replays:
+        answer = client.get(f"/api/v1/verifications/{each}/proof?format=json")
+        proof = orjson.loads(answer.content)
+        proof.pop("signature", None)  # Another server signs with a key of its own.
+        found[f"proof of {each}"] = (answer.status_code, proof)
+    return found
