@@ -76,7 +76,8 @@ class Database:
         }
         if self.is_sqlite:
             options["connect_args"] = {"check_same_thread": False, "timeout": 10.0}
-            options |= {"pool_size": 20, "max_overflow": 25}
+            if self.url.database not in (None, "", ":memory:"):  # In memory there is no such pool.
+                options |= {"pool_size": 20, "max_overflow": 25}
         else:
             # As many as requests are worked at: a worker's post does not wait for a reader's.
             options |= {"pool_size": 10, "max_overflow": 35}

@@ -216,6 +216,6 @@ def _others(rows: Mapping[str, BoardRow], known: Mapping[str, BoardRow]) -> list
 
 
 def _is_wanted(row: BoardRow, query: BoardQuery) -> bool:
-    if row.withdrawn and query.withdrawn == "hide":
+    if row.withdrawn and query.withdrawn != "show":
         return False
     return query.division is None or row.division == query.division

@@ -74,7 +74,7 @@ class BoardQuery(BaseModel):
     date_from: DayField = None
     date_to: DayField = None
     page: int = Field(default=1, ge=1, le=1_000_000)
-    withdrawn: Literal["hide", "show"] = "hide"
+    withdrawn: Literal["", "show"] = ""
 
     @field_validator(
         "division",

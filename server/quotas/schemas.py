@@ -1,15 +1,25 @@
 """Quotas as they cross the API."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from server.quotas.usage import Measure
 
 SubjectKind = Literal["user", "organisation", "benchmark"]
+
+
+def _no_text(value: Any) -> Any:
+    """A text or a yes counts nothing, though it could be read as a number."""
+    if isinstance(value, (str, bool)):
+        raise ValueError("expected a whole number")
+    return value
+
+
 # Up to what a database's integer holds; a day has fewer submissions, a month fewer seconds.
-Amount = Annotated[int, Field(strict=True, ge=0, le=10**12)] | Literal["unlimited", "default"]
+Count = Annotated[int, BeforeValidator(_no_text), Field(ge=0, le=10**12)]
+Amount = Count | Literal["unlimited", "default"]
 
 
 class UseView(BaseModel):

@@ -95,6 +95,6 @@ def test_the_thread_writes_what_was_noted_also_at_its_end(
 
 
 def test_boards_note_no_use(client: TestClient, alice: Any, last_uses: LastUses) -> None:
-    for address in ("/api/v1/leaderboards/digits", "/benchmarks/digits", "/api/v1/submissions"):
+    for address in ("/api/v1/leaderboards/digits", "/benchmarks/digits"):
         assert client.get(address, headers=alice.headers).status_code == 200
     assert last_uses.write() == 0
