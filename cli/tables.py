@@ -27,7 +27,7 @@ STATUS_STYLES = {
 WIDE = (
     "model", "system", "submitter", "processor", "what was compared", "reason", "reasons",
     "provider", "instance", "region", "source", "scopes", "label",
-    "organisation", "e-mail", "address",
+    "organisation", "e-mail", "address", "target", "divisions",
 )  # fmt: skip
 
 
@@ -247,22 +247,13 @@ def _backend_table(backends: Sequence[View]) -> Table:
 def benchmark_table(benchmarks: Sequence[View]) -> Table:
     """The benchmarks of a server."""
     table = make_table(
-        "benchmark",
-        "version",
-        "target",
-        "clock",
-        "runs",
-        "divisions",
-        "replay",
-        "submissions",
-        "phase",
+        "benchmark", "target", "clock", "runs", "divisions", "replay", "submissions", "phase"
     )
     for item in benchmarks:
         target = item.get("target") or {}
         goals = [_goal_text(goal) for goal in (target, *(target.get("also") or []))]
         table.add_row(
             or_dash(item.get("id")),
-            or_dash(item.get("version")),
             " and ".join(goals),
             or_dash(item.get("clock")),
             or_dash((item.get("runs") or {}).get("count")),
