@@ -16,7 +16,8 @@ CONSOLE_PAGES = (
     ("notices", "/console/notices", "Notices"),
     ("account", "/console/account", "Your account"),
 )
-EVERYBODYS = ("notices", "account")
+EVERYBODYS = ("account",)
+SUBMITTERS = ("notices", *EVERYBODYS)
 ADMINS_ALONE = ("users",)
 
 
@@ -26,4 +27,5 @@ def console_pages_of(role: str) -> list[tuple[str, str, str]]:
         return list(CONSOLE_PAGES)
     if role == "organiser":
         return [page for page in CONSOLE_PAGES if page[0] not in ADMINS_ALONE]
-    return [page for page in CONSOLE_PAGES if page[0] in EVERYBODYS]
+    own = SUBMITTERS if role == "submitter" else EVERYBODYS
+    return [page for page in CONSOLE_PAGES if page[0] in own]
