@@ -6,7 +6,6 @@ from typing import Any
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
-from server.accounts.roles import ORGANISERS
 from server.audit.service import Subject, record
 from server.database import utc_now
 from server.dependencies import Caller
@@ -66,7 +65,7 @@ def reinstate(session: Session, caller: Caller, submission_id: str, reason: str)
 def may_withdraw(caller: Caller, submission: Submission) -> bool:
     """Whether somebody may withdraw a submission: its submitter, and organisers."""
     is_own = caller.role != "worker" and submission.user_id == caller.user_id
-    return caller.may("submit") and (is_own or caller.role in ORGANISERS)
+    return caller.may("submit") and (is_own or caller.may("organise"))
 
 
 def _find_own(session: Session, caller: Caller, submission_id: str) -> Submission:

@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from server.database import Database
-from server.models import AuditRecord
+from server.models import AuditRecord, Token
 
 REASON = {"reason": "trained on the <test> set"}
 
@@ -166,3 +166,17 @@ def test_only_its_submitter_and_organisers_withdraw_it(
         "/api/v1/submissions/nothing/reinstatement", json=REASON, headers=olivia.headers
     )
     assert back.status_code == 404
+
+
+def test_an_organisers_token_that_may_only_submit_withdraws_nothing_of_others(
+    client: TestClient, submit: Any, digits_submission: Any, make_person: Any, database: Database
+) -> None:
+    submission_id = submit(digits_submission).json()["id"]
+    narrow = make_person("nora", "organiser")
+    with database.write() as session:
+        for token in session.query(Token).filter(Token.user.has(name="nora")):
+            token.scopes = ["read", "submit"]
+    address = f"/api/v1/submissions/{submission_id}/withdrawal"
+    answer = client.post(address, json={"reason": "a try"}, headers=narrow.headers)
+    assert answer.status_code == 403, answer.text
+    assert client.get(f"/api/v1/submissions/{submission_id}").json()["withdrawal"] is None
