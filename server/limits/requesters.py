@@ -10,14 +10,13 @@ from dataclasses import dataclass
 
 from starlette.types import Scope
 
+from server.accounts.roles import ORGANISERS
 from server.sessions.cookies import HOST_PREFIX, NAME
 from server.sessions.limits import network_of
 
 MOST_KNOWN = 20_000
 BEARER = b"bearer "
 COOKIES = (f"{HOST_PREFIX}{NAME}=".encode(), f"{NAME}=".encode())
-# Whose requests have room of their own.
-TRUSTED_ROLES = frozenset({"organiser", "admin"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +39,8 @@ class Requester:
 
     @property
     def is_trusted(self) -> bool:
-        """Whether this is an organiser."""
-        return self.role in TRUSTED_ROLES
+        """Whether this is an organiser, whose requests have room of their own."""
+        return self.role in ORGANISERS
 
     @property
     def is_unproven(self) -> bool:
