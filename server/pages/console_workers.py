@@ -15,6 +15,7 @@ from server.queues import holds
 from server.queues.schemas import LONGEST_REASON, REASON
 from server.sessions.dependencies import ConsoleDep, Fields, FormDep
 from server.sessions.schemas import Notice, SignedIn
+from server.viewer import ORGANISER
 from server.workers.queries import list_workers
 from server.workers.queue import read_queue
 
@@ -77,7 +78,7 @@ def _carry_out(session: Session, caller: Caller, wanted: Order) -> str:
 
 def _page(parts: Parts, signed_in: SignedIn, typed: Fields, **wrong: Any) -> HTMLResponse:
     alive_seconds = parts.settings.worker_alive_seconds
-    with parts.database.read() as session:
+    with parts.database.read(ORGANISER) as session:
         workers = list_workers(session, alive_seconds=alive_seconds)
         queue = read_queue(session, alive_seconds=alive_seconds, shown=1)
     classes = [one.hardware_class for one in queue.classes if one.hardware_class is not None]
