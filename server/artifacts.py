@@ -5,10 +5,10 @@ import io
 import os
 import secrets
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, BinaryIO
 
@@ -16,20 +16,23 @@ from server.bucket import Bucket
 from server.settings import Settings
 
 CHUNK_BYTES = 1024 * 1024
+# A run log of a hundred evaluations has 50 KB; what is longer waits in a file.
+HELD_BYTES = 256 * 1024
 SYNCS_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
 class Staged:
-    """A file received but not yet kept."""
+    """A file received but not yet kept; a short one is in memory until it is settled."""
 
     path: Path
     sha256: str
     size_bytes: int
+    content: bytes | None = field(default=None, repr=False)
 
     def read(self) -> bytes:
         """Its whole content."""
-        return self.path.read_bytes()
+        return self.path.read_bytes() if self.content is None else self.content
 
 
 class ArtifactStore:
@@ -47,6 +50,7 @@ class ArtifactStore:
         self.folder = folder
         self.bucket = bucket
         self._syncs = ThreadPoolExecutor(SYNCS_AT_ONCE, thread_name_prefix="sync")
+        self._lasting: set[Path] = set()
         self.incoming = folder / "incoming"
         self.incoming.mkdir(parents=True, exist_ok=True)
 
@@ -60,15 +64,19 @@ class ArtifactStore:
                     path.unlink()
 
     def stage(self, source: BinaryIO) -> Staged:
-        """Copy a stream into the store's waiting room."""
+        """Copy a stream into the store's waiting room, or into memory if it is short."""
         path = self.incoming / secrets.token_hex(16)
-        digest, size = hashlib.sha256(), 0
+        digest, size, chunk = hashlib.sha256(), 0, _beginning(source)
+        if len(chunk) <= HELD_BYTES:
+            digest.update(chunk)
+            return Staged(path, digest.hexdigest(), len(chunk), content=chunk)
         try:
             with path.open("wb") as target:
-                while chunk := source.read(CHUNK_BYTES):
+                while chunk:
                     digest.update(chunk)
                     size += len(chunk)
                     target.write(chunk)
+                    chunk = source.read(CHUNK_BYTES)
         except BaseException:
             path.unlink(missing_ok=True)
             raise
@@ -81,12 +89,14 @@ class ArtifactStore:
     def settle(self, staged: Collection[Staged]) -> None:
         """Write staged files to the disk. It is slow, so it comes before the transaction.
 
-        Raises UnavailableError if the bucket does not take them.
+        What is kept already under its hash is not written again. Raises UnavailableError if the
+        bucket does not take them.
         """
         if self.bucket is not None:
-            self.bucket.put_all([(each.path, each.sha256) for each in staged])
+            self.bucket.put_all(staged)
             return
-        self._sync_all([each.path for each in staged])
+        missing = [each for each in staged if not self.path_of(each.sha256).exists()]
+        list(self._syncs.map(_write_out, missing))
 
     def keep(self, staged: Collection[Staged]) -> None:
         """Move settled files to their final places, for good; the same content is kept once.
@@ -105,11 +115,16 @@ class ArtifactStore:
             else:
                 final.parent.mkdir(exist_ok=True)
                 each.path.replace(final)
-        self._sync_all({self.folder, *(self.path_of(each.sha256).parent for each in staged)})
+        self._sync_folders({self.path_of(each.sha256).parent for each in staged})
 
-    def _sync_all(self, paths: Iterable[Path]) -> None:
-        """Write files or folders to the disk, at the same time: a disk takes several as one."""
-        list(self._syncs.map(_sync, paths))
+    def _sync_folders(self, folders: set[Path]) -> None:
+        """Write folders to the disk, at the same time: a disk takes several as one.
+
+        That a folder is there at all is written once: folders never go.
+        """
+        unsure = folders - self._lasting
+        list(self._syncs.map(_sync, folders | {self.folder} if unsure else folders))
+        self._lasting |= unsure
 
     def discard(self, staged: Staged) -> None:
         """Remove a staged file that is not wanted."""
@@ -138,6 +153,24 @@ def pieces(source: IO[bytes]) -> Iterator[bytes]:
     with closing(source):
         while piece := source.read(CHUNK_BYTES):
             yield piece
+
+
+def _beginning(source: BinaryIO) -> bytes:
+    """All of a stream that may be held in memory, or more than that of a longer one."""
+    read = b""
+    while len(read) <= HELD_BYTES and (more := source.read(HELD_BYTES + 1 - len(read))):
+        read += more
+    return read
+
+
+def _write_out(staged: Staged) -> None:
+    if staged.content is None:
+        _sync(staged.path)
+        return
+    with staged.path.open("xb") as target:
+        target.write(staged.content)
+        target.flush()
+        os.fsync(target.fileno())
 
 
 def _sync(path: Path) -> None:

@@ -1,9 +1,10 @@
 """Raw logs in an S3-compatible bucket, by the SHA-256 of their content."""
 
+import contextlib
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Protocol, cast
 from urllib.parse import urlsplit
 
 from server.errors import UnavailableError
@@ -12,6 +13,19 @@ UPLOADS_AT_ONCE = 8
 CONNECT_SECONDS = 3
 READ_SECONDS = 30
 NO_SUCH_KEY = ("NoSuchKey", "404")
+
+
+class Content(Protocol):
+    """What is to be written: its bytes, or where they lie."""
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def sha256(self) -> str: ...
+
+    @property
+    def content(self) -> bytes | None: ...
 
 
 class Bucket:
@@ -27,13 +41,13 @@ class Bucket:
         self._bucket, self._folder = parts.netloc, parts.path.strip("/")
         self._client = _make_client(endpoint_url)
 
-    def put_all(self, files: Collection[tuple[Path, str]]) -> None:
+    def put_all(self, files: Collection[Content]) -> None:
         """Write files under their hashes; when it returns the bucket has acknowledged them all.
 
         Raises UnavailableError if the bucket does not take them.
         """
         with ThreadPoolExecutor(UPLOADS_AT_ONCE) as uploads:
-            list(uploads.map(lambda file: self._put(*file), files))
+            list(uploads.map(self._put, files))
 
     def open(self, sha256: str) -> BinaryIO:
         """The content of a hash as a stream. Raises FileNotFoundError or UnavailableError."""
@@ -59,9 +73,11 @@ class Bucket:
         """Raise UnavailableError unless the bucket answers and may be used."""
         self._ask("head_bucket")
 
-    def _put(self, path: Path, sha256: str) -> None:
-        with path.open("rb") as body:
-            self._ask("put_object", Key=self._key(sha256), Body=body)
+    def _put(self, file: Content) -> None:
+        with contextlib.ExitStack() as opened:
+            held = file.content
+            body = held if held is not None else opened.enter_context(file.path.open("rb"))
+            self._ask("put_object", Key=self._key(file.sha256), Body=body)
 
     def _key(self, sha256: str) -> str:
         return "/".join(part for part in (self._folder, sha256[:2], sha256) if part)

@@ -1,5 +1,7 @@
 """The store of raw logs: what is kept outlasts a loss of power, what is discarded is gone."""
 
+import hashlib
+import io
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -9,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from server.artifacts import ArtifactStore
+from server.artifacts import HELD_BYTES, ArtifactStore
 from server.database import Database
 
 Written = list[tuple[str, int]]
@@ -75,6 +77,38 @@ def test_content_that_another_request_has_just_moved_is_written_all_the_same(
     assert list(store.incoming.iterdir()) == []
 
 
+@pytest.mark.parametrize("length", [HELD_BYTES, HELD_BYTES + 1])
+def test_what_is_staged_is_read_as_it_came_however_it_comes(
+    store: ArtifactStore, length: int
+) -> None:
+    content = os.urandom(length)
+
+    class Dripping(io.BytesIO):
+        """A stream that gives less than it is asked for, as one from a network may."""
+
+        def read(self, size: int | None = -1, /) -> bytes:
+            return super().read(min(size or 0, 100_000))
+
+    staged = store.stage(Dripping(content))
+    assert (staged.size_bytes, staged.read()) == (length, content)
+    store.settle([staged])
+    store.keep([staged])
+
+    assert store.path_of(hashlib.sha256(content).hexdigest()).read_bytes() == content
+    assert list(store.incoming.iterdir()) == []
+
+
+def test_content_that_is_kept_is_not_written_again(store: ArtifactStore, written: Written) -> None:
+    for _ in range(2):
+        written.clear()
+        staged = store.stage_bytes(b"same")
+        store.settle([staged])
+        store.keep([staged])
+
+    final = store.path_of(staged.sha256)
+    assert written == [("synced", number_of(final.parent))]
+
+
 def test_a_submission_is_on_the_disk_before_it_is_committed(
     digits_submission: Any,
     submit: Callable[..., Any],
@@ -114,7 +148,7 @@ def test_sqlite_writes_every_commit_to_the_disk(database: Database) -> None:
 
 
 def test_a_file_nobody_wants_is_swept_after_a_while(store: ArtifactStore) -> None:
-    old, young = store.stage_bytes(b"old"), store.stage_bytes(b"young")
+    old, young = store.stage_bytes(b"old" * HELD_BYTES), store.stage_bytes(b"young" * HELD_BYTES)
     long_ago = time.time() - 7200
     os.utime(old.path, (long_ago, long_ago))
     store.sweep(older_than_seconds=3600)
