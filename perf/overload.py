@@ -33,12 +33,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from perf.open_load import Outcome, closed_loop, open_loop, percentile
 from rules.benchmark import load_benchmark
-from rules.logs.mllog_write import write_run_log
-from rules.run import Evaluation, Ledger, Run
 from server.accounts.service import create_token
 from server.database import Database
 from server.schema import migrate
 from tests.support.processes import free_port, stop, wait_for
+from tests.support.run_logs import make_run_log
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 FACTOR = 5
@@ -153,24 +152,13 @@ def claim_and_logs(number: int) -> list[tuple[str, tuple[str, bytes]]]:
     digits = load_benchmark(CHECKOUT / "benchmarks" / "digits.toml")
     parts = []
     for index in range(3):
-        evaluations = []
-        for j, quality in enumerate(QUALITIES, start=1):
-            train = j * (0.11 + 0.004 * index) + (j == 2) * (number % 1000) * 1e-5
-            ledger = Ledger(init=2.0, warmup=0.2, train=train, eval=j * 0.004)
-            evaluations.append(
-                Evaluation(
-                    epoch=float(j), seconds=ledger.train + ledger.eval, quality=quality,
-                    samples=1152 * j, ledger=ledger,
-                )
-            )  # fmt: skip
-        run = Run(
-            name=f"run_{index}.log", clock="mlperf", evaluations=tuple(evaluations),
-            status="success", stop_seconds=evaluations[-1].seconds, seed=number * 3 + index,
-            batch_size=64, benchmark="digits", division="closed", hyperparameters={},
-            ledger=evaluations[-1].ledger,
-        )  # fmt: skip
-        log = write_run_log(run, benchmark=digits, started_at_ms=1_790_000_000_000).encode()
-        parts.append(("logs", (f"run_{index}.log", log)))
+
+        def train_seconds(epoch: int, index: int = index) -> float:
+            return epoch * (0.11 + 0.004 * index) + (epoch == 2) * (number % 1000) * 1e-5
+
+        name, seed = f"run_{index}.log", number * 3 + index
+        log = make_run_log(digits, QUALITIES, train_seconds, name=name, seed=seed)
+        parts.append(("logs", (name, log)))
     claim = {
         "benchmark": "digits", "division": "closed", "model": "digits reference",
         "framework": "torch 2.13.0", "hyperparameters": {"batch_size": 64},

@@ -27,16 +27,14 @@ from sqlalchemy import (
 )
 
 from rules.benchmark import load_benchmark
-from rules.logs.mllog_write import write_run_log
-from rules.run import Evaluation, Ledger, Run
 from server.database import Database
 from server.models import Board, RunRow, Submission
+from tests.support.run_logs import make_run_log
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 RUNS, EVALUATIONS = 5, 100
 BOUNDARY = "finishline-perf-boundary"
 LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
-SAMPLES_PER_EPOCH = 1152
 
 
 def make_logs() -> dict[str, bytes]:
@@ -46,33 +44,13 @@ def make_logs() -> dict[str, bytes]:
 
 def _make_log(index: int) -> bytes:
     benchmark = load_benchmark(CHECKOUT / "benchmarks" / "digits.toml")
-    evaluations = []
-    for epoch in range(1, EVALUATIONS + 1):
+    qualities = [*(round(15 + 0.8 * epoch, 4) for epoch in range(1, EVALUATIONS)), 98.0]
+
+    def train_seconds(epoch: int) -> float:
         # No two trainings agree in their times.
-        train = 0.11 * epoch + 0.0013 * (index + 1) * ((epoch * 7) % 5)
-        ledger = Ledger(init=2.0, warmup=0.2, train=train, eval=0.004 * epoch)
-        evaluations.append(
-            Evaluation(
-                epoch=float(epoch),
-                seconds=ledger.train + ledger.eval,
-                quality=98.0 if epoch == EVALUATIONS else round(15 + 0.8 * epoch, 4),
-                samples=SAMPLES_PER_EPOCH * epoch,
-                ledger=ledger,
-            )
-        )
-    run = Run(
-        name="run.log",
-        clock="mlperf",
-        evaluations=tuple(evaluations),
-        status="success",
-        stop_seconds=evaluations[-1].seconds,
-        seed=100 + index,
-        batch_size=64,
-        benchmark="digits",
-        division="closed",
-        ledger=evaluations[-1].ledger,
-    )
-    return write_run_log(run, benchmark=benchmark, started_at_ms=1_790_000_000_000).encode()
+        return 0.11 * epoch + 0.0013 * (index + 1) * ((epoch * 7) % 5)
+
+    return make_run_log(benchmark, qualities, train_seconds, name="run.log", seed=100 + index)
 
 
 CLAIM = {

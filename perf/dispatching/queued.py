@@ -10,10 +10,10 @@ from sqlalchemy import insert, select
 
 from rules.benchmark import Benchmark
 from rules.fair_queue import Waiting
-from rules.logs.mllog_write import write_run_log
-from rules.run import Evaluation, Ledger, Run
+from rules.run import Ledger
 from server.database import Database
 from server.models import Attempt, Base, RunRow, Submission, User, Verification
+from tests.support.run_logs import STARTED_AT_MS, make_run_log
 
 SUBMITTERS = 50
 GREEDY = 3
@@ -66,33 +66,16 @@ def submit_one(installation: Installation, benchmark: Benchmark) -> str:
 
 
 def _log(benchmark: Benchmark, name: str, *, seed: int) -> bytes:
-    evaluations = []
-    for epoch, quality in enumerate(CURVE, 1):
-        ledger = Ledger(init=1.0, train=epoch * (5.0 + seed / 7), eval=epoch * 0.01)
-        evaluations.append(
-            Evaluation(
-                epoch=float(epoch),
-                seconds=ledger.train + ledger.eval,
-                quality=quality,
-                samples=1152 * epoch,
-                ledger=ledger,
-            )
-        )
-    run = Run(
+    return make_run_log(
+        benchmark,
+        CURVE,
+        lambda epoch: epoch * (5.0 + seed / 7),
         name=name,
-        clock="mlperf",
-        evaluations=tuple(evaluations),
-        status="success",
-        stop_seconds=evaluations[-1].seconds,
         seed=seed,
-        batch_size=64,
-        benchmark=benchmark.benchmark_id,
-        division="closed",
-        hyperparameters={},
-        ledger=evaluations[-1].ledger,
+        prepared=Ledger(init=1.0),
+        eval_seconds=0.01,
+        started_at_ms=STARTED_AT_MS + seed,
     )
-    text = write_run_log(run, benchmark=benchmark, started_at_ms=1_790_000_000_000 + seed)
-    return text.encode()
 
 
 def whose(number: int, count: int) -> int:

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from rules.benchmark import Benchmark
-from rules.logs.mllog_write import write_run_log
-from rules.run import Evaluation, Ledger, Run
+from rules.run import Ledger
+from tests.support.run_logs import STARTED_AT_MS, make_run_log
 
 Part = tuple[str, tuple[str, bytes]]
 CURVE = (50.0, 80.0, 96.0, 98.0)  # What the trainers `stroll` and `march` do.
@@ -57,30 +57,13 @@ def stroll_submission(benchmark: Benchmark, number: int) -> list[Part]:
 
 
 def _log(benchmark: Benchmark, name: str, *, seed: int, pace: float) -> bytes:
-    evaluations = []
-    for epoch, quality in enumerate(CURVE, 1):
-        ledger = Ledger(init=1.0, train=epoch * pace, eval=epoch * 0.01)
-        evaluations.append(
-            Evaluation(
-                epoch=float(epoch),
-                seconds=ledger.train + ledger.eval,
-                quality=quality,
-                samples=1152 * epoch,
-                ledger=ledger,
-            )
-        )
-    run = Run(
+    return make_run_log(
+        benchmark,
+        CURVE,
+        lambda epoch: epoch * pace,
         name=name,
-        clock="mlperf",
-        evaluations=tuple(evaluations),
-        status="success",
-        stop_seconds=evaluations[-1].seconds,
         seed=seed,
-        batch_size=64,
-        benchmark=benchmark.benchmark_id,
-        division="closed",
-        hyperparameters={},
-        ledger=evaluations[-1].ledger,
+        prepared=Ledger(init=1.0),
+        eval_seconds=0.01,
+        started_at_ms=STARTED_AT_MS + seed,
     )
-    text = write_run_log(run, benchmark=benchmark, started_at_ms=1_790_000_000_000 + seed)
-    return text.encode()

@@ -15,9 +15,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import Engine, NullPool, create_engine, func, select
 
 from rules.benchmark import Benchmark
-from rules.logs.mllog_write import write_run_log
 from rules.messages import ReplayEvaluation, ReplayReport, ReplayRun, WorkerSystem
-from rules.run import Evaluation, Ledger, Run
 from server.accounts.service import create_token
 from server.app import create_app
 from server.database import Database
@@ -25,6 +23,7 @@ from server.models import Attempt, Base, Verification
 from server.schema import migrate
 from server.settings import MIB, Settings
 from tests.support.postgresql import running_postgresql
+from tests.support.run_logs import make_run_log
 
 REFERENCE = [14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1]
 SECONDS_PER_EPOCH = 0.11
@@ -178,35 +177,21 @@ def build_log(
 ) -> bytes:
     """An MLLOG of one digits run that reaches 98.1 % at epoch `epochs`."""
     curve = qualities or REFERENCE[-epochs:] if epochs <= len(REFERENCE) else REFERENCE
-    evaluations = []
-    for j, quality in enumerate(curve, start=1):
+
+    def train_seconds(epoch: int) -> float:
         # No two trainings agree in every time: the second evaluation differs by the seed.
-        late = 0.4 * seconds_per_epoch * (seed % 20) / 20 if j == 2 else 0.0
-        train = j * seconds_per_epoch + late
-        ledger = Ledger(init=2.0, warmup=0.2, train=train, eval=j * 0.004)
-        evaluations.append(
-            Evaluation(
-                epoch=float(j),
-                seconds=ledger.train + ledger.eval,
-                quality=quality,
-                samples=1152 * j,
-                ledger=ledger,
-            )
-        )
-    run = Run(
+        late = 0.4 * seconds_per_epoch * (seed % 20) / 20 if epoch == 2 else 0.0
+        return epoch * seconds_per_epoch + late
+
+    return make_run_log(
+        digits,
+        curve,
+        train_seconds,
         name=name,
-        clock="mlperf",
-        evaluations=tuple(evaluations),
-        status="success",
-        stop_seconds=evaluations[-1].seconds,
         seed=seed,
         batch_size=batch_size,
-        benchmark="digits",
         division=division,
-        hyperparameters={},
-        ledger=evaluations[-1].ledger,
     )
-    return write_run_log(run, benchmark=digits, started_at_ms=1_790_000_000_000).encode()
 
 
 @dataclass
