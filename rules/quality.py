@@ -1,7 +1,7 @@
 """Quality targets: what a run must reach, in one metric or in several at once."""
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -44,13 +44,17 @@ class QualityTarget:
     single_precision: bool = False
     floor: float | None = None
 
+    @property
+    def least(self) -> float:
+        """The worst quality that is at the target, as logs have it."""
+        if not self.single_precision:
+            return self.value
+        worse = min if self.direction == "higher" else max
+        return worse(self.value, float(struct.unpack("f", struct.pack("f", self.value))[0]))
+
     def is_reached(self, quality: float) -> bool:
         """Whether a raw quality of this metric is at the target or beyond it."""
-        value = self.value
-        if self.single_precision:
-            worse = min if self.direction == "higher" else max
-            value = worse(value, struct.unpack("f", struct.pack("f", value))[0])
-        return quality >= value if self.direction == "higher" else quality <= value
+        return quality >= self.least if self.direction == "higher" else quality <= self.least
 
     def is_reached_at(self, evaluation: Evaluation) -> bool:
         """Whether an evaluation is at the target in every metric; one it lacks is not reached."""
@@ -65,6 +69,15 @@ class QualityTarget:
             for other in self.also
         )
 
+    def reached_at(self, evaluations: Sequence[Evaluation]) -> list[bool]:
+        """Of each evaluation whether it is at the target."""
+        if self.also:
+            return [self.is_reached_at(each) for each in evaluations]
+        least = self.least
+        if self.direction == "higher":
+            return [each.quality >= least for each in evaluations]
+        return [each.quality <= least for each in evaluations]
+
     def is_beyond_floor(self, quality: float) -> bool:
         """Whether a quality is better than the data allows, so that it cannot have been measured.
 
@@ -74,9 +87,9 @@ class QualityTarget:
             return False
         return quality > self.floor if self.direction == "higher" else quality < self.floor
 
-    def better(self, first: float, second: float) -> float:
-        """The better of two qualities."""
-        return max(first, second) if self.direction == "higher" else min(first, second)
+    def best(self, qualities: Iterable[float]) -> float:
+        """The best of at least one quality."""
+        return max(qualities) if self.direction == "higher" else min(qualities)
 
     @property
     def logged_names(self) -> tuple[str, ...]:

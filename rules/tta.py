@@ -22,7 +22,7 @@ def first_evaluation_at_target(
     """
     if not evaluations:
         raise RuleError("a run without evaluations", expected="at least one evaluation")
-    place = place_at_target([target.is_reached_at(each) for each in evaluations], reach)
+    place = place_at_target(target.reached_at(evaluations), reach)
     return None if place is None else evaluations[place]
 
 

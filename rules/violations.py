@@ -172,7 +172,4 @@ def _fixed_stop_violations(runs: Sequence[Run], benchmark: Benchmark) -> list[Vi
 
 def best_quality(evaluations: Sequence[Evaluation], benchmark: Benchmark) -> float:
     """The best quality of at least one evaluation."""
-    best = evaluations[0].quality
-    for evaluation in evaluations[1:]:
-        best = benchmark.target.better(best, evaluation.quality)
-    return best
+    return benchmark.target.best(evaluation.quality for evaluation in evaluations)

@@ -243,7 +243,7 @@ def test_a_target_is_reached_at_it_and_beyond_it() -> None:
     assert [accuracy.is_reached(q) for q in (93.99, 94.0, 94.01)] == [False, True, True]
     assert [loss.is_reached(q) for q in (0.79, 0.8, 0.81)] == [True, True, False]
     assert not accuracy.is_reached(float("nan"))
-    assert (accuracy.better(1.0, 2.0), loss.better(1.0, 2.0)) == (2.0, 1.0)
+    assert (accuracy.best([1.0, 2.0]), loss.best([1.0, 2.0])) == (2.0, 1.0)
 
 
 @pytest.mark.parametrize(
