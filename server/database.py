@@ -27,6 +27,11 @@ CONNECT_SECONDS = 5
 AFTER_COMMIT = "after_commit"
 VIEWER = "viewer"
 BEFORE_COMMIT = "before_commit"
+# An INSERT that may say ON CONFLICT, by the dialect of the database.
+INSERTS: dict[str, Callable[[Any], Any]] = {
+    "sqlite": sqlite.insert,
+    "postgresql": postgresql.insert,
+}
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -138,7 +143,7 @@ def before_commit(session: Session, call: Callable[[], None]) -> None:
 
 def insert_missing(session: Session, table: type[DeclarativeBase], **values: Any) -> None:
     """Insert a row unless one with its key is there, also when two transactions try at once."""
-    insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
+    insert = INSERTS[session.get_bind().dialect.name]
     session.execute(insert(table).values(**values).on_conflict_do_nothing())
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from server.accounts.roles import RANK, SCOPES_OF, in_order, may_hold
@@ -16,6 +16,7 @@ from server.database import insert_missing, utc_now
 from server.errors import ConflictError, NotFoundError, NotSignedInError
 from server.models import Token, User
 
+_TOKEN = select(Token).where(Token.token_sha256 == bindparam("sha256"))
 TOKEN_PREFIX = "fl_"  # noqa: S105  a prefix, so that leaked tokens can be searched for
 
 
@@ -87,7 +88,7 @@ def find_user_or_none(session: Session, name: str) -> User | None:
 
 def find_token(session: Session, secret: str) -> Token:
     """The valid token of a secret. Raises NotSignedInError saying what is wrong with it."""
-    token = session.scalar(select(Token).where(Token.token_sha256 == hash_token(secret)))
+    token = session.scalar(_TOKEN, {"sha256": hash_token(secret)})
     if token is None:
         raise NotSignedInError("This token is not known here; ask an organiser for one.")
     require_valid(token)

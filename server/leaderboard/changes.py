@@ -8,6 +8,8 @@ from server.models import BoardChange
 # A board that has changed this often since it was read may as well be read whole.
 MOST_VERSIONS = 200
 
+_NOTE = insert(BoardChange)
+
 
 def note_change(session: Session, benchmark_id: str, version: int, submission_id: str) -> None:
     """Keep, with the version that a transaction gives a board, what it changed.
@@ -15,7 +17,7 @@ def note_change(session: Session, benchmark_id: str, version: int, submission_id
     Once in so many versions those before them are dropped.
     """
     values = {"benchmark_id": benchmark_id, "version": version, "submission_id": submission_id}
-    session.execute(insert(BoardChange).values(values))
+    session.connection().execute(_NOTE, values)
     if version % MOST_VERSIONS == 0:
         session.execute(
             delete(BoardChange)

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from sqlalchemy import select, update
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from server.database import after_commit, insert_missing
+from server.database import INSERTS, after_commit
 from server.leaderboard.changes import note_change
 from server.leaderboard.memory import memory_of
 from server.leaderboard.versions import known_versions_of
@@ -14,6 +14,12 @@ from server.models import Board
 from server.submissions.visibility import seeing_as_anybody
 
 _Derived = TypeVar("_Derived")
+_RAISING = {
+    dialect: insert(Board)
+    .on_conflict_do_update(index_elements=["benchmark_id"], set_={"version": Board.version + 1})
+    .returning(Board.version)
+    for dialect, insert in INSERTS.items()
+}
 
 
 def raise_board_version(
@@ -24,14 +30,9 @@ def raise_board_version(
     The readers of this process know it from the moment of the commit. Where all that changed is
     one submission, its runs and what is published of it, its id saves them reading the others.
     """
-    insert_missing(session, Board, benchmark_id=benchmark_id, version=0)
-    version = session.execute(
-        update(Board)
-        .where(Board.benchmark_id == benchmark_id)
-        .values(version=Board.version + 1)
-        .returning(Board.version)
-        .execution_options(synchronize_session=False)
-    ).scalar_one()
+    raising = _RAISING[session.get_bind().dialect.name]
+    first = {"benchmark_id": benchmark_id, "version": 1}
+    version = session.connection().execute(raising, first).scalar_one()
     if submission_id is not None:
         note_change(session, benchmark_id, version, submission_id)
     known = known_versions_of(session)

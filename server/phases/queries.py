@@ -2,21 +2,23 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
 from server.models import BenchmarkPhases
 
+_CURRENT = (
+    select(BenchmarkPhases)
+    .where(BenchmarkPhases.benchmark_id == bindparam("benchmark_id"))
+    .order_by(BenchmarkPhases.id.desc())
+    .limit(1)
+    .execution_options(populate_existing=True)
+)
+
 
 def current_phases(session: Session, benchmark_id: str) -> BenchmarkPhases | None:
     """What holds for a benchmark; None if nobody ever set anything."""
-    return session.scalar(
-        select(BenchmarkPhases)
-        .where(BenchmarkPhases.benchmark_id == benchmark_id)
-        .order_by(BenchmarkPhases.id.desc())
-        .limit(1)
-        .execution_options(populate_existing=True)
-    )
+    return session.scalar(_CURRENT, {"benchmark_id": benchmark_id})
 
 
 def all_current_phases(session: Session) -> dict[str, BenchmarkPhases]:

@@ -1,11 +1,25 @@
 """Which quota holds: one that an organiser set, or that of the settings."""
 
-from sqlalchemy import select
+from collections.abc import Collection, Mapping
+
+from sqlalchemy import bindparam, select, tuple_
 from sqlalchemy.orm import Session
 
 from server.models import Quota, User
 from server.quotas.usage import Measure
 from server.settings import Settings
+
+Named = tuple[str, str]
+"""The kind of a subject and its name: ("user", "alice")."""
+Amounts = Mapping[tuple[str, str, str], int | None]
+"""What is set, by kind, subject and measure."""
+
+_AMOUNTS = (
+    select(Quota.subject_kind, Quota.subject, Quota.measure, Quota.amount)
+    .where(tuple_(Quota.subject_kind, Quota.subject).in_(bindparam("named", expanding=True)))
+    .order_by(Quota.subject_kind, Quota.subject, Quota.measure)
+)
+_LOCKED = _AMOUNTS.with_for_update()
 
 
 def list_quotas(session: Session) -> list[Quota]:
@@ -29,21 +43,28 @@ def default_allowance(settings: Settings, measure: Measure) -> int | None:
     return None if allowed == "unlimited" else allowed
 
 
+def amounts_set(session: Session, named: Collection[Named], *, lock: bool = False) -> Amounts:
+    """What is set for some subjects; `lock` keeps it so until the transaction ends."""
+    rows = session.execute(_LOCKED if lock else _AMOUNTS, {"named": named})
+    return {(kind, subject, measure): amount for kind, subject, measure, amount in rows}
+
+
+def names_of_user(user: User) -> list[Named]:
+    """Whose quotas a user is held to: their own comes before their organisation's."""
+    organisation = user.organisation
+    return [("user", user.name)] + ([("organisation", organisation.name)] if organisation else [])
+
+
 def allowance_of_user(
-    session: Session, settings: Settings, user: User, measure: Measure
+    amounts: Amounts, settings: Settings, user: User, measure: Measure
 ) -> int | None:
     """A user's own quota, else that of each member of their organisation, else the settings'."""
-    named = [("user", user.name)]
-    if user.organisation is not None:
-        named.append(("organisation", user.organisation.name))
-    for kind, subject in named:
-        quota = find_quota(session, kind, subject, measure)
-        if quota is not None:
-            return quota.amount
+    for kind, subject in names_of_user(user):
+        if (kind, subject, measure) in amounts:
+            return amounts[kind, subject, measure]
     return default_allowance(settings, measure)
 
 
-def allowance_of_benchmark(session: Session, benchmark_id: str, measure: Measure) -> int | None:
+def allowance_of_benchmark(amounts: Amounts, benchmark_id: str, measure: Measure) -> int | None:
     """What all submitters of a benchmark may use together; no limit unless one is set."""
-    quota = find_quota(session, "benchmark", benchmark_id, measure)
-    return quota.amount if quota is not None else None
+    return amounts.get(("benchmark", benchmark_id, measure))

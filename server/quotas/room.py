@@ -3,54 +3,61 @@
 import math
 from datetime import datetime
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from server.benchmarks.queries import definition
 from server.database import utc_now
 from server.errors import NotAllowedError, UsedUpError
-from server.models import Charge, Quota, Submission, User, Verification
-from server.quotas.queries import allowance_of_benchmark, allowance_of_user
+from server.models import Charge, Submission, User, Verification
+from server.quotas.queries import (
+    Amounts,
+    allowance_of_benchmark,
+    allowance_of_user,
+    amounts_set,
+    names_of_user,
+)
 from server.quotas.usage import Measure, Use, use_of_gpu_seconds, use_of_submissions
 from server.reruns.estimate import Estimator
 from server.settings import Settings
 from server.verifications.queries import claim_of
 
+_LOCKED_USER = (
+    select(User).where(User.id == bindparam("user_id")).with_for_update(of=User, key_share=True)
+)
 
-def take_turns(session: Session, *, user_id: int, benchmark_id: str) -> User:
-    """The user, locked until the transaction ends; and the quotas of the benchmark, if it has any.
+
+def take_turns(session: Session, *, user_id: int, benchmark_id: str) -> tuple[User, Amounts]:
+    """The user, and what is set for them and the benchmark, locked until the transaction ends.
 
     So two requests of one user, or for one benchmark with a quota, are counted one after the other.
     The lock lets others refer to the user meanwhile. SQLite has one writer anyway.
     """
-    user = session.scalars(
-        select(User).where(User.id == user_id).with_for_update(of=User, key_share=True)
-    ).one()
-    session.execute(
-        select(Quota.measure)
-        .where(Quota.subject_kind == "benchmark", Quota.subject == benchmark_id)
-        .order_by(Quota.measure)
-        .with_for_update()
-    ).all()
-    return user
+    user = session.scalars(_LOCKED_USER, {"user_id": user_id}).one()
+    named = [*names_of_user(user), ("benchmark", benchmark_id)]
+    return user, amounts_set(session, named, lock=True)
 
 
 def require_room_for_submission(
     session: Session, settings: Settings, *, user_id: int, benchmark_id: str
-) -> None:
-    """Raise UsedUpError if a user, or everybody on a benchmark, has submitted enough for a day."""
-    user = take_turns(session, user_id=user_id, benchmark_id=benchmark_id)
+) -> User:
+    """The user, if they, and everybody on a benchmark, may submit once more in a day.
+
+    Raises UsedUpError.
+    """
+    user, amounts = take_turns(session, user_id=user_id, benchmark_id=benchmark_id)
     measure: Measure = "submissions_per_day"
-    allowed = allowance_of_user(session, settings, user, measure)
+    allowed = allowance_of_user(amounts, settings, user, measure)
     if allowed is not None:
         mine = Submission.user_id == user_id
         use = use_of_submissions(session, mine, allowed=allowed, now=utc_now())
         _require(use, 1, measure, "You have")
-    allowed = allowance_of_benchmark(session, benchmark_id, measure)
+    allowed = allowance_of_benchmark(amounts, benchmark_id, measure)
     if allowed is not None:
         ours = Submission.benchmark_id == benchmark_id
         use = use_of_submissions(session, ours, allowed=allowed, now=utc_now())
         _require(use, 1, measure, f"All submitters of {benchmark_id} together have")
+    return user
 
 
 def reserve_replay(
@@ -60,16 +67,16 @@ def reserve_replay(
 
     Raises UsedUpError, or NotAllowedError where the estimate is more than all that is allowed.
     """
-    user = take_turns(session, user_id=user_id, benchmark_id=submission.benchmark_id)
+    user, amounts = take_turns(session, user_id=user_id, benchmark_id=submission.benchmark_id)
     wanted = _estimate(session, submission, kind)
     measure: Measure = "gpu_seconds_per_month"
-    allowed = allowance_of_user(session, settings, user, measure)
+    allowed = allowance_of_user(amounts, settings, user, measure)
     if allowed is not None:
         use = use_of_gpu_seconds(
             session, Charge.user_id == user_id, allowed=allowed, now=utc_now(), wanted=wanted
         )
         _require(use, wanted, measure, "You have")
-    allowed = allowance_of_benchmark(session, submission.benchmark_id, measure)
+    allowed = allowance_of_benchmark(amounts, submission.benchmark_id, measure)
     if allowed is not None:
         ours = Submission.benchmark_id == submission.benchmark_id
         use = use_of_gpu_seconds(session, ours, allowed=allowed, now=utc_now(), wanted=wanted)

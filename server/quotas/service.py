@@ -15,9 +15,11 @@ from server.models import Charge, Organisation, Quota, Submission, User
 from server.quotas.queries import (
     allowance_of_benchmark,
     allowance_of_user,
+    amounts_set,
     default_allowance,
     find_quota,
     list_quotas,
+    names_of_user,
 )
 from server.quotas.schemas import (
     MyQuotaView,
@@ -148,9 +150,10 @@ def _set_amounts(session: Session, kind: str, subject: str) -> dict[str, Any]:
 
 
 def _quotas_of_user(session: Session, settings: Settings, user: User) -> list[UseView]:
+    amounts = amounts_set(session, names_of_user(user))
     return _views(
         session,
-        lambda measure: allowance_of_user(session, settings, user, measure),
+        lambda measure: allowance_of_user(amounts, settings, user, measure),
         submissions=Submission.user_id == user.id,
         charges=Charge.user_id == user.id,
     )
@@ -158,9 +161,10 @@ def _quotas_of_user(session: Session, settings: Settings, user: User) -> list[Us
 
 def _view_of_benchmark(session: Session, benchmark_id: str) -> QuotaView:
     ours = Submission.benchmark_id == benchmark_id
+    amounts = amounts_set(session, [("benchmark", benchmark_id)])
     quotas = _views(
         session,
-        lambda measure: allowance_of_benchmark(session, benchmark_id, measure),
+        lambda measure: allowance_of_benchmark(amounts, benchmark_id, measure),
         submissions=ours,
         charges=ours,
     )

@@ -1,6 +1,6 @@
 """Results of submissions as the API and the pages show them, and as they are stored."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import date
 from typing import Any, Literal
 
@@ -158,9 +158,10 @@ def _costs(submission: Submission, price: SystemPrice) -> dict[str, Any]:
 
 def stored_result(result: Result | InferenceResult) -> dict[str, Any]:
     """A result of the rules as the JSON that is stored, without what has a table of its own."""
-    table = asdict(result)
-    table.pop("benchmark_sha256")
     if isinstance(result, InferenceResult):
-        return table | {"given_in_percent": result.given_in_percent}
-    table.pop("runs")
+        table = asdict(result) | {"given_in_percent": result.given_in_percent}
+    else:
+        table = asdict(replace(result, runs=()))
+        table.pop("runs")
+    table.pop("benchmark_sha256")
     return table

@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from sqlalchemy import insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
+from sqlalchemy.orm.attributes import set_committed_value
 
 from rules.benchmark import Benchmark
 from rules.claim import Claim
@@ -136,22 +138,19 @@ def _store(
 ) -> Accepted:
     benchmark = benchmarks[scored.claim.benchmark_id]
     submission = _submission_row(caller, upload, scored, benchmark, key=key)
+    runs = _run_rows(submission.id, scored, upload.logs)
     parts.artifacts.settle(upload.files)
     with parts.database.write() as session:
-        if not caller.may("organise"):
-            require_room_for_submission(
-                session,
-                parts.settings,
-                user_id=caller.user_id,
-                benchmark_id=benchmark.benchmark_id,
-            )
+        user = _submitter(parts, session, caller, benchmark)
         folder = parts.settings.benchmarks_dir
         admission = admit(session, benchmark, folder, archive=upload.archive)
         submission.embargoed = admission.embargoed
         keep_definition(session, benchmark, folder)
-        submission.user = session.get_one(User, caller.user_id)
+        submission.user = user
         session.add(submission)
         session.flush()
+        if runs:
+            session.execute(insert(RunRow), runs)
         raise_board_version(session, benchmark.benchmark_id, submission_id=submission.id)
         announce_submission(session, submission, "submission.accepted")
         # Almost last, so that what fails leaves no file; before the commit, so that a stored
@@ -162,7 +161,18 @@ def _store(
         else:
             _verify_by_policy(parts, session, caller, submission, scored.claim)
             parts.artifacts.keep(upload.files)
+    # Shown as they were stored; a session that knew of them would store them again.
+    set_committed_value(submission, "runs", [RunRow(**run) for run in runs])
     return Accepted(submission, benchmark_version=benchmark.version, repeated=False)
+
+
+def _submitter(parts: Parts, session: Session, caller: Caller, benchmark: Benchmark) -> User:
+    """Who submits. Raises UsedUpError where there is no room for another submission."""
+    if caller.may("organise"):
+        return session.get_one(User, caller.user_id)
+    return require_room_for_submission(
+        session, parts.settings, user_id=caller.user_id, benchmark_id=benchmark.benchmark_id
+    )
 
 
 def _verify_by_policy(
@@ -238,7 +248,6 @@ def _submission_row(
         archive=upload.archive,
         organisation=claim.organisation,
         submitted_on=claim.submitted_on,
-        runs=_run_rows(scored, upload.logs),
         verifications=[],
     )
 
@@ -256,21 +265,20 @@ def result_figures(result: Result | InferenceResult) -> dict[str, Any]:
     return figures | own | {"eligible": result.eligible, "result": stored_result(result)}
 
 
-def _run_rows(scored: ScoredSubmission, logs: Mapping[str, Staged]) -> list[RunRow]:
+def _run_rows(
+    submission_id: str, scored: ScoredSubmission, logs: Mapping[str, Staged]
+) -> list[dict[str, Any]]:
     return [
-        _run_row(index, run, score, logs[run.name])
+        {
+            "submission_id": submission_id,
+            "index": index,
+            "file": run.name,
+            "log_sha256": logs[run.name].sha256,
+            "log_bytes": logs[run.name].size_bytes,
+            **run_figures(run, score),
+        }
         for index, (run, score) in enumerate(scored.scored_runs)
     ]
-
-
-def _run_row(index: int, run: Run, score: RunScore, log: Staged) -> RunRow:
-    return RunRow(
-        index=index,
-        file=run.name,
-        log_sha256=log.sha256,
-        log_bytes=log.size_bytes,
-        **run_figures(run, score),
-    )
 
 
 def run_figures(run: Run, score: RunScore) -> dict[str, Any]:
