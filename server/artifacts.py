@@ -167,7 +167,7 @@ def _write_out(staged: Staged) -> None:
     if staged.content is None:
         _sync(staged.path)
         return
-    with staged.path.open("xb") as target:
+    with staged.path.open("wb") as target:
         target.write(staged.content)
         target.flush()
         os.fsync(target.fileno())

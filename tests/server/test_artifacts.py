@@ -98,6 +98,16 @@ def test_what_is_staged_is_read_as_it_came_however_it_comes(
     assert list(store.incoming.iterdir()) == []
 
 
+def test_what_is_settled_twice_is_kept_once(store: ArtifactStore) -> None:
+    """A submission is stored anew where other rules turn out to hold."""
+    staged = store.stage_bytes(b"same")
+    store.settle([staged])
+    store.settle([staged])
+    store.keep([staged])
+
+    assert store.path_of(staged.sha256).read_bytes() == b"same"
+
+
 def test_content_that_is_kept_is_not_written_again(store: ArtifactStore, written: Written) -> None:
     for _ in range(2):
         written.clear()
