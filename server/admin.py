@@ -22,7 +22,8 @@ from server.errors import ServerError
 from server.exports import commands as exports
 from server.integrity import commands as integrity
 from server.rescoring.service import Choice, rescore_submissions
-from server.schema import current_revision, migrate, require_current_schema
+from server.revision import current_revision, require_current_schema
+from server.schema import migrate
 from server.settings import get_settings
 
 COPYING_FEATURES = (exports, backups, integrity)

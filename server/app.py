@@ -14,11 +14,12 @@ from server.asgi import FinishlineApp
 from server.audit import endpoints as audit
 from server.benchmarks import endpoints as benchmarks
 from server.benchmarks.queries import load_definitions
+from server.broker import Broker
 from server.calibrations import endpoints as calibrations
 from server.comparisons import endpoints as comparisons
 from server.database import Database
 from server.dependencies import Parts
-from server.dispatch import Dispatcher, make_broker
+from server.dispatch import Dispatcher
 from server.duels import endpoints as duels
 from server.errors import ERROR_ANSWERS, add_error_handlers
 from server.health import endpoints as health
@@ -50,8 +51,8 @@ from server.quotas import endpoints as quotas
 from server.records import endpoints as records
 from server.reruns import endpoints as reruns
 from server.rescoring import endpoints as rescoring
+from server.revision import require_current_schema
 from server.run_export import endpoints as run_export
-from server.schema import require_current_schema
 from server.sessions.limits import FailedSignIns
 from server.settings import Settings, get_settings
 from server.submissions import endpoints as submissions
@@ -116,7 +117,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     with parts.database.read() as session:
         definitions.begin(session)
     parts.artifacts.sweep(older_than_seconds=STALE_UPLOAD_SECONDS)
-    dispatcher = Dispatcher(parts.database, make_broker(settings.broker_url), settings)
+    dispatcher = Dispatcher(parts.database, Broker(settings.broker_url), settings)
     readiness = Readiness(make_checks(parts, dispatcher, definitions, revision=revision))
     watch = VersionWatch(parts.database)
     last_uses = LastUses(parts.database)
