@@ -166,11 +166,14 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     app.state.limits = limits
     app.state.feeds = Feeds()
     app.state.figures = keep_figures(parts.database, settings)
-    for feature in FEATURES:
-        app.include_router(feature.router, prefix=API)
+    # First, because they are asked for most often, and a router's routes are analysed when a
+    # request first comes as far: whoever asks whether the process lives does not wait for that.
     app.include_router(health.router)
     app.include_router(metrics.router)
-    app.include_router(pages.router)
+    for feature in FEATURES:
+        app.include_router(feature.router, prefix=API)
+    for router in pages.ROUTERS:
+        app.include_router(router, include_in_schema=False)
     app.mount(api_reference.ASSETS, api_reference.reference_assets())
     add_error_handlers(app)
     app.add_middleware(
