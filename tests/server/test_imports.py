@@ -13,7 +13,7 @@ import pytest
 
 from server.settings import Settings
 
-LIMIT_SECONDS = 10.0  # Generous: one second is usual, and the machine may be busy.
+LIMIT_SECONDS = 30.0  # Only a start that hangs is caught; what makes one long is LATER.
 FOREIGN = ("torch", "sklearn", "worker", "reference_models", "cli", "torchvision", "pandas")
 # What some requests need, or some servers: each would make every start longer.
 LATER = (
