@@ -2,6 +2,7 @@
 
 import gc
 
-# A start makes some hundred thousand objects that stay, and a board makes as many again. To look
-# for cycles after every 700 of them, as Python does by default, is a fifth of the start's time.
-gc.set_threshold(50_000, 20, 10)
+# A start makes some hundred thousand objects that stay: to look for cycles among them, after every
+# 700 of them as Python does by default, would be a fifth of the start's time. A server looks more
+# often once it has started (see server.app).
+gc.set_threshold(300_000, 20, 10)

@@ -1,6 +1,7 @@
 """What an administrator does on the server's own machine: `python -m server.admin COMMAND`."""
 
 import argparse
+import gc
 import json
 import sys
 from dataclasses import asdict
@@ -22,7 +23,8 @@ from server.errors import ServerError
 from server.exports import commands as exports
 from server.integrity import commands as integrity
 from server.rescoring.service import Choice, rescore_submissions
-from server.schema import current_revision, migrate, require_current_schema
+from server.revision import current_revision, require_current_schema
+from server.schema import migrate
 from server.settings import get_settings
 
 COPYING_FEATURES = (exports, backups, integrity)
@@ -33,6 +35,7 @@ ANY_SCHEMA = ("import-export", "restore")
 
 def main() -> int:
     """Run one command; 0 when it worked."""
+    gc.set_threshold(50_000, 20, 10)  # An import or an export takes longer than a start.
     arguments = _parser().parse_args()
     database = Database(get_settings().database_url)
     try:

@@ -12,12 +12,12 @@ import time
 from dataclasses import asdict
 from typing import Any
 
-from celery import Celery
 from sqlalchemy import exists, select
 from sqlalchemy.exc import DBAPIError
 
 from rules.messages import REPLAY_TASK, ReplayJob
 from server.bell import bell_of
+from server.broker import Broker
 from server.database import Database
 from server.models import Attempt
 from server.queues.sending import Sending, anything_to_send, take_due
@@ -34,29 +34,10 @@ BREATH_SECONDS = 0.01
 IDLE_INTERVALS = 4
 
 
-def make_broker(url: str) -> Celery:
-    """The sending side of the broker: short timeouts, because the loop will come again."""
-    app = Celery("finishline-server", broker=url)
-    app.conf.update(
-        task_ignore_result=True,
-        task_serializer="json",
-        broker_connection_retry=False,
-        broker_connection_retry_on_startup=False,
-        broker_connection_timeout=3.0,
-        broker_transport_options={
-            "socket_timeout": 3.0,
-            "socket_connect_timeout": 3.0,
-            "max_retries": 1,
-        },
-        task_publish_retry=False,
-    )
-    return app
-
-
 class Dispatcher:
     """A thread that sends what is due and expires what went silent, until it is stopped."""
 
-    def __init__(self, database: Database, broker: Celery, settings: Settings) -> None:
+    def __init__(self, database: Database, broker: Broker, settings: Settings) -> None:
         self._database = database
         self._broker = broker
         self._settings = settings
@@ -87,9 +68,7 @@ class Dispatcher:
 
     def ask_broker(self) -> None:
         """Raise what the broker's driver raises unless the broker answers."""
-        with self._broker.connection_for_write() as connection:
-            # Opening a connection sends a PING; kombu would wait for two seconds between two tries.
-            connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0)
+        self._broker.ask()
 
     def start(self) -> None:
         """Start the thread."""

@@ -1,19 +1,15 @@
-"""The database's schema: bring it up to date, or refuse to start on another one."""
+"""Bring the database's schema to a revision. What a server asks at its start is in revision.py."""
 
 import logging
 import time
-from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy.exc import OperationalError
 
 from server.database import Database
-from server.settings import CHECKOUT
+from server.revision import MIGRATIONS, current_revision
 
-MIGRATIONS: Path = CHECKOUT / "migrations"
 log = logging.getLogger(__name__)
 
 # While a migration waits for a table, everybody else waits behind it: so it gives up soon, lets
@@ -66,24 +62,3 @@ def _is_about_locks(error: OperationalError) -> bool:
     """Whether a statement failed because somebody else holds what it needs."""
     state = getattr(error.orig, "sqlstate", None)
     return state in LOCK_STATES or "database is locked" in str(error.orig)
-
-
-def current_revision(database: Database) -> str | None:
-    """The revision the database is at, None if it is empty."""
-    with database.engine.connect() as connection:
-        return MigrationContext.configure(connection).get_current_revision()
-
-
-def require_current_schema(database: Database) -> str | None:
-    """The database's revision, if it is the one this code was written for.
-
-    Raises RuntimeError with what to do if it is another.
-    """
-    wanted = ScriptDirectory.from_config(alembic_config(database)).get_current_head()
-    found = current_revision(database)
-    if found != wanted:
-        raise RuntimeError(
-            f"The database is at revision {found or '(empty)'}, this server needs {wanted}: "
-            "run 'python -m server.admin migrate' first."
-        )
-    return found

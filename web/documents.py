@@ -5,10 +5,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from web.assets import Asset, make_asset
-from web.markdown import Page, markdown_page
+
+if TYPE_CHECKING:
+    from web.markdown import Page
 
 PREFIX = "/docs"
 INDEX = "README"
@@ -23,7 +26,7 @@ class Document:
 
     name: str
     text: str
-    page: Page
+    page: "Page"
 
     @property
     def address(self) -> str:
@@ -95,6 +98,9 @@ def site_address(href: str, *, origin: str, names: Iterable[str], images: Iterab
 def _document(
     name: str, text: str, texts: Mapping[str, str], images: Mapping[str, Asset]
 ) -> Document:
+    # Whoever first opens a document waits for the parser, not the start of every server.
+    from web.markdown import markdown_page
+
     page = markdown_page(
         text,
         address_of=lambda href: site_address(href, origin=name, names=texts, images=images),

@@ -16,7 +16,7 @@ from server.exports.logs import copy_logs, size_in
 from server.exports.manifest import Manifest
 from server.exports.progress import Progress, now_and_then, silent
 from server.exports.verify import Export, verified_export
-from server.schema import current_revision
+from server.revision import current_revision
 
 
 def import_export(parts: Parts, path: Path, say: Progress = silent) -> Manifest:

@@ -13,6 +13,7 @@ from server.health.findings import State
 from server.health.readiness import Readiness
 
 router = APIRouter(tags=["health"])
+VERSION = version("finishline")  # Read from the files of the installation, once.
 NOT_READY: dict[int | str, dict[str, Any]] = {
     503: {"description": "Submissions cannot be taken here; the same JSON says why."}
 }
@@ -45,7 +46,7 @@ class ReadinessView(BaseModel):
 @router.get("/healthz")
 async def healthz() -> HealthView:
     """200 while the process answers, whatever else is away: starting it again would not help."""
-    return HealthView(version=version("finishline"))
+    return HealthView(version=VERSION)
 
 
 @router.get("/readyz", responses=NOT_READY)
@@ -69,4 +70,4 @@ async def readyz(request: Request, response: Response) -> ReadinessView:
         status = "draining"
     elif ready:
         status = "ready" if all(found.state == "ok" for found in findings) else "degraded"
-    return ReadinessView(status=status, version=version("finishline"), checks=checks)
+    return ReadinessView(status=status, version=VERSION, checks=checks)

@@ -9,24 +9,23 @@ import logging
 import math
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from limits import RateLimitItem, parse
-from limits.aio.storage import RedisStorage
 from limits.aio.strategies import SlidingWindowCounterRateLimiter
-from redis.asyncio import ConnectionPool
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 
 from server.limits.kinds import Kind
 from server.limits.memory import BoundedMemory
 from server.limits.requesters import Requester
 from server.settings import Settings
 
+if TYPE_CHECKING:
+    from server.limits.shared_counts import SharedCounts
+
 log = logging.getLogger(__name__)
 
 REDIS_SECONDS = 0.25
 TRY_REDIS_AGAIN_SECONDS = 5.0
-KEY_PREFIX = "finishline-rate"
 FAILED = "failed_sign_ins"
 
 
@@ -66,8 +65,7 @@ class RateLimits:
             FAILED: parse(settings.rate_failed_sign_ins),
         }
         self._local = SlidingWindowCounterRateLimiter(local or BoundedMemory())
-        self._pool = make_pool(settings)
-        self._shared = _counter(self._pool) if self._pool is not None else None
+        self._shared = shared_counts(settings)
         self._shared_again_at = 0.0
         self.shared_ok = True
         self.bucket_names = tuple(self._items)
@@ -84,7 +82,7 @@ class RateLimits:
         if self._shared is not None and time.monotonic() >= self._shared_again_at:
             try:
                 async with asyncio.timeout(REDIS_SECONDS):
-                    refusal = await self._ask_one(self._shared, bucket, key, count=count)
+                    refusal = await self._ask_one(self._shared.counter, bucket, key, count=count)
             except Exception as error:  # noqa: BLE001  Whatever it is, a local count stands in.
                 self._note_away(error)
             else:
@@ -111,8 +109,8 @@ class RateLimits:
 
     async def close(self) -> None:
         """Close the connections to Redis."""
-        if self._pool is not None:
-            await self._pool.disconnect()
+        if self._shared is not None:
+            await self._shared.close()
 
     def _note_away(self, error: Exception) -> None:
         self._shared_again_at = time.monotonic() + TRY_REDIS_AGAIN_SECONDS
@@ -127,28 +125,13 @@ class RateLimits:
         self.shared_ok = True
 
 
-def make_pool(settings: Settings) -> ConnectionPool | None:
-    """Connections to where all processes count together; None where each counts for itself."""
+def shared_counts(settings: Settings) -> "SharedCounts | None":
+    """Where all processes count together; None where each counts for itself."""
     address = settings.rate_limit_storage
     if address == "memory":
         return None
-    if address == "broker":
-        address = settings.broker_url
-    # Celery writes the address of a socket in its own way.
-    return ConnectionPool.from_url(
-        address.replace("redis+socket://", "unix://", 1),
-        socket_timeout=REDIS_SECONDS,
-        socket_connect_timeout=REDIS_SECONDS,
-        retry=Retry(NoBackoff(), 0),
-    )
+    from server.limits.shared_counts import SharedCounts
 
-
-def _counter(pool: ConnectionPool) -> SlidingWindowCounterRateLimiter:
-    """The library takes a pool, as its documents say; its types leave that out."""
-    storage = RedisStorage(
-        "async+redis://",
-        implementation="redispy",
-        key_prefix=KEY_PREFIX,
-        connection_pool=pool,  # type: ignore[arg-type]
+    return SharedCounts(
+        settings.broker_url if address == "broker" else address, limit_seconds=REDIS_SECONDS
     )
-    return SlidingWindowCounterRateLimiter(storage)

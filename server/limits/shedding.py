@@ -218,6 +218,7 @@ class Served:
         self._leave()
         if self._body is not None:
             self._body.let_go()
+            self._body = None  # Each refers to the other: both would wait for a collection.
         if self._is_download:
             self._is_download = False
             self._capacity.downloads.give_back(self._key)

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from server.database import utc_now
 from server.models import Delivery, Webhook
-from server.notices.posting import Answer
+from server.notices.answers import Answer
 from server.notices.switching import switch_off
 
 # Longer than a try may take: what is not settled by then is tried again.

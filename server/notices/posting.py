@@ -4,36 +4,16 @@ import ssl
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache, partial
 
 import httpcore2
 import httpx2
 
 from server.notices.addresses import NoAllowedAddressError, resolve
+from server.notices.answers import ANSWER_CHARACTERS, Answer
 
 LIMIT_SECONDS = 10.0
 ANSWER_BYTES = 4096
-ANSWER_CHARACTERS = 500
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What came of one try: a status and the start of the answer, or the error instead.
-
-    `retry_after_seconds` is what the receiver asks for.
-    """
-
-    status: int | None
-    milliseconds: float
-    text: str = ""
-    error: str | None = None
-    retry_after_seconds: float | None = None
-
-    @property
-    def is_success(self) -> bool:
-        """Whether the receiver took it: 200 to 299, and nothing else."""
-        return self.status is not None and 200 <= self.status < 300
 
 
 class _LimitedStream(httpcore2.NetworkStream):

@@ -7,12 +7,12 @@ from server.database import Database, utc_now
 from server.errors import ContentError
 from server.models import Delivery, MailSubscription, NoticeEvent, Webhook
 from server.notices.addresses import check_url
+from server.notices.answers import Answer
 from server.notices.bodies import mail_subject, mail_text, post_body, unsubscribe_url
 from server.notices.deliveries import Claimed, settle
 from server.notices.kinds import CONFIRM
 from server.notices.mail_settings import MailServer, parse_smtp_url
 from server.notices.mailing import compose, send_mail
-from server.notices.posting import Answer, post
 from server.notices.signature import signature_headers
 from server.settings import Settings
 
@@ -50,6 +50,9 @@ def _send(
 
 
 def _post(settings: Settings, event: NoticeEvent, hook: Webhook) -> Answer:
+    # The client is imported by the first message: most servers start without sending one.
+    from server.notices.posting import post
+
     private_allowed = settings.webhook_private_addresses
     try:
         check_url(hook.url, private_allowed=private_allowed)

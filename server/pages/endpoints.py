@@ -1,7 +1,5 @@
 """The pages: the same views as the API's, handed to web's templates and charts."""
 
-from fastapi import APIRouter
-
 from server.pages import (
     api_reference,
     board_charts,
@@ -36,8 +34,7 @@ from server.pages import (
     workers,
 )
 
-router = APIRouter(include_in_schema=False)
-for page in (
+PAGES = (
     home,
     boards,
     convergence,
@@ -70,5 +67,7 @@ for page in (
     # After the API reference, which has an address among the documents.
     docs,
     static_files,
-):
-    router.include_router(page.router)
+)
+# Each is given to the application itself: when a router of routers is included, FastAPI analyses
+# every route of theirs to see whether its path is empty.
+ROUTERS = tuple(page.router for page in PAGES)

@@ -16,7 +16,7 @@ from kombu.exceptions import OperationalError
 from sqlalchemy import select
 
 from rules.messages import REPLAY_TASK
-from server.dispatch import make_broker
+from server.broker import Broker
 from server.models import Attempt
 from server.queues.sending import build_sending
 from tests.chaos.cluster import Cluster
@@ -116,7 +116,7 @@ def deliver_three_times(havoc: Havoc) -> bool:
             )
         ).all()
         messages = [build_sending(session, row.id, row.sent_to) for row in sent]
-    broker = make_broker(f"redis://127.0.0.1:{havoc.cluster.broker_port}/0")
+    broker = Broker(f"redis://127.0.0.1:{havoc.cluster.broker_port}/0")
     copied = 0
     with contextlib.suppress(OSError, redis.RedisError, OperationalError):
         for message in messages:

@@ -13,11 +13,16 @@ import pytest
 
 from server.settings import Settings
 
-LIMIT_SECONDS = 10.0  # Generous: one second is usual, and the machine may be busy.
+LIMIT_SECONDS = 30.0  # Only a start that hangs is caught; what makes one long is LATER.
 FOREIGN = ("torch", "sklearn", "worker", "reference_models", "cli", "torchvision", "pandas")
+# What some requests need, or some servers: each would make every start longer.
+LATER = (
+    "alembic", "boto3", "botocore", "celery", "fsspec", "httpcore2", "httpx2", "kombu",
+    "markdown_it", "numpy", "plotly", "pyarrow", "redis", "scipy",
+)  # fmt: skip
 
 
-def test_importing_the_server_loads_neither_torch_nor_a_worker() -> None:
+def test_importing_the_server_loads_no_torch_no_worker_and_nothing_for_later() -> None:
     script = (
         "import json, sys, time; start = time.perf_counter(); import server.app; "
         "seconds = time.perf_counter() - start; "
@@ -29,6 +34,7 @@ def test_importing_the_server_loads_neither_torch_nor_a_worker() -> None:
     seconds, loaded = json.loads(done.stdout)
 
     assert set(FOREIGN).isdisjoint(loaded)
+    assert set(LATER).intersection(loaded) == set()
     assert "fastapi" in loaded
     assert seconds < LIMIT_SECONDS
 

@@ -15,7 +15,8 @@ from sqlalchemy import Column, MetaData, insert, inspect, select, text
 from server.app import create_app
 from server.database import Database
 from server.models import Base
-from server.schema import alembic_config, current_revision, migrate, require_current_schema
+from server.revision import current_revision, require_current_schema
+from server.schema import alembic_config, migrate
 from server.settings import Settings
 
 OURS = {table.name for table in Base.metadata.sorted_tables}

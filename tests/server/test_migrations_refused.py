@@ -16,7 +16,8 @@ from sqlalchemy import inspect, text
 
 from server import schema
 from server.database import Database
-from server.schema import alembic_config, current_revision, migrate
+from server.revision import current_revision
+from server.schema import alembic_config, migrate
 
 FAILING = '''
 """A migration that fails after it has changed something."""

@@ -54,7 +54,12 @@ def page_routes(router: Any) -> Iterator[str]:
 
 def pages_of(filled: dict[str, str]) -> list[str]:
     """The address of every page there is: none can be forgotten here."""
-    paths = [path + QUERIES.get(path, "") for path in page_routes(pages.router) if path != CHARTS]
+    paths = [
+        path + QUERIES.get(path, "")
+        for router in pages.ROUTERS
+        for path in page_routes(router)
+        if path != CHARTS
+    ]
     charts = [CHARTS.replace("{name}", chart.name) for chart in BOARD_CHARTS]
     return [path.format(**filled) for path in (*paths, *charts, *FACES)]
 

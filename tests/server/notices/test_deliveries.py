@@ -17,8 +17,8 @@ from sqlalchemy import update
 
 from server.database import utc_now
 from server.models import Delivery, Webhook
+from server.notices.answers import Answer
 from server.notices.deliveries import retry_seconds, settle
-from server.notices.posting import Answer
 from server.notices.pruning import prune
 from server.observability.figures import read_figures
 from server.settings import Settings

@@ -1,0 +1,66 @@
+"""The sending side of the broker.
+
+Celery is imported by whoever first sends or asks: importing it, its transports and what reads its
+messages takes a tenth of a server's start, and its application looks at nothing of the broker's
+address before that moment anyway.
+"""
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+
+class Broker:
+    """Sends tasks by name to the broker at an address; several threads may share it."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._lock = threading.Lock()
+        self._made: Celery | None = None
+
+    def ask(self) -> None:
+        """Raise what the broker's driver raises unless the broker answers."""
+        with self._celery().connection_for_write() as connection:
+            # Opening a connection sends a PING; kombu would wait for two seconds between two tries.
+            connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0)
+
+    def send_task(
+        self, name: str, *, args: list[Any], queue: str, expires: float | None = None
+    ) -> None:
+        """Send a task to a queue, where it lies for at most `expires` seconds."""
+        self._celery().send_task(name, args=args, queue=queue, expires=expires)
+
+    def close(self) -> None:
+        """Close the connections, if any were made."""
+        with self._lock:
+            if self._made is not None:
+                self._made.close()
+
+    def _celery(self) -> "Celery":
+        with self._lock:
+            if self._made is None:
+                self._made = _make_celery(self._url)
+            return self._made
+
+
+def _make_celery(url: str) -> "Celery":
+    """An application with short timeouts, because the dispatcher's loop will come again."""
+    from celery import Celery
+
+    app = Celery("finishline-server", broker=url)
+    app.conf.update(
+        task_ignore_result=True,
+        task_serializer="json",
+        broker_connection_retry=False,
+        broker_connection_retry_on_startup=False,
+        broker_connection_timeout=3.0,
+        broker_transport_options={
+            "socket_timeout": 3.0,
+            "socket_connect_timeout": 3.0,
+            "max_retries": 1,
+        },
+        task_publish_retry=False,
+    )
+    return app

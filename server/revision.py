@@ -1,0 +1,61 @@
+"""Which revision the database is at, and which one this code was written for.
+
+A server asks both at its start. Alembic would answer too, but importing it takes a twelfth of the
+start's time, so it is left to what migrates (server.schema), and a test holds both to one answer.
+"""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from sqlalchemy import inspect, text
+
+from server.database import Database
+from server.settings import CHECKOUT
+
+MIGRATIONS: Path = CHECKOUT / "migrations"
+# As migrations/script.py.mako writes them: `revision: str = "0007"`.
+_REVISION = re.compile(r"^revision\b[^=\n]*=\s*[\"']([^\"']+)[\"']", re.MULTILINE)
+_DOWN_REVISION = re.compile(r"^down_revision\b[^=\n]*=\s*[\"']([^\"']+)[\"']", re.MULTILINE)
+
+
+def newest_revision(folder: Path = MIGRATIONS) -> str:
+    """The one revision that no other migration of the folder comes after.
+
+    Raises RuntimeError if there is none, or more than one.
+    """
+    texts = [path.read_text(encoding="utf-8") for path in (folder / "versions").glob("*.py")]
+    heads = set(_found(_REVISION, texts)) - set(_found(_DOWN_REVISION, texts))
+    if len(heads) != 1:
+        raise RuntimeError(
+            f"{folder / 'versions'} must have one newest migration, it has: "
+            f"{', '.join(sorted(heads)) or 'none'}."
+        )
+    return heads.pop()
+
+
+def _found(pattern: re.Pattern[str], texts: Iterable[str]) -> Iterable[str]:
+    return (match[1] for text in texts if (match := pattern.search(text)) is not None)
+
+
+def current_revision(database: Database) -> str | None:
+    """The revision the database is at, None if it is empty."""
+    with database.engine.connect() as connection:
+        if not inspect(connection).has_table("alembic_version"):
+            return None
+        found: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
+        return found
+
+
+def require_current_schema(database: Database) -> str:
+    """The database's revision, if it is the one this code was written for.
+
+    Raises RuntimeError with what to do if it is another.
+    """
+    wanted, found = newest_revision(), current_revision(database)
+    if found is None or found != wanted:
+        raise RuntimeError(
+            f"The database is at revision {found or '(empty)'}, this server needs {wanted}: "
+            "run 'python -m server.admin migrate' first."
+        )
+    return found
