@@ -146,7 +146,9 @@ def _standing_lines(view: View) -> list[Text]:
     """What keeps a submission off its board, where something does."""
     found = []
     if view.get("under_embargo"):
-        found.append(Text("Under embargo: shown to you and to organisers alone.", "yellow"))
+        found.append(
+            Text("Under embargo: organisers and its submitter's organisation see it.", "yellow")
+        )
     if withdrawal := view.get("withdrawal"):
         words = f"Withdrawn by {withdrawal['by']} on {_minute(withdrawal['at'])}: "
         found.append(Text.assemble((words, "yellow"), withdrawal["reason"]))

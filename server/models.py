@@ -44,7 +44,7 @@ class Base(DeclarativeBase):
 
 
 class Organisation(Base):
-    """Where users belong; it is a name beside theirs and gives nobody a right."""
+    """Where users belong: members see each other's submissions under embargo, and no more."""
 
     __tablename__ = "organisations"
 

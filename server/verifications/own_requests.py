@@ -8,11 +8,12 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from server.dependencies import Caller
-from server.errors import ConflictError, NotAllowedError
+from server.errors import ConflictError, NotAllowedError, NotFoundError
 from server.models import Charge, Submission, Verification
 from server.quotas.room import charge, reserve_replay, take_turns
 from server.settings import Settings
 from server.submissions.queries import find_submission
+from server.submissions.visibility import may_see, viewer_for
 from server.verifications.publishing import KIND_THAT_CHECKS
 from server.verifications.queries import OPEN
 from server.verifications.requests import ask_for_verification
@@ -32,11 +33,14 @@ def ask_for_own_verification(
 ) -> Verification:
     """Ask for the verification of one's own submission; written to the audit log.
 
-    Raises NotAllowedError unless it is the first or those before were ended by the machinery,
+    Raises NotFoundError unless the caller may see the submission, NotAllowedError unless it is
+    theirs and this is the first or those before were ended by the machinery,
     UsedUpError where the quota has no room for it; else as `ask_for_verification` does.
     """
     submission = find_submission(session, submission_id)
     if submission.user_id != caller.user_id:
+        if not may_see(viewer_for(caller), submission):
+            raise NotFoundError(f"There is no submission {submission_id!r}.")
         raise NotAllowedError(
             "This submission is another user's: only they or an organiser may ask for it."
         )
