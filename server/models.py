@@ -468,8 +468,8 @@ class WorkerRow(Base):
     """A worker that said hello, and when it last did. Its name is its user's from then on.
 
     `drift` is the sentence that says why it is out, since `drifted_at`: its canary is off its own
-    baseline, which is of readings after `baseline_since`. `held` is "paused" or "draining" where an
-    organiser said so: by whom, since when and why.
+    baseline, which is of readings after `baseline_since`. `held` is "paused", "draining" or,
+    once it ended for that, "drained" where an organiser said so: by whom, since when and why.
     """
 
     __tablename__ = "workers"
