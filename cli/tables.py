@@ -297,7 +297,7 @@ def worker_table(workers: Sequence[View]) -> RenderableType:
             or_dash(item.get("state")),
             "yes" if item.get("alive") else "no",
             _of_baseline(item),
-            or_dash(item.get("last_seen_at")),
+            _minute(item.get("last_seen_at")),
             or_dash((item.get("system") or {}).get("processor")),
         )
     return table
@@ -309,7 +309,7 @@ def queue_table(queue: View) -> RenderableType:
     if not classes:
         return Text("Nothing waits.", style="dim")
     table = make_table(
-        "hardware class", "place", "verification", "kind", "benchmark", "asked at", "expected",
+        "hardware class", "place", "verification", "kind", "benchmark", "asked at", "starts",
         right=("place",),
     )  # fmt: skip
     for one in classes:
@@ -320,8 +320,10 @@ def queue_table(queue: View) -> RenderableType:
                 or_dash(item.get("verification_id")),
                 or_dash(item.get("kind")),
                 or_dash(item.get("benchmark")),
-                or_dash(item.get("asked_at")),
-                or_dash(item.get("expected_start") or item.get("why_unknown")),
+                _minute(item.get("asked_at")),
+                _minute(start)
+                if (start := item.get("expected_start"))
+                else or_dash(item.get("why_unknown")),
             )
     return table
 
