@@ -77,7 +77,7 @@ def leaderboard_table(board: View) -> RenderableType:
             f"{entry.get('runs_reached', 0)}/{entry.get('runs_started', 0)}",
             number_text(entry.get("epochs_to_target")),
             cost_text(entry.get("cost_usd")),
-            status_text(entry.get("status")),
+            status_text("withdrawn" if entry.get("withdrawn") else entry.get("status")),
             or_dash(entry.get("submitter")),
             or_dash(entry.get("model")),
             or_dash((entry.get("system") or {}).get("name")),
@@ -367,8 +367,8 @@ def delivery_table(deliveries: Sequence[View]) -> RenderableType:
             or_dash(item.get("state")),
             str(len(item.get("tries") or ())),
             or_dash(last.get("status") or last.get("error")),
-            number_text(last.get("milliseconds"), digits=4),
-            or_dash(item.get("due_at")),
+            number_text(last.get("milliseconds")),
+            _minute(item.get("due_at")),
         )
     return table
 

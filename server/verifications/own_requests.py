@@ -24,6 +24,22 @@ MOST_REQUESTS = 3
 ASK_AN_ORGANISER = "Ask an organiser for another verification."
 
 
+def ask_as_caller(
+    session: Session,
+    settings: Settings,
+    caller: Caller,
+    submission_id: str,
+    wanted: VerificationCreate,
+) -> Verification:
+    """Ask for a verification: of any submission as an organiser, else of one's own.
+
+    Raises as `ask_for_verification` and `ask_for_own_verification` do.
+    """
+    if caller.may("organise"):
+        return ask_for_verification(session, caller, submission_id, wanted)
+    return ask_for_own_verification(session, settings, caller, submission_id, wanted)
+
+
 def ask_for_own_verification(
     session: Session,
     settings: Settings,
@@ -34,8 +50,8 @@ def ask_for_own_verification(
     """Ask for the verification of one's own submission; written to the audit log.
 
     Raises NotFoundError unless the caller may see the submission, NotAllowedError unless it is
-    theirs and this is the first or those before were ended by the machinery,
-    UsedUpError where the quota has no room for it; else as `ask_for_verification` does.
+    theirs and this is the first or those before were ended by the machinery, UsedUpError where the
+    quota has no room for it; else as `ask_for_verification` does.
     """
     submission = find_submission(session, submission_id)
     if submission.user_id != caller.user_id:
