@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 ABSENT = "–"
-UNIT_SIGNS = {"percent": " %", "fraction": "", "nats/byte": " nats/byte"}
+UNIT_SIGNS = {"percent": " %", "fraction": "", "loss": "", "score": "", "nats/byte": " nats/byte"}
 
 
 def quality_text(quality: float | None, unit: str) -> str:

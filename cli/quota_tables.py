@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from cli.formats import ABSENT
+from cli.formats import ABSENT, minute_text
 from cli.tables import View, make_table
 
 MEASURES = {
@@ -30,7 +30,7 @@ def quota_table(views: Sequence[View]) -> RenderableType:
                 _amount(use["used"], each),
                 _amount(use["reserved"], each),
                 _allowed(use["allowed"], each),
-                str(use["room_at"] or ABSENT),
+                f"{minute_text(room_at)}Z" if (room_at := use["room_at"]) else ABSENT,
             )
     return table
 

@@ -77,7 +77,7 @@ def leaderboard_table(board: View) -> RenderableType:
             f"{entry.get('runs_reached', 0)}/{entry.get('runs_started', 0)}",
             number_text(entry.get("epochs_to_target")),
             cost_text(entry.get("cost_usd")),
-            status_text(entry.get("status")),
+            status_text("withdrawn" if entry.get("withdrawn") else entry.get("status")),
             or_dash(entry.get("submitter")),
             or_dash(entry.get("model")),
             or_dash((entry.get("system") or {}).get("name")),
@@ -146,7 +146,9 @@ def _standing_lines(view: View) -> list[Text]:
     """What keeps a submission off its board, where something does."""
     found = []
     if view.get("under_embargo"):
-        found.append(Text("Under embargo: shown to you and to organisers alone.", "yellow"))
+        found.append(
+            Text("Under embargo: organisers and its submitter's organisation see it.", "yellow")
+        )
     if withdrawal := view.get("withdrawal"):
         words = f"Withdrawn by {withdrawal['by']} on {_minute(withdrawal['at'])}: "
         found.append(Text.assemble((words, "yellow"), withdrawal["reason"]))
@@ -295,7 +297,7 @@ def worker_table(workers: Sequence[View]) -> RenderableType:
             or_dash(item.get("state")),
             "yes" if item.get("alive") else "no",
             _of_baseline(item),
-            or_dash(item.get("last_seen_at")),
+            _minute(item.get("last_seen_at")),
             or_dash((item.get("system") or {}).get("processor")),
         )
     return table
@@ -307,7 +309,7 @@ def queue_table(queue: View) -> RenderableType:
     if not classes:
         return Text("Nothing waits.", style="dim")
     table = make_table(
-        "hardware class", "place", "verification", "kind", "benchmark", "asked at", "expected",
+        "hardware class", "place", "verification", "kind", "benchmark", "asked at", "starts",
         right=("place",),
     )  # fmt: skip
     for one in classes:
@@ -318,8 +320,10 @@ def queue_table(queue: View) -> RenderableType:
                 or_dash(item.get("verification_id")),
                 or_dash(item.get("kind")),
                 or_dash(item.get("benchmark")),
-                or_dash(item.get("asked_at")),
-                or_dash(item.get("expected_start") or item.get("why_unknown")),
+                _minute(item.get("asked_at")),
+                _minute(start)
+                if (start := item.get("expected_start"))
+                else or_dash(item.get("why_unknown")),
             )
     return table
 
@@ -363,8 +367,8 @@ def delivery_table(deliveries: Sequence[View]) -> RenderableType:
             or_dash(item.get("state")),
             str(len(item.get("tries") or ())),
             or_dash(last.get("status") or last.get("error")),
-            number_text(last.get("milliseconds"), digits=4),
-            or_dash(item.get("due_at")),
+            number_text(last.get("milliseconds")),
+            _minute(item.get("due_at")),
         )
     return table
 

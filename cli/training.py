@@ -39,6 +39,21 @@ class Training:
         return python_module("worker.local", *arguments)
 
 
+def require_settings(settings: Sequence[str]) -> None:
+    """Raise CliError unless each is NAME=VALUE with a number."""
+    for setting in settings:
+        name, _, value = setting.partition("=")
+        try:
+            float(value)
+        except ValueError as error:
+            raise CliError(
+                f"--set {setting}: expected a name and a number, such as batch_size=64.",
+                exit_code=ExitCode.USAGE,
+            ) from error
+        if not name:
+            raise CliError(f"--set {setting}: name a setting.", exit_code=ExitCode.USAGE)
+
+
 def read_benchmarks(folder: Path) -> dict[str, Benchmark]:
     """Every benchmark defined in a folder. Raises CliError."""
     try:

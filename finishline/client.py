@@ -19,6 +19,7 @@ from finishline.views.benchmarks import Benchmark, BenchmarkList
 from finishline.views.boards import Board, Comparison
 from finishline.views.prices import Price, PriceList
 from finishline.views.queue import Queue
+from finishline.views.quotas import MyQuota
 from finishline.views.runs import RunPage, RunRecord
 from finishline.views.submissions import Submission, SubmissionPage
 from finishline.views.verifications import Verification
@@ -180,7 +181,10 @@ class Client:
         kind: Literal["replay", "latency"] = "replay",
         reason: str | None = None,
     ) -> Verification:
-        """Ask for a replay of a submission, or for its latency; for organisers."""
+        """Ask for a replay of a submission, or for its latency.
+
+        The owner of a submission may ask for its first, on their quota; an organiser for any.
+        """
         submission_id = submission if isinstance(submission, str) else submission.id
         path = f"/submissions/{segment(submission_id)}/verifications"
         return read_view(Verification, self._transport.post(path, {"kind": kind, "reason": reason}))
@@ -226,6 +230,10 @@ class Client:
     def queue(self) -> Queue:
         """What waits for a worker, by hardware class."""
         return read_view(Queue, self._transport.get("/queue"))
+
+    def quota(self) -> MyQuota:
+        """What you may submit and have replayed, what you used, and when there is room again."""
+        return read_view(MyQuota, self._transport.get("/me/quota"))
 
     def prices(self, **filters: object) -> tuple[Price, ...]:
         """The price book. Filters: provider, instance, region, pricing, and `on` for one day."""

@@ -41,6 +41,10 @@ class Transport:
         self._retries = retries
         headers = {"Accept": "application/json"}
         if token:
+            if not (token.isascii() and token.isprintable()):
+                raise ValueError(
+                    "The token has characters that no token has; expected fl_ and what follows it."
+                )
             headers["Authorization"] = f"Bearer {token}"
         self._http = httpx2.Client(
             base_url=self.url,

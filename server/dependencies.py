@@ -50,6 +50,7 @@ class Caller:
     role: str
     scopes: frozenset[str] = frozenset()
     source: str | None = None
+    organisation_id: int | None = None
 
     @property
     def is_admin(self) -> bool:
@@ -70,6 +71,7 @@ def caller_of(token: Token, *, source: str | None = None) -> Caller:
         role=token.role,
         scopes=frozenset(token.scopes).intersection(SCOPES_OF[token.role]),
         source=source,
+        organisation_id=token.user.organisation_id,
     )
 
 

@@ -44,7 +44,7 @@ class Base(DeclarativeBase):
 
 
 class Organisation(Base):
-    """Where users belong; it is a name beside theirs and gives nobody a right."""
+    """Where users belong: members see each other's submissions under embargo, and no more."""
 
     __tablename__ = "organisations"
 
@@ -468,8 +468,8 @@ class WorkerRow(Base):
     """A worker that said hello, and when it last did. Its name is its user's from then on.
 
     `drift` is the sentence that says why it is out, since `drifted_at`: its canary is off its own
-    baseline, which is of readings after `baseline_since`. `held` is "paused" or "draining" where an
-    organiser said so: by whom, since when and why.
+    baseline, which is of readings after `baseline_since`. `held` is "paused", "draining" or,
+    once it ended for that, "drained" where an organiser said so: by whom, since when and why.
     """
 
     __tablename__ = "workers"

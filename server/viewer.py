@@ -5,12 +5,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Whose submissions are shown while they are under embargo: these users', or everybody's.
+    """Whose submissions are shown while they are under embargo.
+
+    These users', those of everybody who is in this organisation, or all.
 
     The rule itself is in server.submissions.visibility.
     """
 
     user_ids: tuple[int, ...] = ()
+    organisation_id: int | None = None
     sees_all: bool = False
 
 

@@ -10,6 +10,7 @@ CONSOLE_PAGES = (
     ("phases", "/console/phases", "Phases"),
     ("workers", "/console/workers", "Workers"),
     ("prices", "/console/prices", "Prices"),
+    ("quotas", "/console/quotas", "Quotas"),
     ("audit", "/console/audit", "Audit log"),
     ("tokens", "/console/tokens", "Tokens"),
     ("users", "/console/users", "Users"),

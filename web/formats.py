@@ -64,13 +64,17 @@ def percent(value: float | None, digits: int = 1) -> str:
     return DASH if value is None else f"{value:.{digits}f}{_GAP}%"
 
 
+# What says no more than the metric's own name does.
+UNNAMED_UNITS = ("fraction", "loss", "score")
+
+
 def quality(value: float | None, unit: str | None = None) -> str:
     """A quality in the unit of its metric, never rescaled."""
     if value is None:
         return DASH
     if unit == "percent":
         return f"{number(round(value, 3))}{_GAP}%"
-    return number(value) if unit in (None, "fraction") else f"{number(value)}{_GAP}{unit}"
+    return number(value) if unit in (None, *UNNAMED_UNITS) else f"{number(value)}{_GAP}{unit}"
 
 
 def number(value: object, digits: int = 5) -> str:

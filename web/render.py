@@ -48,6 +48,7 @@ console/*.html        account (name, role), csrf, notices (text, once_only), typ
   calibrations.html   calibrations, benchmarks
   calibration.html    calibration
   prices.html         prices
+  quotas.html         quotas (QuotaList), chosen (QuotaView or None)
   phases.html         benchmarks (id, title, phases), chosen (None, or such a one with its history)
   audit.html          records, actions, filters, head, older (address of the next page or None)
   tokens.html         tokens, own_token, roles (that may be given), filters, may_change

@@ -23,7 +23,7 @@ DOING = {
     "drifted": "Gets no work until its canary is well again.",
     "paused": "Is paused: it gets no work.",
     "draining": "Gets no more work and stops after what it is at.",
-    "drained": "Is drained: it gets no work.",
+    "drained": "Was drained: it gets no work until it is resumed.",
 }
 SOON_SECONDS = 3.0
 _SPANS = ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"), (1.0, "second"))
@@ -70,7 +70,7 @@ def roof_name(name: str) -> str:
 def class_sentence(one: View) -> str:
     """Who is there for a hardware class, and what happens where nobody is."""
     workers, free, out, held = one["workers"], one["free"], one["out"], one["held"]
-    others = [f"{out} out"] * bool(out) + [f"{held} paused or draining"] * bool(held)
+    others = [f"{out} out"] * bool(out) + [f"{held} paused or drained"] * bool(held)
     if workers:
         there = f"{workers} worker{'' if workers == 1 else 's'}, {free} free"
         return ", ".join([there, *others])

@@ -15,6 +15,7 @@ from cli.submission_files import CLAIM_NAME, find_submission_files
 from cli.training import (
     Training,
     find_benchmark,
+    require_settings,
     require_training_packages,
     target_of,
     train_reference,
@@ -42,6 +43,12 @@ def run(
 ) -> int:
     """Train a benchmark's reference model here and write the submission it makes."""
     require_training_packages()
+    require_settings(settings or [])
+    if out is not None and (out / CLAIM_NAME).exists():
+        raise CliError(
+            f"{out} holds a submission already; choose another folder, or take that away.",
+            exit_code=ExitCode.USAGE,
+        )
     file, definition = find_benchmark(benchmark, benchmarks_dir)
     training = Training(
         benchmark_file=file,

@@ -158,6 +158,9 @@ def _invitation(options: UpOptions, plan: Plan) -> list[str]:
     lines = [
         f"Finishline is up at {plan.url} (API at {plan.url}/docs/api, logs in {logs}).",
         f"To submit: export FINISHLINE_TOKEN=$(cat {plan.paths.tokens / 'demo.token'})",
+        "To keep users and organisations, make an admin's token: "
+        f"FINISHLINE_DATABASE_URL=sqlite:///{plan.paths.database} "
+        "python -m server.admin token --user YOU --role admin",
     ]
     if not options.worker:
         lines.append("No worker runs here: verifications wait until one reports.")

@@ -47,7 +47,11 @@ COLUMNS = (
 # A stored result explains every step: many decoded ones at once keep the garbage collector busier
 # than the decoding takes.
 ROWS_AT_ONCE = 100
-SYSTEM_FIELDS = tuple(SystemView.model_fields)
+# What a system stored before a field was known has in it.
+SYSTEM_FIELDS = {
+    name: None if field.is_required() else field.default
+    for name, field in SystemView.model_fields.items()
+}
 RESULT_FIELDS = (
     "tta_display",
     "tta_low_seconds",
@@ -248,7 +252,7 @@ def _shown(row: Any, kind: Kind, runs: _Runs) -> dict[str, Any]:
         "framework": row.framework,
         "division": row.division,
         "status": row.status,
-        "system": {name: row.system.get(name) for name in SYSTEM_FIELDS},
+        "system": {name: row.system.get(name, absent) for name, absent in SYSTEM_FIELDS.items()},
         "tta_seconds": row.tta_seconds,
         "runs_reached": result["reached"] if training else 0,
         "runs_started": result["started"] if training else 0,

@@ -20,7 +20,7 @@ TAKES_WORK = ("idle", "busy")
 class WorkerSeen:
     """A worker's hardware class and how it is: idle, busy, stopping, drifted, held or gone.
 
-    A worker is held where it is "paused", itself or its whole queue, or "draining".
+    A worker is held where it is "paused", itself or its whole queue, "draining" or "drained".
     """
 
     hardware_class: str

@@ -1,6 +1,7 @@
 """How a board is scored, in sentences."""
 
 from rules.benchmark import Benchmark, RunsRule
+from web.formats import quality
 
 MEASURED = (
     "A verification trains the reference to the target and times its model one item at a time; "
@@ -14,7 +15,7 @@ def explain_scoring(benchmark: Benchmark) -> str:
     runs = benchmark.runs
     goals = [
         f"{goal.metric} is {'at least' if goal.direction == 'higher' else 'at most'} "
-        f"{goal.value:g} {goal.unit}"
+        f"{quality(goal.value, goal.unit)}"
         for goal in (benchmark.target, *benchmark.target.also)
     ]
     lines = [
@@ -34,7 +35,7 @@ def explain_scoring(benchmark: Benchmark) -> str:
             f"{benchmark.replay.max_runs} times with seeds the server draws and seals first. "
             "It holds every evaluation against the band of calibrated runs and the claimed epochs "
             f"against both; all tests together reject an honest claim at most "
-            f"{benchmark.replay.alpha:.0%} of the time."
+            f"{quality(100 * benchmark.replay.alpha, 'percent')} of the time."
         )
     return "\n\n".join(lines)
 
@@ -58,7 +59,7 @@ def explain_inference(benchmark: Benchmark) -> str:
         [
             "Latency is the time a trained model takes for one item at batch size 1; cost is the "
             "price of 10,000 items. An entry is ranked if its model has "
-            f"{target.metric} of {sign} {target.value:g} {target.unit}.",
+            f"{target.metric} of {sign} {quality(target.value, target.unit)}.",
             "All three are as the submitter states them: an inference entry has no log that they "
             f"could be derived from. {MEASURED if is_measured else NOT_MEASURED}",
         ]

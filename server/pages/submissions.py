@@ -8,9 +8,11 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy.orm import Session
 
+from server.accounts.roles import ORGANISERS
 from server.conditions import reader_has
-from server.dependencies import Parts, PartsDep
+from server.dependencies import Parts, PartsDep, require_allowed
 from server.errors import ContentError
+from server.models import Submission
 from server.pages.addresses import site_address
 from server.pages.forms import filled, read_form
 from server.pages.queries import (
@@ -24,6 +26,8 @@ from server.sessions.dependencies import FormDep, SignedInDep, signed_in_or_none
 from server.sessions.origin import csrf_token
 from server.sessions.viewing import ViewerDep
 from server.submissions.queries import find_submission
+from server.verifications.own_requests import ask_as_caller
+from server.verifications.schemas import VerificationCreate
 from server.withdrawals.schemas import WithdrawalCreate
 from server.withdrawals.service import may_withdraw, withdraw
 from web.badge import badge_svg
@@ -85,10 +89,23 @@ def withdraw_submission(
     return RedirectResponse(f"/submissions/{quote(submission_id, safe='')}", status_code=303)
 
 
+@router.post("/submissions/{submission_id}/verify")
+def verify_submission(
+    submission_id: str, parts: PartsDep, signed_in: SignedInDep, request: Request, _form: FormDep
+) -> Response:
+    """Ask for the first replay of a submission from its page; to where it can be watched."""
+    caller = signed_in.caller
+    require_allowed(caller, request, ("submitter", *ORGANISERS), "submit")
+    wanted = VerificationCreate()
+    with parts.database.write() as session:
+        asked = ask_as_caller(session, parts.settings, caller, submission_id, wanted).id
+    return RedirectResponse(f"/verifications/{quote(asked, safe='')}", status_code=303)
+
+
 def _for_its_owner(
     session: Session, request: Request, parts: Parts, submission_id: str
 ) -> dict[str, Any]:
-    """Until when it is hidden, and the token of a form for whoever may withdraw it."""
+    """Until when it is hidden, and the token of forms for whoever may withdraw and verify it."""
     submission = find_submission(session, submission_id)
     phases = current_phases(session, submission.benchmark_id) if submission.embargoed else None
     until = phases.embargo_until if phases is not None else None
@@ -97,4 +114,14 @@ def _for_its_owner(
     return {
         "embargo_until": until.isoformat() if until is not None else None,
         "csrf": csrf_token(signed_in.secret) if signed_in is not None and may else None,
+        "may_verify": may and _waits_for_its_first(parts, submission),
     }
+
+
+def _waits_for_its_first(parts: Parts, submission: Submission) -> bool:
+    """Whether whoever may withdraw a submission may also have it replayed from its page."""
+    benchmark = parts.benchmarks.get(submission.benchmark_id)
+    replayed = benchmark is not None and benchmark.replay is not None
+    of_training = submission.kind == "train" and not submission.archive
+    standing = submission.withdrawn_at is None and not submission.verifications
+    return replayed and of_training and standing

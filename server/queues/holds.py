@@ -14,7 +14,7 @@ from server.errors import ConflictError, NotFoundError
 from server.models import Attempt, QueueRow, WorkerRow
 from server.queues.pauses import EVERY_QUEUE, read_pauses
 
-PAUSED, DRAINING = "paused", "draining"
+PAUSED, DRAINING, DRAINED = "paused", "draining", "drained"
 ORDERS = {PAUSED: "pause", DRAINING: "drain"}
 
 
@@ -74,7 +74,7 @@ def resume_worker(session: Session, caller: Caller, name: str, *, reason: str | 
     """Let a worker take work again. Raises NotFoundError, ConflictError if it is not held."""
     worker = _worker(session, name)
     if worker.held is None:
-        raise ConflictError(f"Worker {name} is neither paused nor draining.")
+        raise ConflictError(f"Worker {name} is neither paused nor drained.")
     before = {"held": worker.held}
     _release(worker)
     ring(session)
@@ -82,10 +82,10 @@ def resume_worker(session: Session, caller: Caller, name: str, *, reason: str | 
 
 
 def end_drain(session: Session, name: str) -> None:
-    """A worker that was drained has ended: started again it works. A paused one stays paused."""
+    """A worker that drained has ended: whatever starts it again, it takes nothing until resumed."""
     worker = session.get(WorkerRow, name)
     if worker is not None and worker.held == DRAINING:
-        _release(worker)
+        worker.held = DRAINED
 
 
 def pause_queue(

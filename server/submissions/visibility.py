@@ -10,19 +10,20 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import cast
 
-from sqlalchemy import ColumnElement, Select, Table, event, or_, select, true
-from sqlalchemy.orm import ORMExecuteState, Session, with_loader_criteria
+from sqlalchemy import Column, ColumnElement, Select, Table, event, or_, select, true
+from sqlalchemy.orm import InstrumentedAttribute, ORMExecuteState, Session, with_loader_criteria
 from sqlalchemy.sql.base import ExecutableOption
 
 from server.accounts.roles import ORGANISERS
 from server.database import VIEWER
 from server.dependencies import Caller
-from server.models import RunRow, Submission, Verification
+from server.models import RunRow, Submission, User, Verification
 from server.viewer import ANYBODY, ORGANISER, Viewer
 
 KEPT_VIEWERS = 256
 # Statements of the Core: what filters others is not to be filtered itself.
 _rows = cast(Table, Submission.__table__)
+_users = cast(Table, User.__table__)
 
 
 def ranks() -> ColumnElement[bool]:
@@ -31,20 +32,25 @@ def ranks() -> ColumnElement[bool]:
 
 
 def viewer_for(caller: Caller) -> Viewer:
-    """What somebody who is signed in may see: what is theirs, or as an organiser everything.
+    """What somebody who is signed in may see: their organisation's, or as an organiser everything.
 
-    With a token that may not read they see what anybody does.
+    Whoever is in no organisation sees their own. A worker's token shows no more than its user's
+    own, for it lies on a machine that others look after; one that may not read shows nothing.
     """
     if not caller.may("read"):
         return ANYBODY
     if caller.role in ORGANISERS:
         return ORGANISER
-    return Viewer(user_ids=(caller.user_id,))
+    organisation_id = None if caller.role == "worker" else caller.organisation_id
+    return Viewer(user_ids=(caller.user_id,), organisation_id=organisation_id)
 
 
-def may_see(viewer: Viewer, *, embargoed: bool, user_id: int | None) -> bool:
+def may_see(viewer: Viewer, submission: Submission) -> bool:
     """Whether a viewer may see one submission."""
-    return viewer.sees_all or not embargoed or user_id in viewer.user_ids
+    if viewer.sees_all or not submission.embargoed or submission.user_id in viewer.user_ids:
+        return True
+    shared = viewer.organisation_id
+    return shared is not None and submission.user.organisation_id == shared
 
 
 def viewer_of(session: Session) -> Viewer:
@@ -74,18 +80,29 @@ def seeing_as_anybody(session: Session) -> Iterator[None]:
         yield
 
 
+def _is_theirs(
+    viewer: Viewer, user_id: Column[int] | InstrumentedAttribute[int]
+) -> ColumnElement[bool]:
+    """The condition of a submission that a viewer sees also while it is under embargo."""
+    theirs = user_id.in_(viewer.user_ids)
+    if viewer.organisation_id is None:
+        return theirs
+    members = select(_users.c.id).where(_users.c.organisation_id == viewer.organisation_id)
+    return or_(theirs, user_id.in_(members))
+
+
 def _hidden_ids(viewer: Viewer) -> Select[tuple[str]]:
     hidden = select(_rows.c.id).where(_rows.c.embargoed.is_(true()))
-    if viewer.user_ids:
-        hidden = hidden.where(_rows.c.user_id.not_in(viewer.user_ids))
+    if viewer != ANYBODY:
+        hidden = hidden.where(~_is_theirs(viewer, _rows.c.user_id))
     return hidden
 
 
 @lru_cache(maxsize=KEPT_VIEWERS)
 def _criteria(viewer: Viewer) -> tuple[ExecutableOption, ...]:
     seen: ColumnElement[bool] = ~Submission.embargoed
-    if viewer.user_ids:
-        seen = or_(seen, Submission.user_id.in_(viewer.user_ids))
+    if viewer != ANYBODY:
+        seen = or_(seen, _is_theirs(viewer, Submission.user_id))
     hidden = _hidden_ids(viewer)
     checked, against = Verification.submission_id, Verification.against_id
     return (

@@ -9,9 +9,9 @@ from server.dependencies import CallerDep, OrganiserDep, PartsDep, require_allow
 from server.observability.context import note
 from server.sessions.viewing import ViewerDep
 from server.verifications import queries
-from server.verifications.own_requests import ask_for_own_verification
+from server.verifications.own_requests import ask_as_caller
 from server.verifications.race import RaceView, read_race
-from server.verifications.requests import ask_for_verification, cancel
+from server.verifications.requests import cancel
 from server.verifications.schemas import (
     VerificationCreate,
     VerificationList,
@@ -38,12 +38,7 @@ def request_verification(
     if not caller.may("organise"):
         require_allowed(caller, request, ("submitter", *ORGANISERS), "submit")
     with parts.database.write() as session:
-        if not caller.may("organise"):
-            verification = ask_for_own_verification(
-                session, parts.settings, caller, submission_id, asked
-            )
-        else:
-            verification = ask_for_verification(session, caller, submission_id, asked)
+        verification = ask_as_caller(session, parts.settings, caller, submission_id, asked)
         note(verification_id=verification.id)
         return queries.view(
             session, verification, alive_seconds=parts.settings.worker_alive_seconds

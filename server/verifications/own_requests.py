@@ -8,11 +8,12 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from server.dependencies import Caller
-from server.errors import ConflictError, NotAllowedError
+from server.errors import ConflictError, NotAllowedError, NotFoundError
 from server.models import Charge, Submission, Verification
 from server.quotas.room import charge, reserve_replay, take_turns
 from server.settings import Settings
 from server.submissions.queries import find_submission
+from server.submissions.visibility import may_see, viewer_for
 from server.verifications.publishing import KIND_THAT_CHECKS
 from server.verifications.queries import OPEN
 from server.verifications.requests import ask_for_verification
@@ -21,6 +22,22 @@ from server.verifications.schemas import VerificationCreate
 # Each draws other seeds, and a worker may be a submitter's own.
 MOST_REQUESTS = 3
 ASK_AN_ORGANISER = "Ask an organiser for another verification."
+
+
+def ask_as_caller(
+    session: Session,
+    settings: Settings,
+    caller: Caller,
+    submission_id: str,
+    wanted: VerificationCreate,
+) -> Verification:
+    """Ask for a verification: of any submission as an organiser, else of one's own.
+
+    Raises as `ask_for_verification` and `ask_for_own_verification` do.
+    """
+    if caller.may("organise"):
+        return ask_for_verification(session, caller, submission_id, wanted)
+    return ask_for_own_verification(session, settings, caller, submission_id, wanted)
 
 
 def ask_for_own_verification(
@@ -32,11 +49,14 @@ def ask_for_own_verification(
 ) -> Verification:
     """Ask for the verification of one's own submission; written to the audit log.
 
-    Raises NotAllowedError unless it is the first or those before were ended by the machinery,
-    UsedUpError where the quota has no room for it; else as `ask_for_verification` does.
+    Raises NotFoundError unless the caller may see the submission, NotAllowedError unless it is
+    theirs and this is the first or those before were ended by the machinery, UsedUpError where the
+    quota has no room for it; else as `ask_for_verification` does.
     """
     submission = find_submission(session, submission_id)
     if submission.user_id != caller.user_id:
+        if not may_see(viewer_for(caller), submission):
+            raise NotFoundError(f"There is no submission {submission_id!r}.")
         raise NotAllowedError(
             "This submission is another user's: only they or an organiser may ask for it."
         )

@@ -184,7 +184,7 @@ def waiting_for(
         return f"Nothing starts: {paused}."
     if all(worker.held is not None for worker in workers):
         return (
-            "Every connected worker is paused or draining; the page of the workers says who "
+            "Every connected worker is paused or drained; the page of the workers says who "
             "held each and why."
         )
     others = _queued_beside(session, verification.id)

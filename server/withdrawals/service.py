@@ -72,8 +72,7 @@ def _find_own(session: Session, caller: Caller, submission_id: str) -> Submissio
     submission = find_submission(session, submission_id)
     if may_withdraw(caller, submission):
         return submission
-    viewer = viewer_for(caller)
-    if not may_see(viewer, embargoed=submission.embargoed, user_id=submission.user_id):
+    if not may_see(viewer_for(caller), submission):
         raise NotFoundError(f"There is no submission {submission_id!r}.")
     raise NotAllowedError(
         f"Submission {submission_id} is not yours; its submitter or an organiser may withdraw it."

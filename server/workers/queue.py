@@ -104,7 +104,7 @@ def _with_reason(expected: Expected, wanted: str | None, takers: Takers) -> Expe
     """Why nothing is known of what nobody could take: a pause is more than that."""
     if expected.why_unknown != NO_WORKER:
         return expected
-    held = "every worker of its hardware class is paused or draining"
+    held = "every worker of its hardware class is paused or drained"
     why = takers.pauses.why(wanted) or (held if wanted in takers.present else NO_WORKER)
     return Expected(None, why)
 

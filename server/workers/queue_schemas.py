@@ -40,7 +40,7 @@ class ClassQueueView(BaseModel):
     """What waits for one hardware class, and who is there to take it.
 
     `hardware_class` is None for what any worker may take. `workers` are alive and in, `free` of
-    these do nothing, `out` are alive but off their baseline, `held` are paused or draining.
+    these do nothing, `out` are alive but off their baseline, `held` are paused or drained.
     `last_seen_at` is when a worker of the class was last heard of, None if never. Where no worker
     of a class is connected any other takes its attempts, and times are not compared. `waiting` has
     the next of `waiting_count` to start. While it is `paused` nothing of the class

@@ -59,9 +59,9 @@ class WorkerView(BaseModel):
     """A worker, whether it is alive, and the system it found under itself.
 
     Its `state` is "drifted" where its canary is off its own baseline; it then gets no work, and
-    `drift` says how far it is off; it is "paused" or "draining" where an organiser said so, which
-    `held_by`, `held_at` and `held_because` explain. `probe` has its latest roofs, `canary` its
-    latest canary. `under_way` is what it is at.
+    `drift` says how far it is off; it is "paused", "draining" or, once it ended for that,
+    "drained" where an organiser said so, which `held_by`, `held_at` and `held_because` explain.
+    `probe` has its latest roofs, `canary` its latest canary. `under_way` is what it is at.
     """
 
     name: str

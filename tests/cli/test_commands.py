@@ -136,6 +136,20 @@ def test_wrong_usage_is_exit_code_2_without_a_traceback(
     assert len(ran.err.splitlines()) == 1
 
 
+def test_run_refuses_a_setting_without_a_number_and_a_folder_that_holds_a_submission(
+    finishline: "Finishline", tmp_path: Path
+) -> None:
+    claim = tmp_path / "submission.json"
+    claim.write_text("earlier")
+    kept = finishline("run", "digits", "--out", str(tmp_path))
+    assert (kept.code, "holds a submission already" in kept.err) == (2, True)
+    assert claim.read_text() == "earlier"
+    for setting in ("batch_size=abc", "batch_size", "=3"):
+        ran = finishline("run", "digits", "--out", str(tmp_path / "fresh"), "--set", setting)
+        assert (ran.code, setting in ran.err) == (2, True)
+    assert list(tmp_path.iterdir()) == [claim]
+
+
 def test_wrong_usage_is_json_for_programs(finishline: "Finishline") -> None:
     assert finishline("show", "--json").error()["kind"] == "usage"
     assert finishline("up", "--demo", "--json").error()["exit_code"] == 2
@@ -179,6 +193,7 @@ def test_watching_shows_why_nothing_happens_then_each_evaluation_then_the_verdic
     standin.answer("GET /api/v1/verifications/v1/events", stream(("x", {}), ("end", ENDED)))
     ran = finishline("verify", "s1", "--watch")
     assert ran.code == 0
+    assert ran.out.splitlines()[0] == f"Verification v1: {standin.url}/verifications/v1"
     assert ran.out.count("No worker is free; start one.") == 1
     assert "run 1  epoch 1      15.20 %   0.100 s  inside 10.00..20.00" in ran.out
     assert ran.out.splitlines()[-2:] == [
@@ -287,6 +302,7 @@ def test_workers_and_queues_are_held_and_let_go_on(
     listed = finishline("queue").out
     assert "v1" in listed
     assert "nobody knows" in listed
+    assert "2026-01-01 00:00Z" in listed
     assert "Nothing waits." in finishline("queue").out
 
 

@@ -23,7 +23,7 @@ def test_ones_own_quota_is_shown_in_hours(finishline: "Finishline", standin: "St
 
     assert ran.code == 0
     assert standin.asked[0].headers["Authorization"] == "Bearer fl_a"
-    for shown in ("user al [x]", "200", "2030-01-01T10:00:00Z", "1.50", "0.50", "no limit"):
+    for shown in ("user al [x]", "200", "2030-01-01 10:00Z", "1.50", "0.50", "no limit"):
         assert shown in ran.out
     assert json.loads(finishline("quota", "--json").out)["quotas"] == USES
     standin.answers["GET /api/v1/me/quota"] = [(401, {"detail": "Who?"})]

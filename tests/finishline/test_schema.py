@@ -15,6 +15,7 @@ from finishline.views.benchmarks import Benchmark, BenchmarkList
 from finishline.views.boards import Board, Comparison
 from finishline.views.prices import PriceList
 from finishline.views.queue import Queue
+from finishline.views.quotas import MyQuota
 from finishline.views.runs import RunPage
 from finishline.views.submissions import Submission, SubmissionPage
 from finishline.views.verifications import Verification
@@ -47,6 +48,7 @@ CALLS: dict[str, tuple[Call, type[View] | None]] = {
     "watch": (lambda client: next(client.watch("v")), None),
     "wait": (lambda client: client.wait("v"), Verification),
     "queue": (lambda client: client.queue(), Queue),
+    "quota": (lambda client: client.quota(), MyQuota),
     "prices": (lambda client: client.prices(**dict.fromkeys(PRICE_FILTERS, "1")), PriceList),
 }
 DEEPEST = 6  # A target holds targets for ever; everything else is less deep.

@@ -166,6 +166,9 @@ def test_address_and_token_are_those_of_the_environment(monkeypatch: pytest.Monk
     assert server.asked[0].headers["Authorization"] == "Bearer fl_secret"
     with pytest.raises(ValueError, match="no server address"):
         Client("elsewhere")
+    for broken in ("fl_sécret", "fl_a\nX-Other: 1"):
+        with pytest.raises(ValueError, match="characters that no token has"):
+            Client("http://elsewhere.test", token=broken)
 
 
 def test_waiting_ends_at_the_limit(make_verification: Callable[..., dict[str, Any]]) -> None:

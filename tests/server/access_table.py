@@ -164,6 +164,8 @@ CONSOLE = {
     "POST /console/workers": ORGANISERS,
     "GET /console/prices": ORGANISERS_PAGE,
     "POST /console/prices": ORGANISERS,
+    "GET /console/quotas": ORGANISERS_PAGE,
+    "POST /console/quotas": ORGANISERS,
     "GET /console/notices": TOLD_PAGE,
     "POST /console/notices/webhooks": SUBMITTERS,
     "POST /console/notices/mails": SUBMITTERS,

@@ -24,7 +24,7 @@ PRICE = {
 }  # fmt: skip
 PAGES = (
     "/console", "/console/verify", "/console/duels", "/console/decide", "/console/calibrations",
-    "/console/phases", "/console/prices", "/console/workers", "/console/audit",
+    "/console/phases", "/console/prices", "/console/quotas", "/console/workers", "/console/audit",
     "/console/audit/log.json",
     "/console/tokens",
 )  # fmt: skip
@@ -129,6 +129,8 @@ def test_every_form_is_for_organisers_who_sent_it_from_a_page_of_theirs(
         ("/console/calibrations/nothing/continue", {}),
         ("/console/calibrations/nothing/cancel", {}),
         ("/console/prices", PRICE),
+        ("/console/quotas", {"kind": "user", "subject": "alice", "submissions_per_day": "1",
+                             "reason": "x"}),
         ("/console/workers", {"what": "everything", "action": "pause", "reason": "x"}),
         ("/console/tokens", {"user": "eve", "role": "organiser"}),
         ("/console/tokens/1/revoke", {}),
@@ -190,6 +192,42 @@ def test_every_page_answers_and_escapes_what_a_stranger_wrote(
     assert "&lt;script&gt;alert" in console.get("/console/verify", **preview).text
     for path in ("/console/decide/nothing", "/console/calibrations/nothing"):
         assert console.get(path).status_code == 404
+
+
+def test_an_organiser_sets_a_quota_sees_what_is_used_and_keeps_what_was_refused(
+    console: Console, waiting: Any, client: TestClient, olivia: Any,
+    records: Callable[[], list[Any]],
+) -> None:  # fmt: skip
+    path, body = "/console/quotas", {"kind": "user", "subject": "alice", "reason": HOSTILE}
+    for wrong, told in (
+        (body, "Say what to set"),
+        (body | {"submissions_per_day": "5x"}, "Expected a number, unlimited or default."),
+        (body | {"gpu_seconds_per_month": "-1"}, "Expected a number, unlimited or default."),
+        (body | {"submissions_per_day": "5", "subject": ""}, "Fill this in."),
+        (body | {"submissions_per_day": "5", "kind": "planet"}, "Choose whose quota it is."),
+        (body | {"submissions_per_day": "5", "reason": " "}, "Fill this in."),
+    ):
+        refused = console.post(path, **wrong)
+        assert (refused.status_code, told in refused.text) == (422, True), wrong
+        assert "<script>alert" not in refused.text
+    nobody = console.post(path, **body | {"subject": "nobody", "submissions_per_day": "5"})
+    assert (nobody.status_code, "nobody" in nobody.text) == (404, True)
+    page = console.done(path, **body, submissions_per_day="5", gpu_seconds_per_month="1.5")
+    assert "&lt;script&gt;alert" in page
+    assert "<script>alert" not in page
+    set_now = client.get("/api/v1/quotas/user/alice", headers=olivia.headers).json()["quotas"]
+    assert [(q["measure"], q["allowed"]) for q in set_now] == [
+        ("submissions_per_day", 5),
+        ("gpu_seconds_per_month", 5400),
+    ]
+    shown = console.get(path, kind="user", subject="alice").text
+    assert 'value="alice"' in shown
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", shown[shown.index('id="used"') :])
+    assert cells[:4] == ["submissions in 24 hours", "1", "5", "now"]
+    console.done(path, **body, submissions_per_day="default", gpu_seconds_per_month="unlimited")
+    assert [row["action"] for row in records()[:2]] == ["quota.set", "quota.set"]
+    assert records()[0]["after"]["source"] == "console"
+    assert "no limit" in console.get(path).text
 
 
 def test_the_overview_names_what_waits_and_the_next_step(

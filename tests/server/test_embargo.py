@@ -124,10 +124,50 @@ def test_a_stranger_cannot_tell_a_hidden_submission_from_none(
         found = client.get(path.format(hidden), headers=bob.headers).json()["detail"]
         missing = client.get(path.format("nothing"), headers=bob.headers).json()["detail"]
         assert found == missing.replace("nothing", hidden)
-    address, body = "/api/v1/submissions/{}/withdrawal", {"reason": "mine"}
-    refused = client.post(address.format(hidden), json=body, headers=bob.headers)
-    assert refused.status_code == 404
-    assert refused.json()["detail"] == f"There is no submission {hidden!r}."
+    for asked, body in (("withdrawal", {"reason": "mine"}), ("verifications", {})):
+        address = f"/api/v1/submissions/{hidden}/{asked}"
+        refused = client.post(address, json=body, headers=bob.headers)
+        assert refused.status_code == 404, asked
+        assert refused.json()["detail"] == f"There is no submission {hidden!r}.", asked
+
+
+def test_members_see_it_for_as_long_as_they_are_of_the_submitters_organisation(
+    embargo: Callable[..., None],
+    submit: Callable[..., Any],
+    digits_submission: Any,
+    client: TestClient,
+    bob: Any,
+    ada: Any,
+) -> None:
+    for name in ("Example Labs", "Other Labs"):
+        client.post("/api/v1/organisations", json={"name": name}, headers=ada.headers)
+
+    def move(name: str, organisation: str | None) -> None:
+        change = {"organisation": organisation}
+        answer = client.patch(f"/api/v1/users/{name}", json=change, headers=ada.headers)
+        assert answer.status_code == 200, answer.text
+
+    def bob_gets(method: str = "GET", more: str = "", **body: Any) -> int:
+        address = f"/api/v1/submissions/{hidden}{more}"
+        return int(client.request(method, address, headers=bob.headers, **body).status_code)
+
+    embargo(HOUR)
+    hidden = submit(digits_submission).json()["id"]
+    move("alice", "Example Labs")
+    assert bob_gets() == 404
+    move("bob", "Example Labs")
+    assert bob_gets() == 200
+    # To see is not to change: it is refused as another's, not as what is not there.
+    assert bob_gets("POST", "/withdrawal", json={"reason": "not mine"}) == 403
+    assert bob_gets("POST", "/verifications", json={}) == 403
+    assert hidden not in client.get(BOARD, headers=bob.headers).text
+    move("bob", "Other Labs")
+    assert bob_gets() == 404
+    # Whoever is in none shares none with others who are in none.
+    move("alice", None)
+    move("bob", None)
+    assert bob_gets() == 404
+    assert bob_gets("POST", "/withdrawal", json={"reason": "not mine"}) == 404
 
 
 def test_the_browser_of_its_owner_shows_it_and_says_until_when(

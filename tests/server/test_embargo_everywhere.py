@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from httpx2 import Response
+from sqlalchemy import select
 
 from server.database import Database, utc_now
-from server.models import Verification
+from server.models import Organisation, User, Verification
 from tests.server.conftest import WORKER_SYSTEM
 from web.board_charts import CHARTS
 
@@ -81,6 +82,23 @@ def get_routes(routes: Any, prefix: str = "") -> Iterator[str]:
 
 
 @pytest.fixture
+def carol(make_person: Callable[..., Any]) -> Any:
+    """Somebody of the submitter's organisation."""
+    return make_person("carol", "submitter")
+
+
+@pytest.fixture
+def organisations(database: Database, alice: Any, bob: Any, carol: Any, walter: Any) -> None:
+    """Bob and carol share one, with the user of a worker; alice is in another."""
+    with database.write() as session:
+        labs = Organisation(name="Example Labs", created_at=utc_now())
+        others = Organisation(name="Other Labs", created_at=utc_now())
+        for person, where in ((alice, others), (bob, labs), (carol, labs), (walter, labs)):
+            user = session.scalars(select(User).where(User.name == person.name)).one()
+            user.organisation = where
+
+
+@pytest.fixture
 def hidden(
     client: TestClient,
     database: Database,
@@ -91,6 +109,7 @@ def hidden(
     replay: Any,
     bob: Any,
     olivia: Any,
+    organisations: Any,
 ) -> dict[str, str]:
     """One submission everybody sees and one that is hidden: verified, fought, waiting again."""
     hello = {"system": asdict(WORKER_SYSTEM), "state": "idle"}
@@ -193,14 +212,20 @@ def told(known: dict[str, str]) -> tuple[str, ...]:
     return (CANARY, *(known[name] for name in about))
 
 
-def test_no_address_tells_strangers_of_what_is_under_embargo_and_its_owner_reads_it(
-    hidden: dict[str, str], client: TestClient, alice: Any, bob: Any, olivia: Any
+def test_no_address_tells_strangers_of_what_is_under_embargo_and_its_people_read_it(
+    hidden: dict[str, str],
+    client: TestClient,
+    alice: Any,
+    bob: Any,
+    carol: Any,
+    walter: Any,
+    olivia: Any,
 ) -> None:
-    found: set[str] = set()
+    found: dict[str, set[str]] = {"bob": set(), "carol": set(), "olivia": set()}
     for path, address in addresses(client, hidden):
         if path.endswith("/events") or path.startswith(("/console", "/static")):
             continue
-        for who in ({}, alice.headers, {"Authorization": "Bearer fl_none"}):
+        for who in ({}, alice.headers, walter.headers, {"Authorization": "Bearer fl_none"}):
             answer = ask(client, address, who)
             assert answer.status_code < 500, address
             # What was asked for may be named in the refusal, as it was typed.
@@ -213,10 +238,11 @@ def test_no_address_tells_strangers_of_what_is_under_embargo_and_its_owner_reads
             assert CANARY not in answer.text.replace("q=zyzzyva", "").replace(
                 'value="zyzzyva"', ""
             ), address
-        for person in (bob, olivia):
+        for person in (bob, carol, olivia):
             if CANARY in ask(client, address, person.headers).text:
-                found.add(path)
-    assert found >= FOUND_BY_OWNER, FOUND_BY_OWNER - found
+                found[person.name].add(path)
+    for name, paths in found.items():
+        assert paths >= FOUND_BY_OWNER, (name, FOUND_BY_OWNER - paths)
 
 
 def test_a_stream_of_events_is_not_opened_for_strangers(

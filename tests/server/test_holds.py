@@ -70,7 +70,7 @@ def test_what_is_not_there_or_not_held_is_refused(
     assert absent.status_code == 404
     assert "'tpu'" in absent.json()["detail"]
     hello()
-    assert "neither paused nor draining" in order(f"{WORKER}/resume").json()["detail"]
+    assert "neither paused nor drained" in order(f"{WORKER}/resume").json()["detail"]
     assert order(f"{WORKER}/resume").status_code == 409
     assert order(f"{QUEUE}/resume", {"hardware_class": "cpu-test"}).status_code == 409
 
@@ -103,10 +103,10 @@ def test_a_paused_worker_hears_of_it_takes_nothing_and_is_shown_with_who_and_why
     assert "paused by olivia: new fans" in refused.json()["detail"]
     assert sent() == []
     assert "new fans" in client.get("/workers").text
-    assert "Every connected worker is paused or draining" in replay.view()["waiting_for"]
+    assert "Every connected worker is paused or drained" in replay.view()["waiting_for"]
     waits = client.get(QUEUE).json()["classes"][0]
     assert (waits["workers"], waits["held"]) == (0, 1)
-    assert "paused or draining" in waits["waiting"][0]["why_unknown"]
+    assert "paused or drained" in waits["waiting"][0]["why_unknown"]
 
     hello(name="walter-2")
     assert sent() == ["replay.cpu-test"]  # At once: the refused claim gave it back.
@@ -117,11 +117,13 @@ def test_a_paused_worker_hears_of_it_takes_nothing_and_is_shown_with_who_and_why
     assert actions[:2] == ["worker.resume", "worker.pause"]
 
 
-def test_a_drained_worker_keeps_its_attempt_and_works_again_once_started_again(
+def test_a_drained_worker_keeps_its_attempt_and_takes_nothing_until_it_is_resumed(
     replay: Any,
     order: Callable[..., Any],
     hello: Callable[..., Any],
     make_report: Callable[..., Any],
+    sent: Callable[[], list[str]],
+    client: TestClient,
 ) -> None:
     hello()
     grant = replay.claim().json()
@@ -129,8 +131,18 @@ def test_a_drained_worker_keeps_its_attempt_and_works_again_once_started_again(
     assert hello(state="busy")["order"] == "drain"
     assert replay.report(grant, make_report(replay.seeds())).status_code == 200
     assert hello()["order"] == "drain"
-    assert hello(state="stopping")["order"] == "work"
+    hello(state="stopping")
+    # What started it again need not know: told to drain it would end and be started for ever.
+    started = hello()
+    assert (started["order"], started["why"]) == ("pause", "drained by olivia: new fans")
+    assert client.get(WORKER).json()["worker"]["state"] == "drained"
+    assert "drained" in client.get("/workers").text
+    again = {"reason": "another look"}
+    order(f"/api/v1/submissions/{replay.submission_id}/verifications", again)
+    assert sent() == []
+    assert order(f"{WORKER}/resume", {}).json()["worker"]["held"] is None
     assert hello()["order"] == "work"
+    assert sent() == ["replay.cpu-test"]
 
 
 def test_a_paused_worker_that_is_started_again_stays_paused(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from finishline.views.boards import Board
 from server.database import Database
 from server.leaderboard.schemas import BoardView
 from server.models import Submission
@@ -224,6 +225,18 @@ def test_an_answer_is_as_its_schema_says(enter: Callable[..., str], client: Test
     board = read(client, clock="speedrun", price=3)
 
     assert BoardView.model_validate(board).model_dump(mode="json") == board
+
+
+def test_a_system_stored_before_prices_had_kinds_is_shown_with_an_on_demand_price(
+    enter: Callable[..., str], client: TestClient, database: Database
+) -> None:
+    stored = enter()
+    with database.write() as session:
+        submission = session.get_one(Submission, stored)
+        earlier = ("pricing", "cloud")
+        submission.system = {k: v for k, v in submission.system.items() if k not in earlier}
+    [entry] = Board.model_validate(read(client)).entries
+    assert (entry.system.pricing, entry.system.cloud) == ("on_demand", None)
 
 
 def test_a_cursor_of_a_board_that_changed_is_refused(

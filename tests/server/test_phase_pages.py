@@ -56,6 +56,26 @@ def test_an_organiser_sets_dates_on_the_console(client: TestClient, olivia: Any)
     assert client.post(PHASES, data=form | {"csrf": "0" * 64}, headers=ORIGIN).status_code == 403
 
 
+def test_a_submitter_asks_for_the_first_replay_on_the_page_and_for_no_second(
+    client: TestClient, submit: Callable[..., Any], digits_submission: Any, alice: Any, bob: Any
+) -> None:
+    page = f"/submissions/{submit(digits_submission).json()['id']}"
+    assert "Have it replayed" not in client.get(page).text
+    assert client.post(f"{page}/verify", headers=ORIGIN).status_code == 401
+    csrf = {"csrf": sign_in(client, bob)}
+    assert "Have it replayed" not in client.get(page).text
+    assert client.post(f"{page}/verify", data=csrf, headers=ORIGIN).status_code == 403
+    csrf = {"csrf": sign_in(client, alice)}
+    assert "Have it replayed" in client.get(page).text
+    assert client.post(f"{page}/verify", headers=ORIGIN).status_code == 403  # No form of ours.
+    asked = client.post(f"{page}/verify", data=csrf, headers=ORIGIN, follow_redirects=False)
+    assert asked.status_code == 303
+    assert client.get(asked.headers["location"]).status_code == 200
+    assert "Have it replayed" not in client.get(page).text
+    second = client.post(f"{page}/verify", data=csrf, headers=ORIGIN)
+    assert (second.status_code, "is under way" in second.text) == (409, True)
+
+
 def test_a_submitter_withdraws_on_the_page_of_a_submission_and_nobody_else_is_offered_it(
     client: TestClient, submit: Callable[..., Any], digits_submission: Any, alice: Any, bob: Any
 ) -> None:

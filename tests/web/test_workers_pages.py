@@ -86,7 +86,7 @@ def test_a_class_of_drifted_workers_says_so() -> None:
     drifted = nobody | {"out": 2, "held": 0}
     assert class_sentence(drifted) == "2 workers, off their baseline and out"
     held = nobody | {"out": 1, "held": 1}
-    assert class_sentence(held) == "no worker that takes work, 1 out, 1 paused or draining"
+    assert class_sentence(held) == "no worker that takes work, 1 out, 1 paused or drained"
 
 
 def test_figures_have_names_of_people() -> None:

@@ -1,0 +1,112 @@
+"""Quotas from the console: what is set, what somebody used, and the form that sets it."""
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from fastapi.responses import HTMLResponse, Response
+
+from server.dependencies import Parts, PartsDep
+from server.errors import NotFoundError, ServerError
+from server.pages.console_page import console_page, go_on
+from server.pages.forms import Errors, filled, read_form
+from server.quotas.schemas import QuotaSet, QuotaView, SubjectKind
+from server.quotas.service import read_quota, read_quotas, set_quota
+from server.sessions.dependencies import ConsoleDep, FormDep
+from server.sessions.schemas import Notice, SignedIn
+from server.viewer import ORGANISER
+
+router = APIRouter(include_in_schema=False)
+ADDRESS = "/console/quotas"
+KINDS: dict[str, SubjectKind] = {
+    "user": "user",
+    "organisation": "organisation",
+    "benchmark": "benchmark",
+}
+WORDS = ("unlimited", "default")
+# What a field of the form counts in, of what the API does.
+EACH = {"submissions_per_day": 1, "gpu_seconds_per_month": 3600}
+LONGEST_NAME = 100
+NameDep = Annotated[str, Query(max_length=LONGEST_NAME)]
+
+
+@router.get(ADDRESS)
+def quotas_page(
+    parts: PartsDep, signed_in: ConsoleDep, kind: NameDep = "user", subject: NameDep = ""
+) -> HTMLResponse:
+    """Every quota that is set; of a chosen subject what it used, and the form with its name."""
+    return _page(parts, signed_in, {"kind": kind, "subject": subject})
+
+
+@router.post(ADDRESS)
+def change(parts: PartsDep, signed_in: ConsoleDep, form: FormDep) -> Response:
+    """Set what a user, each member of an organisation, or everybody on a benchmark may use."""
+    typed = filled(form)
+    kind, subject = KINDS.get(typed.pop("kind", "")), typed.pop("subject", "")
+    wanted, errors = read_form(QuotaSet, {name: _amount(name, typed[name]) for name in typed})
+    errors = _missing(kind, subject, typed) | _in_own_words(errors)
+    if wanted is None or kind is None or errors:
+        return _page(parts, signed_in, form, errors=errors)
+    try:
+        with parts.database.write() as session:
+            set_quota(session, parts, signed_in.caller, kind, subject, wanted)
+    except ServerError as error:
+        return _page(parts, signed_in, form, refusal=error)
+    return go_on(parts, signed_in, ADDRESS, Notice(f"The quota of {kind} {subject} is set."))
+
+
+def _amount(name: str, text: str) -> int | str:
+    """What is typed as the API takes it: hours as seconds. What is no amount stays as it is."""
+    if name not in EACH:
+        return text
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return round(number * EACH[name]) if math.isfinite(number) else text
+
+
+def _missing(kind: str | None, subject: str, typed: Mapping[str, str]) -> Errors:
+    found: Errors = {}
+    if kind is None:
+        found["kind"] = "Choose whose quota it is."
+    if not subject or len(subject) > LONGEST_NAME:
+        found["subject"] = "Fill this in." if not subject else "No name is that long."
+    if not any(name in typed for name in EACH):
+        found["submissions_per_day"] = "Say what to set: here or beside it."
+    return found
+
+
+def _in_own_words(errors: Errors) -> Errors:
+    """Of an amount the form takes more than the API does, and in another unit."""
+    expected = f"Expected a number, {' or '.join(WORDS)}."
+    return {name: expected if name in EACH else text for name, text in errors.items()}
+
+
+def _page(
+    parts: Parts, signed_in: SignedIn, typed: Mapping[str, str], **wrong: Any
+) -> HTMLResponse:
+    with parts.database.read(ORGANISER) as session:
+        quotas = read_quotas(session, parts.settings)
+    return console_page(
+        parts,
+        signed_in,
+        "quotas.html",
+        typed=typed,
+        quotas=quotas.model_dump(mode="json"),
+        chosen=_used(parts, typed.get("kind", ""), typed.get("subject", "").strip()),
+        **wrong,
+    )
+
+
+def _used(parts: Parts, kind: str, subject: str) -> dict[str, Any] | None:
+    """What a subject used of what it may, or None if there is no such subject."""
+    if kind not in KINDS or not subject:
+        return None
+    try:
+        with parts.database.read(ORGANISER) as session:
+            view: QuotaView = read_quota(session, parts, KINDS[kind], subject)
+    except NotFoundError:
+        return None
+    return view.model_dump(mode="json")
