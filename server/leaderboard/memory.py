@@ -131,7 +131,7 @@ class BoardMemory:
     submissions: VersionedCache = field(
         default_factory=lambda: VersionedCache(most=50_000, weigh=_rows)
     )
-    tops: VersionedCache = field(default_factory=lambda: VersionedCache(most=30_000, weigh=_rows))
+    tops: VersionedCache = field(default_factory=lambda: VersionedCache(most=25_000, weigh=_rows))
     derived: VersionedCache = field(
         default_factory=lambda: VersionedCache(most=100_000, weigh=_items)
     )
