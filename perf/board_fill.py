@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from server.leaderboard.service import raise_board_version
 from server.models import RunRow, Submission
 from server.schema import migrate
 from server.settings import Settings
-from tests.support.postgresql import running_postgresql
+from tests.support.postgresql import kept_postgresql, running_postgresql
 
 PER_BOARD = 5000
 
@@ -40,6 +40,7 @@ def settings_of(url: str, folder: Path) -> Settings:
     """Of a server on a database whose benchmarks and artifacts lie in a folder."""
     return Settings(
         rate_limits=False,
+        max_wait_seconds=60.0,
         database_url=url,
         artifacts_dir=folder / "artifacts",
         benchmarks_dir=folder / "benchmarks",
@@ -47,18 +48,29 @@ def settings_of(url: str, folder: Path) -> Settings:
 
 
 @contextmanager
-def filled(kind: str, folder: Path, *, results: int) -> Iterator[Filled]:
-    """A fresh "sqlite" or "postgresql" with so many results, 5,000 to a board; one at least."""
+def filled(kind: str, folder: Path, *, results: int, keep: bool = False) -> Iterator[Filled]:
+    """A "sqlite" or "postgresql" with so many results, 5,000 to a board; one at least.
+
+    With `keep` it stays in the folder, and one that an earlier call has kept there is not filled
+    again.
+    """
     boards = (BENCHMARK, *(f"copy-{number}" for number in range(1, results // PER_BOARD)))
-    write_benchmarks(folder / "benchmarks", boards)
+    is_whole = folder / "is-whole"
+    with _database(kind, folder, keep=keep) as url:
+        if not is_whole.exists():
+            write_benchmarks(folder / "benchmarks", boards)
+            fill_boards(url, folder, boards, min(results, PER_BOARD))
+            is_whole.touch()
+        database = Database(url)
+        migrate(database)  # One that was kept may be of an earlier version.
+        database.close()
+        yield Filled(url, folder, boards)
+
+
+def _database(kind: str, folder: Path, *, keep: bool) -> AbstractContextManager[str]:
     if kind == "sqlite":
-        url = f"sqlite:///{folder}/boards.db"
-        fill_boards(url, folder, boards, min(results, PER_BOARD))
-        yield Filled(url, folder, boards)
-        return
-    with running_postgresql() as url:
-        fill_boards(url, folder, boards, min(results, PER_BOARD))
-        yield Filled(url, folder, boards)
+        return nullcontext(f"sqlite:///{folder}/boards.db")
+    return kept_postgresql(folder / "postgresql") if keep else running_postgresql()
 
 
 def write_benchmarks(folder: Path, boards: tuple[str, ...]) -> None:

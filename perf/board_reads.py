@@ -1,14 +1,14 @@
 """Reading leaderboards at speed, against a plain Starlette route that answers the same bytes.
 
 `python perf/board_reads.py [--database sqlite|postgresql] [--results N] [--rounds N] [--seconds S]
-[--connections N] [--folder F]` fills a database with a board of 5,000 submissions (`--results
-1000000`: 200 such boards, which takes minutes and several GB), starts a server process on it and
-one with a plain Starlette application, and loads them in turns over loopback. What counts is
-requests per CPU second of the server process, because neighbours on the machine take none of it;
-printed are medians over the rounds and their ratio to the plain route. Then submissions of random
-boards are changed and the first read after each write is timed, alone and while others read. With
-several boards, a fresh process is timed on every kind of page, and its memory read after all boards
-were.
+[--connections N] [--folder F [--keep]]` fills a database with a board of 5,000 submissions
+(`--results 1000000`: 200 such boards, which takes minutes and several GB; `--keep` leaves it in the
+folder for the next measurement of as many results), starts a server process on it and one with a
+plain Starlette application, and loads them in turns over loopback. What counts is requests per CPU
+second of the server process, because neighbours on the machine take none of it; printed are medians
+over the rounds and their ratio to the plain route. Then submissions of random boards are changed
+and the first read after each write is timed, alone and while others read. With several boards, a
+fresh process is timed on every kind of page, and its memory read after all boards were.
 
 Exit code 1 where the fast path costs more than the plain route or a first read takes too long.
 """
@@ -80,14 +80,26 @@ def main() -> int:
     asked = arguments()
     began = time.monotonic()
     with (
-        tempfile.TemporaryDirectory(dir=asked.folder) as name,
-        filled(asked.database, Path(name), results=asked.results) as boards,
+        folder_of(asked) as folder,
+        filled(asked.database, folder, results=asked.results, keep=asked.keep) as boards,
     ):
         print(
             f"board reads on {asked.database}: {asked.results:,} results on {len(boards.boards)} "
             f"boards, filled in {time.monotonic() - began:.0f} s"
         )
         return measure(asked, boards)
+
+
+@contextmanager
+def folder_of(asked: argparse.Namespace) -> Iterator[Path]:
+    """Where the database is filled: a folder for this run, or one that stays."""
+    if asked.keep:
+        folder = asked.folder / f"{asked.database}-{asked.results}"
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(dir=asked.folder) as name:
+        yield Path(name)
 
 
 def measure(asked: argparse.Namespace, boards: Filled) -> int:
@@ -118,8 +130,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--entries", type=int, default=100)
     parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--keep", action="store_true", help="the filled database, in --folder")
     parser.add_argument("--port", type=int, default=18112)
-    return parser.parse_args()
+    asked = parser.parse_args()
+    if asked.keep and asked.folder is None:
+        parser.error("--keep needs --folder: where the database stays")
+    return asked
 
 
 def measure_cases(
@@ -127,6 +143,8 @@ def measure_cases(
 ) -> float:
     """Each kind of read in turns; returns the ratio of the fast path's answers 200."""
     board = board_path(asked)
+    for path in (board, PAGE):  # Many at once at a cold page would be turned away.
+        timed_read(asked.port, path, process)
     cases = (
         Case("plain Starlette route", True, request_for("/")),
         Case("plain, the board's headers", True, request_for("/headers")),
@@ -297,7 +315,10 @@ def serve(kind: str, what: str, folder: Path, port: int) -> None:
     app: Any = plain_app(folder / what) if kind == "plain" else board_app(what, folder)
     gc.collect()
     gc.freeze()
-    uvicorn.run(app, host="127.0.0.1", port=port, access_log=False, log_level="error")
+    # Each as it is served: ours by its own protocol, as the documents start it.
+    protocol = "auto" if kind == "plain" else "server.limits.protocol:BoundedHttpProtocol"
+    quiet: Any = {"access_log": False, "log_level": "error"}
+    uvicorn.run(app, host="127.0.0.1", port=port, http=protocol, **quiet)
 
 
 def plain_app(path: Path) -> Starlette:

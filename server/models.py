@@ -186,7 +186,13 @@ class Submission(Base):
 
     __tablename__ = "submissions"
     __table_args__ = (
-        Index(None, "benchmark_id", "kind", "tta_seconds"),
+        # All that places or counts the submissions of a board, so that no row is looked at for it:
+        # results are long, and a board has thousands.
+        Index(
+            "ix_submissions_standing",
+            *("benchmark_id", "kind", "tta_seconds", "division", "status", "eligible"),
+            *("withdrawn_at", "embargoed", "submitted_at", "submitted_on", "id"),
+        ),
         Index(None, "benchmark_id", "submitted_at"),
         Index(None, "submitted_at"),
         Index(None, "user_id", "submitted_at"),

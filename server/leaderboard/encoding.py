@@ -6,6 +6,7 @@ import hashlib
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import orjson
@@ -68,10 +69,19 @@ class Encoded:
     """An answer ready to send, as it is or with `Content-Encoding: gzip`."""
 
     content: bytes
-    gzip_content: bytes
     etag: str
     total: int
     next_cursor: str | None
+
+    @cached_property
+    def gzip_content(self) -> bytes:
+        """The same compressed, for the first who takes it so and all after."""
+        return gzip.compress(self.content, compresslevel=GZIP_LEVEL, mtime=0)
+
+    @property
+    def weight(self) -> int:
+        """Bytes in memory, at most: no encoding makes a board longer than twice what it is."""
+        return 2 * len(self.content)
 
 
 def encode_json(board: Board) -> bytes:
@@ -115,7 +125,6 @@ def encoded(content: bytes, *, total: int, next_cursor: str | None) -> Encoded:
     """Bytes made ready to send; one tag names them in either encoding, so it is a weak one."""
     return Encoded(
         content=content,
-        gzip_content=gzip.compress(content, compresslevel=GZIP_LEVEL, mtime=0),
         etag=f'W/"{hashlib.sha256(content).hexdigest()[:32]}"',
         total=total,
         next_cursor=next_cursor,

@@ -6,6 +6,7 @@ whoever observes requests, so it carries the counts that it belongs to.
 """
 
 import asyncio
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -30,6 +31,7 @@ MOST_BYTES = 64 * MIB
 # Longer ones are nobody's bookmark; together with a share for headers they would outweigh boards.
 LONGEST_QUERY = 2000
 OVERHEAD_BYTES = 2000
+NOT_IN_A_LINE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 # What "304 Not Modified" leaves out, because whoever is told so has it with the content.
 OF_CONTENT = frozenset(
     {
@@ -43,11 +45,14 @@ OF_CONTENT = frozenset(
 class Reply:
     """One answer to one method: a status, headers and bytes, and where it is counted.
 
-    `route` and `path_params` are what the router found: whoever observes requests reads them.
+    `head` is the headers as they are sent, each with its line end; None where one has a character
+    that none may have. `route` and `path_params` are what the router found: whoever observes
+    requests reads them.
     """
 
     status: int
     headers: Headers
+    head: bytes | None
     content: bytes
     tally: Tally
     route: Any
@@ -187,9 +192,8 @@ class FastPath:
 
         def reply(method: str, status: int, headers: Headers, body: bytes) -> Reply:
             tally = self._metrics.tally(method, template, status)
-            return Reply(
-                status, headers, body, tally, scope.get("route"), scope.get("path_params", {})
-            )
+            route, path_params = scope.get("route"), scope.get("path_params", {})
+            return Reply(status, headers, _head(headers), body, tally, route, path_params)
 
         return KeptAnswer(
             benchmark_id=lesson.benchmark_id or "",
@@ -219,6 +223,14 @@ class FastPath:
         while self._bytes > self._most_bytes:
             _, dropped = self._kept.popitem(last=False)
             self._bytes -= _weigh(dropped)
+
+
+def _head(headers: Headers) -> bytes | None:
+    """Header lines; none for a connection that is to end, which whoever holds it has to do."""
+    lines = [name + b": " + value for name, value in headers]
+    if any(NOT_IN_A_LINE.search(line) for line in lines) or b"connection" in dict(headers):
+        return None
+    return b"".join(line + b"\r\n" for line in lines)
 
 
 def _weigh(answer: KeptAnswer) -> int:

@@ -58,7 +58,7 @@ class VersionedCache:
             if kept is not None:
                 return cast(_Kept, kept[1])
             value = make()
-            self._keep(key, version, value)
+            self.keep(key, version, value)
             return value
 
     def latest(self, key: Hashable) -> tuple[int, Any] | None:
@@ -74,7 +74,8 @@ class VersionedCache:
             self._values.move_to_end(key)
             return kept
 
-    def _keep(self, key: Hashable, version: int, value: Any) -> None:
+    def keep(self, key: Hashable, version: int, value: Any) -> None:
+        """Keep a value of this version in place of whichever is there."""
         with self._lock:
             old = self._values.pop(key, None)
             if old is not None:
@@ -99,7 +100,7 @@ def _items(value: Any) -> int:
 
 
 def _size(value: Any) -> int:
-    return len(value.content) + len(value.gzip_content)
+    return int(value.weight)
 
 
 def _size_of_key(key: tuple[str, ...]) -> int:
@@ -111,9 +112,10 @@ def _size_of_key(key: tuple[str, ...]) -> int:
 class BoardMemory:
     """The caches of one database, in the order in which making a value may ask the next.
 
-    A row takes 4 KB of memory. Boards share the rows of `submissions` and hold on to those that
-    have gone from there. Targets and prices are endless: what is kept of boards at some of their
-    own has a place of its own, and drives no official board out.
+    A row takes 4 KB of memory. Boards share the rows of `submissions`, or of `tops` where only the
+    first places were read, and hold on to those that have gone from there. Targets and prices are
+    endless: what is kept of boards at some of their own has a place of its own, and drives no
+    official board out.
     """
 
     answers: VersionedCache = field(
@@ -129,6 +131,7 @@ class BoardMemory:
     submissions: VersionedCache = field(
         default_factory=lambda: VersionedCache(most=50_000, weigh=_rows)
     )
+    tops: VersionedCache = field(default_factory=lambda: VersionedCache(most=25_000, weigh=_rows))
     derived: VersionedCache = field(
         default_factory=lambda: VersionedCache(most=100_000, weigh=_items)
     )

@@ -153,7 +153,7 @@ def top_board(
     if kept is not None and abs(version - kept[0]) <= MOST_VERSIONS:
         return None
     with seeing_as_anybody(session):
-        top = read_top(session, benchmark, query, end=end)
+        top = read_top(session, benchmark, query, version=version, end=end)
     if top is None:
         return None
     return replace(_rank(top.rows, query, None), total=top.total)

@@ -2,12 +2,20 @@
 
 uvicorn itself reads a head of any size, for as long as it takes. An application sees a request only
 once its head is whole, so no middleware can bound that.
+
+A board that the application keeps as bytes is written from here: the task, the messages and the
+headers put together anew would be most of what it costs.
 """
 
+import time
 from asyncio import BaseTransport, TimerHandle
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 MOST_HEAD_BYTES = 64 * 1024
 HEAD_SECONDS = 30.0
@@ -28,6 +36,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().__init__(*arguments, **named)
         self._head_bytes: int | None = None
         self._head_timer: TimerHandle | None = None
+        self._may_write_at_once = False
+        # uvicorn puts the application behind what believes a proxy; what is kept is for everybody.
+        application = getattr(self.app, "app", self.app)
+        self._kept_reply = getattr(application, "kept_reply", None)
 
     def connection_made(self, transport: BaseTransport) -> None:
         """A first request is waited for."""
@@ -54,6 +66,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Read on; what belongs to a head that is not whole is counted."""
+        # One for each piece that comes: whoever sends a thousand requests in one has them queued.
+        self._may_write_at_once = True
         super().data_received(data)
         if self._head_bytes is None or self.transport.is_closing():
             return
@@ -62,6 +76,29 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             problem = PROBLEM % MOST_HEAD_BYTES
             self.transport.write(TOO_LARGE % (len(problem), problem))
             self.transport.close()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Answer a request: at once, or by the application in a task of its own."""
+        if not self._write_at_once(cycle, app):
+            super()._start_asgi_task(cycle, app)
+
+    def _write_at_once(self, cycle: RequestResponseCycle, app: Any) -> bool:
+        """Write what the application keeps, if it does and the connection takes it and goes on."""
+        may = self._may_write_at_once and cycle.keep_alive and not self.flow.write_paused
+        if not may or self._kept_reply is None or app is not self.app:
+            return False
+        began = time.monotonic()
+        reply = self._kept_reply(cycle.scope, began)
+        if reply is None or reply.head is None:
+            return False
+        self._may_write_at_once = False
+        of_server = [b"%s: %s\r\n" % header for header in cycle.default_headers]
+        head = b"".join((STATUS_LINE[reply.status], *of_server, reply.head, b"\r\n"))
+        self.transport.writelines((head, reply.content))
+        cycle.response_started = cycle.response_complete = True
+        reply.tally.count(time.monotonic() - began)
+        self.on_response_complete()
+        return True
 
     def _wait_for_head(self) -> None:
         self._head_timer = self.loop.call_later(HEAD_SECONDS, self._give_up)

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import cached_property
-from typing import Any, overload
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -12,9 +11,8 @@ from rules.benchmark import Benchmark
 from rules.records import Contender, record_history
 from server.leaderboard.service import board_versions, kept_for_board
 from server.models import Submission, User
+from server.records.contenders import contenders_that_matter
 from server.records.schemas import DivisionRecords, NoRecordView, RecordList, RecordView
-from server.submissions.run_times import convergence_factor, run_times
-from server.submissions.visibility import ranks
 
 
 def list_records(
@@ -53,68 +51,22 @@ def standing_division(records: RecordList | None) -> DivisionRecords | None:
     return min(divisions, key=lambda d: d.records[-1].tta_seconds, default=None)
 
 
-class _Runs(Sequence[float]):
-    """The runs of a submission on the scale of its time, read when somebody looks at them.
-
-    Only who challenges a holder is looked at: a few of thousands.
-    """
-
-    def __init__(self, session: Session, submission_id: str) -> None:
-        self._session = session
-        self._submission_id = submission_id
-
-    @cached_property
-    def _seconds(self) -> list[float]:
-        of_it = Submission.id == self._submission_id
-        row = self._session.execute(
-            select(Submission.tta_seconds, Submission.result).where(of_it)
-        ).one()
-        factor = convergence_factor(row.tta_seconds, row.result)
-        times = run_times(self._session, of_it).get(self._submission_id, [])
-        return [seconds * factor for seconds in times]
-
-    def __len__(self) -> int:
-        return len(self._seconds)
-
-    @overload
-    def __getitem__(self, index: int) -> float: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[float]: ...
-
-    def __getitem__(self, index: int | slice) -> float | list[float]:
-        return self._seconds[index]
-
-
 def _find_records(session: Session, benchmark: Benchmark) -> RecordList:
-    """The records of each division of a benchmark, from all its trainings that may rank."""
-    rows = session.execute(
-        select(
-            Submission.id,
-            Submission.division,
-            Submission.status,
-            Submission.eligible,
-            Submission.tta_seconds,
-            Submission.submitted_at,
-            Submission.submitted_on,
-        ).where(
-            Submission.benchmark_id == benchmark.benchmark_id,
-            Submission.kind == "train",
-            Submission.tta_seconds.is_not(None),
-            ranks(),
-        )
-    ).all()
+    """The records of each division of a benchmark, among all its trainings that may rank."""
+    found = contenders_that_matter(session, benchmark.benchmark_id)
     return RecordList(
         benchmark=benchmark.benchmark_id,
         divisions=[
-            _of_division(session, division, [row for row in rows if row.division == division])
+            _of_division(session, division, found.get(division, ()))
             for division in benchmark.divisions
         ],
     )
 
 
-def _of_division(session: Session, division: str, rows: Sequence[Any]) -> DivisionRecords:
-    history = record_history(_contender(session, row) for row in rows)
+def _of_division(
+    session: Session, division: str, contenders: Sequence[Contender]
+) -> DivisionRecords:
+    history = record_history(contenders)
     ids = [r.submission_id for r in history.records]
     named = _names(session, ids + [r.submission_id for r in history.not_records])
     return DivisionRecords(
@@ -147,13 +99,3 @@ def _names(session: Session, submission_ids: Sequence[str]) -> dict[str, dict[st
         }
         for row in rows
     }
-
-
-def _contender(session: Session, row: Any) -> Contender:
-    return Contender(
-        submission_id=row.id,
-        date=(row.submitted_on or row.submitted_at).isoformat(),
-        tta_seconds=row.tta_seconds,
-        runs=_Runs(session, row.id),
-        eligible=row.eligible and row.status != "rejected",
-    )

@@ -1,7 +1,8 @@
 """The queue: who waits in which place, and from when on a worker should be free."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from sqlalchemy import select
@@ -27,6 +28,9 @@ from server.workers.expected import (
 from server.workers.queue_schemas import ClassQueueView, PauseView, QueuedView, QueueView
 from server.workers.work import (
     AttemptWork,
+    WaitingWork,
+    attempts_by_id,
+    count_open_verifications,
     existing_verifications,
     recent_seconds,
     running_attempts,
@@ -34,6 +38,19 @@ from server.workers.work import (
 )
 
 SHOWN_PER_CLASS = 100
+Placed = tuple[WaitingWork, Expected]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """What waits for a hardware class: how many, how many the viewer may not see, and a page."""
+
+    count: int = 0
+    hidden: int = 0
+    listed: list[QueuedView] = field(default_factory=list)
+
+
+NO_LINES = Lines()
 
 
 def read_queue(
@@ -52,7 +69,8 @@ def read_queue(
         waiting = waiting_attempts(session)
         pauses = read_pauses(session)
         placed = _foretell(session, waiting, alive, running, pauses, now)
-    visible = existing_verifications(session) if waiting else set()
+        count = count_open_verifications(session) if waiting else 0
+    lines = _lines(session, placed, shown=shown, only=only, count=count)
     busy = {row.name for row in alive if row.name in running or row.state == "busy"}
     wanted = {attempt.wanted_class for attempt in waiting}
     classes = {row.hardware_class for row in workers} | {name for name in wanted if name}
@@ -61,7 +79,7 @@ def read_queue(
         waiting=len(waiting),
         paused=_pause_view(pauses.everything),
         classes=[
-            _class_view(one, placed, workers, alive, busy, pauses, visible, shown, only)
+            _class_view(one, lines.get(one, NO_LINES), workers, alive, busy, pauses)
             for one in (
                 *sorted(classes | pauses.classes.keys()),
                 *([None] if None in wanted else []),
@@ -72,12 +90,12 @@ def read_queue(
 
 def _foretell(
     session: Session,
-    waiting: Sequence[AttemptWork],
+    waiting: Sequence[WaitingWork],
     alive: Sequence[WorkerRow],
     running: Mapping[str | None, AttemptWork],
     pauses: Pauses,
     now: datetime,
-) -> list[tuple[AttemptWork, Expected]]:
+) -> list[tuple[WaitingWork, Expected]]:
     """What waits in the order in which it should start."""
     if not waiting:
         return []  # An empty queue asks for no lengths.
@@ -130,27 +148,63 @@ def _taker(row: WorkerRow, at: AttemptWork | None, typical: Typical, now: dateti
     )
 
 
+def _lines(
+    session: Session,
+    placed: Sequence[tuple[WaitingWork, Expected]],
+    *,
+    shown: int | None,
+    only: str | None,
+    count: int,
+) -> dict[str | None, Lines]:
+    """What the viewer is shown of each hardware class; of `count` open ones some may be hidden."""
+    if not placed:
+        return {}
+    is_all_seen = count_open_verifications(session) == count
+    visible = None if is_all_seen else existing_verifications(session)
+    by_class: defaultdict[str | None, list[Placed]] = defaultdict(list)
+    for place in placed:
+        by_class[place[0].wanted_class].append(place)
+    seen = {
+        name: [
+            (position, one, start)
+            for position, (one, start) in enumerate(mine, start=1)
+            if visible is None or one.verification_id in visible
+        ]
+        for name, mine in by_class.items()
+    }
+    listed = {
+        name: [line for line in mine[:shown] if only in (None, line[1].verification_id)]
+        for name, mine in seen.items()
+    }
+    ids = [one.attempt_id for mine in listed.values() for _, one, _ in mine]
+    attempts = attempts_by_id(session, ids)
+    return {
+        name: Lines(
+            count=len(mine),
+            hidden=len(mine) - len(seen[name]),
+            listed=[
+                _queued(attempts[one.attempt_id], start, position)
+                for position, one, start in listed[name]
+                # Whoever reads may be in the middle of a change, and find it gone.
+                if one.attempt_id in attempts
+            ],
+        )
+        for name, mine in by_class.items()
+    }
+
+
 def _class_view(
     hardware_class: str | None,
-    placed: Sequence[tuple[AttemptWork, Expected]],
+    lines: Lines,
     workers: Sequence[WorkerRow],
     alive: Sequence[WorkerRow],
     busy: set[str],
     pauses: Pauses,
-    visible: set[str],
-    shown: int | None,
-    only: str | None,
 ) -> ClassQueueView:
     """None stands for what any worker may take, so every worker counts."""
     here = [row for row in alive if hardware_class in (None, row.hardware_class)]
     fit = [row for row in here if not row.drift and not row.held]
     seen = [row.last_seen_at for row in workers if hardware_class in (None, row.hardware_class)]
-    mine = [(at, start) for at, start in placed if at.wanted_class == hardware_class]
-    seen_by_viewer = [
-        (place, at, start)
-        for place, (at, start) in enumerate(mine, start=1)
-        if at.verification_id in visible
-    ]
     return ClassQueueView(
         hardware_class=hardware_class,
         workers=len(fit),
@@ -159,13 +213,9 @@ def _class_view(
         last_seen_at=max(seen, default=None),
         held=sum(row.held is not None for row in here),
         paused=_pause_view(pauses.classes.get(hardware_class) if hardware_class else None),
-        waiting_count=len(mine),
-        waiting=[
-            _queued(at, start, place)
-            for place, at, start in seen_by_viewer[:shown]
-            if only in (None, at.verification_id)
-        ],
-        under_embargo=len(mine) - len(seen_by_viewer),
+        waiting_count=lines.count,
+        waiting=lines.listed,
+        under_embargo=lines.hidden,
     )
 
 

@@ -1,5 +1,6 @@
 """What waits for a worker and what is at one: a few columns, never a report or a curve."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -20,6 +21,7 @@ from server.queues.turns import NOBODY
 from server.workers.expected import Work
 
 RECENT_ATTEMPTS = 200
+OPEN = ("queued", "running")
 
 
 @dataclass(frozen=True)
@@ -62,10 +64,61 @@ class AttemptWork:
         return Work(self.benchmark, self.kind)
 
 
-def waiting_attempts(session: Session) -> list[AttemptWork]:
-    """Every queued attempt, the oldest first."""
-    query = _attempts().where(Attempt.state == "queued").order_by(Attempt.asked_at, Attempt.id)
-    return [_work(row) for row in session.execute(query)]
+@dataclass(frozen=True, slots=True)
+class WaitingWork:
+    """Of an attempt that waits what its place and its start depend on; see AttemptWork."""
+
+    attempt_id: str
+    verification_id: str
+    work: Work
+    wanted_class: str | None
+    sent_to: str | None
+    turn: Waiting
+
+
+def waiting_attempts(session: Session) -> list[WaitingWork]:
+    """Every queued attempt, the oldest first: thousands may wait, of which a page is shown."""
+    query = (
+        select(
+            Attempt.id,
+            Attempt.verification_id,
+            BenchmarkDefinition.benchmark_id,
+            Verification.kind,
+            Attempt.hardware_class,
+            Attempt.sent_to,
+            Attempt.submitter_id,
+            Attempt.by_organiser,
+            Attempt.asked_at,
+        )
+        .select_from(Attempt)
+        .join(Verification, Verification.id == Attempt.verification_id)
+        .join(BenchmarkDefinition, BenchmarkDefinition.sha256 == Verification.benchmark_sha256)
+        .where(Attempt.state == "queued")
+        .order_by(Attempt.asked_at, Attempt.id)
+    )
+    return [_waiting(*row) for row in session.execute(query)]
+
+
+def _waiting(
+    attempt_id: str,
+    verification_id: str,
+    benchmark: str,
+    kind: str,
+    wanted_class: str | None,
+    sent_to: str | None,
+    sharer: int | None,
+    by_organiser: bool,
+    asked_at: datetime,
+) -> WaitingWork:
+    turn = Waiting(attempt_id, sharer or NOBODY, bool(by_organiser), asked_at)
+    work = Work(benchmark, kind)
+    return WaitingWork(attempt_id, verification_id, work, wanted_class, sent_to, turn)
+
+
+def attempts_by_id(session: Session, attempt_ids: Sequence[str]) -> dict[str, AttemptWork]:
+    """Some attempts with all that is shown of them."""
+    rows = session.execute(_attempts().where(Attempt.id.in_(attempt_ids)))
+    return {row.attempt_id: _work(row) for row in rows}
 
 
 def running_attempts(session: Session) -> list[AttemptWork]:
@@ -83,8 +136,13 @@ def attempts_of(session: Session, worker: str, *, limit: int) -> list[AttemptWor
 
 def existing_verifications(session: Session) -> set[str]:
     """Ids of the open verifications that there are for whoever reads with the session."""
-    query = select(Verification.id).where(Verification.state.in_(("queued", "running")))
-    return set(session.scalars(query))
+    return set(session.scalars(select(Verification.id).where(Verification.state.in_(OPEN))))
+
+
+def count_open_verifications(session: Session) -> int:
+    """How many open verifications there are for whoever reads with the session."""
+    counted = select(func.count(Verification.id)).where(Verification.state.in_(OPEN))
+    return session.scalar(counted) or 0
 
 
 def runs_under_way(session: Session, attempt_ids: list[str]) -> dict[str, int]:

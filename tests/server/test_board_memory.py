@@ -47,7 +47,7 @@ def test_the_longest_unused_go_when_it_grows_too_heavy() -> None:
 
 def test_long_keys_that_strangers_choose_count_beside_short_answers() -> None:
     kept, most = BoardMemory().answers, 64 * MIB
-    empty = Encoded(b"", b"", etag="", total=0, next_cursor=None)
+    empty = Encoded(b"", etag="", total=0, next_cursor=None)
     for number in range(100):
         kept.get((str(number), "x" * MIB), 1, lambda: empty)
 

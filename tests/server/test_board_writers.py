@@ -15,8 +15,10 @@ from sqlalchemy.orm import Session
 from rules.benchmark import Benchmark
 from server.app import create_app
 from server.database import Database, utc_now
+from server.leaderboard import top
 from server.leaderboard.encoding import encode_json
-from server.leaderboard.queries import cut_board
+from server.leaderboard.memory import memory_of
+from server.leaderboard.queries import cut_board, read_board
 from server.leaderboard.ranked import _rank
 from server.leaderboard.rows import read_rows
 from server.leaderboard.schemas import BoardQuery
@@ -114,6 +116,7 @@ class Writers:
                 {"tta_seconds": sequence.choice((0.4, 0.6, 0.7, 0.8, None))},
                 {"cost_usd": sequence.choice((1.0, 2.0, None))},
                 {"division": sequence.choice(("open", "closed"))},
+                {"withdrawn_at": sequence.choice((utc_now(), None))},
             )
         )
         session.execute(update(Submission).where(Submission.id == which).values(values))
@@ -191,6 +194,43 @@ def test_every_board_read_beside_writers_is_what_its_version_was(
     assert len(reads) > WRITERS * WRITES
     for number, version, content in reads:
         assert version < first or content == writers.boards[version][number], (number, version)
+
+
+def test_tops_after_each_write_are_those_of_the_board_read_whole(
+    writers: Writers,
+    database: Database,
+    digits: Benchmark,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is kept of a top is read again where a version changed it, and only there."""
+    tops = ({"limit": 4}, {"limit": 2, "page": 2}, {"limit": 3, "division": "closed"})
+    sequence = random.Random(5)
+    writers.queries = []
+    for number in range(25):
+        writers.write(sequence, f"t-{number}")
+    writers.queries = [BoardQuery.model_validate(query) for query in tops]
+    monkeypatch.setattr(top, "SPARE", 3)
+    monkeypatch.setattr(top, "MOST_KEPT", 12)
+    read_again: list[int] = []
+    read_whole_rows = top.read_rows
+
+    def noted(*arguments: Any, since: Any) -> Any:
+        read_again.append(len(since[1]))
+        return read_whole_rows(*arguments, since=since)
+
+    monkeypatch.setattr(top, "read_rows", noted)
+    for number in range(30):
+        version = writers.write(sequence, f"s-{number}")
+        if sequence.random() < 0.3:
+            continue  # Several versions may pass between two reads.
+        for query in sequence.sample(range(len(tops)), k=2):
+            with database.read_snapshot() as session:
+                # The whole board was driven out of memory.
+                memory_of(session).submissions._values.clear()
+                found = encode_json(read_board(session, digits, writers.queries[query]))
+            assert found == writers.boards[version][query], (number, tops[query])
+    assert len(read_again) >= 10
+    assert sorted(read_again)[len(read_again) // 2] <= 2
 
 
 def test_another_process_shows_a_write_within_its_time(

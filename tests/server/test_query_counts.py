@@ -6,9 +6,14 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import event
+from sqlalchemy import event, insert, select, update
 
 from server.database import Database
+from server.leaderboard.service import raise_board_version
+from server.leaderboard.versions import known_versions
+from server.models import RunRow, Submission
+
+BOARD = "/api/v1/leaderboards/digits"
 
 
 @pytest.fixture
@@ -29,6 +34,24 @@ def count_statements(database: Database) -> Callable[[], Any]:
             event.remove(database.engine, "before_cursor_execute", note)
 
     return counting
+
+
+@pytest.fixture
+def count_rows(database: Database) -> Callable[[], int]:
+    """How many rows SQLite has given to this process until then."""
+    given = 0
+
+    def noted(_cursor: Any, row: Any) -> Any:
+        nonlocal given
+        given += 1
+        return row
+
+    @event.listens_for(database.engine, "connect")
+    def count(connection: Any, _record: Any) -> None:
+        connection.row_factory = noted
+
+    database.engine.dispose()
+    return lambda: given
 
 
 @pytest.mark.parametrize(
@@ -66,6 +89,62 @@ def test_a_list_of_four_takes_as_many_statements_as_a_list_of_one(
         assert client.get(path).status_code == 200
 
     assert len(for_four) == len(for_one), "\n".join(for_four)
+
+
+def test_a_read_after_a_write_costs_the_same_on_a_small_board_and_on_a_large_one(
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    client: TestClient,
+    database: Database,
+    count_statements: Callable[[], Any],
+    count_rows: Callable[[], int],
+) -> None:
+    known_versions(database.engine).fresh_seconds = 60.0
+    sent = submit(digits_submission).json()["id"]
+    costs = {}
+    for number in (300, 900):
+        fill(database, sent, number)
+        client.get(BOARD)
+        with database.write() as session:
+            session.execute(update(Submission).where(Submission.id == sent).values(model="x"))
+            raise_board_version(session, "digits", submission_id=sent)
+        rows = count_rows()
+        with count_statements() as after_write:
+            assert '"model":"x"' in client.get(BOARD).text
+        costs[number] = len(after_write), count_rows() - rows
+        with count_statements() as again:
+            assert client.get(BOARD, headers={"Accept-Encoding": "gzip"}).status_code == 200
+        assert [text for text in again if text != "BEGIN"][1:] == []
+        with count_statements() as fresh:
+            for _ in range(3):
+                client.get(BOARD)
+        assert fresh == []
+
+    assert costs[300] == costs[900]
+    statements, fetched = costs[900]
+    assert statements <= 9  # Versions, what changed, the order, the count, one submission.
+    assert 100 < fetched < 200  # The order of 100 places and a few more.
+
+
+def fill(database: Database, like: str, count: int) -> None:
+    """So many submissions more, faster than one that was sent, of a run each."""
+    with database.write() as session:
+        row = session.get(Submission, like)
+        columns = {c.key: getattr(row, c.key) for c in Submission.__table__.c}
+        run = session.scalars(select(RunRow).where(RunRow.submission_id == like)).first()
+        of_run = {c.key: getattr(run, c.key) for c in RunRow.__table__.c if c.key != "id"}
+        ids = [f"f{count}-{number}" for number in range(count)]
+        own = {"idempotency_key": None, "eligible": True, "status": "claimed"}
+        session.execute(
+            insert(Submission),
+            [columns | own | {"id": name, "tta_seconds": 10.0 + n} for n, name in enumerate(ids)],
+        )
+        for index in (0, 1):
+            session.execute(
+                insert(RunRow),
+                [of_run | {"submission_id": name, "index": index} for name in ids],
+            )
+        raise_board_version(session, "digits")
 
 
 def test_curves_and_reports_are_read_only_where_they_are_shown(

@@ -1,0 +1,135 @@
+"""The records of a board, found among the few that matter, are those among all of it."""
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from random import Random
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, insert, select
+
+from rules.benchmark import Benchmark
+from rules.records import Contender, RecordHistory, record_history
+from server.database import Database
+from server.models import RunRow, Submission
+from server.records import contenders
+from server.records.queries import _find_records
+
+DAY = datetime(2026, 11, 1, 12, tzinfo=UTC)
+Runs = dict[str, list[float]]
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """Both databases compare days and moments."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture
+def fill(
+    digits_submission: Any, submit: Callable[..., Any], database: Database
+) -> Callable[[Random, int], Runs]:
+    """Puts so many submissions in the place of all others; returns the times of their runs."""
+    sent = submit(digits_submission).json()["id"]
+    with database.read() as session:
+        like = {
+            c.key: getattr(session.get(Submission, sent), c.key) for c in Submission.__table__.c
+        }
+
+    def put(random: Random, count: int) -> Runs:
+        rows = [like | own_figures(random, f"r{number:02}") for number in range(count)]
+        runs = {row["id"]: times_of(random, row["tta_seconds"]) for row in rows}
+        with database.write() as session:
+            session.execute(delete(RunRow))
+            session.execute(delete(Submission))
+            session.execute(insert(Submission), rows)
+            session.execute(
+                insert(RunRow),
+                [
+                    {"submission_id": name, "index": index, "file": "a", "log_sha256": ""}
+                    | {"log_bytes": 1, "reached": True, "tta_seconds": seconds, "curve": []}
+                    for name, times in runs.items()
+                    for index, seconds in enumerate(times)
+                ],
+            )
+        return runs
+
+    return put
+
+
+def own_figures(random: Random, name: str) -> dict[str, Any]:
+    """Days and moments that meet, times that are equal, and some that can hold nothing."""
+    moment = DAY + timedelta(hours=random.randrange(0, 100, 6))
+    named_day = date(2026, 11, random.randint(1, 6)) if random.random() < 0.4 else None
+    return {
+        "id": name,
+        "idempotency_key": None,
+        "division": random.choice(("closed", "closed", "open")),
+        "status": random.choice(("claimed", "verified", "verified", "rejected")),
+        "eligible": random.random() < 0.9,
+        "withdrawn_at": DAY if random.random() < 0.1 else None,
+        "embargoed": random.random() < 0.1,
+        "tta_seconds": random.choice((None, 40.0, 50.0, 50.0, 51.0, 60.0, 70.0, 80.0, 90.0)),
+        "submitted_at": moment,
+        "submitted_on": named_day,
+        "result": {"raw_tta_seconds": None},
+    }
+
+
+def times_of(random: Random, seconds: float | None) -> list[float]:
+    spread = random.choice((0.001, 0.1))
+    count = random.choice((1, 2, 5)) if seconds else 0
+    return [(seconds or 0.0) * random.lognormvariate(0.0, spread) for _ in range(count)]
+
+
+def among_all(database: Database, runs: Runs, division: str) -> RecordHistory:
+    """The rule, given everything that is not withdrawn or hidden."""
+    with database.write() as session:
+        rows = session.scalars(select(Submission).where(Submission.division == division)).all()
+        return record_history(
+            Contender(
+                row.id,
+                (row.submitted_on or row.submitted_at).isoformat(),
+                row.tta_seconds,
+                runs[row.id],
+                eligible=row.eligible and row.status != "rejected",
+            )
+            for row in rows
+            if row.withdrawn_at is None and not row.embargoed
+        )
+
+
+def test_records_found_among_those_that_matter_are_the_records_among_all(
+    fill: Callable[..., Runs],
+    database: Database,
+    digits: Benchmark,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = 0
+    for seed in range(25):
+        random = Random(seed)
+        monkeypatch.setattr(contenders, "FIRST", random.choice((1, 3, 8, 100)))
+        runs = fill(random, random.choice((1, 5, 30, 30)))
+        with database.read() as session:
+            records = _find_records(session, digits)
+        for division in records.divisions:
+            history = among_all(database, runs, division.division)
+            assert [r.model_dump(exclude={"submitter", "model", "status"}) for r in
+                    division.records] == [vars(r) for r in history.records], seed  # fmt: skip
+            assert [(r.submission_id, r.holder, r.p_value) for r in division.not_records] == [
+                (r.submission_id, r.holder, r.p_value) for r in history.not_records
+            ], seed
+            found += len(history.records) + len(history.not_records)
+    assert found > 50
+
+
+def test_few_of_many_submissions_are_looked_at(
+    fill: Callable[..., Runs], database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contenders, "FIRST", 5)
+    fill(Random(3), 80)
+    with database.read() as session:
+        matter = contenders.contenders_that_matter(session, "digits")
+
+    assert 0 < sum(len(those) for those in matter.values()) < 40
