@@ -1,11 +1,16 @@
 """Factories and benchmarks that tests of several rooms share."""
 
+import gc
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import rules.benchmark
 from rules.benchmark import (
     Benchmark,
     DataSet,
@@ -19,6 +24,12 @@ from rules.run import Evaluation, Run
 from tests.support.chromium import running_chromium
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays for good: later collections of garbage need not look at it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
@@ -96,6 +107,27 @@ def make_run() -> Callable[..., Run]:
         return Run(name=name, clock=clock, evaluations=evaluations, **others)
 
     return build
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an honest submission: three real trainings of the digits reference."""
+    folder = tmp_path_factory.mktemp("trained") / "submission"
+    command = ["-m", "cli.main", "run", "digits", "--runs", "3", "--out", str(folder)]
+    subprocess.run([sys.executable, *command], check=True, capture_output=True, timeout=240)
+    return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def definitions_parsed_once() -> Iterator[None]:
+    """Parses each text of a benchmark file once: hundreds of tests start a server, which reads all.
+
+    Nothing is lost by it: what is parsed is frozen, and a text that is refused is parsed again.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        parse = cache(rules.benchmark.parse_benchmark)
+        patch.setattr(rules.benchmark, "parse_benchmark", parse)
+        yield
 
 
 @pytest.fixture(scope="session")

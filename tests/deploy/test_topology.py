@@ -47,17 +47,15 @@ def get(url: str, path: str) -> Any:
 
 
 def test_a_verdict_comes_once_while_a_server_the_broker_and_a_worker_die(
-    topology: Topology, tmp_path: Path
+    topology: Topology, trained: Path, tmp_path: Path
 ) -> None:
     topology.start_all()
     first, second = topology.url_of("server-1"), topology.url_of("server-2")
     assert get(second, "/leaderboards/digits")["entries"] == []
-    mine = tmp_path / "mine"
-    finishline("run", "digits", "--runs", "3", "--out", str(mine))
 
     # Sent to one server, seen at the other; asked for through the port in front of both.
     submitter = ("--url", first, "--token", topology.make_token("submitter"))
-    submission = finishline("submit", str(mine), *submitter)["id"]
+    submission = finishline("submit", str(trained), *submitter)["id"]
     topology.wait(
         lambda: [e["submission_id"] for e in get(second, "/leaderboards/digits")["entries"]],
         "the submission to be on the board of the other server",
@@ -98,7 +96,7 @@ def test_a_verdict_comes_once_while_a_server_the_broker_and_a_worker_die(
             (submission, 1, "verified")
         ]
         log = httpx2.get(f"{url}/api/v1/submissions/{submission}/runs/1/log", timeout=10)
-        assert log.content == (mine / "run_1.log").read_bytes()
+        assert log.content == (trained / "run_1.log").read_bytes()
     keys = topology.s3().list_objects_v2(Bucket=BUCKET)["Contents"]
     assert len(keys) == 4
     assert not [path for path in (tmp_path / "var").rglob("*") if path.is_file()]

@@ -117,14 +117,6 @@ def _is_ready(stack: Stack) -> bool:
         return False
 
 
-@pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an honest submission: three real trainings of the digits reference."""
-    folder = tmp_path_factory.mktemp("trained") / "submission"
-    run_cli("run", "digits", "--runs", "3", "--out", str(folder))
-    return folder
-
-
 @pytest.fixture
 def submit(stack: Stack) -> Callable[[Path], Any]:
     """Sends a folder to the stack as its demo submitter; the submission as the server shows it."""
