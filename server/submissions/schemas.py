@@ -88,6 +88,18 @@ class VerificationSummary(BaseModel):
     published: bool
 
 
+class CopyView(BaseModel):
+    """A run log that an earlier submission has: the same `bytes`, or the same `training`.
+
+    Without `submission_id` where that one was under embargo.
+    """
+
+    file: str
+    same: Literal["bytes", "training"]
+    submission_id: str | None
+    submission_file: str | None
+
+
 class WithdrawalView(BaseModel):
     """When a submission was withdrawn, by whom and why."""
 
@@ -103,6 +115,9 @@ class SubmissionView(BaseModel):
     `measured_latency_ms` is a worker's median for one item on the same hardware class. `precision`
     is the narrowest floating type the training touches as claimed, `precision_measured` as
     replayed.
+
+    `copies` are logs that an earlier submission to the benchmark has. They are somebody else's, and
+    it is not ranked; of an archive, which is kept as it was published, they are told alone.
 
     Its status rests on `published_verification`; `pending_decisions` are verdicts of reruns that
     wait for an organiser. One with a `withdrawal` ranks nowhere and stays as it was. One that is
@@ -136,6 +151,7 @@ class SubmissionView(BaseModel):
     pending_decisions: list[str]
     under_embargo: bool = False
     withdrawal: WithdrawalView | None = None
+    copies: list[CopyView] = []
 
 
 class SubmissionList(BaseModel):
@@ -242,6 +258,7 @@ def submission_view(
         pending_decisions=[item.id for item in pending_verifications(submission)],
         under_embargo=submission.embargoed,
         withdrawal=withdrawal_view(submission),
+        copies=[CopyView(**copy) for copy in submission.copies or []],
     )
 
 
