@@ -13,6 +13,7 @@ from rules.records import Contender, record_history
 from server.leaderboard.service import board_versions, kept_for_board
 from server.models import Submission, User
 from server.records.schemas import DivisionRecords, NoRecordView, RecordList, RecordView
+from server.records.tries import count_tries
 from server.submissions.run_times import convergence_factor, run_times
 from server.submissions.visibility import ranks
 
@@ -107,19 +108,30 @@ def _find_records(session: Session, benchmark: Benchmark) -> RecordList:
     return RecordList(
         benchmark=benchmark.benchmark_id,
         divisions=[
-            _of_division(session, division, [row for row in rows if row.division == division])
+            _of_division(
+                session,
+                benchmark.benchmark_id,
+                division,
+                [row for row in rows if row.division == division],
+            )
             for division in benchmark.divisions
         ],
     )
 
 
-def _of_division(session: Session, division: str, rows: Sequence[Any]) -> DivisionRecords:
+def _of_division(
+    session: Session, benchmark_id: str, division: str, rows: Sequence[Any]
+) -> DivisionRecords:
     history = record_history(_contender(session, row) for row in rows)
     ids = [r.submission_id for r in history.records]
     named = _names(session, ids + [r.submission_id for r in history.not_records])
+    tries = count_tries(session, benchmark_id, division, ids)
     return DivisionRecords(
         division=division,
-        records=[RecordView(**asdict(r), **named[r.submission_id]) for r in history.records],
+        records=[
+            RecordView(**asdict(r), **named[r.submission_id], tries=tries[r.submission_id])
+            for r in history.records
+        ],
         not_records=[
             NoRecordView(**asdict(r), **named[r.submission_id]) for r in history.not_records
         ],

@@ -9,7 +9,12 @@ BASE = 40
 
 
 def trained_anew(log: bytes, number: int) -> bytes:
-    """The log of training `number` like this one, which is number 0; digits logs of MLLOG alone."""
+    """The log of training `number` like this one, which is number 0.
+
+    It is one of digits as MLLOG, or a table too short to be known by more than its bytes.
+    """
+    if b":::MLLOG" not in log:
+        return log + b"\n" * number
     late = {epoch: number // BASE**place % BASE for place, epoch in enumerate(EPOCHS)}
     if not any(late.values()):
         return log
