@@ -50,6 +50,7 @@ def stored_figures(submission: Submission, runs: Sequence[RunRow]) -> Figures:
         "benchmark_sha256": submission.benchmark_sha256,
         "eligible": submission.eligible,
         "copies": submission.copies,
+        "submitted_on": submission.submitted_on,
         **{name: getattr(submission, name) for name in FIGURE_COLUMNS},
         "result": submission.result,
         "runs": [
@@ -73,14 +74,21 @@ def derived_figures(scored: ScoredSubmission, benchmark: Benchmark, standing: Fi
 def figures_beside_others(
     session: Session, submission: Submission, scored: ScoredSubmission
 ) -> Figures:
-    """What a submission comes to by what was handed in before it: its copies, and its rank."""
+    """What a submission comes to by what was handed in before it: its copies, and its rank.
+
+    And the day that an archive is of.
+    """
     logs = {run.file: run.log_sha256 for run in submission.runs}
     runs = [
         LoggedRun(run.name, logs[run.name], training_sha256(run.evaluations)) for run in scored.runs
     ]
     copies = list_copies(session, submission, runs)
     ranks = submission.archive or not copies
-    return {"copies": copies, "eligible": scored.result.eligible and ranks}
+    return {
+        "copies": copies,
+        "eligible": scored.result.eligible and ranks,
+        "submitted_on": scored.claim.submitted_on if submission.archive else None,
+    }
 
 
 def _as_stored(figures: Figures) -> Figures:
