@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from rules.system_price import SystemPrice
 from server.models import RunRow, Submission
 from server.submissions.result_views import InferenceResultView, ResultView, result_view
+from server.verifications.judged import JudgedOnView
 from server.verifications.publishing import (
     decision_word,
     pending_verifications,
@@ -119,6 +120,9 @@ class SubmissionView(BaseModel):
     `copies` are logs that an earlier submission to the benchmark has. They are somebody else's, and
     it is not ranked; of an archive, which is kept as it was published, they are told alone.
 
+    `judged_on` tells of a status that was reached on other figures than are here: its runs were
+    scored again since. It is told of a single submission, and null in a list.
+
     Its status rests on `published_verification`; `pending_decisions` are verdicts of reruns that
     wait for an organiser. One with a `withdrawal` ranks nowhere and stays as it was. One that is
     `under_embargo` is shown to its submitter and to organisers alone.
@@ -152,6 +156,7 @@ class SubmissionView(BaseModel):
     under_embargo: bool = False
     withdrawal: WithdrawalView | None = None
     copies: list[CopyView] = []
+    judged_on: JudgedOnView | None = None
 
 
 class SubmissionList(BaseModel):
@@ -214,7 +219,11 @@ def curve_view(run: RunRow) -> CurveView:
 
 
 def submission_view(
-    submission: Submission, *, benchmark_version: str, price: SystemPrice
+    submission: Submission,
+    *,
+    benchmark_version: str,
+    price: SystemPrice,
+    judged_on: JudgedOnView | None = None,
 ) -> SubmissionView:
     """A stored submission with its runs and verifications, and its cost at a price."""
     published = published_verification(submission)
@@ -259,6 +268,7 @@ def submission_view(
         under_embargo=submission.embargoed,
         withdrawal=withdrawal_view(submission),
         copies=[CopyView(**copy) for copy in submission.copies or []],
+        judged_on=judged_on,
     )
 
 
