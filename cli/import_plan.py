@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from enum import StrEnum
 from typing import Any
 
@@ -38,8 +39,13 @@ def of_kind(found: Found, kind: Kind) -> Found:
     return replace(found, submissions=chosen)
 
 
-def plan_import(found: Found, benchmarks: Mapping[str, Benchmark]) -> Iterator[Parcel | Unsent]:
-    """What to send for each submission, or why it is not sent, in order of their paths."""
+def plan_import(
+    found: Found, benchmarks: Mapping[str, Benchmark], *, published: date | None = None
+) -> Iterator[Parcel | Unsent]:
+    """What to send for each submission, or why it is not sent, in order of their paths.
+
+    `published` is the day of the round, for the sets of a round whose day no table has.
+    """
     records = score_found(found, benchmarks, pruned=True, every_line=False)
     for submission, record in zip(found.submissions, records, strict=True):
         if any(problem["code"] == "internal_error" for problem in record["problems"]):
@@ -47,7 +53,7 @@ def plan_import(found: Found, benchmarks: Mapping[str, Benchmark]) -> Iterator[P
         elif isinstance(submission, EntryFiles):
             yield _plan_entry(submission, record)
         elif isinstance(submission, ResultSet) and submission.in_package:
-            yield _plan_set(submission, record, found)
+            yield _plan_set(submission, record, found, published)
         else:
             yield _outside(submission)
 
@@ -67,15 +73,19 @@ def _plan_entry(entry: EntryFiles, record: Record) -> Parcel | Unsent:
     )
 
 
-def _plan_set(found: ResultSet, record: Record, all_found: Found) -> Parcel:
+def _plan_set(found: ResultSet, record: Record, all_found: Found, published: date | None) -> Parcel:
     # Its problems are in the record already.
     description = read_description(found, all_found.archive, record["version"], Problems())
     return Parcel(
         path=found.path,
-        claim=set_claim(record, description),
+        claim=set_claim(record, description) | _day(published),
         logs=found.runs,
         errors=_errors(record),
     )
+
+
+def _day(published: date | None) -> dict[str, str]:
+    return {} if published is None else {"submitted_on": published.isoformat()}
 
 
 def _outside(submission: Submission) -> Unsent:

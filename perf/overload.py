@@ -14,6 +14,7 @@ is answered again.
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -46,6 +47,7 @@ MOST_CONNECTIONS = 1500
 IDLE_CONNECTIONS, SLOW_SENDERS, SLOW_READERS = 1000, 30, 30
 ADDRESSES = 2000
 WRITE_SHARE = 0.05
+DIFFERENT_POSTS = 1000
 ADMITTED_P99_SECONDS, HEALTH_P99_SECONDS = 3.0, 1.0
 RECOVERY_SECONDS = 2.0
 MOST_GROWTH = 0.05
@@ -154,7 +156,8 @@ def claim_and_logs(number: int) -> list[tuple[str, tuple[str, bytes]]]:
     for index in range(3):
 
         def train_seconds(epoch: int, index: int = index) -> float:
-            return epoch * (0.11 + 0.004 * index) + (epoch == 2) * (number % 1000) * 1e-5
+            late = {2: number % 40, 3: number // 40}.get(epoch, 0)  # No training is taken twice.
+            return epoch * (0.11 + 0.004 * index) + late * 1e-3
 
         name, seed = f"run_{index}.log", number * 3 + index
         log = make_run_log(digits, QUALITIES, train_seconds, name=name, seed=seed)
@@ -188,12 +191,14 @@ def requests_of(submission: str, tokens: list[str]) -> Iterator[bytes]:
         f"/submissions/{submission}", "/api/v1/verifications?limit=5", "/api/v1/queue",
         f"/api/v1/submissions/{submission}/runs/0/curve",
     ]  # fmt: skip
-    posts = [post_of(number, tokens[number % len(tokens)]) for number in range(1, 41)]
+    # After the last the first is sent again, under its key: it is answered as it was.
+    numbers = range(1, DIFFERENT_POSTS + 1)
+    posts = itertools.cycle([post_of(number, tokens[number % len(tokens)]) for number in numbers])
     while True:
         number = 0 if drawn.random() < 1 / FACTOR else drawn.randrange(1, ADDRESSES)
         origin = f"X-Forwarded-For: 10.0.{number // 250}.{1 + number % 250}\r\n".encode()
         if drawn.random() < WRITE_SHARE:
-            yield drawn.choice(posts).replace(b"\r\n", b"\r\n" + origin, 1)
+            yield next(posts).replace(b"\r\n", b"\r\n" + origin, 1)
             continue
         head = f"GET {drawn.choice(paths)} HTTP/1.1\r\nHost: 127.0.0.1\r\n".encode()
         yield head + origin + b"\r\n"
@@ -203,7 +208,7 @@ def post_of(number: int, token: str) -> bytes:
     """A submission as bytes."""
     built = httpx2.Request(
         "POST", "http://127.0.0.1/api/v1/submissions", files=claim_and_logs(number),
-        headers={"Authorization": f"Bearer {token}"},
+        headers={"Authorization": f"Bearer {token}", "Idempotency-Key": f"perf-{number}"},
     )  # fmt: skip
     body = built.read()
     lines = [f"{name}: {value}" for name, value in built.headers.items()]

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import re
 import secrets
@@ -34,6 +35,7 @@ from tests.support.run_logs import make_run_log
 CHECKOUT = Path(__file__).resolve().parents[1]
 RUNS, EVALUATIONS = 5, 100
 BOUNDARY = "finishline-perf-boundary"
+TIME_AND_EPOCH = re.compile(rb'"time_ms":(?P<time>[\d.]+)[^\n]*"epoch_num":(?P<epoch>\d+)')
 LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 
 
@@ -70,21 +72,47 @@ CLAIM = {
 }
 
 
+class Log:
+    """A log in pieces, of which other trainings are made: no server takes one twice.
+
+    The evaluations of EPOCHS come so many milliseconds later as a digit of the number says.
+    """
+
+    EPOCHS, BASE = (20, 40, 60, 80), 40
+
+    def __init__(self, content: bytes) -> None:
+        self._pieces: list[bytes] = []
+        self._times: list[tuple[float, int]] = []
+        rest = 0
+        for found in TIME_AND_EPOCH.finditer(content):
+            if int(found["epoch"]) in self.EPOCHS:
+                self._pieces.append(content[rest : found.start("time")])
+                self._times.append((float(found["time"]), self.EPOCHS.index(int(found["epoch"]))))
+                rest = found.end("time")
+        self._pieces.append(content[rest:])
+
+    def training(self, number: int) -> bytes:
+        """The log of one training, with a curve as any other's."""
+        late = [number // self.BASE**place % self.BASE for place in range(len(self.EPOCHS))]
+        times = [f"{time + late[place]}".encode() for time, place in self._times]
+        return b"".join(
+            piece + time for piece, time in zip(self._pieces, [*times, b""], strict=True)
+        )
+
+
 class Requests:
-    """Submissions as the bytes of a request; each has a key and logs of its own."""
+    """Submissions as the bytes of a request; each has a key and trainings of its own."""
 
     def __init__(self, token: str) -> None:
         self._token = token
-        self._logs = make_logs()
+        self._logs = {name: Log(content) for name, content in make_logs().items()}
+        self._numbers = itertools.count()
 
     def make(self) -> bytes:
-        """The next request. A line of its own in each log keeps it from being stored as another."""
-        key = secrets.token_hex(12)
+        """The next request."""
+        key, number = secrets.token_hex(12), next(self._numbers)
         parts = [_part("submission", "submission.json", json.dumps(CLAIM).encode())]
-        parts += [
-            _part("logs", name, content + f"mark {key}\n".encode())
-            for name, content in self._logs.items()
-        ]
+        parts += [_part("logs", name, log.training(number)) for name, log in self._logs.items()]
         body = b"".join(parts) + f"--{BOUNDARY}--\r\n".encode()
         head = (
             "POST /api/v1/submissions HTTP/1.1\r\nHost: 127.0.0.1\r\n"

@@ -8,6 +8,7 @@ from typing import Any, Literal, cast, get_args
 
 import orjson
 
+from rules.archive.published import published_on
 from rules.benchmark import Benchmark
 from rules.errors import ClaimError
 from rules.fields import Fields
@@ -127,7 +128,7 @@ def read_claim(
         code_url=_url(root, "code_url"),
         notes=root.optional_text("notes"),
         organisation=_organisation(root) if archive else None,
-        submitted_on=_submitted_on(root) if archive else None,
+        submitted_on=_submitted_on(root, benchmark) if archive else None,
         precision=_precision(root),
     )
     root.refuse_unknown()
@@ -152,10 +153,11 @@ def _organisation(root: Fields) -> str | None:
     return name
 
 
-def _submitted_on(root: Fields) -> date | None:
+def _submitted_on(root: Fields, benchmark: Benchmark) -> date | None:
+    """The day a claim of an archive names, else that of its round."""
     text = root.optional_text("submitted_on")
     if text is None:
-        return None
+        return published_on(benchmark.benchmark_id)
     day = read_date(text)
     if day is None:
         raise root.fail("submitted_on", f"{text[:60]!r}", expected="a date such as 2018-04-20")

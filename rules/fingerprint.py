@@ -27,6 +27,11 @@ def fingerprint_of_curve(curve: Sequence[Evaluation]) -> str:
     return hashlib.sha256("\n".join(rows).encode()).hexdigest()
 
 
+def training_sha256(curve: Sequence[Evaluation]) -> str | None:
+    """The fingerprint by which the same training is found again; None where it proves nothing."""
+    return fingerprint_of_curve(curve) if is_telling(curve) else None
+
+
 def is_telling(curve: Sequence[Evaluation]) -> bool:
     """Whether a curve has enough evaluations for its fingerprint to prove anything."""
     return len(curve) >= FEWEST_EVALUATIONS

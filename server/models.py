@@ -176,6 +176,9 @@ class Submission(Base):
     `precision_measured` as its latest replay found. `energy_joules` is what a run to the target
     took on average in the replay that its status rests on, on its own hardware class.
 
+    `copies` lists its logs that an earlier submission has (server.submissions.earlier_logs), and is
+    None for almost all. Unless it is of an archive it is then not `eligible`.
+
     An `archive` submission was published elsewhere, by `organisation` on `submitted_on`; it is kept
     with whatever rules it breaks.
 
@@ -234,6 +237,7 @@ class Submission(Base):
     withdrawn_at: Mapped[datetime | None]
     withdrawn_by: Mapped[str | None] = mapped_column(String(100))
     withdrawn_because: Mapped[str | None] = mapped_column(Text)
+    copies: Mapped[list[Any] | None]
 
     @property
     def submitter(self) -> str:
@@ -262,6 +266,8 @@ Index(
 class RunRow(Base):
     """One run of a submission: its log (by hash), its curve (one JSON list), its figures.
 
+    `training_sha256` is the same for the same training, whatever else was edited in its log
+    (rules.fingerprint); None of a curve too short to tell.
     `convergence` is in the benchmark's unit: epochs or samples of a run that succeeded.
     """
 
@@ -269,7 +275,7 @@ class RunRow(Base):
     __table_args__ = (
         UniqueConstraint("submission_id", "index"),
         Index(None, "log_sha256"),
-        Index(None, "best_quality", "epochs_to_target"),
+        Index(None, "training_sha256"),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -279,6 +285,7 @@ class RunRow(Base):
     seed: Mapped[int | None] = mapped_column(BigInteger)
     log_sha256: Mapped[str] = mapped_column(String(64))
     log_bytes: Mapped[int] = mapped_column(BigInteger)
+    training_sha256: Mapped[str | None] = mapped_column(String(64))
     reached: Mapped[bool]
     tta_seconds: Mapped[float | None]
     epochs_to_target: Mapped[float | None]

@@ -46,4 +46,5 @@ def _margin(record: View) -> str:
         return ", the first record"
     chance = record["p_value"]
     tested = f", p = {number(chance, 2)}" if chance is not None else ""
-    return f", {percent(record['margin_percent'])} below the record before{tested}"
+    tries = f", at try {record['tries']} of its submitter" if record["tries"] > 1 else ""
+    return f", {percent(record['margin_percent'])} below the record before{tested}{tries}"

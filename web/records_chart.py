@@ -63,7 +63,10 @@ def _days(dates: Sequence[str]) -> dict[str, Any]:
 
 
 def records_table(divisions: Sequence[View]) -> Table:
-    """Every record and every lower time that took none, in the order of their dates."""
+    """Every record and every lower time that took none, in the order of their dates.
+
+    "Tries" are what a record's submitter had handed in to the division up to then.
+    """
     rows = [
         (mark, division["division"], mark.get("reason") or "record")
         for division in divisions
@@ -77,7 +80,7 @@ def records_table(divisions: Sequence[View]) -> Table:
             "Division",
             "Status",
             "Record",
-            figures=("Time to accuracy", "p"),
+            figures=("Time to accuracy", "p", "Tries"),
         ),
         tuple(
             Row(
@@ -90,6 +93,7 @@ def records_table(divisions: Sequence[View]) -> Table:
                     verdict,
                     duration(mark["tta_seconds"]),
                     DASH if mark["p_value"] is None else f"{mark['p_value']:.2g}",
+                    str(mark.get("tries", DASH)),
                 ),
                 f"/submissions/{mark['submission_id']}",
             )
@@ -153,4 +157,6 @@ def _text(mark: View) -> str:
         lines.append(plain(reason, longest=90))
     elif mark["margin_percent"] is not None:
         lines.append(f"{mark['margin_percent']:.1f} % faster than the record before")
+    if mark.get("tries", 1) > 1:
+        lines.append(f"the best of {mark['tries']} tries")
     return "<br>".join(lines)

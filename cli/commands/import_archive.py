@@ -4,6 +4,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,6 +31,14 @@ EXAMPLES = {
 }
 What = Annotated[Kind, typer.Argument(metavar="dawnbench|mlperf", help="What the archive is.")]
 Where = Annotated[Path, typer.Argument(metavar="PATH", help="Where the archive is.")]
+Published = Annotated[
+    datetime | None,
+    typer.Option(
+        "--published",
+        formats=["%Y-%m-%d"],
+        help="Day an MLPerf round was published, where the server does not know it.",
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be sent; send nothing.")]
 
 
@@ -40,6 +49,7 @@ def import_archive(
     token: Token = None,
     as_json: Json = False,
     dry_run: DryRun = False,
+    published: Published = None,
     benchmarks_dir: BenchmarksDir = DEFAULT_BENCHMARKS,
 ) -> int:
     """Send the submissions in a published archive to the server (organisers).
@@ -47,6 +57,12 @@ def import_archive(
     What is there already is not sent twice, so an import that was interrupted goes on when it is
     run again. Ctrl-C waits for what is on its way, then says what became of each.
     """
+    if published is not None and kind is Kind.DAWNBENCH:
+        raise CliError(
+            "Every DAWNBench entry has a day of its own; --published is for MLPerf rounds.",
+            exit_code=ExitCode.REFUSED,
+        )
+    day = None if published is None else published.date()
     benchmarks = read_benchmarks(benchmarks_dir)
     found = of_kind(find_in(path), kind)
     if not found.submissions:
@@ -60,7 +76,8 @@ def import_archive(
     with noted_interrupts() as interrupts, ServerClient(url, token, timeout=TIMEOUT) as server:
         sender = Sender(server, found.archive, interrupts.stopping)
         send = partial(describe, archive=found.archive) if dry_run else sender.send
-        sending = send_all(plan_import(found, benchmarks), send, interrupts)
+        planned = plan_import(found, benchmarks, published=day)
+        sending = send_all(planned, send, interrupts)
         try:
             outcomes.extend(_watched(sending, found, as_json))
         except CliError as error:

@@ -145,6 +145,33 @@ class Withdrawal(View):
     reason: str
 
 
+class Copy(View):
+    """A run log that an earlier submission has: the same bytes, or the same training."""
+
+    file: str
+    same: str
+    submission_id: str | None
+    submission_file: str | None
+
+
+class ChangedFigure(View):
+    """A figure of a run: as it was judged, and as it is."""
+
+    file: str
+    field: str
+    judged: float | bool | None
+    now: float | bool | None
+
+
+class JudgedOn(View):
+    """The figures that the published verdict was reached on, where they are others today."""
+
+    verification_id: str
+    judged_at: datetime
+    benchmark_sha256: str | None
+    figures: tuple[ChangedFigure, ...]
+
+
 class Submission(View):
     """A submission: the claim, the result, the runs and the verifications."""
 
@@ -175,6 +202,8 @@ class Submission(View):
     pending_decisions: tuple[str, ...]
     under_embargo: bool = False
     withdrawal: Withdrawal | None = None
+    copies: tuple[Copy, ...] = ()
+    judged_on: JudgedOn | None = None
 
 
 class SubmissionPage(Page):

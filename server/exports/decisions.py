@@ -55,12 +55,12 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         "code_url notes claim_sha256 dawnbench status eligible tta_seconds cost_usd latency_ms "
         "cost_usd_per_10000 measured_latency_ms result request_sha256 submitted_at archive "
         "organisation submitted_on kind precision precision_measured energy_joules "
-        "embargoed withdrawn_at withdrawn_by withdrawn_because",
+        "embargoed withdrawn_at withdrawn_by withdrawn_because copies",
         idempotency_key="a word between a submitter and one server, for sending again",
     ),
     "runs": _included(
         "id submission_id index file seed log_sha256 log_bytes reached tta_seconds "
-        "epochs_to_target best_quality batch_size convergence ledger curve"
+        "epochs_to_target best_quality batch_size convergence ledger curve training_sha256"
     ),
     "calibrations": _included(
         "id benchmark_id benchmark_sha256 version state reason requested_by batch_sizes runs "

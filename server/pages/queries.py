@@ -20,6 +20,7 @@ from server.submissions.queries import (
     find_submission,
 )
 from server.submissions.schemas import submission_view
+from server.verifications.judged import judged_on_others
 from server.verifications.publishing import published_verification
 from server.verifications.queries import claim_of, find_verification, view
 from web.thinning import even_sample
@@ -39,6 +40,7 @@ def submission_context(session: Session, parts: Parts, submission_id: str) -> Co
         submission,
         benchmark_version=versions[submission.benchmark_sha256],
         price=price_of_submission(session, submission),
+        judged_on=judged_on_others(session, submission),
     )
     # An inference has no runs that a band could be drawn for.
     runs = len(submission.runs)

@@ -13,6 +13,7 @@ from server.leaderboard.service import board_versions, kept_for_board
 from server.models import Submission, User
 from server.records.contenders import contenders_that_matter
 from server.records.schemas import DivisionRecords, NoRecordView, RecordList, RecordView
+from server.records.tries import count_tries
 
 
 def list_records(
@@ -57,21 +58,25 @@ def _find_records(session: Session, benchmark: Benchmark) -> RecordList:
     return RecordList(
         benchmark=benchmark.benchmark_id,
         divisions=[
-            _of_division(session, division, found.get(division, ()))
+            _of_division(session, benchmark.benchmark_id, division, found.get(division, ()))
             for division in benchmark.divisions
         ],
     )
 
 
 def _of_division(
-    session: Session, division: str, contenders: Sequence[Contender]
+    session: Session, benchmark_id: str, division: str, contenders: Sequence[Contender]
 ) -> DivisionRecords:
     history = record_history(contenders)
     ids = [r.submission_id for r in history.records]
     named = _names(session, ids + [r.submission_id for r in history.not_records])
+    tries = count_tries(session, benchmark_id, division, ids)
     return DivisionRecords(
         division=division,
-        records=[RecordView(**asdict(r), **named[r.submission_id]) for r in history.records],
+        records=[
+            RecordView(**asdict(r), **named[r.submission_id], tries=tries[r.submission_id])
+            for r in history.records
+        ],
         not_records=[
             NoRecordView(**asdict(r), **named[r.submission_id]) for r in history.not_records
         ],

@@ -7,7 +7,9 @@ class RecordView(BaseModel):
     """A submission that took the record of its division.
 
     `p_value` is the one-sided p-value of being no faster than the holder it beat, None where that
-    was not tested: for the first, and where the holder had a single run.
+    was not tested: for the first, and where the holder had a single run. It is of this submission
+    alone: `tries` says how many its submitter had handed in to the division up to then, this one
+    included.
     """
 
     submission_id: str
@@ -16,6 +18,7 @@ class RecordView(BaseModel):
     status: str
     date: str
     tta_seconds: float
+    tries: int
     single_run: bool
     beaten: str | None
     margin_percent: float | None

@@ -19,7 +19,14 @@ from server.dependencies import Parts
 from server.errors import ConflictError, ServerError
 from server.leaderboard.service import raise_board_version
 from server.models import RunRow, Submission
-from server.rescoring.figures import Change, Figures, derived_figures, differences, stored_figures
+from server.rescoring.figures import (
+    Change,
+    Figures,
+    derived_figures,
+    differences,
+    figures_beside_others,
+    stored_figures,
+)
 from server.submissions.log_files import LogFiles
 from server.submissions.queries import (
     find_submission,
@@ -180,10 +187,12 @@ def _rescore(parts: Parts, submission_id: str, choice: Choice) -> list[Change]:
         benchmark = _definition_for(parts, session, submission, current=choice.current)
         before = stored_figures(submission, runs_with_curves(session, submission_id))
     scored = _score_again(parts, submission, benchmark)
-    changes = differences(before, derived_figures(scored, benchmark))
+    with parts.database.read(ORGANISER) as session:
+        standing = figures_beside_others(session, submission, scored)
+    changes = differences(before, derived_figures(scored, benchmark, standing))
     if changes and not choice.dry_run:
         read_under = submission.benchmark_sha256
-        kept = _Kept(scored, benchmark, changes, read_under, choice.actor)
+        kept = _Kept(scored, standing, benchmark, changes, read_under, choice.actor)
         _keep(parts, submission_id, kept)
     return changes
 
@@ -238,6 +247,7 @@ class _Kept:
     """What a submission was scored to again, and under which definition it was read before."""
 
     scored: ScoredSubmission
+    standing: Figures
     benchmark: Benchmark
     changes: Sequence[Change]
     read_under: str
@@ -260,7 +270,7 @@ def _keep(
             _refuse_while_verified(session, submission_id)
             keep_definition(session, benchmark, parts.settings.benchmarks_dir)
             submission.benchmark_sha256 = benchmark.sha256
-        _set(submission, result_figures(scored.result))
+        _set(submission, result_figures(scored.result) | kept.standing)
         rows = runs_with_curves(session, submission_id)
         for row, (run, score) in zip(rows, scored.scored_runs, strict=True):
             _set(row, run_figures(run, score))

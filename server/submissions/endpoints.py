@@ -27,6 +27,7 @@ from server.submissions.schemas import (
     submission_view,
 )
 from server.submissions.upload import staged_upload
+from server.verifications.judged import judged_on_others
 from server.viewer import Viewer
 
 router = APIRouter(tags=["submissions"])
@@ -162,6 +163,7 @@ def _view(parts: PartsDep, submission_id: str, viewer: Viewer) -> SubmissionView
             submission,
             benchmark_version=versions[submission.benchmark_sha256],
             price=price_of_submission(session, submission),
+            judged_on=judged_on_others(session, submission),
         )
 
 

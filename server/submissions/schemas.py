@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from rules.system_price import SystemPrice
 from server.models import RunRow, Submission
 from server.submissions.result_views import InferenceResultView, ResultView, result_view
+from server.verifications.judged import JudgedOnView
 from server.verifications.publishing import (
     decision_word,
     pending_verifications,
@@ -88,6 +89,18 @@ class VerificationSummary(BaseModel):
     published: bool
 
 
+class CopyView(BaseModel):
+    """A run log that an earlier submission has: the same `bytes`, or the same `training`.
+
+    Without `submission_id` where that one was under embargo.
+    """
+
+    file: str
+    same: Literal["bytes", "training"]
+    submission_id: str | None
+    submission_file: str | None
+
+
 class WithdrawalView(BaseModel):
     """When a submission was withdrawn, by whom and why."""
 
@@ -103,6 +116,12 @@ class SubmissionView(BaseModel):
     `measured_latency_ms` is a worker's median for one item on the same hardware class. `precision`
     is the narrowest floating type the training touches as claimed, `precision_measured` as
     replayed.
+
+    `copies` are logs that an earlier submission to the benchmark has. They are somebody else's, and
+    it is not ranked; of an archive, which is kept as it was published, they are told alone.
+
+    `judged_on` tells of a status that was reached on other figures than are here: its runs were
+    scored again since. It is told of a single submission, and null in a list.
 
     Its status rests on `published_verification`; `pending_decisions` are verdicts of reruns that
     wait for an organiser. One with a `withdrawal` ranks nowhere and stays as it was. One that is
@@ -136,6 +155,8 @@ class SubmissionView(BaseModel):
     pending_decisions: list[str]
     under_embargo: bool = False
     withdrawal: WithdrawalView | None = None
+    copies: list[CopyView] = []
+    judged_on: JudgedOnView | None = None
 
 
 class SubmissionList(BaseModel):
@@ -198,7 +219,11 @@ def curve_view(run: RunRow) -> CurveView:
 
 
 def submission_view(
-    submission: Submission, *, benchmark_version: str, price: SystemPrice
+    submission: Submission,
+    *,
+    benchmark_version: str,
+    price: SystemPrice,
+    judged_on: JudgedOnView | None = None,
 ) -> SubmissionView:
     """A stored submission with its runs and verifications, and its cost at a price."""
     published = published_verification(submission)
@@ -242,6 +267,8 @@ def submission_view(
         pending_decisions=[item.id for item in pending_verifications(submission)],
         under_embargo=submission.embargoed,
         withdrawal=withdrawal_view(submission),
+        copies=[CopyView(**copy) for copy in submission.copies or []],
+        judged_on=judged_on,
     )
 
 

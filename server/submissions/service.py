@@ -13,6 +13,7 @@ from sqlalchemy.orm.attributes import set_committed_value
 from rules.benchmark import Benchmark
 from rules.claim import Claim
 from rules.curve import curve_row
+from rules.fingerprint import training_sha256
 from rules.inference import InferenceResult
 from rules.run import Run
 from rules.scoring import Result, RunScore
@@ -28,6 +29,7 @@ from server.models import RunRow, Submission, User
 from server.notices.announce import announce_submission
 from server.phases.service import FrozenOtherwiseError, admit
 from server.quotas.room import charge, require_room_for_submission, reserve_replay
+from server.submissions.earlier_logs import hold_against_earlier, logged_run
 from server.submissions.queries import find_by_idempotency_key
 from server.submissions.result_views import stored_result
 from server.submissions.upload import Upload
@@ -149,6 +151,8 @@ def _store(
         submission.user = user
         session.add(submission)
         session.flush()
+        # After the key: the same request at the same time is no second submission.
+        hold_against_earlier(session, submission, [logged_run(run) for run in runs])
         if runs:
             session.execute(insert(RunRow), runs)
         raise_board_version(session, benchmark.benchmark_id, submission_id=submission.id)
@@ -289,6 +293,7 @@ def run_figures(run: Run, score: RunScore) -> dict[str, Any]:
         "tta_seconds": score.tta_seconds,
         "epochs_to_target": score.epochs_to_target,
         "best_quality": score.best_quality,
+        "training_sha256": training_sha256(run.evaluations),
         "batch_size": run.batch_size,
         "convergence": score.convergence,
         "ledger": asdict(run.ledger) if run.ledger is not None else None,

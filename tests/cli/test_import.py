@@ -534,7 +534,18 @@ def test_a_dry_run_shows_the_claims_and_sends_nothing(
     assert ran.code == 0
     claims = [outcome["claim"] for outcome in ran.json()["to_import"]]
     assert [claim["submission"]["organisation"] for claim in claims] == ["ACME", "Bolt", "Core"]
+    assert not any("submitted_on" in claim["submission"] for claim in claims)
     assert keeper.keys == []
+
+
+def test_the_day_of_a_round_is_sent_where_it_is_given(
+    packages: Path, tree: Path, import_it: Callable[..., Any]
+) -> None:
+    given = ("--published", "2024-11-13", "--dry-run", "--json")
+    claims = import_it("mlperf", str(packages), *given).json()["to_import"]
+    assert {each["claim"]["submission"]["submitted_on"] for each in claims} == {"2024-11-13"}
+    refused = import_it("dawnbench", str(tree), *given)
+    assert (refused.code, "a day of its own" in refused.err) == (1, True)
 
 
 def test_at_most_four_submissions_are_sent_at_a_time(

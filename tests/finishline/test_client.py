@@ -13,6 +13,7 @@ from cli.main import main
 from finishline import Client
 from finishline.views.submissions import TrainingResult
 from tests.server.conftest import Person, Replay, SubmissionParts, build_report
+from tests.support.trainings import trained_anew
 
 SYSTEM = {"name": "my laptop", "hardware_class": "my-laptop", "processor": "AMD Ryzen 7 7840U"}
 
@@ -34,7 +35,12 @@ def test_a_folder_is_one_submission_however_it_is_sent(ada: Client, folder: Path
 
     again = [ada.submit(str(folder / "submission.json")), ada.submit(folder)]
     assert {each.id for each in again} == {made.id}
-    assert ada.submit(folder, key="on purpose").id != made.id
+    with pytest.raises(finishline.Conflict, match=f"of submission {made.id}"):
+        ada.submit(folder, key="on purpose")
+
+
+def test_a_key_is_of_one_request(ada: Client, folder: Path) -> None:
+    ada.submit(folder, key="on purpose")
     with pytest.raises(finishline.Conflict, match="with other content"):
         ada.submit(folder, benchmark="digits", key="on purpose")
 
@@ -58,8 +64,9 @@ def test_logs_and_a_few_words_are_a_submission(
     assert ada.submit(logs=digits_submission.logs, **fewest).id == made.id
 
     claim = {name: each for name, each in digits_submission.claim.items() if name != "runs"}
-    other = ada.submit(claim, logs=digits_submission.logs)
-    backwards = ada.submit(dict(reversed(claim.items())), logs=digits_submission.logs)
+    others = {name: trained_anew(log, 1) for name, log in digits_submission.logs.items()}
+    other = ada.submit(claim, logs=others)
+    backwards = ada.submit(dict(reversed(claim.items())), logs=others)
     assert other.id == backwards.id != made.id
 
 

@@ -369,3 +369,22 @@ def test_an_unknown_benchmark_is_said(settings: Settings, submission_id: str) ->
     assert done.returncode == 1
     assert "There is no benchmark 'mnist'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_archive_gets_the_day_that_was_not_known_when_it_was_imported(
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    olivia: Any,
+    client: TestClient,
+    database: Database,
+) -> None:
+    digits_submission.form = {"archive": "true"}
+    digits_submission.claim["submitted_on"] = "2024-11-13"
+    stored = submit(digits_submission, by=olivia).json()["id"]
+    damage(database, stored, submitted_on=None)
+    parts: Parts = client.app.state.parts  # type: ignore[attr-defined]
+    (changed,) = rescore_submissions(parts, Choice(), print).changed
+
+    assert [str(change) for change in changed.changes] == ["submitted_on None -> 2024-11-13"]
+    (closed, _) = client.get("/api/v1/benchmarks/digits/records").json()["divisions"]
+    assert [record["date"] for record in closed["records"]] == ["2024-11-13"]

@@ -63,10 +63,14 @@ def test_a_refused_request_does_not_use_up_its_key(
     assert submit(digits_submission, key="key-1").status_code == 201
 
 
-def test_without_a_key_every_request_is_a_submission(
+def test_without_a_key_the_same_request_is_refused_naming_the_submission_it_made(
     digits_submission: Any, submit: Callable[..., Any]
 ) -> None:
-    assert submit(digits_submission).json()["id"] != submit(digits_submission).json()["id"]
+    first = submit(digits_submission, as_is=True).json()
+    again = submit(digits_submission, as_is=True)
+
+    assert again.status_code == 409
+    assert first["id"] in again.json()["detail"]
 
 
 def test_two_requests_under_one_key_at_once_make_one_submission(

@@ -14,6 +14,7 @@ import httpx2
 import orjson
 
 from tests.support.processes import free_port, stop, wait_for
+from tests.support.trainings import trained_anew
 
 ROOT = Path(__file__).parents[2]
 # Of one address and one token come more requests here than people send.
@@ -143,12 +144,11 @@ class Submitters:
         made = 0
         with httpx2.Client(base_url=self.server.url, timeout=20) as client:
             while not self._over.is_set() and not self.faults:
-                self._submit(client, key=f"{number}-{made}")
+                self._submit(client, key=f"{number}-{made}", training=made * self.clients + number)
                 made += 1
 
-    def _submit(self, client: httpx2.Client, *, key: str) -> None:
-        mark = f"\n{key}\n".encode()
-        logs = {name: content + mark for name, content in self.logs.items()}
+    def _submit(self, client: httpx2.Client, *, key: str, training: int) -> None:
+        logs = {name: trained_anew(content, training) for name, content in self.logs.items()}
         files = [("submission", ("submission.json", orjson.dumps(self.claim)))]
         files += [("logs", (name, content)) for name, content in logs.items()]
         headers = {"Authorization": f"Bearer {self.token}", "Idempotency-Key": key}

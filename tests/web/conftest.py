@@ -545,6 +545,7 @@ def make_record(**changes: Any) -> View:
         "status": "verified",
         "date": "2026-11-20",
         "tta_seconds": 0.8532,
+        "tries": 1,
         "single_run": False,
         "beaten": None,
         "margin_percent": None,

@@ -41,7 +41,7 @@ def make_record(name: str, date: str, tta_seconds: float, **changes: Any) -> Vie
 
 def make_divisions() -> list[View]:
     first = make_record("first", "2026-01-10", 20.0)
-    second = make_record("second", "2026-05-01", 15.0, margin_percent=25.0, p_value=0.001)
+    second = make_record("second", "2026-05-01", 15.0, margin_percent=25.0, p_value=0.001, tries=7)
     lower = make_record("lower", "2026-06-01T10:00:00+00:00", 14.9, status="claimed", p_value=0.4)
     reason = "not significantly faster than the record"
     closed = {"division": "closed", "records": [first, second]}
@@ -166,7 +166,9 @@ def test_records_are_steps_and_what_was_no_record_is_a_small_mark() -> None:
     assert others["marker"]["size"] < 11
     assert others["marker"]["symbol"] == ["circle-open"]
     assert "not significantly faster" in others["text"][0]
-    last = records_table(make_divisions()).rows[-1]
+    assert "the best of 7 tries" in steps["text"][1]
+    *_, before, last = records_table(make_divisions()).rows
+    assert (before.cells[-1], last.cells[-1]) == ("7", "–")
     assert last.cells[2:5] == ("2026-06-01", "closed", "claimed")
     assert last.cells[5] == "not significantly faster than the record"
     assert last.address == "/submissions/lower"

@@ -84,9 +84,11 @@ def test_a_record_tells_what_it_beat(make: dict[str, Any]) -> None:
     assert first.title == "Digits: record of 0.853\u00a0s by alice"
     assert first.summary.endswith("(closed division, verified), the first record.")
 
-    better = make["record"](beaten="sub-0", margin_percent=12.34, p_value=0.0123)
+    better = make["record"](beaten="sub-0", margin_percent=12.34, p_value=0.0123, tries=4)
     summary = record_entry(DIGITS, "closed", better).summary
-    assert summary.endswith(", 12.3\u00a0% below the record before, p = 0.012.")
+    assert summary.endswith(
+        ", 12.3\u00a0% below the record before, p = 0.012, at try 4 of its submitter."
+    )
 
 
 def test_a_verdict_tells_its_outcome_and_reason(make: dict[str, Any]) -> None:

@@ -1,0 +1,59 @@
+"""How often the holder of a record had tried: the best of many tries is partly luck."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, func, select
+from sqlalchemy.orm import Session
+
+from server.models import Submission
+
+# A statement counts for so many records: no database takes columns without end.
+RECORDS_AT_ONCE = 100
+COLUMNS = (
+    Submission.id,
+    Submission.user_id,
+    Submission.organisation,
+    Submission.submitted_at,
+    Submission.submitted_on,
+)
+
+
+def count_tries(
+    session: Session, benchmark_id: str, division: str, submission_ids: Sequence[str]
+) -> dict[str, int]:
+    """For each submission how many trainings its submitter had handed in up to it, itself included.
+
+    To the same benchmark and division, whatever became of them: withdrawn and rejected ones are
+    tries. An archive's submitter is the organisation it names.
+    """
+    counts: dict[str, int] = {}
+    for first in range(0, len(submission_ids), RECORDS_AT_ONCE):
+        some = submission_ids[first : first + RECORDS_AT_ONCE]
+        rows = session.execute(select(*COLUMNS).where(Submission.id.in_(some))).all()
+        counted = session.execute(
+            select(*(func.count().filter(_up_to(row)) for row in rows))
+            .select_from(Submission)
+            .where(
+                Submission.benchmark_id == benchmark_id,
+                Submission.division == division,
+                Submission.kind == "train",
+            )
+        ).one()
+        counts |= {row.id: count for row, count in zip(rows, counted, strict=True)}
+    return counts
+
+
+def _up_to(row: Any) -> ColumnElement[bool]:
+    """The tries of one submitter that were no later than one of them."""
+    if row.submitted_on is None:
+        not_later = Submission.submitted_at <= row.submitted_at
+    else:
+        not_later = Submission.submitted_on <= row.submitted_on
+    return and_(
+        Submission.user_id == row.user_id,
+        Submission.organisation.is_(None)
+        if row.organisation is None
+        else Submission.organisation == row.organisation,
+        not_later,
+    )

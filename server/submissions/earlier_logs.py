@@ -1,0 +1,159 @@
+"""Logs of a submission that an earlier one to the same benchmark has: found by their hashes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, select, union
+from sqlalchemy.orm import Session
+
+from rules.earlier_logs import Copy, EarlierRun, LoggedRun, WithdrawnBy, find_copies, own_again
+from server.errors import ConflictError, problem_of
+from server.models import RunRow, Submission, User
+
+# Own ones come first: a thousand copies by others hide none of them.
+MOST_CANDIDATES = 200
+
+
+@dataclass(frozen=True)
+class _Found:
+    """An earlier run, and whether its submission is not everybody's to see."""
+
+    run: EarlierRun
+    embargoed: bool
+
+
+def logged_run(run: Mapping[str, Any]) -> LoggedRun:
+    """A run as it is about to be stored."""
+    return LoggedRun(run["file"], run["log_sha256"], run["training_sha256"])
+
+
+def hold_against_earlier(
+    session: Session, submission: Submission, runs: Sequence[LoggedRun]
+) -> None:
+    """Mark a submission that is being stored where its logs were handed in before.
+
+    Raises ConflictError naming the earlier submission and the files if its submitter did; an
+    archive is what was published elsewhere, and published twice is no fault of who imports it.
+    """
+    found = _with_runs_in_common(session, submission, runs)
+    copies, listed = _copies(submission, runs, found)
+    again = [] if submission.archive else own_again(copies)
+    if again:
+        raise ConflictError(f"{again[0]}.", problems=[problem_of(problem) for problem in again])
+    if listed:
+        submission.copies = listed
+        submission.eligible = submission.eligible and submission.archive
+
+
+def list_copies(
+    session: Session, submission: Submission, runs: Sequence[LoggedRun]
+) -> list[dict[str, Any]] | None:
+    """What of a stored submission was handed in before it, as it is stored; None if nothing.
+
+    `runs` are its runs as they are derived at the moment.
+    """
+    return _copies(submission, runs, _earlier(session, submission, runs))[1] or None
+
+
+def copies_of_others(session: Session, submission: Submission) -> list[tuple[Copy, bool]]:
+    """Which runs are somebody else's earlier ones, and whether those are under embargo."""
+    runs = _logged(submission)
+    found = _earlier(session, submission, runs)
+    others = [each for each in found if not each.run.is_own]
+    hidden = {each.run.submission_id for each in others if each.embargoed}
+    copies = find_copies(runs, [each.run for each in others])
+    return [(copy, copy.earlier.submission_id in hidden) for copy in copies]
+
+
+def _copies(
+    submission: Submission, runs: Sequence[LoggedRun], found: Sequence[_Found]
+) -> tuple[list[Copy], list[dict[str, Any]]]:
+    copies = find_copies(runs, [each.run for each in found], archive=submission.archive)
+    hidden = {each.run.submission_id for each in found if each.embargoed and not each.run.is_own}
+    return copies, [_stored(copy, hidden) for copy in copies]
+
+
+def _stored(copy: Copy, hidden: set[str]) -> dict[str, Any]:
+    """A copy as everybody may read of it: what is under embargo is not named, now or later."""
+    is_hidden = copy.earlier.submission_id in hidden
+    return {
+        "file": copy.file,
+        "same": copy.same,
+        "submission_id": None if is_hidden else copy.earlier.submission_id,
+        "submission_file": None if is_hidden else copy.earlier.run.file,
+    }
+
+
+def _logged(submission: Submission) -> list[LoggedRun]:
+    return [LoggedRun(run.file, run.log_sha256, run.training_sha256) for run in submission.runs]
+
+
+def _earlier(session: Session, submission: Submission, runs: Sequence[LoggedRun]) -> list[_Found]:
+    is_earlier = Submission.submitted_at <= submission.submitted_at
+    return _with_runs_in_common(session, submission, runs, is_earlier)
+
+
+def _with_runs_in_common(
+    session: Session,
+    submission: Submission,
+    runs: Sequence[LoggedRun],
+    *conditions: ColumnElement[bool],
+) -> list[_Found]:
+    """Runs of other submissions with a log or a training in common, own ones first.
+
+    While a submission is being stored all that is there came before it, whatever the clocks say.
+    """
+    logs = {run.log_sha256 for run in runs}
+    trainings = {run.training_sha256 for run in runs if run.training_sha256 is not None}
+    if not logs:
+        return []
+    # A union, as no index serves both.
+    alike = union(
+        select(RunRow.id).where(RunRow.log_sha256.in_(logs)),
+        select(RunRow.id).where(RunRow.training_sha256.in_(trainings)),
+    )
+    rows = session.execute(
+        select(
+            RunRow.file,
+            RunRow.log_sha256,
+            RunRow.training_sha256,
+            Submission.id,
+            Submission.user_id,
+            Submission.status,
+            Submission.embargoed,
+            Submission.withdrawn_at,
+            Submission.withdrawn_by,
+            User.name.label("submitter"),
+        )
+        .join(Submission, Submission.id == RunRow.submission_id)
+        .join(User, User.id == Submission.user_id)
+        .where(
+            RunRow.id.in_(alike),
+            Submission.benchmark_id == submission.benchmark_id,
+            Submission.id != submission.id,
+            *conditions,
+        )
+        .order_by(
+            (Submission.user_id == submission.user_id).desc(), Submission.submitted_at, RunRow.id
+        )
+        .limit(MOST_CANDIDATES)
+    )
+    return [_found(row, submission.user_id) for row in rows]
+
+
+def _found(row: Any, user_id: int) -> _Found:
+    run = EarlierRun(
+        run=LoggedRun(row.file, row.log_sha256, row.training_sha256),
+        submission_id=row.id,
+        is_own=row.user_id == user_id,
+        status=row.status,
+        withdrawn_by=_withdrawn_by(row),
+    )
+    return _Found(run, embargoed=row.embargoed)
+
+
+def _withdrawn_by(row: Any) -> WithdrawnBy | None:
+    if row.withdrawn_at is None:
+        return None
+    return "submitter" if row.withdrawn_by == row.submitter else "organiser"
