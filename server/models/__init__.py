@@ -1,0 +1,57 @@
+"""The schema, by what belongs together. Curves, results and reports are JSON: they are read whole.
+
+Curves and reports are large, so they are read only where they are asked for (`deferred`).
+"""
+
+from server.models.attempts import Attempt, QueueRow, QueueTurn, ReplayEventRow
+from server.models.audit import AuditRecord
+from server.models.base import Base
+from server.models.benchmarks import BenchmarkDefinition, BenchmarkPhases, Board, BoardChange
+from server.models.notices import Delivery, MailSubscription, NoticeEvent, Webhook
+from server.models.people import ConsoleSession, Organisation, Token, User
+from server.models.prices import PriceRow
+from server.models.quotas import Charge, Quota
+from server.models.submissions import RunRow, Submission
+from server.models.verifications import (
+    Calibration,
+    CalibrationRunRow,
+    Decision,
+    Evidence,
+    SigningKey,
+    Verification,
+)
+from server.models.workers import WorkerProbeRow, WorkerRow
+
+__all__ = [
+    "Attempt",
+    "AuditRecord",
+    "Base",
+    "BenchmarkDefinition",
+    "BenchmarkPhases",
+    "Board",
+    "BoardChange",
+    "Calibration",
+    "CalibrationRunRow",
+    "Charge",
+    "ConsoleSession",
+    "Decision",
+    "Delivery",
+    "Evidence",
+    "MailSubscription",
+    "NoticeEvent",
+    "Organisation",
+    "PriceRow",
+    "QueueRow",
+    "QueueTurn",
+    "Quota",
+    "ReplayEventRow",
+    "RunRow",
+    "SigningKey",
+    "Submission",
+    "Token",
+    "User",
+    "Verification",
+    "Webhook",
+    "WorkerProbeRow",
+    "WorkerRow",
+]

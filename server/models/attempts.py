@@ -1,0 +1,110 @@
+"""The tries at verifications, what they told, and whose turn is next."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    Text,
+    UniqueConstraint,
+    func,
+    true,
+)
+from sqlalchemy.orm import Mapped, mapped_column, relationship
+
+from server.models.base import Base
+from server.models.verifications import Verification
+
+
+class Attempt(Base):
+    """One try at a verification on one worker. `fence` counts its claims.
+
+    `accelerators` are those of the worker when it claimed.
+    `run_started_at` is when the run under way was announced, `last_evaluation` the latest event of
+    one, `log_tail` the end of what the run that failed wrote, or what was heard last of a lost one.
+
+    It waits for `hardware_class`, None for any; for its place there see rules.fair_queue.
+    `sent_to` is the hardware class whose workers a message went to, None before the first. The
+    defaults are for a server of the version before, which may go on while this one starts.
+    """
+
+    __tablename__ = "attempts"
+    __table_args__ = (
+        UniqueConstraint("verification_id", "number"),
+        Index(None, "state", "lease_expires_at"),
+        Index(
+            "ix_attempts_waiting",
+            *("state", "sent_to", "hardware_class", "by_organiser", "submitter_id", "asked_at"),
+        ),
+    )
+
+    id: Mapped[str] = mapped_column(String(20), primary_key=True)
+    verification_id: Mapped[str] = mapped_column(ForeignKey("verifications.id"))
+    number: Mapped[int]
+    state: Mapped[str] = mapped_column(String(20))
+    fence: Mapped[int]
+    token_sha256: Mapped[str | None] = mapped_column(String(64), unique=True)
+    worker: Mapped[str | None] = mapped_column(String(200))
+    claimed_by: Mapped[int | None] = mapped_column(ForeignKey("tokens.id"))
+    sends: Mapped[int]
+    send_after: Mapped[datetime]
+    created_at: Mapped[datetime]
+    started_at: Mapped[datetime | None]
+    lease_expires_at: Mapped[datetime | None]
+    ended_at: Mapped[datetime | None]
+    failure: Mapped[dict[str, Any] | None]
+    run_started_at: Mapped[datetime | None]
+    last_evaluation: Mapped[dict[str, Any] | None]
+    log_tail: Mapped[str | None] = mapped_column(Text)
+    accelerators: Mapped[int | None]
+    hardware_class: Mapped[str | None] = mapped_column(String(200))
+    submitter_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    by_organiser: Mapped[bool] = mapped_column(server_default=true())
+    asked_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    sent_to: Mapped[str | None] = mapped_column(String(200))
+
+    verification: Mapped[Verification] = relationship(back_populates="attempts", lazy="joined")
+
+
+class ReplayEventRow(Base):
+    """What a worker posted, in order: the source of live pages and of a partial log."""
+
+    __tablename__ = "replay_events"
+
+    attempt_id: Mapped[str] = mapped_column(ForeignKey("attempts.id"), primary_key=True)
+    sequence: Mapped[int] = mapped_column(Integer, primary_key=True)
+    event: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime]
+
+
+class QueueRow(Base):
+    """The queue of a hardware class, EVERY_QUEUE for all of them: its last turn, its pause.
+
+    A pause is by a user, named, since `paused_at`, for a reason. Nothing of it starts meanwhile.
+    """
+
+    __tablename__ = "queues"
+
+    hardware_class: Mapped[str] = mapped_column(String(200), primary_key=True)
+    turn: Mapped[int] = mapped_column(BigInteger)
+    organisers_in_a_row: Mapped[int]
+    paused_at: Mapped[datetime | None]
+    paused_by: Mapped[str | None] = mapped_column(String(100))
+    paused_because: Mapped[str | None] = mapped_column(Text)
+
+
+class QueueTurn(Base):
+    """The number of a submitter's last turn in a queue, apart for what organisers ask for."""
+
+    __tablename__ = "queue_turns"
+
+    hardware_class: Mapped[str] = mapped_column(String(200), primary_key=True)
+    by_organiser: Mapped[bool] = mapped_column(primary_key=True)
+    submitter_id: Mapped[int] = mapped_column(
+        ForeignKey("users.id"), primary_key=True, autoincrement=False
+    )
+    turn: Mapped[int] = mapped_column(BigInteger)

@@ -1,0 +1,62 @@
+"""The definitions that results were scored under, their dates, and the versions of boards."""
+
+from datetime import datetime
+
+from sqlalchemy import BigInteger, ForeignKey, String, Text
+from sqlalchemy.orm import Mapped, mapped_column, relationship
+
+from server.models.base import Base
+from server.models.people import User
+
+
+class BenchmarkDefinition(Base):
+    """The text of a definition that some submission was scored under."""
+
+    __tablename__ = "benchmark_definitions"
+
+    sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
+    benchmark_id: Mapped[str] = mapped_column(String(100), index=True)
+    version: Mapped[str] = mapped_column(String(50))
+    content: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[datetime]
+
+
+class BenchmarkPhases(Base):
+    """The dates of a benchmark as somebody set them; the latest row holds, none is ever changed.
+
+    Except for `frozen_sha256`: it names the definition once `freezes_at` has passed.
+    """
+
+    __tablename__ = "benchmark_phases"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    benchmark_id: Mapped[str] = mapped_column(String(100), index=True)
+    opens_at: Mapped[datetime | None]
+    freezes_at: Mapped[datetime | None]
+    closes_at: Mapped[datetime | None]
+    embargo_until: Mapped[datetime | None]
+    frozen_sha256: Mapped[str | None] = mapped_column(ForeignKey("benchmark_definitions.sha256"))
+    reason: Mapped[str] = mapped_column(Text)
+    set_by: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    set_at: Mapped[datetime]
+
+    setter: Mapped[User] = relationship(lazy="joined")
+
+
+class Board(Base):
+    """The version of a benchmark's leaderboard: raised by every write that can change it."""
+
+    __tablename__ = "boards"
+
+    benchmark_id: Mapped[str] = mapped_column(String(100), primary_key=True)
+    version: Mapped[int] = mapped_column(BigInteger)
+
+
+class BoardChange(Base):
+    """Which submission a version of a board changed; kept of the latest versions alone."""
+
+    __tablename__ = "board_changes"
+
+    benchmark_id: Mapped[str] = mapped_column(String(100), primary_key=True)
+    version: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    submission_id: Mapped[str] = mapped_column(String(20))

@@ -1,0 +1,143 @@
+"""What was handed in, and what it comes to."""
+
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint, false, true
+from sqlalchemy.orm import Mapped, mapped_column, relationship
+
+from server.models.base import Base
+from server.models.people import User
+
+if TYPE_CHECKING:
+    from server.models.verifications import Verification
+
+
+class Submission(Base):
+    """A submitter's runs on one system, with the result derived from their logs.
+
+    One of `kind` "inference" has no runs: latency and cost are as its entry states them. The others
+    are of kind "train". `measured_latency_ms` is a worker's, on their hardware class.
+
+    `precision` is the narrowest floating type that its training touches as it says,
+    `precision_measured` as its latest replay found. `energy_joules` is what a run to the target
+    took on average in the replay that its status rests on, on its own hardware class.
+
+    `copies` lists its logs that an earlier submission has (server.submissions.earlier_logs), and is
+    None for almost all. Unless it is of an archive it is then not `eligible`.
+
+    An `archive` submission was published elsewhere, by `organisation` on `submitted_on`; it is kept
+    with whatever rules it breaks.
+
+    One that is `embargoed` is its owner's and the organisers' alone to see. One with a
+    `withdrawn_at` stays where it is and ranks nowhere (server.submissions.visibility has both
+    rules); `withdrawn_by` is a name.
+    """
+
+    __tablename__ = "submissions"
+    __table_args__ = (
+        # All that places or counts the submissions of a board, so that no row is looked at for it:
+        # results are long, and a board has thousands.
+        Index(
+            "ix_submissions_standing",
+            *("benchmark_id", "kind", "tta_seconds", "division", "status", "eligible"),
+            *("withdrawn_at", "embargoed", "submitted_at", "submitted_on", "id"),
+        ),
+        Index(None, "benchmark_id", "submitted_at"),
+        Index(None, "submitted_at"),
+        Index(None, "user_id", "submitted_at"),
+        UniqueConstraint("user_id", "idempotency_key"),
+    )
+
+    id: Mapped[str] = mapped_column(String(20), primary_key=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    benchmark_id: Mapped[str] = mapped_column(String(100))
+    benchmark_sha256: Mapped[str] = mapped_column(ForeignKey("benchmark_definitions.sha256"))
+    division: Mapped[str] = mapped_column(String(20))
+    model: Mapped[str] = mapped_column(Text)
+    framework: Mapped[str] = mapped_column(Text)
+    system: Mapped[dict[str, Any]]
+    hyperparameters: Mapped[dict[str, Any]]
+    code_url: Mapped[str | None] = mapped_column(Text)
+    notes: Mapped[str | None] = mapped_column(Text)
+    claim_sha256: Mapped[str] = mapped_column(String(64))
+    dawnbench: Mapped[dict[str, Any] | None]
+    status: Mapped[str] = mapped_column(String(20))
+    eligible: Mapped[bool]
+    tta_seconds: Mapped[float | None]
+    cost_usd: Mapped[float | None]
+    latency_ms: Mapped[float | None]
+    cost_usd_per_10000: Mapped[float | None]
+    measured_latency_ms: Mapped[float | None]
+    result: Mapped[dict[str, Any]]
+    idempotency_key: Mapped[str | None] = mapped_column(String(200))
+    request_sha256: Mapped[str] = mapped_column(String(64))
+    submitted_at: Mapped[datetime]
+    archive: Mapped[bool] = mapped_column(default=False, server_default=false())
+    organisation: Mapped[str | None] = mapped_column(Text)
+    submitted_on: Mapped[date | None]
+    kind: Mapped[str] = mapped_column(String(20), default="train", server_default="train")
+    precision: Mapped[str | None] = mapped_column(String(10))
+    precision_measured: Mapped[str | None] = mapped_column(String(10))
+    energy_joules: Mapped[float | None]
+    embargoed: Mapped[bool] = mapped_column(default=False, server_default=false())
+    withdrawn_at: Mapped[datetime | None]
+    withdrawn_by: Mapped[str | None] = mapped_column(String(100))
+    withdrawn_because: Mapped[str | None] = mapped_column(Text)
+    copies: Mapped[list[Any] | None]
+
+    @property
+    def submitter(self) -> str:
+        """Whose result it is: an archive's is that of the organisation it names."""
+        return self.organisation or self.user.name
+
+    user: Mapped[User] = relationship(lazy="joined")
+    runs: Mapped[list["RunRow"]] = relationship(order_by="RunRow.index", lazy="selectin")
+    verifications: Mapped[list["Verification"]] = relationship(
+        foreign_keys="Verification.submission_id",
+        order_by="Verification.created_at",
+        lazy="selectin",
+        back_populates="submission",
+    )
+
+
+# Few are embargoed at a time, and every list asks which.
+Index(
+    None,
+    Submission.embargoed,
+    sqlite_where=Submission.embargoed.is_(true()),
+    postgresql_where=Submission.embargoed.is_(true()),
+)
+
+
+class RunRow(Base):
+    """One run of a submission: its log (by hash), its curve (one JSON list), its figures.
+
+    `training_sha256` is the same for the same training, whatever else was edited in its log
+    (rules.fingerprint); None of a curve too short to tell.
+    `convergence` is in the benchmark's unit: epochs or samples of a run that succeeded.
+    """
+
+    __tablename__ = "runs"
+    __table_args__ = (
+        UniqueConstraint("submission_id", "index"),
+        Index(None, "log_sha256"),
+        Index(None, "training_sha256"),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"))
+    index: Mapped[int]
+    file: Mapped[str] = mapped_column(String(200))
+    seed: Mapped[int | None] = mapped_column(BigInteger)
+    log_sha256: Mapped[str] = mapped_column(String(64))
+    log_bytes: Mapped[int] = mapped_column(BigInteger)
+    training_sha256: Mapped[str | None] = mapped_column(String(64))
+    reached: Mapped[bool]
+    tta_seconds: Mapped[float | None]
+    epochs_to_target: Mapped[float | None]
+    best_quality: Mapped[float | None]
+    batch_size: Mapped[int | None] = mapped_column(BigInteger)
+    convergence: Mapped[float | None]
+    ledger: Mapped[dict[str, Any] | None]
+    curve: Mapped[list[Any]] = mapped_column(deferred=True)

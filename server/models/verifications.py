@@ -1,0 +1,146 @@
+"""Checks of results, what was decided about them, and what proves it."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column, relationship
+
+from server.models.base import Base
+from server.models.people import User
+from server.models.submissions import Submission
+
+if TYPE_CHECKING:
+    from server.models.attempts import Attempt
+
+
+class Verification(Base):
+    """One set of sealed runs on a worker: plan first, verdict last, attempts in between.
+
+    A `replay` checks its submission. A `calibration` measures the reference for its calibration
+    and has no submission. A `duel` holds its submission `against` another. A `latency` times the
+    trained model. `hyperparameters` has one table per run where the runs differ. A replay's
+    `calibration_id` is what it is judged by.
+    """
+
+    __tablename__ = "verifications"
+    __table_args__ = (Index(None, "state"), Index(None, "created_at"))
+
+    id: Mapped[str] = mapped_column(String(20), primary_key=True)
+    kind: Mapped[str] = mapped_column(String(20), default="replay", server_default="replay")
+    submission_id: Mapped[str | None] = mapped_column(ForeignKey("submissions.id"), index=True)
+    against_id: Mapped[str | None] = mapped_column(ForeignKey("submissions.id"))
+    calibration_id: Mapped[str | None] = mapped_column(ForeignKey("calibrations.id"), index=True)
+    benchmark_sha256: Mapped[str] = mapped_column(ForeignKey("benchmark_definitions.sha256"))
+    requested_by: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    reason: Mapped[str | None] = mapped_column(Text)
+    state: Mapped[str] = mapped_column(String(20))
+    seal: Mapped[str] = mapped_column(String(64))
+    nonce: Mapped[str] = mapped_column(String(64))
+    seeds: Mapped[list[Any]]
+    hyperparameters: Mapped[list[Any] | None]
+    control_points: Mapped[list[Any]]
+    max_attempts: Mapped[int]
+    lease_seconds: Mapped[float]
+    limit_seconds: Mapped[float]
+    outcome: Mapped[str | None] = mapped_column(String(20))
+    reasons: Mapped[list[Any]]
+    report: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
+    created_at: Mapped[datetime]
+    ended_at: Mapped[datetime | None]
+
+    submission: Mapped[Submission | None] = relationship(
+        foreign_keys=[submission_id], back_populates="verifications"
+    )
+    against: Mapped[Submission | None] = relationship(foreign_keys=[against_id])
+    attempts: Mapped[list["Attempt"]] = relationship(
+        order_by="Attempt.number", lazy="selectin", back_populates="verification"
+    )
+    decision: Mapped["Decision | None"] = relationship(lazy="selectin")
+
+
+class Calibration(Base):
+    """A measurement of the reference: so many `runs` at each batch size, to their last epoch.
+
+    `version` counts per benchmark. From `adopted_at` on, what is planned for this definition is
+    judged by its runs; then nothing of it changes any more.
+    """
+
+    __tablename__ = "calibrations"
+    __table_args__ = (UniqueConstraint("benchmark_id", "version"),)
+
+    id: Mapped[str] = mapped_column(String(20), primary_key=True)
+    benchmark_id: Mapped[str] = mapped_column(String(100))
+    benchmark_sha256: Mapped[str] = mapped_column(
+        ForeignKey("benchmark_definitions.sha256"), index=True
+    )
+    version: Mapped[int]
+    state: Mapped[str] = mapped_column(String(20))
+    reason: Mapped[str | None] = mapped_column(Text)
+    requested_by: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    batch_sizes: Mapped[list[Any]]
+    runs: Mapped[int]
+    created_at: Mapped[datetime]
+    ended_at: Mapped[datetime | None]
+    adopted_at: Mapped[datetime | None]
+    adopted_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    adopted_because: Mapped[str | None] = mapped_column(Text)
+
+    requester: Mapped[User] = relationship(foreign_keys=[requested_by], lazy="joined")
+    adopter: Mapped[User | None] = relationship(foreign_keys=[adopted_by], lazy="joined")
+
+
+class CalibrationRunRow(Base):
+    """One training of the reference in a calibration: its curve, and the system it was made on."""
+
+    __tablename__ = "calibration_runs"
+
+    calibration_id: Mapped[str] = mapped_column(ForeignKey("calibrations.id"), primary_key=True)
+    batch_size: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    seed: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    verification_id: Mapped[str] = mapped_column(ForeignKey("verifications.id"))
+    status: Mapped[str] = mapped_column(String(20))
+    quality: Mapped[list[Any]]
+    seconds: Mapped[list[Any]]
+    system: Mapped[dict[str, Any]]
+
+
+class Decision(Base):
+    """What became of a verdict: the first is published by itself, a later one as decided.
+
+    `decision` is publish or keep; `decided_by` is None for what was published by itself. The one
+    published last is what a submission's status rests on.
+    """
+
+    __tablename__ = "decisions"
+
+    verification_id: Mapped[str] = mapped_column(ForeignKey("verifications.id"), primary_key=True)
+    decision: Mapped[str] = mapped_column(String(10))
+    decided_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    reason: Mapped[str] = mapped_column(Text)
+    decided_at: Mapped[datetime]
+
+
+class Evidence(Base):
+    """What a verification was judged on, as it was when it ended: scoring again changes results.
+
+    `submission` is the part of that name in a proof bundle, `code` what judged.
+    """
+
+    __tablename__ = "evidence"
+
+    verification_id: Mapped[str] = mapped_column(ForeignKey("verifications.id"), primary_key=True)
+    benchmark_sha256: Mapped[str] = mapped_column(ForeignKey("benchmark_definitions.sha256"))
+    submission: Mapped[dict[str, Any]]
+    code: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime]
+
+
+class SigningKey(Base):
+    """A public key that proofs were signed with (hex); none is ever removed."""
+
+    __tablename__ = "signing_keys"
+
+    id: Mapped[str] = mapped_column(String(16), primary_key=True)
+    public_key: Mapped[str] = mapped_column(String(64))
+    created_at: Mapped[datetime]

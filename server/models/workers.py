@@ -1,0 +1,58 @@
+"""Machines that replay, and what they say of themselves."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ForeignKey, Index, String, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from server.models.base import Base
+
+
+class WorkerRow(Base):
+    """A worker that said hello, and when it last did. Its name is its user's from then on.
+
+    `drift` is the sentence that says why it is out, since `drifted_at`: its canary is off its own
+    baseline, which is of readings after `baseline_since`. `held` is "paused", "draining" or,
+    once it ended for that, "drained" where an organiser said so: by whom, since when and why.
+    """
+
+    __tablename__ = "workers"
+
+    name: Mapped[str] = mapped_column(String(200), primary_key=True)
+    user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    hardware_class: Mapped[str] = mapped_column(String(200), index=True)
+    state: Mapped[str] = mapped_column(String(20))
+    system: Mapped[dict[str, Any]]
+    first_seen_at: Mapped[datetime]
+    last_seen_at: Mapped[datetime] = mapped_column(index=True)
+    drift: Mapped[str | None] = mapped_column(Text)
+    drifted_at: Mapped[datetime | None]
+    baseline_since: Mapped[datetime | None]
+    held: Mapped[str | None] = mapped_column(String(20))
+    held_at: Mapped[datetime | None]
+    held_by: Mapped[str | None] = mapped_column(String(100))
+    held_because: Mapped[str | None] = mapped_column(Text)
+
+
+class WorkerProbeRow(Base):
+    """What a worker measured of itself at one moment; `gflops` is its canary, if it has one.
+
+    Canaries are compared within a `configuration`; `baseline_gflops` is what this one was held
+    against and `ratio` what came of it. `figures` has the roofs, `host` the surroundings.
+    """
+
+    __tablename__ = "worker_probes"
+    __table_args__ = (Index(None, "worker", "configuration"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    worker: Mapped[str] = mapped_column(ForeignKey("workers.name"))
+    moment: Mapped[str] = mapped_column(String(20))
+    measured_at: Mapped[datetime]
+    attempt_id: Mapped[str | None] = mapped_column(String(20))
+    gflops: Mapped[float | None]
+    configuration: Mapped[str | None] = mapped_column(String(300))
+    baseline_gflops: Mapped[float | None]
+    ratio: Mapped[float | None]
+    figures: Mapped[dict[str, Any]]
+    host: Mapped[dict[str, Any]]
