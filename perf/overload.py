@@ -191,9 +191,13 @@ def requests_of(submission: str, tokens: list[str]) -> Iterator[bytes]:
         f"/submissions/{submission}", "/api/v1/verifications?limit=5", "/api/v1/queue",
         f"/api/v1/submissions/{submission}/runs/0/curve",
     ]  # fmt: skip
-    # After the last the first is sent again, under its key: it is answered as it was.
     numbers = range(1, DIFFERENT_POSTS + 1)
-    posts = itertools.cycle([post_of(number, tokens[number % len(tokens)]) for number in numbers])
+    posts = [post_of(number, tokens[number % len(tokens)]) for number in numbers]
+    # After the last the first is sent again, under its key: it is answered as it was.
+    return _mixed(paths, itertools.cycle(posts), drawn)
+
+
+def _mixed(paths: list[str], posts: Iterator[bytes], drawn: random.Random) -> Iterator[bytes]:
     while True:
         number = 0 if drawn.random() < 1 / FACTOR else drawn.randrange(1, ADDRESSES)
         origin = f"X-Forwarded-For: 10.0.{number // 250}.{1 + number % 250}\r\n".encode()

@@ -74,7 +74,10 @@ def test_an_honest_submission_is_verified_and_ranked(
     verification = stack.wait_until_ended(stack.verify(submission["id"]))
 
     assert verification["outcome"] == "verified", verification["reasons"]
-    assert {run["status"] for run in verification["report"]["runs"]} == {"reached"}
+    # Seeds are drawn anew: once in a while a run starts below the band, which one run may.
+    statuses = [run["status"] for run in verification["report"]["runs"]]
+    assert set(statuses) <= {"reached", "below_band"}
+    assert statuses.count("below_band") <= 1
     board = stack.get("/leaderboards/digits")
     entry = next(e for e in board["entries"] if e["submission_id"] == submission["id"])
     assert (entry["status"], entry["rank"] is not None) == ("verified", True)

@@ -8,6 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.server.conftest import Person, Replay, build_report
+from tests.support.trainings import trained_anew
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 
@@ -36,7 +37,7 @@ def test_the_examples_of_the_page_run_as_they_are(
     folder.rename(folder.parent / "runs" / "mine")
     monkeypatch.chdir(folder.parent)
     for log in Path("runs/mine").glob("*.log"):
-        Path(log.name).write_bytes(log.read_bytes())
+        Path(log.name).write_bytes(trained_anew(log.read_bytes(), 1))
     for name, value in (
         ("FINISHLINE_URL", site),
         ("FINISHLINE_TOKEN", alice.secret),

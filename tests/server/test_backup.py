@@ -122,20 +122,18 @@ def test_a_second_backup_copies_only_what_is_new(
     tmp_path: Path,
     digits_submission: SubmissionParts,
     submit: Callable[..., Any],
-    make_log: Callable[..., bytes],
 ) -> None:
     root, said = tmp_path / "backups", list[str]()
     first, _ = back_up(parts_of(served), root, Choice(), said.append)
     before = {path: path.stat().st_ino for path in root.glob("logs/*/*")}
-    digits_submission.logs["run_0.log"] = make_log(999)
-    submit(digits_submission)
+    submit(digits_submission)  # The same claim, and three trainings of their own.
     (tmp_path / "backups" / ".finishline-x.partial-killed").mkdir()
     second = back_up_a_second_later(served, root, said)
 
     assert said == [f"logs: 4, of which 4 are new in {root / 'logs'}",
-                    f"logs: 5, of which 1 are new in {root / 'logs'}"]  # fmt: skip
+                    f"logs: 7, of which 3 are new in {root / 'logs'}"]  # fmt: skip
     after = {path: path.stat().st_ino for path in root.glob("logs/*/*")}
-    assert len(after) == 5
+    assert len(after) == 7
     assert before.items() < after.items()
     assert sorted(each.name for each in root.iterdir()) == [
         ".lock", first.name, second.name, "last.json", "logs",
@@ -166,6 +164,7 @@ def test_what_is_there_is_replaced_only_by_force_and_kept(
     parts = parts_of(served)
     back_up(parts, tmp_path / "backups", Choice())
     expected = answers(served)
+    damaged = min(settings.artifacts_dir.glob("??/*"))
     submit(digits_submission)
     with pytest.raises(ConflictError, match=r"has rows in .*submissions.*--force"):
         restore(parts, tmp_path / "backups")
@@ -176,7 +175,6 @@ def test_what_is_there_is_replaced_only_by_force_and_kept(
             restore(parts, tmp_path / "backups", force=True)
     other.close()
 
-    damaged = min(settings.artifacts_dir.glob("??/*"))
     damaged.write_bytes(b"damaged")
     said: list[str] = []
     restore(parts, tmp_path / "backups", force=True, say=said.append)

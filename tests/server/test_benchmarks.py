@@ -57,7 +57,7 @@ def test_a_benchmark_tells_every_metric_and_how_many_runs_are_started(client: Te
 
     page = client.get("/benchmarks/mlperf-v0.5-maskrcnn").text
     assert "box AP and" in page
-    assert "box AP is at least 0.377 fraction and mask AP is at least 0.339 fraction" in page
+    assert "box AP is at least 0.377 and mask AP is at least 0.339" in page
     page = client.get("/benchmarks/mlperf-v0.5-ncf").text
     assert "first to reach the target of 100 started" in page
     assert "at least 100 runs" in page
