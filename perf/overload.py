@@ -323,6 +323,8 @@ def verdicts(
         f"overload: memory {samples[0][1]:.0f} MiB at the start, {mean:.0f} MiB on average once "
         f"warm, trend {rise:+.1f} MiB, {samples[-1][1]:.0f} MiB at the end"
     )
+    by_half_minute = " ".join(f"{size:.0f}" for _, size in samples[::30])
+    print(f"overload: memory by half minute, MiB: {by_half_minute}")
     slowest = " ".join(f"{seconds:.1f}" for _, seconds in sorted(flood.slowest_by_second.items()))
     print(f"overload: slowest answer by second: {slowest}")
     checks = [
