@@ -55,8 +55,10 @@ def _colour(submission: View) -> str:
 
 
 def figure(submission: View) -> str:
-    """The one figure a submission is ranked by first."""
+    """The one figure a submission is ranked by first; none of what may not rank."""
     result = submission["result"]
+    if not result["eligible"]:
+        return "not ranked"
     if submission["kind"] == "inference":
         return milliseconds(result["latency_ms"])
     seconds = result["tta_seconds"]

@@ -83,6 +83,24 @@ def test_submit_tells_people_the_result_and_the_page(
     assert ran.err == ""
 
 
+def test_submit_says_whose_the_logs_were_before(
+    finishline: "Finishline", standin: "StandIn", folder: Path
+) -> None:
+    copies = [
+        {"file": "run_0.log", "same": "bytes", "submission_id": "s0", "submission_file": "a.log"},
+        {"file": "run_1.log", "same": "training", "submission_id": None, "submission_file": None},
+    ]
+    standin.answer("POST /api/v1/submissions", SUBMISSION | {"copies": copies}, status=201)
+
+    said = " ".join(finishline("submit", str(folder)).out.split())
+
+    assert "Not ranked: run_0.log is byte for byte a.log of submission s0." in said
+    assert (
+        "Not ranked: run_1.log is by every quality and time a log that was handed in before."
+        in said
+    )
+
+
 def test_a_refused_submission_lists_file_line_field_and_expected(
     finishline: "Finishline", standin: "StandIn", folder: Path
 ) -> None:

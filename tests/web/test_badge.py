@@ -35,6 +35,16 @@ def test_a_badge_of_a_time_that_was_not_checked_claims_no_more(make: Make) -> No
     assert "convergence verified · 0.853 s" in words
 
 
+def test_a_badge_shows_no_time_of_what_may_not_rank(make: Make) -> None:
+    submission = make["submission"](status="claimed")
+    submission["result"] = submission["result"] | {"eligible": False}
+
+    words = "".join(drawn(submission).itertext())
+
+    assert "claimed · not ranked" in words
+    assert "0.853" not in words
+
+
 def test_a_badge_is_well_formed_whatever_it_names_and_asks_for_no_other_file(make: Make) -> None:
     submission = make["submission"](model=HOSTILE, submitter=HOSTILE, benchmark=HOSTILE)
     text = badge_svg(submission, None)
