@@ -57,12 +57,12 @@ def _colour(submission: View) -> str:
 def figure(submission: View) -> str:
     """The one figure a submission is ranked by first; none of what may not rank."""
     result = submission["result"]
+    is_inference = submission["kind"] == "inference"
+    if not (result["reached"] if is_inference else result["tta_seconds"] is not None):
+        return "target not reached"
     if not result["eligible"]:
         return "not ranked"
-    if submission["kind"] == "inference":
-        return milliseconds(result["latency_ms"])
-    seconds = result["tta_seconds"]
-    return "target not reached" if seconds is None else duration(seconds)
+    return milliseconds(result["latency_ms"]) if is_inference else duration(result["tta_seconds"])
 
 
 def text_width(text: str) -> float:

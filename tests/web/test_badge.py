@@ -83,5 +83,7 @@ def test_what_xml_cannot_hold_is_left_out() -> None:
 
 
 def test_an_inference_shows_its_latency_and_a_miss_says_so(make: Make) -> None:
-    assert "claimed · 9.78 ms" in badge_svg(make["inference_submission"](), None)
+    met = make["inference_submission"](result={"reached": True, "eligible": True})
+    assert "claimed · 9.78 ms" in badge_svg(met, None)
+    assert "target not reached" in badge_svg(make["inference_submission"](), None)
     assert "target not reached" in badge_svg(make["bare_submission"](), None)
