@@ -65,13 +65,13 @@ def record_history(contenders: Iterable[Contender]) -> RecordHistory:
     The first eligible submission that reached the target holds it. From then on a lower time takes
     it only if Welch's one-sided t-test on log times finds it faster with p < 0.05. A single run
     cannot be tested, so it takes no record from a holder of several runs; a holder of a single run
-    has no scatter to hide behind and loses the record to any lower time. Of one date the smaller
-    id comes first.
+    has no scatter to hide behind and loses the record to any lower time. What has one date, as all
+    results of a round have, has no order but that the lowest time comes first (`in_time_order`).
     """
     records: list[Record] = []
     not_records: list[NoRecord] = []
     holder: Contender | None = None
-    for contender in sorted(contenders, key=lambda c: (c.date, c.submission_id)):
+    for contender in in_time_order(contenders):
         if not contender.eligible or contender.tta_seconds is None:
             continue
         challenge = _challenge(contender, contender.tta_seconds, holder)
@@ -81,6 +81,20 @@ def record_history(contenders: Iterable[Contender]) -> RecordHistory:
         elif challenge is not None:
             not_records.append(challenge)
     return RecordHistory(tuple(records), tuple(not_records))
+
+
+def in_time_order(contenders: Iterable[Contender]) -> list[Contender]:
+    """By date; of one date the lowest time comes first, and of equal times the smaller id."""
+
+    def key(contender: Contender) -> tuple[str, float, str]:
+        tta_seconds = contender.tta_seconds
+        return (
+            contender.date,
+            float("inf") if tta_seconds is None else tta_seconds,
+            contender.submission_id,
+        )
+
+    return sorted(contenders, key=key)
 
 
 def _challenge(

@@ -12,7 +12,7 @@ from typing import Any, overload
 from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.orm import Session
 
-from rules.records import Contender, record_history
+from rules.records import Contender, in_time_order, record_history
 from server.models import Submission
 from server.submissions.run_times import convergence_factor, run_times
 from server.submissions.visibility import ranks
@@ -173,7 +173,7 @@ def _lowest_in_turn(contenders: Iterable[Contender]) -> list[str]:
     """Those with a lower time than everybody before them."""
     lowest: float | None = None
     found = []
-    for one in sorted(contenders, key=lambda c: (c.date, c.submission_id)):
+    for one in in_time_order(contenders):
         if one.tta_seconds is not None and (lowest is None or one.tta_seconds < lowest):
             lowest = one.tta_seconds
             found.append(one.submission_id)

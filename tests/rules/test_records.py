@@ -107,8 +107,11 @@ def test_an_equal_or_slower_time_is_nothing_to_tell_of() -> None:
     assert history.not_records == ()
 
 
-def test_of_one_day_the_smaller_id_comes_first() -> None:
-    assert holders(contender("b", 0, 90.0), contender("a", 0, 100.0)) == ["a", "b"]
+def test_of_one_day_the_lowest_time_comes_first_and_then_the_smaller_id() -> None:
+    """A round is published at once: within it nobody took a record from anybody."""
+    round_of_one_day = [contender("b", 0, 90.0), contender("a", 0, 100.0), contender("c", 0, 95.0)]
+    assert holders(*round_of_one_day) == ["b"]
+    assert holders(contender("b", 0, 90.0), contender("a", 0, 90.0)) == ["a"]
     assert holders(contender("b", 0, 100.0), contender("a", 0, 90.0)) == ["a"]
 
 
