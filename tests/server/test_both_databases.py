@@ -15,7 +15,9 @@ from fastapi.testclient import TestClient
 
 from server.database import Database, utc_now
 from server.models import Verification
+from server.submissions import service
 from server.verifications.overdue import end_overdue, expire_leases
+from tests.server.test_rescoring import wait_until_blocked
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
@@ -130,6 +132,38 @@ def test_other_submissions_under_one_key_at_once_leave_no_file(
 
     assert codes(answers) == [201, 409]
     assert len(stored_files()) == 4  # One JSON and three logs.
+
+
+def test_the_same_logs_of_two_at_once_are_somebodys(
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    make_log: Callable[..., bytes],
+    database: Database,
+    alice: Any,
+    bob: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first is not stored yet when the second has come as far as a database lets it."""
+    before = deepcopy(digits_submission)
+    before.logs = {name: make_log(300 + i, name=name) for i, name in enumerate(before.logs)}
+    assert submit(before).status_code == 201  # It has the definition stored.
+    announce, first = service.announce_submission, threading.Lock()
+
+    def announce_late(*told: Any) -> None:
+        if first.acquire(blocking=False) and not database.is_sqlite:
+            wait_until_blocked(database)
+        announce(*told)
+
+    monkeypatch.setattr(service, "announce_submission", announce_late)
+    answers = at_once(
+        *[
+            lambda by=by: submit(deepcopy(digits_submission), by=by, as_is=True)
+            for by in (alice, bob)
+        ]
+    )
+
+    assert codes(answers) == [201, 201]
+    assert sorted(len(answer.json()["copies"]) for answer in answers) == [0, 3]
 
 
 def test_verifications_of_one_submission_asked_for_at_once_are_one(
