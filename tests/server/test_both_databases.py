@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import select
 
 from server.database import Database, utc_now
-from server.models import Verification
+from server.models import Quota, Verification
+from server.quotas.queries import amounts_set
 from server.submissions import service
 from server.verifications.overdue import end_overdue, expire_leases
 from tests.server.test_rescoring import wait_until_blocked
@@ -164,6 +166,31 @@ def test_the_same_logs_of_two_at_once_are_somebodys(
 
     assert codes(answers) == [201, 201]
     assert sorted(len(answer.json()["copies"]) for answer in answers) == [0, 3]
+
+
+def test_whoever_sets_quotas_and_whoever_is_held_to_them_wait_in_one_direction(
+    client: TestClient, database: Database, alice: Any, olivia: Any
+) -> None:
+    wanted = {"submissions_per_day": 5, "gpu_seconds_per_month": 5, "reason": "a course"}
+    statuses: list[int] = []
+
+    def set_both() -> None:
+        address = f"/api/v1/quotas/user/{alice.name}"
+        answer = client.put(address, json=wanted, headers=olivia.headers)
+        statuses.append(answer.status_code)
+
+    set_both()
+    setting = threading.Thread(target=set_both)
+    with database.write() as session:
+        first = select(Quota.amount).where(Quota.measure == "gpu_seconds_per_month")
+        session.execute(first.with_for_update())
+        setting.start()
+        if not database.is_sqlite:
+            wait_until_blocked(database)
+        amounts_set(session, [("user", alice.name)], lock=True)
+    setting.join(timeout=30)
+
+    assert statuses == [200, 200]
 
 
 def test_verifications_of_one_submission_asked_for_at_once_are_one(
