@@ -11,6 +11,7 @@ from server.database import Database
 from server.dependencies import Parts
 from server.models import Submission
 from server.rescoring.service import Choice, rescore_submissions
+from server.submissions import earlier_logs
 from tests.server.test_copies import other_seeds
 
 Edit = Callable[[dict[str, bytes]], dict[str, bytes]]
@@ -113,6 +114,23 @@ def test_somebody_elses_logs_are_taken_and_marked_at_once(
     assert "these trainings were handed in before" in page
     assert f'href="/submissions/{first}"' in page
     assert "handed in before" not in client.get(f"/submissions/{first}").text
+
+
+def test_handing_in_and_withdrawing_often_hides_no_copy(
+    submit: Callable[..., Any],
+    digits_submission: Any,
+    client: TestClient,
+    bob: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(earlier_logs, "MOST_CANDIDATES", 3)  # The runs of one submission.
+    first = submit(digits_submission, as_is=True).json()["id"]
+    for _ in range(2):
+        copied = submit(digits_submission, by=bob, as_is=True).json()
+        withdraw(client, copied["id"], bob)
+
+        assert {copy["submission_id"] for copy in copied["copies"]} == {first}
+        assert copied["result"]["eligible"] is False
 
 
 def test_what_is_under_embargo_is_not_named_to_who_copied_it(
