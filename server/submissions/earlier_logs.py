@@ -69,7 +69,7 @@ def copies_of_others(session: Session, submission: Submission) -> list[tuple[Cop
     runs = _logged(submission)
     found = _earlier(session, submission, runs)
     others = [each for each in found if not each.run.is_own]
-    hidden = {each.run.submission_id for each in others if each.embargoed and not each.run.is_own}
+    hidden = {each.run.submission_id for each in others if each.embargoed}
     copies = find_copies(runs, [each.run for each in others])
     return [(copy, copy.earlier.submission_id in hidden) for copy in copies]
 

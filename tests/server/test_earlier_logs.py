@@ -165,6 +165,19 @@ def test_an_archive_keeps_its_rank_and_tells_of_the_same_logs(
     assert "Logs that another result has." in client.get(f"/submissions/{twin['id']}").text
 
 
+def test_an_archive_names_nothing_that_is_under_embargo_even_of_who_imports_it(
+    submit: Callable[..., Any], digits_submission: Any, database: Database, olivia: Any
+) -> None:
+    first = submit(digits_submission, by=olivia, as_is=True).json()["id"]
+    with database.write() as session:
+        session.get_one(Submission, first).embargoed = True
+    digits_submission.form = {"archive": "true"}
+    archive = submit(digits_submission, by=olivia, as_is=True)
+
+    assert [copy["submission_id"] for copy in archive.json()["copies"]] == [None] * 3
+    assert first not in archive.text
+
+
 def test_once_an_organiser_withdrew_the_thiefs_scoring_again_ranks_the_others(
     submit: Callable[..., Any],
     digits_submission: Any,
