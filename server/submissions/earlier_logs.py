@@ -119,12 +119,13 @@ def _with_runs_in_common(
     trainings = {run.training_sha256 for run in runs if run.training_sha256 is not None}
     if not logs:
         return []
+    is_others = RunRow.submission_id != submission.id
     # A union, as no index serves both; on its own, so that no database begins with all submissions
     # of the benchmark. Mostly it finds nothing.
     alike = session.scalars(
         union(
-            select(RunRow.id).where(RunRow.log_sha256.in_(logs)),
-            select(RunRow.id).where(RunRow.training_sha256.in_(trainings)),
+            select(RunRow.id).where(RunRow.log_sha256.in_(logs), is_others),
+            select(RunRow.id).where(RunRow.training_sha256.in_(trainings), is_others),
         )
     ).all()
     if not alike:
@@ -147,7 +148,6 @@ def _with_runs_in_common(
         .where(
             RunRow.id.in_(alike),
             Submission.benchmark_id == submission.benchmark_id,
-            Submission.id != submission.id,
             or_(
                 Submission.user_id != submission.user_id,
                 Submission.withdrawn_at.is_(None),
