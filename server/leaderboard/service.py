@@ -30,6 +30,9 @@ def raise_board_version(
     The readers of this process know it from the moment of the commit. Where all that changed is
     one submission, its runs and what is published of it, its id saves them reading the others.
     """
+    # What was changed is written first: whoever locks a submission raises its board's version
+    # after that, and on PostgreSQL the other order would have two of them wait for each other.
+    session.flush()
     raising = _RAISING[session.get_bind().dialect.name]
     first = {"benchmark_id": benchmark_id, "version": 1}
     version = session.connection().execute(raising, first).scalar_one()

@@ -80,6 +80,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         """Answer a request: at once, or by the application in a task of its own."""
         if not self._write_at_once(cycle, app):
+            # Where an earlier request of the same piece was written at once, the connection has
+            # begun to wait for another, and would end in the middle of this one's answer.
+            self._unset_keepalive_if_required()
             super()._start_asgi_task(cycle, app)
 
     def _write_at_once(self, cycle: RequestResponseCycle, app: Any) -> bool:

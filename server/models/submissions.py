@@ -29,9 +29,9 @@ class Submission(Base):
     An `archive` submission was published elsewhere, by `organisation` on `submitted_on`; it is kept
     with whatever rules it breaks.
 
-    One that is `embargoed` is its owner's and the organisers' alone to see. One with a
-    `withdrawn_at` stays where it is and ranks nowhere (server.submissions.visibility has both
-    rules); `withdrawn_by` is a name.
+    One that is `embargoed` is its owner's, their organisation's and the organisers' to see. One
+    with a `withdrawn_at` stays where it is and ranks nowhere (server.submissions.visibility has
+    both rules); `withdrawn_by` is a name.
     """
 
     __tablename__ = "submissions"

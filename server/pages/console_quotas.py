@@ -57,14 +57,18 @@ def change(parts: PartsDep, signed_in: ConsoleDep, form: FormDep) -> Response:
 
 
 def _amount(name: str, text: str) -> int | str:
-    """What is typed as the API takes it: hours as seconds. What is no amount stays as it is."""
+    """What is typed as the API takes it: hours as seconds. What is no amount stays as it is.
+
+    Hours are rounded to seconds; a part of a submission is no amount.
+    """
     if name not in EACH:
         return text
     try:
-        number = float(text)
+        amount = float(text) * EACH[name]
     except ValueError:
         return text
-    return round(number * EACH[name]) if math.isfinite(number) else text
+    is_whole = EACH[name] > 1 or amount.is_integer()
+    return round(amount) if math.isfinite(amount) and is_whole else text
 
 
 def _missing(kind: str | None, subject: str, typed: Mapping[str, str]) -> Errors:
@@ -80,8 +84,11 @@ def _missing(kind: str | None, subject: str, typed: Mapping[str, str]) -> Errors
 
 def _in_own_words(errors: Errors) -> Errors:
     """Of an amount the form takes more than the API does, and in another unit."""
-    expected = f"Expected a number, {' or '.join(WORDS)}."
-    return {name: expected if name in EACH else text for name, text in errors.items()}
+    expected = {
+        name: f"Expected a {'whole ' if each == 1 else ''}number, {' or '.join(WORDS)}."
+        for name, each in EACH.items()
+    }
+    return {name: expected.get(name, text) for name, text in errors.items()}
 
 
 def _page(

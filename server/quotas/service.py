@@ -84,7 +84,7 @@ def set_quota(
     """Set what somebody may use; written to the audit log. Raises NotFoundError."""
     require_subject(session, parts, kind, subject)
     before = _set_amounts(session, kind, subject)
-    for measure in MEASURES:
+    for measure in sorted(MEASURES):  # As they are locked by whoever is held to them.
         amount = getattr(wanted, measure)
         if amount is not None:
             _set_one(session, caller, kind, subject, measure, amount, wanted.reason)

@@ -4,10 +4,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, select, union
+from sqlalchemy import ColumnElement, or_, select, union
 from sqlalchemy.orm import Session
 
-from rules.earlier_logs import Copy, EarlierRun, LoggedRun, WithdrawnBy, find_copies, own_again
+from rules.earlier_logs import (
+    DOUBTED,
+    Copy,
+    EarlierRun,
+    LoggedRun,
+    WithdrawnBy,
+    find_copies,
+    own_again,
+)
 from server.errors import ConflictError, problem_of
 from server.models import RunRow, Submission, User
 
@@ -70,7 +78,7 @@ def _copies(
     submission: Submission, runs: Sequence[LoggedRun], found: Sequence[_Found]
 ) -> tuple[list[Copy], list[dict[str, Any]]]:
     copies = find_copies(runs, [each.run for each in found], archive=submission.archive)
-    hidden = {each.run.submission_id for each in found if each.embargoed and not each.run.is_own}
+    hidden = {each.run.submission_id for each in found if each.embargoed}
     return copies, [_stored(copy, hidden) for copy in copies]
 
 
@@ -103,17 +111,21 @@ def _with_runs_in_common(
     """Runs of other submissions with a log or a training in common, own ones first.
 
     While a submission is being stored all that is there came before it, whatever the clocks say.
+    Own ones that were withdrawn before a verdict went against them leave their logs to their
+    submitter (rules.earlier_logs), and are left out: handed in and withdrawn often enough, they
+    would take every place of somebody else's.
     """
     logs = {run.log_sha256 for run in runs}
     trainings = {run.training_sha256 for run in runs if run.training_sha256 is not None}
     if not logs:
         return []
+    is_others = RunRow.submission_id != submission.id
     # A union, as no index serves both; on its own, so that no database begins with all submissions
     # of the benchmark. Mostly it finds nothing.
     alike = session.scalars(
         union(
-            select(RunRow.id).where(RunRow.log_sha256.in_(logs)),
-            select(RunRow.id).where(RunRow.training_sha256.in_(trainings)),
+            select(RunRow.id).where(RunRow.log_sha256.in_(logs), is_others),
+            select(RunRow.id).where(RunRow.training_sha256.in_(trainings), is_others),
         )
     ).all()
     if not alike:
@@ -136,7 +148,12 @@ def _with_runs_in_common(
         .where(
             RunRow.id.in_(alike),
             Submission.benchmark_id == submission.benchmark_id,
-            Submission.id != submission.id,
+            or_(
+                Submission.user_id != submission.user_id,
+                Submission.withdrawn_at.is_(None),
+                Submission.withdrawn_by != User.name,
+                Submission.status.in_(DOUBTED),
+            ),
             *conditions,
         )
         .order_by(

@@ -199,7 +199,8 @@ def list_submissions(
 def get_submission(submission_id: str, parts: PartsDep, viewer: ViewerDep) -> SubmissionView:
     """A submission with its result explained step by step.
 
-    While it is under embargo there is none for anybody but its submitter and organisers.
+    While it is under embargo there is none for anybody but its submitter, the members of their
+    organisation and organisers.
     """
     return _view(parts, submission_id, viewer)
 

@@ -125,7 +125,7 @@ class SubmissionView(BaseModel):
 
     Its status rests on `published_verification`; `pending_decisions` are verdicts of reruns that
     wait for an organiser. One with a `withdrawal` ranks nowhere and stays as it was. One that is
-    `under_embargo` is shown to its submitter and to organisers alone.
+    `under_embargo` is shown to its submitter, the members of their organisation and organisers.
     """
 
     id: str

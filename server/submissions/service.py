@@ -151,11 +151,12 @@ def _store(
         submission.user = user
         session.add(submission)
         session.flush()
-        # After the key: the same request at the same time is no second submission.
-        hold_against_earlier(session, submission, [logged_run(run) for run in runs])
         if runs:
             session.execute(insert(RunRow), runs)
         raise_board_version(session, benchmark.benchmark_id, submission_id=submission.id)
+        # After the key: the same request at the same time is no second submission. After the
+        # version: on PostgreSQL whoever stores the same logs at this moment has been waited for.
+        hold_against_earlier(session, submission, [logged_run(run) for run in runs])
         announce_submission(session, submission, "submission.accepted")
         # Almost last, so that what fails leaves no file; before the commit, so that a stored
         # submission always has its logs.

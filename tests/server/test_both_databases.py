@@ -12,10 +12,14 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import select
 
 from server.database import Database, utc_now
-from server.models import Verification
+from server.models import Quota, Verification
+from server.quotas.queries import amounts_set
+from server.submissions import service
 from server.verifications.overdue import end_overdue, expire_leases
+from tests.server.test_rescoring import wait_until_blocked
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
@@ -130,6 +134,63 @@ def test_other_submissions_under_one_key_at_once_leave_no_file(
 
     assert codes(answers) == [201, 409]
     assert len(stored_files()) == 4  # One JSON and three logs.
+
+
+def test_the_same_logs_of_two_at_once_are_somebodys(
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    make_log: Callable[..., bytes],
+    database: Database,
+    alice: Any,
+    bob: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first is not stored yet when the second has come as far as a database lets it."""
+    before = deepcopy(digits_submission)
+    before.logs = {name: make_log(300 + i, name=name) for i, name in enumerate(before.logs)}
+    assert submit(before).status_code == 201  # It has the definition stored.
+    announce, first = service.announce_submission, threading.Lock()
+
+    def announce_late(*told: Any) -> None:
+        if first.acquire(blocking=False) and not database.is_sqlite:
+            wait_until_blocked(database)
+        announce(*told)
+
+    monkeypatch.setattr(service, "announce_submission", announce_late)
+    answers = at_once(
+        *[
+            lambda by=by: submit(deepcopy(digits_submission), by=by, as_is=True)
+            for by in (alice, bob)
+        ]
+    )
+
+    assert codes(answers) == [201, 201]
+    assert sorted(len(answer.json()["copies"]) for answer in answers) == [0, 3]
+
+
+def test_whoever_sets_quotas_and_whoever_is_held_to_them_wait_in_one_direction(
+    client: TestClient, database: Database, alice: Any, olivia: Any
+) -> None:
+    wanted = {"submissions_per_day": 5, "gpu_seconds_per_month": 5, "reason": "a course"}
+    statuses: list[int] = []
+
+    def set_both() -> None:
+        address = f"/api/v1/quotas/user/{alice.name}"
+        answer = client.put(address, json=wanted, headers=olivia.headers)
+        statuses.append(answer.status_code)
+
+    set_both()
+    setting = threading.Thread(target=set_both)
+    with database.write() as session:
+        first = select(Quota.amount).where(Quota.measure == "gpu_seconds_per_month")
+        session.execute(first.with_for_update())
+        setting.start()
+        if not database.is_sqlite:
+            wait_until_blocked(database)
+        amounts_set(session, [("user", alice.name)], lock=True)
+    setting.join(timeout=30)
+
+    assert statuses == [200, 200]
 
 
 def test_verifications_of_one_submission_asked_for_at_once_are_one(

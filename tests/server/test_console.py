@@ -201,7 +201,9 @@ def test_an_organiser_sets_a_quota_sees_what_is_used_and_keeps_what_was_refused(
     path, body = "/console/quotas", {"kind": "user", "subject": "alice", "reason": HOSTILE}
     for wrong, told in (
         (body, "Say what to set"),
-        (body | {"submissions_per_day": "5x"}, "Expected a number, unlimited or default."),
+        (body | {"submissions_per_day": "5x"}, "Expected a whole number, unlimited or default."),
+        (body | {"submissions_per_day": "0.4"}, "Expected a whole number, unlimited or default."),
+        (body | {"gpu_seconds_per_month": "1e308"}, "Expected a number, unlimited or default."),
         (body | {"gpu_seconds_per_month": "-1"}, "Expected a number, unlimited or default."),
         (body | {"submissions_per_day": "5", "subject": ""}, "Fill this in."),
         (body | {"submissions_per_day": "5", "kind": "planet"}, "Choose whose quota it is."),

@@ -11,6 +11,7 @@ from server.database import Database
 from server.dependencies import Parts
 from server.models import Submission
 from server.rescoring.service import Choice, rescore_submissions
+from server.submissions import earlier_logs
 from tests.server.test_copies import other_seeds
 
 Edit = Callable[[dict[str, bytes]], dict[str, bytes]]
@@ -115,6 +116,23 @@ def test_somebody_elses_logs_are_taken_and_marked_at_once(
     assert "handed in before" not in client.get(f"/submissions/{first}").text
 
 
+def test_handing_in_and_withdrawing_often_hides_no_copy(
+    submit: Callable[..., Any],
+    digits_submission: Any,
+    client: TestClient,
+    bob: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(earlier_logs, "MOST_CANDIDATES", 3)  # The runs of one submission.
+    first = submit(digits_submission, as_is=True).json()["id"]
+    for _ in range(2):
+        copied = submit(digits_submission, by=bob, as_is=True).json()
+        withdraw(client, copied["id"], bob)
+
+        assert {copy["submission_id"] for copy in copied["copies"]} == {first}
+        assert copied["result"]["eligible"] is False
+
+
 def test_what_is_under_embargo_is_not_named_to_who_copied_it(
     submit: Callable[..., Any],
     digits_submission: Any,
@@ -145,6 +163,19 @@ def test_an_archive_keeps_its_rank_and_tells_of_the_same_logs(
     assert twin["result"]["eligible"] is True
     assert place_on_board(client, twin["id"])[0] == 1
     assert "Logs that another result has." in client.get(f"/submissions/{twin['id']}").text
+
+
+def test_an_archive_names_nothing_that_is_under_embargo_even_of_who_imports_it(
+    submit: Callable[..., Any], digits_submission: Any, database: Database, olivia: Any
+) -> None:
+    first = submit(digits_submission, by=olivia, as_is=True).json()["id"]
+    with database.write() as session:
+        session.get_one(Submission, first).embargoed = True
+    digits_submission.form = {"archive": "true"}
+    archive = submit(digits_submission, by=olivia, as_is=True)
+
+    assert [copy["submission_id"] for copy in archive.json()["copies"]] == [None] * 3
+    assert first not in archive.text
 
 
 def test_once_an_organiser_withdrew_the_thiefs_scoring_again_ranks_the_others(
@@ -179,9 +210,11 @@ def test_earlier_logs_are_found_by_indexes_alone(
         if statement.startswith("SELECT runs."):
             sent.append((statement, parameters))
 
-    submit(digits_submission, by=bob, as_is=True)
     event.listen(database.engine, "before_cursor_execute", note)
     try:
+        submit(digits_submission, by=bob, as_is=True)
+        assert len(sent) == 1  # With no log in common nothing else is asked for.
+        sent.clear()
         submit(digits_submission, as_is=True)
     finally:
         event.remove(database.engine, "before_cursor_execute", note)

@@ -20,11 +20,12 @@ from server.app import create_app
 from server.benchmarks.queries import keep_definition
 from server.database import Database
 from server.dependencies import Parts
+from server.leaderboard.service import raise_board_version
 from server.models import RunRow, Submission
 from server.rescoring.service import Choice, rescore_submissions
 from server.settings import Settings
 from server.submissions.queries import lock_submission
-from server.verifications.service import request_verification
+from server.verifications.service import request_verification, set_status
 from tests.support.processes import wait_for
 
 RIGHT_TTA = 0.944  # Epochs of 0.11, 0.114 and 0.118 s and evaluations of 4 ms: 8 x 0.118 s.
@@ -295,6 +296,32 @@ def raced(
     write_another_definition(settings, benchmarks_dir, tmp_path)
     parts = replace(before, benchmarks=load_benchmarks(settings.benchmarks_dir))
     return parts, parts.benchmarks["digits"], answer.json()["id"]
+
+
+@pytest.mark.processes
+def test_a_status_that_waits_for_a_submission_does_not_hold_its_board(
+    raced: tuple[Parts, Benchmark, str],
+) -> None:
+    """Whoever has the submission raises the version of its board next."""
+    parts, _, submission_id = raced
+    raised: list[BaseException] = []
+
+    def verify() -> None:
+        try:
+            with parts.database.write() as session:
+                set_status(session, session.get_one(Submission, submission_id), "verifying")
+        except BaseException as error:  # noqa: BLE001  Whatever it is, nothing was to be raised.
+            raised.append(error)
+
+    with parts.database.write() as session:
+        lock_submission(session, submission_id)
+        verifying = threading.Thread(target=verify)
+        verifying.start()
+        wait_until_blocked(parts.database)
+        raise_board_version(session, "digits", submission_id=submission_id)
+    verifying.join(timeout=30)
+
+    assert raised == []
 
 
 @pytest.mark.processes

@@ -34,9 +34,13 @@ def request(
 
 
 @asynccontextmanager
-async def connected(protocol: type[HttpToolsProtocol], app: Any) -> AsyncIterator[Connection]:
+async def connected(
+    protocol: type[HttpToolsProtocol], app: Any, *, keep_alive_seconds: int = 5
+) -> AsyncIterator[Connection]:
     """A connection to a server that speaks a protocol, with the headers it gives every answer."""
-    config = uvicorn.Config(app, log_level="critical", lifespan="off")
+    config = uvicorn.Config(
+        app, log_level="critical", lifespan="off", timeout_keep_alive=keep_alive_seconds
+    )
     config.load()
     state = ServerState()
     state.default_headers = [(b"server", b"ours")]
@@ -145,6 +149,21 @@ def test_requests_sent_together_are_answered_in_their_order(
     assert found == alone
     # One of a piece is written at once; the others wait in uvicorn's queue for their turn.
     assert len(tasks) == len(together) - 1
+
+
+def test_a_connection_does_not_end_while_what_came_with_a_kept_board_is_answered(
+    app: FastAPI,
+) -> None:
+    """It ends when nothing was asked for so long: here at once, and a thread answers later."""
+    together = [request(), request(b"GET", BOARD, b"Content-Length: 0")]
+
+    async def ask(protocol: type[HttpToolsProtocol]) -> list[bytes]:
+        async with connected(protocol, app, keep_alive_seconds=0) as connection:
+            found = await answers(connection, *together)
+            assert await connection[0].read() == b""
+            return found
+
+    assert run_async(ask(BoundedHttpProtocol)) == run_async(ask(HttpToolsProtocol))
 
 
 def test_the_board_after_a_write_is_the_one_that_was_written(
