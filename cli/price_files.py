@@ -14,7 +14,13 @@ from rules.errors import RuleError
 from rules.price_book import Price, read_price
 
 LIMIT_BYTES = 16 * 1024 * 1024
-NUMBERS = {"usd_per_hour": float, "supersedes": int}
+NUMBERS = {
+    "usd_per_hour": float,
+    "supersedes": int,
+    "accelerator_count": int,
+    "processor_count": int,
+    "memory_gib": float,
+}
 
 
 @dataclass(frozen=True)

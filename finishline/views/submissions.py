@@ -172,6 +172,25 @@ class JudgedOn(View):
     figures: tuple[ChangedFigure, ...]
 
 
+class InstanceFigure(View):
+    """A figure of the system: as claimed, and as the instances it names have it."""
+
+    field: str
+    claimed: str | None
+    expected: str
+    agrees: bool
+
+
+class InstanceCheck(View):
+    """A system held against the instances it names, by entry `price` of the price book."""
+
+    price: int | None
+    source_url: str | None
+    differs: bool
+    in_words: str
+    figures: tuple[InstanceFigure, ...]
+
+
 class Submission(View):
     """A submission: the claim, the result, the runs and the verifications."""
 
@@ -204,6 +223,7 @@ class Submission(View):
     withdrawal: Withdrawal | None = None
     copies: tuple[Copy, ...] = ()
     judged_on: JudgedOn | None = None
+    instance_check: InstanceCheck | None = None
 
 
 class SubmissionPage(Page):

@@ -29,7 +29,10 @@ def prices_page(
     typed: dict[str, Any] = {"effective_on": utc_now().date().isoformat()}
     if supersedes is not None:
         with parts.database.read() as session:
-            typed = vars(price_of(find_price(session, supersedes))) | {"supersedes": supersedes}
+            entry = price_of(find_price(session, supersedes))
+        # As text, or a count of 0 would read as a field that is left empty.
+        typed = {name: str(value) for name, value in vars(entry).items() if value is not None}
+        typed["supersedes"] = str(supersedes)
     return _page(parts, signed_in, typed)
 
 

@@ -14,7 +14,7 @@ from server.dependencies import Parts
 from server.models import RunRow, Submission
 from server.pages.measured import measured_beside
 from server.pages.standings import place_of, places_of
-from server.prices.costs import price_of_submission
+from server.prices.costs import BookCosts
 from server.submissions.queries import (
     benchmark_versions,
     find_submission,
@@ -39,7 +39,7 @@ def submission_context(session: Session, parts: Parts, submission_id: str) -> Co
     shown = submission_view(
         submission,
         benchmark_version=versions[submission.benchmark_sha256],
-        price=price_of_submission(session, submission),
+        costs=BookCosts(session),
         judged_on=judged_on_others(session, submission),
     )
     # An inference has no runs that a band could be drawn for.

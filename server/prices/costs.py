@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import Engine, Row, func, select
 from sqlalchemy.orm import Session
 
+from rules.instance_shape import InstanceCheck, check_instance
 from rules.system_price import PriceBook, SystemPrice, price_of_system
 from server.models import PriceRow, Submission
 from server.prices.schemas import entry_of
@@ -46,7 +47,7 @@ def read_book(session: Session) -> PriceBook:
 
 
 class BookCosts:
-    """The prices of many submissions; the book is read once, and only if a system asks for it."""
+    """What the book says of many submissions; it is read once, and only if a system asks for it."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -57,9 +58,19 @@ class BookCosts:
         system = submission.system
         if system.get("cloud") is None:
             return price_of_system(system, NO_PRICES, on=date.min)
+        return price_of_system(system, self._read(), on=day_of(submission))
+
+    def instance_check(self, submission: Submission | Row[Any]) -> InstanceCheck | None:
+        """A submission's system against what it rented, None if it names no instance."""
+        system = submission.system
+        if system.get("cloud") is None:
+            return None
+        return check_instance(system, self._read(), on=day_of(submission))
+
+    def _read(self) -> PriceBook:
         if self._book is None:
             self._book = read_book(self._session)
-        return price_of_system(system, self._book, on=day_of(submission))
+        return self._book
 
 
 def price_of_submission(session: Session, submission: Submission) -> SystemPrice:

@@ -13,7 +13,7 @@ from server.artifacts import pieces
 from server.dependencies import Caller, PartsDep, SubmitterDep
 from server.errors import TooLargeError, UnsupportedMediaError
 from server.observability.context import note
-from server.prices.costs import price_of_submission
+from server.prices.costs import BookCosts
 from server.sessions.viewing import ViewerDep
 from server.submissions import queries, service
 from server.submissions.schemas import (
@@ -148,10 +148,11 @@ def _submit(
     with staged_upload(form, parts.artifacts, parts.settings) as upload:
         accepted = service.submit(parts, caller, upload, key=key)
     with parts.database.read() as session:
-        price = price_of_submission(session, accepted.submission)
-    view = submission_view(
-        accepted.submission, benchmark_version=accepted.benchmark_version, price=price
-    )
+        view = submission_view(
+            accepted.submission,
+            benchmark_version=accepted.benchmark_version,
+            costs=BookCosts(session),
+        )
     return view, accepted.repeated
 
 
@@ -162,7 +163,7 @@ def _view(parts: PartsDep, submission_id: str, viewer: Viewer) -> SubmissionView
         return submission_view(
             submission,
             benchmark_version=versions[submission.benchmark_sha256],
-            price=price_of_submission(session, submission),
+            costs=BookCosts(session),
             judged_on=judged_on_others(session, submission),
         )
 
@@ -184,11 +185,12 @@ def list_submissions(
             session, benchmark_id=benchmark, limit=limit, cursor=cursor
         )
         versions = queries.benchmark_versions(session, {s.benchmark_sha256 for s in page})
+        costs = BookCosts(session)
         views = [
             submission_view(
                 submission,
                 benchmark_version=versions[submission.benchmark_sha256],
-                price=price_of_submission(session, submission),
+                costs=costs,
             )
             for submission in page
         ]

@@ -5,8 +5,9 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from rules.system_price import SystemPrice
 from server.models import RunRow, Submission
+from server.prices.costs import BookCosts
+from server.submissions.instances import InstanceCheckView, instance_check_view
 from server.submissions.result_views import InferenceResultView, ResultView, result_view
 from server.verifications.judged import JudgedOnView
 from server.verifications.publishing import (
@@ -120,6 +121,9 @@ class SubmissionView(BaseModel):
     `copies` are logs that an earlier submission to the benchmark has. They are somebody else's, and
     it is not ranked; of an archive, which is kept as it was published, they are told alone.
 
+    `instance_check` holds its system against the instances it names; null where it names none. What
+    the price book came to know after it was submitted is told here, and refuses nothing any more.
+
     `judged_on` tells of a status that was reached on other figures than are here: its runs were
     scored again since. It is told of a single submission, and null in a list.
 
@@ -157,6 +161,7 @@ class SubmissionView(BaseModel):
     withdrawal: WithdrawalView | None = None
     copies: list[CopyView] = []
     judged_on: JudgedOnView | None = None
+    instance_check: InstanceCheckView | None = None
 
 
 class SubmissionList(BaseModel):
@@ -222,10 +227,10 @@ def submission_view(
     submission: Submission,
     *,
     benchmark_version: str,
-    price: SystemPrice,
+    costs: BookCosts,
     judged_on: JudgedOnView | None = None,
 ) -> SubmissionView:
-    """A stored submission with its runs and verifications, and its cost at a price."""
+    """A stored submission with its runs and verifications, and what it costs by the book."""
     published = published_verification(submission)
     return SubmissionView(
         id=submission.id,
@@ -248,7 +253,7 @@ def submission_view(
         archive=submission.archive,
         status=submission.status,
         measured_latency_ms=submission.measured_latency_ms,
-        result=result_view(submission, price),
+        result=result_view(submission, costs.price(submission)),
         runs=[run_view(run) for run in submission.runs],
         verifications=[
             VerificationSummary(
@@ -269,6 +274,7 @@ def submission_view(
         withdrawal=withdrawal_view(submission),
         copies=[CopyView(**copy) for copy in submission.copies or []],
         judged_on=judged_on,
+        instance_check=instance_check_view(costs.instance_check(submission)),
     )
 
 

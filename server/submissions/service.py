@@ -30,6 +30,7 @@ from server.notices.announce import announce_submission
 from server.phases.service import FrozenOtherwiseError, admit
 from server.quotas.room import charge, require_room_for_submission, reserve_replay
 from server.submissions.earlier_logs import hold_against_earlier, logged_run
+from server.submissions.instances import require_what_was_rented
 from server.submissions.queries import find_by_idempotency_key
 from server.submissions.result_views import stored_result
 from server.submissions.upload import Upload
@@ -73,6 +74,9 @@ def submit(parts: Parts, caller: Caller, upload: Upload, *, key: str | None) -> 
     if earlier is not None:
         return earlier
     scored = _score(parts.benchmarks, upload)
+    if scored.claim.system.cloud is not None and not upload.archive:
+        with parts.database.read() as session:
+            require_what_was_rented(session, scored.claim, file=upload.claim_file)
     try:
         try:
             return _store(parts, caller, upload, scored, parts.benchmarks, key=key)

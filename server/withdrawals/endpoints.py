@@ -7,7 +7,7 @@ from server.benchmarks.queries import definition
 from server.dependencies import OrganiserDep, PartsDep, SubmitterDep
 from server.models import Submission
 from server.observability.context import note
-from server.prices.costs import price_of_submission
+from server.prices.costs import BookCosts
 from server.submissions.schemas import SubmissionView, submission_view
 from server.withdrawals import service
 from server.withdrawals.schemas import WithdrawalCreate
@@ -42,5 +42,4 @@ def _view(session: Session, submission: Submission) -> SubmissionView:
     session.flush()
     session.refresh(submission)
     version = definition(session, submission.benchmark_sha256).version
-    price = price_of_submission(session, submission)
-    return submission_view(submission, benchmark_version=version, price=price)
+    return submission_view(submission, benchmark_version=version, costs=BookCosts(session))

@@ -1,0 +1,62 @@
+"""Prices of before instances had a shape: none is known of them; and the way back."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from alembic import command
+from sqlalchemy.exc import DatabaseError
+
+from server.database import Database
+from server.schema import alembic_config, migrate
+from tests.server.test_migrations import insert_rows, select_all
+
+BEFORE, HERE = "0022", "0023"
+ROWS = """
+INSERT INTO users (id, name, role, created_at) VALUES (1, 'ada', 'organiser', :now);
+INSERT INTO prices (id, provider, instance, region, pricing, usd_per_hour, effective_on, source_url,
+  added_by, added_at)
+VALUES (1, 'cloud', 'gpu', 'north', 'on_demand', 2.5, '2026-11-01', 'https://a.example', 1, :now)
+"""
+SHAPED = """
+INSERT INTO prices (id, provider, instance, region, pricing, usd_per_hour, effective_on, source_url,
+  added_by, added_at, accelerator, accelerator_count, processor_count, memory_gib)
+VALUES (2, 'cloud', 'gpu', 'north', 'on_demand', 2.5, '2026-11-01', 'https://a.example', 1, :now,
+  'H100', 8, 192, 2048.5)
+"""
+KEPT = "SELECT id, provider, instance, region, usd_per_hour, source_url FROM prices ORDER BY id"
+SHAPE = "SELECT accelerator, accelerator_count, processor_count, memory_gib FROM prices ORDER BY id"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
+def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """A database of the schema before, with one price."""
+    if request.param == "sqlite":
+        database = Database(f"sqlite:///{tmp_path / 'old.db'}")
+    else:
+        database = Database(request.getfixturevalue("empty_postgresql_url"))
+    migrate(database, BEFORE)
+    insert_rows(database, ROWS)
+    yield database
+    database.close()
+
+
+def test_prices_stay_as_they_are_in_both_directions_and_can_still_not_be_changed(
+    old: Database,
+) -> None:
+    before = select_all(old, KEPT)
+    migrate(old, HERE)
+    assert (select_all(old, KEPT), select_all(old, SHAPE)) == (before, [(None,) * 4])
+    insert_rows(old, SHAPED)
+    assert select_all(old, SHAPE)[1] == ("H100", 8, 192, 2048.5)
+    with pytest.raises(DatabaseError, match="only ever added to"):
+        insert_rows(old, "UPDATE prices SET memory_gib = 1")
+
+    command.downgrade(alembic_config(old), BEFORE)
+    both = select_all(old, KEPT)
+    assert [row[0] for row in both] == [1, 2]
+    assert both[0] == before[0]
+    with pytest.raises(DatabaseError, match="only ever added to"):
+        insert_rows(old, "DELETE FROM prices")
+    migrate(old, HERE)
+    assert select_all(old, SHAPE) == [(None,) * 4] * 2
