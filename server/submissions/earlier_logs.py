@@ -21,6 +21,8 @@ from server.models import RunRow, Submission, User
 
 # Own ones come first: a thousand copies by others hide none of them.
 MOST_CANDIDATES = 200
+# The first of them: SQLite takes no more than 32,766 values in a statement.
+MOST_ALIKE = 20_000
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,8 @@ def _with_runs_in_common(
             select(RunRow.id).where(RunRow.log_sha256.in_(logs), is_others),
             select(RunRow.id).where(RunRow.training_sha256.in_(trainings), is_others),
         )
+        .order_by("id")
+        .limit(MOST_ALIKE)
     ).all()
     if not alike:
         return []
