@@ -43,6 +43,12 @@ class Submission(Base):
             *("benchmark_id", "kind", "tta_seconds", "division", "status", "eligible"),
             *("withdrawn_at", "embargoed", "submitted_at", "submitted_on", "id"),
         ),
+        # All that counts what was handed in, by archives and by whom, for the same reason.
+        Index(
+            "ix_submissions_handed_in",
+            *("benchmark_id", "kind", "archive", "division", "user_id", "organisation"),
+            *("submitted_at", "submitted_on", "embargoed"),
+        ),
         Index(None, "benchmark_id", "submitted_at"),
         Index(None, "submitted_at"),
         Index(None, "user_id", "submitted_at"),

@@ -7,9 +7,12 @@ from sqlalchemy.orm import Session
 from rules.benchmark import Benchmark
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.schemas import benchmark_view
+from server.leaderboard.facet_rows import read_facets
+from server.leaderboard.facets import Facets
 from server.leaderboard.queries import cut_board
-from server.leaderboard.ranked import ranked_board
+from server.leaderboard.ranked import RankedBoard, ranked_board, top_board
 from server.leaderboard.schemas import BoardQuery
+from server.leaderboard.selection import first_place
 from server.leaderboard.service import board_version, kept_for_board
 from server.pages.explanations import EXPLAIN
 from server.phases.queries import current_phases
@@ -30,12 +33,24 @@ def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
     Raises RuleError for a target that the benchmark cannot have.
     """
     version = board_version(session, benchmark.benchmark_id)
-    ranked = ranked_board(session, benchmark, query, version=version)
+    ranked, facets = _ranked_and_facets(session, benchmark, query, version)
     return _around(session, benchmark, query, version) | {
         "board": cut_board(ranked, benchmark, query, version=version),
         "filters": query.model_dump(mode="json", exclude_defaults=True),
-        "facets": ranked.facets,
+        "facets": facets,
     }
+
+
+def _ranked_and_facets(
+    session: Session, benchmark: Benchmark, query: BoardQuery, version: int
+) -> tuple[RankedBoard, Facets]:
+    """The places that are asked for, and what is on the whole board."""
+    end = first_place(query, version) + query.limit
+    top = top_board(session, benchmark, query, version=version, end=end)
+    if top is not None:
+        return top, read_facets(session, benchmark, query, version=version)
+    ranked = ranked_board(session, benchmark, query, version=version)
+    return ranked, ranked.facets
 
 
 def refused_context(

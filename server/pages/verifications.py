@@ -11,7 +11,7 @@ from server.dependencies import Parts, PartsDep
 from server.pages.queries import Context, verification_context
 from server.sessions.viewing import ViewerDep
 from server.verifications.race import read_race
-from server.workers.queue import place_of, read_queue
+from server.workers.queue import read_place
 from web.duel_chart import duel_figure
 from web.render import render
 from web.replay_chart import replay_figure
@@ -62,8 +62,7 @@ def _place(session: Session, parts: Parts, verification: Context) -> Context | N
     if verification["state"] != "queued":
         return None
     alive_seconds = parts.settings.worker_alive_seconds
-    queue = read_queue(session, alive_seconds=alive_seconds, only=verification["id"])
-    found = place_of(queue, verification["id"])
+    found = read_place(session, verification["id"], alive_seconds=alive_seconds)
     if found is None:
         return None
     one, item = (part.model_dump(mode="json") for part in found)

@@ -1,6 +1,7 @@
 """What the systems of submissions cost: computed whenever it is read, from the book as it is."""
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, cast
@@ -55,10 +56,13 @@ class BookCosts:
 
     def price(self, submission: Submission | Row[Any]) -> SystemPrice:
         """What an hour of a submission's system costs on the day it was submitted."""
-        system = submission.system
+        return self.price_on(submission.system, day_of(submission))
+
+    def price_on(self, system: Mapping[str, Any], day: date) -> SystemPrice:
+        """What an hour of a system costs on a day."""
         if system.get("cloud") is None:
-            return price_of_system(system, NO_PRICES, on=date.min)
-        return price_of_system(system, self._read(), on=day_of(submission))
+            return price_of_system(system, NO_PRICES, on=day)
+        return price_of_system(system, self._read(), on=day)
 
     def instance_check(self, submission: Submission | Row[Any]) -> InstanceCheck | None:
         """A submission's system against what it rented, None if it names no instance."""

@@ -136,13 +136,14 @@ class _Plan:
             _, _, taker = heapq.heappop(self._known)
             turn = self._queues[taker.hardware_class].take()
             if turn is not None:
-                self._give(self._left[turn.attempt_id], taker, typical, now)
+                self._give(self._left[turn.attempt_id], taker, typical, now, was_taken=True)
 
     def place_rest(self) -> None:
         """What is left, in order, with the reason why nobody knows when it starts."""
         for name, queue in self._queues.items():
             while (turn := queue.take()) is not None:
-                self._place(self._left[turn.attempt_id], Expected(None, self._why.get(name)))
+                expected = Expected(None, self._why.get(name))
+                self._place(self._left[turn.attempt_id], expected, taken_from=name)
         by_class: dict[str | None, list[Waiting]] = {}
         for one in self._left.values():
             by_class.setdefault(one.wanted, []).append(one.turn)
@@ -150,20 +151,23 @@ class _Plan:
             for turn in fair_order(turns, self._turns.get(wanted or "")):
                 self._place(self._left[turn.attempt_id], Expected(None, NO_WORKER))
 
-    def _give(self, one: Queued, taker: Taker, typical: Typical, now: datetime) -> None:
+    def _give(
+        self, one: Queued, taker: Taker, typical: Typical, now: datetime, *, was_taken: bool = False
+    ) -> None:
         start = max(now, taker.free_at or now)
-        self._place(one, Expected(start))
+        self._place(one, Expected(start), taken_from=taker.hardware_class if was_taken else None)
         then = _occupied(taker, one.work, start, typical)
         if then.free_at is None:
             self._why[taker.hardware_class] = then.why_unknown
         else:
             heapq.heappush(self._known, (then.free_at, then.name, then))
 
-    def _place(self, one: Queued, expected: Expected) -> None:
+    def _place(self, one: Queued, expected: Expected, *, taken_from: str | None = None) -> None:
         self.placed.append((one, expected))
         del self._left[one.turn.attempt_id]
-        for queue in self._queues.values():
-            queue.drop(one.turn)
+        for name, queue in self._queues.items():
+            if name != taken_from:  # There it waits no longer.
+                queue.drop(one.turn)
 
 
 def _occupied(taker: Taker, work: Work, start: datetime, typical: Typical) -> Taker:

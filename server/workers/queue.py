@@ -1,7 +1,6 @@
 """The queue: who waits in which place, and from when on a worker should be free."""
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -10,35 +9,22 @@ from sqlalchemy.orm import Session
 
 from server.database import utc_now
 from server.models import WorkerRow
-from server.queues.pauses import Pause, Pauses, read_pauses
-from server.queues.takers import Takers
-from server.queues.turns import read_turns
+from server.queues.pauses import Pause, read_pauses
 from server.submissions.visibility import seeing
 from server.viewer import ORGANISER
-from server.workers.expected import (
-    NO_WORKER,
-    Expected,
-    Queued,
-    Taker,
-    Typical,
-    busy_taker,
-    expected_starts,
-    typical_seconds,
-)
+from server.workers.expected import Expected
+from server.workers.plan import Place, Plan, Situation, read_plan, worker_there
 from server.workers.queue_schemas import ClassQueueView, PauseView, QueuedView, QueueView
 from server.workers.work import (
     AttemptWork,
-    WaitingWork,
     attempts_by_id,
-    count_open_verifications,
     existing_verifications,
-    recent_seconds,
+    is_anything_embargoed,
     running_attempts,
-    waiting_attempts,
+    waiting_mark,
 )
 
 SHOWN_PER_CLASS = 100
-Placed = tuple[WaitingWork, Expected]
 
 
 @dataclass(frozen=True)
@@ -53,158 +39,135 @@ class Lines:
 NO_LINES = Lines()
 
 
-def read_queue(
-    session: Session, *, alive_seconds: float, shown: int | None = None, only: str | None = None
-) -> QueueView:
+@dataclass(frozen=True)
+class _Look:
+    """Every worker that was ever seen, those of them alive, and what waits, at one moment.
+
+    `visible` are the open verifications that the viewer may see, None for all of them.
+    """
+
+    now: datetime
+    workers: Sequence[WorkerRow]
+    alive: Sequence[WorkerRow]
+    situation: Situation
+    plan: Plan
+    visible: set[str] | None
+
+    @property
+    def busy(self) -> set[str]:
+        """The names of the living workers that are at something."""
+        running = {attempt.worker for attempt in self.situation.running}
+        return {row.name for row in self.alive if row.name in running or row.state == "busy"}
+
+
+def read_queue(session: Session, *, alive_seconds: float, shown: int | None = None) -> QueueView:
     """Every hardware class that is waited for or has a worker, with what waits for it.
 
-    With `shown` each class lists only so many, the next to start; with `only` that verification.
+    With `shown` each class lists only so many, the next to start.
     """
-    now = utc_now()
-    workers = list(session.scalars(select(WorkerRow).order_by(WorkerRow.name)))
-    alive = _alive(workers, now - timedelta(seconds=alive_seconds))
-    # Everything has its place and takes its time; what the viewer may not see is counted alone.
-    with seeing(session, ORGANISER):
-        running = {attempt.worker: attempt for attempt in running_attempts(session)}
-        waiting = waiting_attempts(session)
-        pauses = read_pauses(session)
-        placed = _foretell(session, waiting, alive, running, pauses, now)
-        count = count_open_verifications(session) if waiting else 0
-    lines = _lines(session, placed, shown=shown, only=only, count=count)
-    busy = {row.name for row in alive if row.name in running or row.state == "busy"}
-    wanted = {attempt.wanted_class for attempt in waiting}
-    classes = {row.hardware_class for row in workers} | {name for name in wanted if name}
+    look = _look(session, alive_seconds)
+    lines, pauses = _lines(session, look, shown), look.situation.pauses
+    classes = {row.hardware_class for row in look.workers} | {name for name in lines if name}
     return QueueView(
-        as_of=now,
-        waiting=len(waiting),
+        as_of=look.now,
+        waiting=sum(len(line) for line in look.plan.lines.values()),
         paused=_pause_view(pauses.everything),
         classes=[
-            _class_view(one, lines.get(one, NO_LINES), workers, alive, busy, pauses)
+            _class_view(one, lines.get(one, NO_LINES), look)
             for one in (
                 *sorted(classes | pauses.classes.keys()),
-                *([None] if None in wanted else []),
+                *([None] if None in lines else []),
             )
         ],
     )
 
 
-def _foretell(
-    session: Session,
-    waiting: Sequence[WaitingWork],
-    alive: Sequence[WorkerRow],
-    running: Mapping[str | None, AttemptWork],
-    pauses: Pauses,
-    now: datetime,
-) -> list[tuple[WaitingWork, Expected]]:
-    """What waits in the order in which it should start."""
-    if not waiting:
-        return []  # An empty queue asks for no lengths.
-    typical = typical_seconds(recent_seconds(session))
-    fit = [row for row in alive if row.drift is None]
-    at_it = [row for row in fit if row.held is None and pauses.of(row.hardware_class) is None]
-    takers = Takers(Counter(), {row.hardware_class for row in fit}, pauses)
-    by_id = {attempt.attempt_id: attempt for attempt in waiting}
-    placed = expected_starts(
-        [Queued(one.turn, one.work, one.wanted_class, one.sent_to) for one in waiting],
-        [_taker(row, running.get(row.name), typical, now) for row in at_it],
-        typical,
-        turns={name: read_turns(session, name) for name in takers.present},
-        may_take=takers.may_take,
-        now=now,
-    )
-    return [
-        (by_id[one.turn.attempt_id], _with_reason(expected, one.wanted, takers))
-        for one, expected in placed
-    ]
+def read_place(
+    session: Session, verification_id: str, *, alive_seconds: float
+) -> tuple[ClassQueueView, QueuedView] | None:
+    """Where a verification waits, and its hardware class, of which it alone is listed.
+
+    None if it does not wait. The viewer must be one who may see it.
+    """
+    look = _look(session, alive_seconds)
+    place = look.plan.by_verification.get(verification_id)
+    if place is None:
+        return None
+    wanted = place.attempt.wanted_class
+    listed = _listed(session, [place])
+    if not listed:
+        return None
+    line = look.plan.lines[wanted]
+    lines = Lines(len(line), len(line) - len(_seen(line, look.visible)), listed)
+    return _class_view(wanted, lines, look), listed[0]
 
 
-def _with_reason(expected: Expected, wanted: str | None, takers: Takers) -> Expected:
-    """Why nothing is known of what nobody could take: a pause is more than that."""
-    if expected.why_unknown != NO_WORKER:
-        return expected
-    held = "every worker of its hardware class is paused or drained"
-    why = takers.pauses.why(wanted) or (held if wanted in takers.present else NO_WORKER)
-    return Expected(None, why)
-
-
-def place_of(queue: QueueView, verification_id: str) -> tuple[ClassQueueView, QueuedView] | None:
-    """Where a verification waits; None if it does not."""
-    for one in queue.classes:
-        for item in one.waiting:
-            if item.verification_id == verification_id:
-                return one, item
-    return None
+def _look(session: Session, alive_seconds: float) -> _Look:
+    now = utc_now()
+    workers = list(session.scalars(select(WorkerRow).order_by(WorkerRow.name)))
+    alive = _alive(workers, now - timedelta(seconds=alive_seconds))
+    # Everything has its place and takes its time; what the viewer may not see is counted alone.
+    with seeing(session, ORGANISER):
+        situation = Situation(
+            waiting=waiting_mark(session),
+            workers=tuple(worker_there(row) for row in alive),
+            running=tuple(running_attempts(session)),
+            pauses=read_pauses(session),
+        )
+        plan = read_plan(session, situation, now)
+        hides = bool(plan.lines) and is_anything_embargoed(session)
+    visible = existing_verifications(session) if hides else None
+    return _Look(now, workers, alive, situation, plan, visible)
 
 
 def _alive(workers: Sequence[WorkerRow], since: datetime) -> list[WorkerRow]:
     return [row for row in workers if row.last_seen_at >= since and row.state != "stopping"]
 
 
-def _taker(row: WorkerRow, at: AttemptWork | None, typical: Typical, now: datetime) -> Taker:
-    if at is None or at.started_at is None:
-        return Taker(row.name, row.hardware_class, now)
-    return busy_taker(
-        row.name, row.hardware_class, at.work, since=at.started_at, typical=typical, now=now
-    )
-
-
-def _lines(
-    session: Session,
-    placed: Sequence[tuple[WaitingWork, Expected]],
-    *,
-    shown: int | None,
-    only: str | None,
-    count: int,
-) -> dict[str | None, Lines]:
-    """What the viewer is shown of each hardware class; of `count` open ones some may be hidden."""
-    if not placed:
-        return {}
-    is_all_seen = count_open_verifications(session) == count
-    visible = None if is_all_seen else existing_verifications(session)
-    by_class: defaultdict[str | None, list[Placed]] = defaultdict(list)
-    for place in placed:
-        by_class[place[0].wanted_class].append(place)
-    seen = {
-        name: [
-            (position, one, start)
-            for position, (one, start) in enumerate(mine, start=1)
-            if visible is None or one.verification_id in visible
-        ]
-        for name, mine in by_class.items()
-    }
-    listed = {
-        name: [line for line in mine[:shown] if only in (None, line[1].verification_id)]
-        for name, mine in seen.items()
-    }
-    ids = [one.attempt_id for mine in listed.values() for _, one, _ in mine]
-    attempts = attempts_by_id(session, ids)
+def _lines(session: Session, look: _Look, shown: int | None) -> dict[str | None, Lines]:
+    """What the viewer is shown of each hardware class that is waited for."""
+    seen = {name: _seen(line, look.visible) for name, line in look.plan.lines.items()}
+    first = {name: line[:shown] for name, line in seen.items()}
+    listed = _listed(session, [place for line in first.values() for place in line])
+    by_id = {item.verification_id: item for item in listed}
     return {
         name: Lines(
-            count=len(mine),
-            hidden=len(mine) - len(seen[name]),
+            count=len(line),
+            hidden=len(line) - len(seen[name]),
             listed=[
-                _queued(attempts[one.attempt_id], start, position)
-                for position, one, start in listed[name]
-                # Whoever reads may be in the middle of a change, and find it gone.
-                if one.attempt_id in attempts
+                by_id[place.attempt.verification_id]
+                for place in first[name]
+                if place.attempt.verification_id in by_id
             ],
         )
-        for name, mine in by_class.items()
+        for name, line in look.plan.lines.items()
     }
 
 
-def _class_view(
-    hardware_class: str | None,
-    lines: Lines,
-    workers: Sequence[WorkerRow],
-    alive: Sequence[WorkerRow],
-    busy: set[str],
-    pauses: Pauses,
-) -> ClassQueueView:
+def _seen(line: Sequence[Place], visible: set[str] | None) -> Sequence[Place]:
+    if visible is None:
+        return line
+    return [place for place in line if place.attempt.verification_id in visible]
+
+
+def _listed(session: Session, places: Sequence[Place]) -> list[QueuedView]:
+    """What is shown of some places, but of those that are gone: others change it meanwhile."""
+    attempts = attempts_by_id(session, [place.attempt.attempt_id for place in places])
+    return [
+        _queued(attempts[place.attempt.attempt_id], place.expected, place.position)
+        for place in places
+        if place.attempt.attempt_id in attempts
+    ]
+
+
+def _class_view(hardware_class: str | None, lines: Lines, look: _Look) -> ClassQueueView:
     """None stands for what any worker may take, so every worker counts."""
-    here = [row for row in alive if hardware_class in (None, row.hardware_class)]
+    here = [row for row in look.alive if hardware_class in (None, row.hardware_class)]
     fit = [row for row in here if not row.drift and not row.held]
-    seen = [row.last_seen_at for row in workers if hardware_class in (None, row.hardware_class)]
+    pauses, busy = look.situation.pauses, look.busy
+    seen = [
+        row.last_seen_at for row in look.workers if hardware_class in (None, row.hardware_class)
+    ]
     return ClassQueueView(
         hardware_class=hardware_class,
         workers=len(fit),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, func, select, true
 from sqlalchemy.orm import Session
 
 from rules.fair_queue import Waiting
@@ -76,6 +76,25 @@ class WaitingWork:
     turn: Waiting
 
 
+@dataclass(frozen=True, slots=True)
+class WaitingMark:
+    """What tells one state of everything that waits from the next, read from an index alone.
+
+    How many wait, when the latest of them was asked for, and how many were sent to a worker.
+    """
+
+    count: int
+    latest: datetime | None
+    sent: int
+
+
+def waiting_mark(session: Session) -> WaitingMark:
+    """The mark of what waits at this moment."""
+    counted = select(func.count(), func.max(Attempt.asked_at), func.count(Attempt.sent_to))
+    count, latest, sent = session.execute(counted.where(Attempt.state == "queued")).one()
+    return WaitingMark(count, latest, sent)
+
+
 def waiting_attempts(session: Session) -> list[WaitingWork]:
     """Every queued attempt, the oldest first: thousands may wait, of which a page is shown."""
     query = (
@@ -139,10 +158,10 @@ def existing_verifications(session: Session) -> set[str]:
     return set(session.scalars(select(Verification.id).where(Verification.state.in_(OPEN))))
 
 
-def count_open_verifications(session: Session) -> int:
-    """How many open verifications there are for whoever reads with the session."""
-    counted = select(func.count(Verification.id)).where(Verification.state.in_(OPEN))
-    return session.scalar(counted) or 0
+def is_anything_embargoed(session: Session) -> bool:
+    """Whether there is a submission that somebody may not see. For a session that sees all."""
+    embargoed = select(Submission.id).where(Submission.embargoed.is_(true())).limit(1)
+    return session.scalar(embargoed) is not None
 
 
 def runs_under_way(session: Session, attempt_ids: list[str]) -> dict[str, int]:
