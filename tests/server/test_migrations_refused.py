@@ -104,9 +104,12 @@ def test_a_migration_waits_for_who_is_at_work_and_holds_nobody_up(
     refused = threading.Event()
     monkeypatch.setattr(schema.log, "warning", lambda *_: refused.set())
     with database.engine.connect() as busy, ThreadPoolExecutor() as threads:
-        if database.is_sqlite:  # Readers hold nobody up there.
+        # A writer: readers hold nobody up on SQLite, nor who makes an index on PostgreSQL.
+        if database.is_sqlite:
             busy.execution_options(finishline_write=True)
-        busy.execute(text(statement))
+            busy.execute(text(statement))
+        else:
+            busy.execute(text("LOCK TABLE submissions IN ROW EXCLUSIVE MODE"))
         with pytest.raises(RuntimeError, match=rf"revision {before}.*half done"):
             migrate(database, patience_seconds=0)
         assert current_revision(database) == before
