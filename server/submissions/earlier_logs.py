@@ -56,6 +56,17 @@ def hold_against_earlier(
         submission.eligible = submission.eligible and submission.archive
 
 
+def require_not_handed_in_again(session: Session, submission: Submission) -> None:
+    """Raise ConflictError if its submitter handed in its logs anew while it was withdrawn."""
+    if submission.archive:
+        return
+    runs = _logged(submission)
+    found = _with_runs_in_common(session, submission, runs)
+    again = own_again(find_copies(runs, [each.run for each in found if each.run.is_own]))
+    if again:
+        raise ConflictError(f"{again[0]}.", problems=[problem_of(problem) for problem in again])
+
+
 def list_copies(
     session: Session, submission: Submission, runs: Sequence[LoggedRun]
 ) -> list[dict[str, Any]] | None:

@@ -13,6 +13,7 @@ from server.errors import ConflictError, NotAllowedError, NotFoundError
 from server.leaderboard.service import raise_board_version
 from server.models import Submission, Verification
 from server.notices.announce import announce_submission
+from server.submissions.earlier_logs import require_not_handed_in_again
 from server.submissions.queries import find_submission, lock_submission
 from server.submissions.visibility import may_see, viewer_for
 from server.verifications.queries import OPEN, find_verification, lock_verification
@@ -49,7 +50,8 @@ def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) 
 def reinstate(session: Session, caller: Caller, submission_id: str, reason: str) -> Submission:
     """Let a withdrawn submission rank again, for organisers; written to the audit log.
 
-    Raises NotFoundError, ConflictError if it is not withdrawn.
+    Raises NotFoundError, ConflictError if it is not withdrawn or its logs stand in another one of
+    its submitter by now.
     """
     submission = find_submission(session, submission_id)
     _lock(session, submission)
@@ -58,6 +60,8 @@ def reinstate(session: Session, caller: Caller, submission_id: str, reason: str)
     before = _logged(submission)
     submission.withdrawn_at = submission.withdrawn_by = submission.withdrawn_because = None
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
+    # After the board's version, whose row whoever hands in the same logs has to lock too.
+    require_not_handed_in_again(session, submission)
     _record(session, caller, "submission.reinstate", submission, reason, before=before, after=None)
     return submission
 

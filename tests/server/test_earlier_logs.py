@@ -232,3 +232,21 @@ def test_earlier_logs_are_found_by_indexes_alone(
     assert [step for step in steps if " submissions " in step] == [
         "SEARCH submissions USING INDEX sqlite_autoindex_submissions_1 (id=?)"
     ]
+
+
+def test_what_was_withdrawn_comes_back_only_while_its_logs_stand_in_no_other(
+    submit: Callable[..., Any], digits_submission: Any, client: TestClient, alice: Any, olivia: Any
+) -> None:
+    first = submit(digits_submission, as_is=True).json()["id"]
+    withdraw(client, first, alice)
+    second = submit(digits_submission, as_is=True).json()["id"]
+    back = f"/api/v1/submissions/{first}/reinstatement"
+    reason = {"reason": "it was right after all"}
+
+    refused = client.post(back, json=reason, headers=olivia.headers)
+
+    assert refused.status_code == 409
+    assert second in refused.json()["detail"]
+    assert client.get(f"/api/v1/submissions/{first}").json()["withdrawal"] is not None
+    withdraw(client, second, alice)
+    assert client.post(back, json=reason, headers=olivia.headers).status_code == 200
