@@ -2,14 +2,13 @@
 
 import secrets
 from collections.abc import Sequence
-from typing import Any
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark, ReplayPolicy
+from rules.benchmark import Benchmark
 from rules.calibration import chunk_sizes, plan_calibration, runs_sha256, why_not_adoptable
-from rules.replay_plan import Plan, seal
+from rules.replay_plan import Plan
 from server.audit.service import Subject, record
 from server.benchmarks.queries import definition
 from server.calibrations.progress import OPEN, has_every_run
@@ -24,11 +23,11 @@ from server.calibrations.queries import (
 from server.database import utc_now
 from server.dependencies import Caller
 from server.errors import ConflictError, ContentError
-from server.models import BenchmarkDefinition, Calibration, Verification
+from server.models import BenchmarkDefinition, Calibration
 from server.notices.announce import announce_calibration
-from server.verifications.limits import RUN_START_SECONDS
 from server.verifications.queries import lock_verification
-from server.verifications.service import cancel_verification, new_id, queue_attempt
+from server.verifications.queueing import new_id, queue_verification
+from server.verifications.service import cancel_verification
 
 
 def start_calibration(
@@ -149,7 +148,7 @@ def adopt_calibration(
     return calibration
 
 
-def _require_trainable(benchmark: Benchmark, batch_sizes: Sequence[int]) -> ReplayPolicy:
+def _require_trainable(benchmark: Benchmark, batch_sizes: Sequence[int]) -> None:
     if benchmark.replay is None:
         raise ContentError(f"{benchmark.benchmark_id} has no reference model to calibrate yet.")
     setting = benchmark.hyperparameters.get("batch_size")
@@ -161,7 +160,6 @@ def _require_trainable(benchmark: Benchmark, batch_sizes: Sequence[int]) -> Repl
                 f"batch_sizes: got {size}; expected whole numbers from {setting.minimum:g} to "
                 f"{setting.maximum:g}."
             )
-    return benchmark.replay
 
 
 def _next_version(session: Session, benchmark: Benchmark) -> int:
@@ -182,7 +180,7 @@ def _next_version(session: Session, benchmark: Benchmark) -> int:
 def _queue_missing(session: Session, calibration: Calibration) -> int:
     """Plan the runs that are neither finished nor under way; how many that are."""
     benchmark = definition(session, calibration.benchmark_sha256)
-    policy = _require_trainable(benchmark, calibration.batch_sizes)
+    _require_trainable(benchmark, calibration.batch_sizes)
     chunks = chunks_of(session, calibration.id)
     taken = {seed for chunk in chunks for seed in chunk.seeds}
     counted = [row.batch_size for row in finished_runs(session, calibration.id)]
@@ -195,7 +193,7 @@ def _queue_missing(session: Session, calibration: Calibration) -> int:
         for runs in chunk_sizes(missing):
             drawn = plan_calibration(runs, entropy=secrets.token_bytes(32), taken=taken)
             taken |= set(drawn.seeds)
-            _queue_chunk(session, calibration, benchmark, policy, drawn, size)
+            _queue_chunk(session, calibration, benchmark, drawn, size)
         queued += missing
     return queued
 
@@ -204,35 +202,22 @@ def _queue_chunk(
     session: Session,
     calibration: Calibration,
     benchmark: Benchmark,
-    policy: ReplayPolicy,
     drawn: Plan,
     batch_size: int,
 ) -> None:
-    settings: list[Any] = [{"batch_size": float(batch_size)} for _ in drawn.seeds]
-    beside = {
-        "kind": "calibration",
-        "calibration": calibration.id,
-        "hyperparameters": settings,
-    }
-    verification = Verification(
-        id=new_id(),
+    settings = [{"batch_size": float(batch_size)} for _ in drawn.seeds]
+    queue_verification(
+        session,
+        benchmark,
+        drawn,
         kind="calibration",
         calibration_id=calibration.id,
-        benchmark_sha256=benchmark.sha256,
         requested_by=calibration.requested_by,
         reason=calibration.reason,
-        state="queued",
-        seal=seal(benchmark, None, drawn, beside=beside),
-        nonce=drawn.nonce,
-        seeds=list(drawn.seeds),
         hyperparameters=settings,
-        control_points=[],
-        max_attempts=policy.max_attempts,
-        lease_seconds=policy.lease_seconds,
-        limit_seconds=len(drawn.seeds) * (policy.run_limit_seconds + RUN_START_SECONDS),
-        reasons=[],
-        created_at=utc_now(),
+        beside={
+            "kind": "calibration",
+            "calibration": calibration.id,
+            "hyperparameters": settings,
+        },
     )
-    session.add(verification)
-    session.flush()
-    queue_attempt(session, verification, number=1)

@@ -11,7 +11,7 @@ from rules.benchmark import Benchmark
 from rules.duel import SIDES, interleave, judge_duel, pair_runs, why_no_duel
 from rules.duel_reasons import duel_reasons
 from rules.messages import ReplayReport
-from rules.replay_plan import draw, seal
+from rules.replay_plan import draw
 from server.audit.service import Subject, record
 from server.benchmarks.queries import definition
 from server.database import utc_now
@@ -21,9 +21,8 @@ from server.errors import ConflictError, ContentError
 from server.models import Submission, Verification
 from server.notices.announce import announce_verification
 from server.submissions.queries import find_submission
-from server.verifications.limits import RUN_START_SECONDS
 from server.verifications.queries import OPEN, claim_of
-from server.verifications.service import new_id, queue_attempt
+from server.verifications.queueing import queue_verification
 
 Hyperparameters = list[dict[str, float]]
 
@@ -51,37 +50,23 @@ def request_duel(session: Session, body: DuelCreate, *, requested_by: int) -> Ve
     """
     challenger, holder = _lock_both(session, body)
     benchmark = _require_comparable(session, challenger, holder)
-    policy = benchmark.replay
-    if policy is None:
+    if benchmark.replay is None:
         raise ContentError(f"{benchmark.benchmark_id} has no reference model to replay yet.")
     _require_no_other(session, challenger, holder)
     drawn = draw(secrets.token_bytes(32), runs=2 * body.pairs)
     settings = _settings_by_run(benchmark, (challenger, holder), pairs=body.pairs)
-    beside = {"against": holder.id, "hyperparameters": settings, "kind": "duel"}
-    verification = Verification(
-        id=new_id(),
+    return queue_verification(
+        session,
+        benchmark,
+        drawn,
         kind="duel",
         submission=challenger,
         against=holder,
-        benchmark_sha256=challenger.benchmark_sha256,
         requested_by=requested_by,
         reason=body.reason,
-        state="queued",
-        seal=seal(benchmark, challenger.id, drawn, beside=beside),
-        nonce=drawn.nonce,
-        seeds=list(drawn.seeds),
         hyperparameters=settings,
-        control_points=[],
-        max_attempts=policy.max_attempts,
-        lease_seconds=policy.lease_seconds,
-        limit_seconds=len(drawn.seeds) * (policy.run_limit_seconds + RUN_START_SECONDS),
-        reasons=[],
-        created_at=utc_now(),
+        beside={"against": holder.id, "hyperparameters": settings, "kind": "duel"},
     )
-    session.add(verification)
-    session.flush()
-    queue_attempt(session, verification, number=1)
-    return verification
 
 
 def _lock_both(session: Session, body: DuelCreate) -> tuple[Submission, Submission]:

@@ -33,7 +33,8 @@ from server.queues.holds import refuse_held
 from server.verifications.limits import why_over_limit
 from server.verifications.outcomes import OUTCOMES
 from server.verifications.queries import find_attempt, lock_attempt
-from server.verifications.service import end_without_verdict, queue_attempt
+from server.verifications.queueing import queue_attempt
+from server.verifications.service import end_without_verdict
 from server.workers.service import require_own_name
 
 TOKEN_PREFIX = "fla_"  # noqa: S105  a prefix, so that leaked tokens can be searched for

@@ -11,20 +11,18 @@ from rules.judge_latency import judge_latency, measured_figures
 from rules.latency_check import check_latency
 from rules.latency_plan import plan_latency, why_not_measurable
 from rules.messages import ReplayReport
-from rules.replay_plan import run_limit_seconds, seal
+from rules.replay_plan import run_limit_seconds
 from server.benchmarks.queries import definition
-from server.database import utc_now
 from server.errors import ConflictError, ContentError
 from server.leaderboard.service import raise_board_version
 from server.models import Submission, Verification
 from server.verifications.limits import RUN_START_SECONDS
 from server.verifications.publishing import is_pending
 from server.verifications.queries import claim_of, verification_under_way
+from server.verifications.queueing import queue_verification
 from server.verifications.service import (
     end_with_verdict,
     mark_verifying,
-    new_id,
-    queue_attempt,
     refresh_to_check,
 )
 
@@ -50,27 +48,17 @@ def request_latency(
     if unable is not None or benchmark.replay is None or benchmark.latency is None:
         raise ContentError(f"The latency of {submission.id} cannot be measured: {unable}.")
     drawn = plan_latency(benchmark, claim, entropy=secrets.token_bytes(32))
-    verification = Verification(
-        id=new_id(),
+    verification = queue_verification(
+        session,
+        benchmark,
+        drawn,
         kind="latency",
         submission=submission,
-        benchmark_sha256=submission.benchmark_sha256,
         requested_by=requested_by,
         reason=reason,
-        state="queued",
-        seal=seal(benchmark, submission.id, drawn, beside={"kind": "latency"}),
-        nonce=drawn.nonce,
-        seeds=list(drawn.seeds),
-        control_points=[],
-        max_attempts=benchmark.replay.max_attempts,
-        lease_seconds=benchmark.replay.lease_seconds,
+        beside={"kind": "latency"},
         limit_seconds=run_limit_seconds(benchmark, "latency") + RUN_START_SECONDS,
-        reasons=[],
-        created_at=utc_now(),
     )
-    session.add(verification)
-    session.flush()
-    queue_attempt(session, verification, number=1)
     mark_verifying(session, verification)
     return verification
 

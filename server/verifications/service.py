@@ -9,25 +9,19 @@ from sqlalchemy.orm import Session
 from rules.benchmark import Benchmark
 from rules.calibration import judged_beside
 from rules.claim import Claim
-from rules.replay_plan import band_for, plan, seal, why_not_replayable
+from rules.replay_plan import band_for, plan, why_not_replayable
 from rules.verdict import Reason, Verdict
-from server.bell import ring
 from server.calibrations.progress import settle_calibration
 from server.calibrations.queries import adopted_calibration, judging_benchmark
 from server.database import utc_now
 from server.errors import ConflictError, ContentError
 from server.leaderboard.service import raise_board_version
-from server.models import Attempt, Submission, Verification
+from server.models import Submission, Verification
 from server.notices.announce import announce_status, announce_verification
 from server.proofs.evidence import keep_evidence
-from server.verifications.limits import RUN_START_SECONDS
 from server.verifications.publishing import checks_claim, published_status, settle
 from server.verifications.queries import OPEN, claim_of, verification_under_way
-
-
-def new_id() -> str:
-    """A short random id for a URL: 60 bits."""
-    return secrets.token_hex(8)[:15]
+from server.verifications.queueing import queue_verification
 
 
 def request_verification(
@@ -53,32 +47,18 @@ def request_verification(
     if unable is not None or benchmark.replay is None:
         raise ContentError(f"Submission {submission.id} cannot be verified: {unable}.")
     drawn = plan(benchmark, claim, entropy=secrets.token_bytes(32))
-    policy = benchmark.replay
-    verification = Verification(
-        id=new_id(),
+    verification = queue_verification(
+        session,
+        benchmark,
+        drawn,
         kind="replay",
         submission=submission,
-        benchmark_sha256=submission.benchmark_sha256,
         calibration_id=judged_by,
         requested_by=requested_by,
         reason=reason,
-        state="queued",
-        seal=seal(benchmark, submission.id, drawn, beside=_sealed_beside(benchmark, judged_by)),
-        nonce=drawn.nonce,
-        seeds=list(drawn.seeds),
-        control_points=[
-            asdict(point) for point in band_for(benchmark, claim, runs=len(drawn.seeds))
-        ],
-        max_attempts=policy.max_attempts,
-        lease_seconds=policy.lease_seconds,
-        limit_seconds=len(drawn.seeds) * (policy.run_limit_seconds + RUN_START_SECONDS),
-        reasons=[],
-        decision=None,
-        created_at=utc_now(),
+        control_points=band_for(benchmark, claim, runs=len(drawn.seeds)),
+        beside=_sealed_beside(benchmark, judged_by),
     )
-    session.add(verification)
-    session.flush()
-    queue_attempt(session, verification, number=1)
     mark_verifying(session, verification)
     return verification
 
@@ -116,36 +96,6 @@ def is_verified_by_policy(benchmark: Benchmark, claim: Claim) -> bool:
     if benchmark.replay is None or not benchmark.replay.automatic:
         return False
     return why_not_replayable(benchmark, claim) is None
-
-
-def queue_attempt(session: Session, verification: Verification, *, number: int) -> None:
-    """Another try, to be sent by the dispatch loop after the commit.
-
-    It waits since its verification was asked for, so that one which follows a failed one has that
-    one's place. Who asked for it and is not the submitter is an organiser.
-    """
-    now = utc_now()
-    submission = verification.submission
-    asker = verification.requested_by
-    attempt = Attempt(
-        id=new_id(),
-        verification=verification,
-        number=number,
-        state="queued",
-        fence=0,
-        sends=0,
-        send_after=now,
-        created_at=now,
-        hardware_class=submission.system["hardware_class"] if submission is not None else None,
-        submitter_id=submission.user_id if submission is not None else asker,
-        by_organiser=submission is None or submission.user_id != asker,
-        asked_at=verification.created_at,
-    )
-    session.add(attempt)
-    verification.state = "queued"
-    session.flush()
-    announce_verification(session, verification, "verification.queued", attempt)
-    ring(session)
 
 
 def cancel_verification(session: Session, verification: Verification) -> None:

@@ -12,7 +12,7 @@ from server.database import Database, utc_now
 from server.dispatch import take_due
 from server.models import Calibration, User, Verification
 from server.settings import Settings
-from server.verifications.service import queue_attempt
+from server.verifications.queueing import queue_attempt
 
 SETTINGS = [{"batch_size": 32.0}, {"batch_size": 128.0}]
 
