@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from rules.errors import LogFormatError
 from rules.logs.blocks import Block
 from rules.logs.mllog_evaluation import EvaluationTime, read_measurement, read_status
-from rules.logs.mllog_lines import MllogRecord, Report, is_number, read_record
+from rules.logs.mllog_lines import Report
+from rules.logs.mllog_record import MllogRecord, is_number, read_record
 from rules.logs.mllog_settings import SETTING_KEYS, LogSettings
 from rules.logs.several_metrics import SeveralMetrics
 from rules.quality import QualityTarget
@@ -99,14 +100,14 @@ class RunReader:
         key = record.key
         if key in QUALITY_KEYS:
             self._read_evaluation(record)
+        elif key in PHASE_KEYS:
+            self._read_phase(record)
         elif key in SETTING_KEYS:
             self._settings.read(record)
         elif key == "run_start":
             self._read_run_start(record)
         elif key == "run_stop":
             self._read_run_stop(record)
-        elif key in PHASE_KEYS:
-            self._read_phase(record)
         elif record.point_in_time and self._start is None and is_number(record.value):
             self._settings.read_hyperparameter(record)
 
