@@ -1,30 +1,48 @@
 """The MLLOG lines of a block all at once, where a look at them together finds each in order.
 
-Most logs have no other lines. One JSON text made of all of them and one check for each column take
-little more than half the time of one line after the other.
+Most logs have no other lines. Evaluations that Finishline wrote are found whole; the other lines
+become one JSON text, and one check for each column takes little more than half the time of looking
+at one line after the other.
 """
 
 import re
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import Any
 
 import orjson
 
 from rules.logs.blocks import MAX_MLLOG_LINE_BYTES, Block
-from rules.logs.mllog_record import MAX_KEY_LENGTH, MAX_TIME_MS, MllogRecord
+from rules.logs.mllog_record import MAX_KEY_LENGTH, MAX_TIME_MS, MllogRecord, record_of
+from rules.logs.mllog_whole_evaluation import (
+    WHOLE_EVALUATION,
+    MllogItem,
+    read_whole_evaluations,
+)
 
-# A named tuple's own constructor is a function in Python, a tuple's is none.
-_record_of = partial(tuple.__new__, MllogRecord)
+_LINES = re.compile(rb":::MLLOG(?:" + WHOLE_EVALUATION + rb"|(.*+))")
+_TEXT = _LINES.groups  # The group of any other line: the text after its mark.
 
 
-def records_at_once(lines: Sequence[re.Match[bytes]], block: Block) -> list[MllogRecord] | None:
-    """The records of some lines of a block, None if one of them is to be looked at by itself.
+def read_at_once(block: Block) -> list[MllogItem] | None:
+    """All MLLOG lines of a block in their order, None if one of them is to be looked at by itself.
 
-    The last group of each line is its text. Whatever passes has the same record by `read_record`.
+    Whatever passes has the same records by `read_record`, line by line.
     """
-    texts = [line[line.lastindex or 1] for line in lines]
+    if b"\r" in block.content:  # It ends a line too.
+        return None
+    found = list(_LINES.finditer(block.content))
+    records = _records([line for line in found if line.lastindex == _TEXT], block)
+    evaluations = read_whole_evaluations([each for each in found if each.lastindex != _TEXT], block)
+    if records is None or evaluations is None:
+        return None
+    single: Iterator[MllogItem] = iter(records)
+    whole: Iterator[MllogItem] = iter(evaluations)
+    return [next(single if each.lastindex == _TEXT else whole) for each in found]
+
+
+def _records(lines: Sequence[re.Match[bytes]], block: Block) -> list[MllogRecord] | None:
+    texts = [line[_TEXT] for line in lines]
     joined = b",\n".join(texts)
     tables = _tables(texts, joined)
     if tables is None:
@@ -42,7 +60,7 @@ def records_at_once(lines: Sequence[re.Match[bytes]], block: Block) -> list[Mllo
     offsets = [line.start() for line in lines]
     values = [table.get("value") for table in tables]
     points = [table.get("event_type") == "POINT_IN_TIME" for table in tables]
-    return list(map(_record_of, zip(repeat(block), offsets, keys, times, values, metadata, points)))
+    return list(map(record_of, zip(repeat(block), offsets, keys, times, values, metadata, points)))
 
 
 def _tables(texts: Sequence[bytes], joined: bytes) -> list[dict[str, Any]] | None:

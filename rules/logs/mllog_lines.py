@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from rules.errors import LogFormatError
 from rules.logs.blocks import Block, whole_line_blocks
-from rules.logs.mllog_at_once import records_at_once
+from rules.logs.mllog_at_once import read_at_once
 from rules.logs.mllog_record import MllogRecord, line_error, read_record
+from rules.logs.mllog_whole_evaluation import MllogItem, WholeEvaluation
 
 __all__ = [
     "MAX_MLLOG_LINES",
@@ -88,7 +89,8 @@ def read_mllog(
     report: Report,
     notice: Report | None = None,
     set_aside: SetAside | None = None,
-) -> Iterator[MllogRecord]:
+    at_once: bool = False,
+) -> Iterator[MllogItem]:
     """The MLLOG lines that `lines` finds, in order.
 
     Lines whose key is in `counted_keys` may not hold a key twice; nor may a line that tries to
@@ -96,15 +98,17 @@ def read_mllog(
     field, and left out; `report` may raise. A line that is sound but names a key that counts where
     a careless reader would take it for one goes to `notice`. `set_aside` is shown each line that is
     in the first of two groups of `lines`, and says whether to leave it out.
+
+    With `at_once`, for a reader that gives no notice and finds every line, lines that are all in
+    order are read together, and an evaluation may come whole.
     """
     found = 0
     for block in whole_line_blocks(chunks, mark=MLLOG_MARK):
-        if notice is None and set_aside is None and len(block.content) <= AT_ONCE_BYTES:
-            records = records_at_once(list(lines.find_in(block.content)), block)
-            if records is not None and found + len(records) <= MAX_MLLOG_LINES:
-                found += len(records)
-                yield from records
-                continue
+        read = read_at_once(block) if at_once and len(block.content) <= AT_ONCE_BYTES else None
+        if read is not None and (count := found + _count_lines(read)) <= MAX_MLLOG_LINES:
+            found = count
+            yield from read
+            continue
         for match in lines.find_in(block.content):
             group = match.lastindex or 1
             if group == 1 and set_aside is not None and set_aside(match, block):
@@ -124,6 +128,10 @@ def read_mllog(
             if notice is not None and record.key not in counted_keys:
                 _notice_hidden(text, record, file, notice)
             yield record
+
+
+def _count_lines(read: Iterable[MllogItem]) -> int:
+    return sum(3 if isinstance(each, WholeEvaluation) else 1 for each in read)
 
 
 def _notice_hidden(text: bytes, record: MllogRecord, file: str, notice: Report) -> None:

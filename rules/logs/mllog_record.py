@@ -1,5 +1,6 @@
 """One MLLOG line as a typed record."""
 
+from functools import partial
 from typing import Any, NamedTuple, TypeGuard
 
 import orjson
@@ -26,6 +27,10 @@ class MllogRecord(NamedTuple):
     def line(self) -> int:
         """The number of the line, which takes some counting."""
         return self.block.line_at(self.offset)
+
+
+# The constructor of a named tuple is a function in Python, that of a tuple is none.
+record_of = partial(tuple.__new__, MllogRecord)
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -65,7 +70,7 @@ def _sound_record(text: bytes, block: Block, offset: int) -> MllogRecord | None:
     ):
         return None
     point_in_time = table.get("event_type") == "POINT_IN_TIME"
-    return MllogRecord(block, offset, key, time_ms, table.get("value"), metadata, point_in_time)
+    return record_of((block, offset, key, time_ms, table.get("value"), metadata, point_in_time))
 
 
 def _read_odd_line(
@@ -96,7 +101,7 @@ def _record(table: Any, block: Block, offset: int) -> MllogRecord:
     if type(metadata) is not dict:
         raise line_error(f"got {repr(metadata)[:60]}", "metadata", "a JSON object")
     point_in_time = table.get("event_type") == "POINT_IN_TIME"
-    return MllogRecord(block, offset, key, time_ms, table.get("value"), metadata, point_in_time)
+    return record_of((block, offset, key, time_ms, table.get("value"), metadata, point_in_time))
 
 
 def line_error(
