@@ -1,12 +1,13 @@
 """Contradictions in what is handed in, found before anything is trained again."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from rules.benchmark import Benchmark
 from rules.claim import Claim
 from rules.claim_checks_log import check_log
-from rules.fingerprint import fingerprint, is_telling
+from rules.fingerprint import ending, fingerprint, is_telling
 from rules.run import Run
 from rules.violations import Violation
 
@@ -33,9 +34,7 @@ def check_same_logs(runs: Sequence[Run]) -> list[Violation]:
     """
     found = []
     first: dict[str, Run] = {}
-    for run in runs:
-        if not is_telling(run.evaluations):
-            continue
+    for run in _alike(runs):
         other = first.setdefault(fingerprint(run), run)
         if other is not run and (run.seed is None or run.seed != other.seed):
             found.append(
@@ -48,6 +47,13 @@ def check_same_logs(runs: Sequence[Run]) -> list[Violation]:
                 )
             )
     return found
+
+
+def _alike(runs: Sequence[Run]) -> list[Run]:
+    """The runs that end as another one does, in their order: only these can be one training."""
+    telling = [(run, ending(run.evaluations)) for run in runs if is_telling(run.evaluations)]
+    times = Counter(end for _, end in telling)
+    return [run for run, end in telling if times[end] > 1]
 
 
 def _check_one(runs: Sequence[Run], name: str, key: str) -> list[Violation]:

@@ -1,7 +1,7 @@
 """Is a log that of one training from its start: do epochs, samples and times go on steadily?"""
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import pairwise
 from statistics import median
 
 from rules.benchmark import Benchmark
@@ -36,8 +36,9 @@ def _check_order(run: Run, *, every_epoch: bool) -> list[Violation]:
     """
     found = []
     for name, key in (("epoch", "epoch_num"), ("samples", "samples_count")):
-        for before, after in itertools.pairwise(run.evaluations):
-            first, second = getattr(before, name), getattr(after, name)
+        counts = [getattr(evaluation, name) for evaluation in run.evaluations]
+        steps = zip(run.evaluations[1:], counts, counts[1:], strict=False)
+        for after, first, second in steps:
             if first is None or second is None or second > first:
                 continue
             if second == first and name == "epoch" and not every_epoch:
@@ -66,7 +67,7 @@ def _check_gaps(run: Run, *, every_epoch: bool) -> list[Violation]:
     places = _places(run.evaluations)
     if places is None:
         return []
-    steps = [after - before for before, after in itertools.pairwise(places)]
+    steps = [after - before for before, after in pairwise(places)]
     if every_epoch and run.evaluations[0].epoch is not None:
         interval: float | None = REFERENCE_INTERVAL_EPOCHS
         steps = [places[0], *steps]
@@ -124,7 +125,7 @@ def _check_pace(run: Run) -> list[Violation]:
     """No stretch of a run takes a fifth of the time of the others, or none at all."""
     if run.clock == "dawnbench":
         return []
-    paces = list(_paces(run.evaluations))
+    paces = _paces(run.evaluations)
     if len(paces) < FEWEST_STEPS:
         return []
     usual = median(pace for _, pace in paces)
@@ -142,16 +143,17 @@ def _check_pace(run: Run) -> list[Violation]:
     ]
 
 
-def _paces(evaluations: Sequence[Evaluation]) -> Iterator[tuple[Evaluation, float]]:
+def _paces(evaluations: Sequence[Evaluation]) -> list[tuple[Evaluation, float]]:
     """Seconds for each epoch or sample before every evaluation but the first."""
     places = _places(evaluations)
     if places is None:
-        return
-    for (before, after), (first, second) in zip(
-        itertools.pairwise(evaluations), itertools.pairwise(places), strict=True
-    ):
-        if second > first:
-            yield after, (after.seconds - before.seconds) / (second - first)
+        return []
+    steps = zip(evaluations, evaluations[1:], places, places[1:], strict=False)
+    return [
+        (after, (after.seconds - before.seconds) / (second - first))
+        for before, after, first, second in steps
+        if second > first
+    ]
 
 
 def _places(evaluations: Sequence[Evaluation]) -> list[float] | None:

@@ -18,7 +18,7 @@ class Phase(StrEnum):
     IDLE = "idle"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Ledger:
     """Seconds spent in each phase, from the start of the process to one moment of the run."""
 
@@ -31,6 +31,30 @@ class Ledger:
     checkpoint: float = 0.0
     idle: float = 0.0
 
+    def __init__(
+        self,
+        init: float = 0.0,
+        compile: float = 0.0,  # noqa: A002 - the name of a phase
+        warmup: float = 0.0,
+        data: float = 0.0,
+        train: float = 0.0,
+        eval: float = 0.0,  # noqa: A002 - the name of a phase
+        checkpoint: float = 0.0,
+        idle: float = 0.0,
+    ) -> None:
+        # A log has a ledger for each evaluation, and to set the fields one by one as a frozen
+        # dataclass does takes twice as long.
+        vars(self).update(
+            init=init,
+            compile=compile,
+            warmup=warmup,
+            data=data,
+            train=train,
+            eval=eval,
+            checkpoint=checkpoint,
+            idle=idle,
+        )
+
     def total(self) -> float:
         """All seconds in the ledger."""
         return float(sum(getattr(self, f.name) for f in fields(self)))
@@ -42,7 +66,7 @@ class Ledger:
         return Ledger(**amounts)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Evaluation:
     """One quality measurement in a run.
 
@@ -59,6 +83,27 @@ class Evaluation:
     ledger: Ledger | None = None
     line: int | None = None
     others: Mapping[str, float] | None = None
+
+    def __init__(
+        self,
+        epoch: float | None,
+        seconds: float,
+        quality: float,
+        samples: int | None = None,
+        ledger: Ledger | None = None,
+        line: int | None = None,
+        others: Mapping[str, float] | None = None,
+    ) -> None:
+        # All at once, as in a ledger.
+        vars(self).update(
+            epoch=epoch,
+            seconds=seconds,
+            quality=quality,
+            samples=samples,
+            ledger=ledger,
+            line=line,
+            others=others,
+        )
 
 
 @dataclass(frozen=True)

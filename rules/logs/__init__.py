@@ -7,6 +7,7 @@ from rules.errors import LogFormatError
 from rules.logs.dawnbench import parse_curve
 from rules.logs.lines import MAX_FILE_BYTES
 from rules.logs.mllog import parse_mllog
+from rules.logs.mllog_lines import MLLOG_MARK
 from rules.logs.mlp05 import MLP_MARK, read_mlp05_chunks
 from rules.run import Run
 
@@ -89,7 +90,7 @@ def _dawnbench(content: bytes, name: str, benchmark: Benchmark, archive: bool) -
 
 
 def _mllog(content: bytes, name: str, benchmark: Benchmark, archive: bool) -> Run:
-    if MLP_MARK in content and b":::MLLOG" not in content:
+    if MLLOG_MARK not in content and MLP_MARK in content:
         return _mlp05(content, name, benchmark)
     return parse_mllog(content, name=name, benchmark=benchmark, archive=archive)
 

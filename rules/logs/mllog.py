@@ -92,6 +92,7 @@ def read_mllog_chunks(
         report=report,
         notice=notice,
         set_aside=reader.set_aside if detail == "last" and not several else None,
+        at_once=detail == "all" and notice is None,
     )
     for record in records:
         reader.read(record)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from rules.errors import LogFormatError
-from rules.logs.mllog_lines import MllogRecord, is_number
+from rules.logs.mllog_record import MllogRecord, is_number
 
 MAX_COUNT = 2**63 - 1
 

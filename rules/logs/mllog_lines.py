@@ -4,18 +4,27 @@ import re
 import string
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeGuard
-
-import orjson
 
 from rules.errors import LogFormatError
-from rules.logs.blocks import MAX_MLLOG_LINE_BYTES, Block, whole_line_blocks
-from rules.logs.json_text import parse_json, refuse_repeated_keys
+from rules.logs.blocks import Block, whole_line_blocks
+from rules.logs.mllog_at_once import read_at_once
+from rules.logs.mllog_record import MllogRecord, line_error, read_record
+from rules.logs.mllog_whole_evaluation import MllogItem, WholeEvaluation
+
+__all__ = [
+    "MAX_MLLOG_LINES",
+    "MLLOG_MARK",
+    "LineFinder",
+    "MllogRecord",
+    "Report",
+    "every_line",
+    "lines_that_count",
+    "read_mllog",
+]
 
 MLLOG_MARK = b":::MLLOG"
-MAX_TIME_MS = 1e14  # The year 5138.
-MAX_KEY_LENGTH = 100
 MAX_MLLOG_LINES = 200_000
+AT_ONCE_BYTES = 256 * 1024  # What is read at once takes many times its size in memory.
 # The published checker finds these anywhere in a line.
 MISLEADING_KEYS = (b'"global_batch_size"', b'"eval_accuracy"', b'"eval_error"', b'"run_stop"')
 
@@ -23,22 +32,6 @@ _KEY_LETTERS = frozenset(string.ascii_letters + string.digits + "_")
 
 Report = Callable[[LogFormatError], None]
 SetAside = Callable[[re.Match[bytes], Block], bool]
-
-
-class MllogRecord(NamedTuple):
-    """One MLLOG line; `time_ms` is a finite count of milliseconds since 1970."""
-
-    block: Block
-    offset: int
-    key: str
-    time_ms: float
-    value: Any
-    metadata: dict[str, Any]
-    point_in_time: bool
-
-    def line(self) -> int:
-        """The number of the line, which takes some counting."""
-        return self.block.line_at(self.offset)
 
 
 @dataclass(frozen=True)
@@ -96,7 +89,8 @@ def read_mllog(
     report: Report,
     notice: Report | None = None,
     set_aside: SetAside | None = None,
-) -> Iterator[MllogRecord]:
+    at_once: bool = False,
+) -> Iterator[MllogItem]:
     """The MLLOG lines that `lines` finds, in order.
 
     Lines whose key is in `counted_keys` may not hold a key twice; nor may a line that tries to
@@ -104,9 +98,17 @@ def read_mllog(
     field, and left out; `report` may raise. A line that is sound but names a key that counts where
     a careless reader would take it for one goes to `notice`. `set_aside` is shown each line that is
     in the first of two groups of `lines`, and says whether to leave it out.
+
+    With `at_once`, for a reader that gives no notice and finds every line, lines that are all in
+    order are read together, and an evaluation may come whole.
     """
     found = 0
     for block in whole_line_blocks(chunks, mark=MLLOG_MARK):
+        read = read_at_once(block) if at_once and len(block.content) <= AT_ONCE_BYTES else None
+        if read is not None and (count := found + _count_lines(read)) <= MAX_MLLOG_LINES:
+            found = count
+            yield from read
+            continue
         for match in lines.find_in(block.content):
             group = match.lastindex or 1
             if group == 1 and set_aside is not None and set_aside(match, block):
@@ -121,64 +123,15 @@ def read_mllog(
                 continue
             if found > MAX_MLLOG_LINES:
                 expected = f"at most {MAX_MLLOG_LINES:,} MLLOG lines"
-                report(_problem("too many lines", None, expected, "too_many_lines", file, record))
+                report(line_error("too many lines", None, expected, "too_many_lines", file, record))
                 return
             if notice is not None and record.key not in counted_keys:
                 _notice_hidden(text, record, file, notice)
             yield record
 
 
-def is_number(value: object) -> TypeGuard[float]:
-    """Whether a JSON value is a number; true and false are none."""
-    return type(value) is float or type(value) is int
-
-
-def read_record(
-    text: bytes, block: Block, offset: int, *, counted_keys: frozenset[str]
-) -> MllogRecord:
-    """The record of one line. Raises LogFormatError, without file and line."""
-    record = _sound_record(text, block, offset)
-    if record is None:
-        return _read_odd_line(text, block, offset, counted_keys=counted_keys)
-    return record
-
-
-def _sound_record(text: bytes, block: Block, offset: int) -> MllogRecord | None:
-    """The record of a line that a quick look finds in order; None for one to look at closely.
-
-    Each key is followed by a colon, so a line with no more colons than keys repeats none.
-    """
-    if len(text) > MAX_MLLOG_LINE_BYTES or b"[" in text:
-        return None
-    try:
-        table = orjson.loads(text)
-        key, time_ms, metadata = table["key"], table["time_ms"], table["metadata"]
-    except (orjson.JSONDecodeError, LookupError, TypeError):
-        return None
-    if (
-        type(key) is not str
-        or not 0 < len(key) <= MAX_KEY_LENGTH
-        or not (type(time_ms) is int or type(time_ms) is float)
-        or not 0 <= time_ms <= MAX_TIME_MS
-        or type(metadata) is not dict
-        or text.count(b":") != len(table) + len(metadata)
-    ):
-        return None
-    point_in_time = table.get("event_type") == "POINT_IN_TIME"
-    return MllogRecord(block, offset, key, time_ms, table.get("value"), metadata, point_in_time)
-
-
-def _read_odd_line(
-    text: bytes, block: Block, offset: int, *, counted_keys: frozenset[str]
-) -> MllogRecord:
-    if len(text) > MAX_MLLOG_LINE_BYTES:
-        expected = f"at most {MAX_MLLOG_LINE_BYTES:,} bytes"
-        message = f"an MLLOG line of more than {MAX_MLLOG_LINE_BYTES:,} bytes"
-        raise _problem(message, None, expected, "long_line")
-    record = _record(parse_json(text, file=""), block, offset)
-    if record.key in counted_keys or text.count(b'"key"') != 1 or b"\\" in text:
-        refuse_repeated_keys(text, file="")
-    return record
+def _count_lines(read: Iterable[MllogItem]) -> int:
+    return sum(3 if isinstance(each, WholeEvaluation) else 1 for each in read)
 
 
 def _notice_hidden(text: bytes, record: MllogRecord, file: str, notice: Report) -> None:
@@ -188,35 +141,5 @@ def _notice_hidden(text: bytes, record: MllogRecord, file: str, notice: Report) 
             message = f"a line of {record.key!r} with {name} in it"
             expected = f"{name} as a key, or not at all"
             code = "misleading_line"
-            notice(_problem(message, record.key, expected, code, file, record))
+            notice(line_error(message, record.key, expected, code, file, record))
             return
-
-
-def _record(table: Any, block: Block, offset: int) -> MllogRecord:
-    if type(table) is not dict:
-        raise _problem("an MLLOG line without an object", None, "a JSON object")
-    key, time_ms, metadata = table.get("key"), table.get("time_ms"), table.get("metadata")
-    if type(key) is not str or not 0 < len(key) <= MAX_KEY_LENGTH:
-        expected = f"a text of 1 to {MAX_KEY_LENGTH} characters"
-        raise _problem("no key", "key", expected)
-    if not is_number(time_ms) or not 0 <= time_ms <= MAX_TIME_MS:
-        expected = "milliseconds since 1970, a number of at least 0"
-        raise _problem(f"got {repr(time_ms)[:60]}", "time_ms", expected)
-    if metadata is None:
-        metadata = {}
-    if type(metadata) is not dict:
-        raise _problem(f"got {repr(metadata)[:60]}", "metadata", "a JSON object")
-    point_in_time = table.get("event_type") == "POINT_IN_TIME"
-    return MllogRecord(block, offset, key, time_ms, table.get("value"), metadata, point_in_time)
-
-
-def _problem(
-    message: str,
-    field: str | None,
-    expected: str,
-    code: str = "bad_line",
-    file: str | None = None,
-    record: MllogRecord | None = None,
-) -> LogFormatError:
-    line = record.line() if record else None
-    return LogFormatError(message, file=file, line=line, field=field, expected=expected, code=code)

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from rules.errors import LogFormatError
 from rules.logs.blocks import Block
 from rules.logs.mllog_evaluation import EvaluationTime, read_measurement, read_status
-from rules.logs.mllog_lines import MllogRecord, Report, is_number, read_record
+from rules.logs.mllog_lines import Report
+from rules.logs.mllog_record import MllogRecord, is_number, read_record
 from rules.logs.mllog_settings import SETTING_KEYS, LogSettings
+from rules.logs.mllog_whole_evaluation import MllogItem, WholeEvaluation
 from rules.logs.several_metrics import SeveralMetrics
 from rules.quality import QualityTarget
 from rules.run import Evaluation, Ledger, Run
@@ -58,7 +60,7 @@ class RunReader:
         self._init_start_ms: float | None = None
         self._start: MllogRecord | None = None
         self._stop: MllogRecord | None = None
-        self._last: MllogRecord | None = None
+        self._last: tuple[str, float] | None = None  # Key and time of the last line that counts.
         self._quality_key: str | None = None
         self._evaluations: list[Evaluation] = []
         self._several = (
@@ -94,19 +96,22 @@ class RunReader:
         else:
             self._read_evaluation(record)
 
-    def read(self, record: MllogRecord) -> None:
-        """Take one line in."""
+    def read(self, record: MllogItem) -> None:
+        """Take one line in, or the three of a whole evaluation."""
+        if type(record) is WholeEvaluation:
+            self._read_whole(record)
+            return
         key = record.key
         if key in QUALITY_KEYS:
             self._read_evaluation(record)
+        elif key in PHASE_KEYS:
+            self._read_phase(record)
         elif key in SETTING_KEYS:
             self._settings.read(record)
         elif key == "run_start":
             self._read_run_start(record)
         elif key == "run_stop":
             self._read_run_stop(record)
-        elif key in PHASE_KEYS:
-            self._read_phase(record)
         elif record.point_in_time and self._start is None and is_number(record.value):
             self._settings.read_hyperparameter(record)
 
@@ -143,7 +148,7 @@ class RunReader:
             clock="mlperf",
             evaluations=tuple(self._evaluations),
             status=self._status(stop) if stop else None,
-            stop_seconds=_seconds(start, stop) if start and stop else None,
+            stop_seconds=_seconds(start, stop.time_ms) if start and stop else None,
             seed=integers.get("seed"),
             batch_size=integers.get("global_batch_size"),
             benchmark=texts.get("submission_benchmark"),
@@ -167,7 +172,7 @@ class RunReader:
             return None
         if self._evaluations and not self._evaluating.told:
             return None
-        return self._ledger(self._start, self._last)
+        return self._ledger(self._start, self._last[1])
 
     def _read_phase(self, record: MllogRecord) -> None:
         if record.key == "init_start":
@@ -233,12 +238,9 @@ class RunReader:
         if self._several is not None:
             if not self._offline:
                 self._advance(record)
-            self._several.read(record, seconds=_seconds(start, record))
+            self._several.read(record, seconds=_seconds(start, record.time_ms))
             return
-        if self._last is None or record.time_ms >= self._last.time_ms:
-            self._last = record
-        else:
-            self._advance(record)
+        self._advance(record)
         try:
             epoch, samples, quality = read_measurement(record, file=self._file)
         except LogFormatError as error:
@@ -249,35 +251,68 @@ class RunReader:
         self._evaluations.append(
             Evaluation(
                 epoch,
-                _seconds(start, record),
+                _seconds(start, record.time_ms),
                 quality,
                 samples,
-                self._ledger(start, record) if self._evaluating.told else None,
+                self._ledger(start, record.time_ms) if self._evaluating.told else None,
                 record.line() if self._told else None,
             )
         )
 
+    def _read_whole(self, lines: WholeEvaluation) -> None:
+        """Take in three lines together where each goes on from the one before, else one by one."""
+        start = self._start
+        if start is None or not self._goes_on(lines):
+            for record in lines.records():
+                self.read(record)
+            return
+        self._quality_key = "eval_accuracy"
+        self._evaluating.start(lines.start_ms)
+        self._evaluations.append(
+            Evaluation(
+                lines.epoch,
+                _seconds(start, lines.time_ms),
+                lines.quality,
+                lines.samples,
+                self._ledger(start, lines.time_ms),
+                lines.line(),
+            )
+        )
+        self._evaluating.stop(lines.stop_ms)
+        self._last = ("eval_stop", lines.stop_ms)
+
+    def _goes_on(self, lines: WholeEvaluation) -> bool:
+        """Whether a run, once it started, is one whose next lines these are."""
+        return (
+            self._stop is None
+            and self._quality_key in (None, "eval_accuracy")
+            and self._several is None
+            and not self._offline
+            and self._last is not None
+            and self._last[1] <= lines.start_ms <= lines.time_ms <= lines.stop_ms
+        )
+
     def _advance(self, record: MllogRecord) -> bool:
         """Whether a line that counts is no earlier than the one before it; report it if it is."""
-        last = self._last
-        if last is not None and record.time_ms < last.time_ms:
+        if self._last is not None and record.time_ms < self._last[1]:
+            last_key, last_ms = self._last
             self._refuse(
                 record,
-                f"{record.key} at {record.time_ms} ms after {last.key} at {last.time_ms} ms",
+                f"{record.key} at {record.time_ms} ms after {last_key} at {last_ms} ms",
                 field="time_ms",
                 expected="times that do not decrease",
             )
             return False
-        self._last = record
+        self._last = (record.key, record.time_ms)
         return True
 
-    def _ledger(self, start: MllogRecord, end: MllogRecord) -> Ledger:
-        """Seconds per phase up to a line; what is neither preparation nor evaluation is train."""
-        eval_seconds = self._evaluating.total_ms(end.time_ms) / 1000
+    def _ledger(self, start: MllogRecord, end_ms: float) -> Ledger:
+        """Seconds per phase up to a moment; what is not preparation or evaluation is train."""
+        eval_seconds = self._evaluating.total_ms(end_ms) / 1000
         first = start.time_ms if self._init_start_ms is None else self._init_start_ms
         return Ledger(
             init=(start.time_ms - first) / 1000,
-            train=_seconds(start, end) - eval_seconds,
+            train=_seconds(start, end_ms) - eval_seconds,
             eval=eval_seconds,
         )
 
@@ -296,5 +331,5 @@ class RunReader:
         )
 
 
-def _seconds(start: MllogRecord, end: MllogRecord) -> float:
-    return (end.time_ms - start.time_ms) / 1000
+def _seconds(start: MllogRecord, end_ms: float) -> float:
+    return (end_ms - start.time_ms) / 1000

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from rules.errors import LogFormatError
-from rules.logs.mllog_lines import MllogRecord, Report, is_number
+from rules.logs.mllog_lines import Report
+from rules.logs.mllog_record import MllogRecord, is_number
 
 SETTING_KEYS = frozenset(
     {

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from rules.errors import LogFormatError
 from rules.logs.blocks import MAX_MLLOG_LINE_BYTES, whole_line_blocks
 from rules.logs.json_text import parse_json
-from rules.logs.mllog_lines import MAX_MLLOG_LINES, Report, is_number
+from rules.logs.mllog_lines import MAX_MLLOG_LINES, Report
+from rules.logs.mllog_record import is_number
 from rules.logs.mllog_run import Reading
 from rules.quality import QualityTarget
 from rules.run import Evaluation, Run

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from rules.errors import LogFormatError
 from rules.logs.mllog_evaluation import read_measurement
-from rules.logs.mllog_lines import MllogRecord, Report
+from rules.logs.mllog_lines import Report
+from rules.logs.mllog_record import MllogRecord
 from rules.run import Evaluation
 
 Moment = tuple[float | None, int | None]
