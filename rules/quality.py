@@ -105,6 +105,22 @@ class QualityTarget:
         return " and ".join((words, *(other.in_words for other in self.also)))
 
 
+@dataclass(frozen=True)
+class LoggedQuality:
+    """How logs tell the quality of their runs where no definition says so.
+
+    `logged_names` are the metrics of one evaluation, empty where it is one alone; `offline` is as
+    in a target. `steps` is whether an evaluation may tell its step alone: such a log says of no
+    evaluation how many epochs or samples it came after. `timed_by_result` is whether the run ended
+    when the first model that passed was saved, which an `eval_result` tells.
+    """
+
+    logged_names: tuple[str, ...] = ()
+    offline: bool = False
+    steps: bool = False
+    timed_by_result: bool = False
+
+
 def read_target(table: Fields, *, test_items: int | None) -> QualityTarget:
     """The target in a definition's table; `reach` and `evaluations` in it are for other readers."""
     table.has("reach")

@@ -20,6 +20,20 @@ STATUSES = (
     "Research, Development, or Internal (RDI)",
     "Preview",
 )
+# What earlier rounds call them; nor did they, or many submitters since, care for case.
+OTHER_STATUSES = (
+    "available",
+    "available on premise",
+    "available on-premises",
+    "available in cloud",
+    "cloud",
+    "on-premise",
+    "onprem",
+    "rdi",
+    "research",
+)
+OTHER_DIVISIONS = ("close",)
+MISSPELT = {"divison": "division"}
 REQUIRED_FIELDS = (
     "submitter",
     "division",
@@ -136,8 +150,11 @@ class _Reader:
         for name in FILLED_FIELDS:
             if name in self._table and name not in texts:
                 self._report("empty_field", name, "empty", "a value")
-        self._check_word("division", texts, DIVISIONS)
-        self._check_word("status", texts, STATUSES)
+        for misspelt, name in MISSPELT.items():
+            if name not in texts and misspelt in texts:
+                texts[name] = texts[misspelt]
+        self._check_word("division", texts, DIVISIONS, also=OTHER_DIVISIONS)
+        self._check_word("status", texts, STATUSES, also=OTHER_STATUSES)
         return SystemDescription(
             submitter=texts.get("submitter"),
             division=texts.get("division"),
@@ -196,9 +213,12 @@ class _Reader:
             return None
         return int(match[1])
 
-    def _check_word(self, name: str, texts: Mapping[str, str], words: tuple[str, ...]) -> None:
+    def _check_word(
+        self, name: str, texts: Mapping[str, str], words: tuple[str, ...], *, also: tuple[str, ...]
+    ) -> None:
         word = texts.get(name)
-        if word is not None and word not in words:
+        known = {each.casefold() for each in (*words, *also)}
+        if word is not None and word.casefold() not in known:
             self._report("unknown_value", name, f"got {word[:60]!r}", " or ".join(words))
 
     def _software(self) -> dict[str, str]:

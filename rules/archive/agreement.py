@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rules.archive.files import Archive, ArchiveFile, shown
-from rules.archive.problems import Problems
+from rules.archive.logged_system import read_logged_system
+from rules.archive.problems import Problems, Severity
 from rules.archive.submissions import ResultSet
 from rules.entry_description import read_entry_system
 from rules.errors import LogFormatError, RuleError
@@ -15,6 +16,8 @@ from rules.run import Run
 from rules.system_description import SystemDescription, read_system
 
 SAME_FACTOR = 1e-6
+READERS = {"0.5": read_entry_system, "0.6": read_logged_system}
+DIVISION_CALLED = {"close": "closed"}
 
 
 def read_description(
@@ -36,7 +39,7 @@ def read_description(
         )
         return None
     try:
-        read = read_entry_system if version == "0.5" else read_system
+        read = READERS.get(version or "", read_system)
         description = read(archive.small(file), file=file.path)
     except RuleError as error:
         problems.report(error)
@@ -53,14 +56,20 @@ def check_agreement(
     problems: Problems,
 ) -> None:
     """Note where logs differ from each other, from the path or from the system description."""
+    declared = _declared_open(record, description)
     for name, code in (("division", "wrong_division"), ("batch_size", "batch_size_differs")):
+        severity: Severity = "warning" if declared and name == "division" else "error"
         first = next((run for run in runs if getattr(run, name) is not None), None)
         for run in runs:
             value, said = getattr(run, name), getattr(first, name, None)
             if first is not None and value not in (None, said):
                 message = f"{name.replace('_', ' ')} {value!r}, but {said!r} in {first.name}"
-                problems.add(code, message, file=run.name, expected="one in a set")
+                problems.add(
+                    code, message, file=run.name, expected="one in a set", severity=severity
+                )
     _check_description(record, description, problems)
+    if declared:
+        record["division"] = "open"
     logged = next((run for run in runs if run.organisation), None)
     if logged is not None and _plain(logged.organisation) != _plain(record["organisation"]):
         problems.add(
@@ -124,14 +133,31 @@ def _check_description(
 ) -> None:
     if description is None or not description.division or not record["division"]:
         return
-    if description.division.lower() != record["division"]:
+    if division_called(description.division) != record["division"]:
         problems.add(
             "wrong_division",
             f"the logs are of the {record['division']!r} division",
             file=record["path"],
             field="submission_division",
             expected=f"{description.division!r}, as in the system description",
+            severity="warning" if _declared_open(record, description) else "error",
         )
+
+
+def division_called(text: str) -> str:
+    """A division as a system description has it, in the word of the rules."""
+    return DIVISION_CALLED.get(text.lower(), text.lower())
+
+
+def _declared_open(record: dict[str, Any], description: SystemDescription | None) -> bool:
+    """Whether a set is handed in as one of the open division, whatever its logs say.
+
+    To be open asks for less and is compared with less, so nothing is won by it; but where logs were
+    held against the reference as closed ones, the two must agree.
+    """
+    if description is None or description.division is None or record["rcp"] is not None:
+        return False
+    return division_called(description.division) == "open"
 
 
 def _plain(text: str | None) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from rules.benchmark import Benchmark, RunsRule
 
 # What a benchmark was called before it was called what it is.
-OTHER_NAMES = {"ssd": "retinanet", "gnn": "rgat"}
-OLD_FORMAT_ROUND = "0.5"
+OTHER_NAMES = {"ssd": "retinanet", "gnn": "rgat", "mask": "maskrcnn"}
+OLD_FORMAT_ROUNDS = {"0.5", "0.6"}
 _ID = re.compile(r"mlperf-v([0-9]+)\.([0-9]+)-([a-z0-9_]+)")
 _DAWNBENCH = {"CIFAR10": "cifar10", "ImageNet": "imagenet", "SQuAD": "squad"}
 
@@ -21,25 +21,30 @@ class Definitions:
         newest = sorted(benchmarks.values(), key=_version, reverse=True)
         for benchmark in newest:
             if match := _ID.fullmatch(benchmark.benchmark_id):
+                version = f"{match[1]}.{match[2]}"
+                rounds = (version,) if version in OLD_FORMAT_ROUNDS else (version, "")
                 for name in benchmark.log_names:
-                    self._mlperf.setdefault((f"{match[1]}.{match[2]}", name), benchmark)
-                    self._mlperf.setdefault(("", name), benchmark)
+                    for each in rounds:
+                        self._mlperf.setdefault((each, name), benchmark)
 
     def of_task(self, task: str) -> Benchmark | None:
         """The definition of a DAWNBench task."""
         return self._benchmarks.get(_DAWNBENCH[task])
 
     def of_mlperf(self, name: str, version: str | None) -> Benchmark | None:
-        """The definition of an MLPerf benchmark; the newest there is if no version is named."""
+        """The definition of an MLPerf benchmark; the newest there is if no version is named.
+
+        That is none of v0.5 or v0.6, whose logs name their round by their format.
+        """
         return self._mlperf.get((version or "", name))
 
     def rounds_of(self, names: Iterable[str]) -> tuple[str, ...]:
-        """The rounds that have a definition of all of these benchmarks, v0.5 aside.
+        """The rounds that have a definition of all of these benchmarks, v0.5 and v0.6 aside.
 
-        Logs of v0.5 tell by their format that they are.
+        Logs of those tell by their format that they are.
         """
         wanted = set(names)
-        rounds = {version for version, _ in self._mlperf} - {"", OLD_FORMAT_ROUND}
+        rounds = {version for version, _ in self._mlperf} - {"", *OLD_FORMAT_ROUNDS}
         return tuple(sorted(r for r in rounds if all((r, name) in self._mlperf for name in wanted)))
 
     def mlperf_names(self) -> tuple[str, ...]:
@@ -55,16 +60,22 @@ def names_of(name: str, benchmark: Benchmark | None) -> tuple[str, ...]:
     return tuple(sorted({name} | synonyms))
 
 
+def common_name(name: str) -> str:
+    """What a benchmark is called in most rounds."""
+    return OTHER_NAMES.get(name, name)
+
+
 def general_runs(name: str) -> RunsRule:
     """How many runs make a result where no definition says so.
 
     Source: MLPerf training_rules.adoc, "Benchmark results"; result file counts of mlperf-logging.
     """
+    name = common_name(name)
     if name == "unet3d":
         return RunsRule(count=40, dropped=4)
     if name in ("gpt3", "llama31_405b"):
         return RunsRule(count=3, dropped=1)
-    few = ("dlrm", "maskrcnn", "resnet", "retinanet", "ssd")
+    few = ("dlrm", "maskrcnn", "resnet", "retinanet")
     return RunsRule(count=5 if name in few else 10, dropped=1)
 
 

@@ -5,13 +5,24 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rules.aggregate import coefficient_of_variation_percent, olympic_mean
-from rules.archive.agreement import check_agreement, read_description, read_scaling
+from rules.archive.agreement import (
+    check_agreement,
+    division_called,
+    read_description,
+    read_scaling,
+)
 from rules.archive.definitions import Definitions, general_runs, names_of
 from rules.archive.files import Archive, ArchiveFile, Place, shown, version_of
+from rules.archive.logged_quality import quality_in_logs
 from rules.archive.mlperf_runs import PublishedRun, judge_run, read_run
 from rules.archive.problems import Problems
 from rules.archive.rounds import round_of
-from rules.archive.set_problems import add_copies, add_set_problems, note_unnamed_round
+from rules.archive.set_problems import (
+    add_copies,
+    add_odd_names,
+    add_set_problems,
+    note_unnamed_round,
+)
 from rules.archive.submissions import ResultSet, SingleLog
 from rules.benchmark import DIVISIONS, Benchmark, RunsRule
 from rules.convergence import RcpVerdict
@@ -52,7 +63,7 @@ def score_set(found: ResultSet, reader: Reader) -> dict[str, Any]:
     name = shown(found.place[-1]) if found.in_package else None
     version = round_of(found, reader.rounds)
     runs, benchmark = _read_runs(found.runs, name, version, reader, problems)
-    record = _figures(runs, benchmark, found.path, reader, problems)
+    record = _figures(runs, benchmark, found.path, reader, problems, name=name)
     if found.in_package:
         record["organisation"] = shown(_organisation(found, record["version"]))
         record["system"] = shown(found.place[-2])
@@ -60,8 +71,9 @@ def score_set(found: ResultSet, reader: Reader) -> dict[str, Any]:
         description = read_description(found, reader.archive, record["version"], problems)
         if description is not None:
             record["description"] = dict(description.fields)
-            record["division"] = record["division"] or _lower(description.division)
+            record["division"] = record["division"] or _called(description.division)
         check_agreement(record, [run.run for run in runs], description, problems)
+        add_odd_names(found.runs, problems)
     read_scaling(found, reader.archive, record, problems)
     return _finished(record, problems)
 
@@ -91,11 +103,13 @@ def _read_runs(
     """
     definitions = reader.definitions
     benchmark = definitions.of_mlperf(name, version) if name else None
+    read_as = quality_in_logs(name, benchmark)
     readings, told = _read_files(files, name, benchmark, reader)
     version = next((format_version for _, format_version in readings if format_version), version)
     name = name or next((r.run.benchmark for r, _ in readings if r.run.benchmark), None)
     known = definitions.of_mlperf(name, version) if name else None
-    if known is not benchmark and known is not None and known.target.also:
+    quality = quality_in_logs(name, known)
+    if quality is not None and quality.logged_names and quality != read_as:
         readings, told = _read_files(files, name, known, reader)
     for problem in told:
         problems.take(problem)
@@ -117,6 +131,7 @@ def _read_files(
             read_run(
                 file,
                 reader.archive,
+                name=name,
                 benchmark=benchmark,
                 allowed=allowed,
                 every_line=reader.every_line,
@@ -134,11 +149,12 @@ def _figures(
     reader: Reader,
     problems: Problems,
     *,
+    name: str | None = None,
     alone: bool = False,
 ) -> dict[str, Any]:
     times = [run.tta_seconds for run in runs]
     converged = [seconds for seconds in times if seconds is not None]
-    name = next((run.run.benchmark for run in runs if run.run.benchmark), None)
+    name = name or next((run.run.benchmark for run in runs if run.run.benchmark), None)
     rule = benchmark.runs if benchmark else general_runs(name or "")
     places = scored_places(times, rule)
     division = _common([run.run.division for run in runs])
@@ -233,8 +249,8 @@ def _common(values: Sequence[Any]) -> Any:
     return known.pop() if len(known) == 1 else None
 
 
-def _lower(text: str | None) -> str | None:
-    return text.lower() if text else None
+def _called(division: str | None) -> str | None:
+    return division_called(division) if division else None
 
 
 def _organisation(found: ResultSet, version: str | None) -> str:

@@ -6,14 +6,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rules.archive.files import Archive, ArchiveFile
-from rules.archive.problems import MAX_PROBLEMS_OF_A_FILE, Problems, Severity
-from rules.benchmark import Benchmark, QualityTarget
+from rules.archive.logged_quality import quality_in_logs
+from rules.archive.problems import Problem, Problems
+from rules.benchmark import Benchmark
 from rules.convergence import convergence_of_run
 from rules.errors import RuleError
 from rules.logs.mllog import Detail, read_mllog_chunks
 from rules.logs.mllog_lines import MLLOG_MARK
 from rules.logs.mllog_run import Reading
 from rules.logs.mlp05 import MLP_MARK, read_mlp05_chunks
+from rules.logs.mlp06 import MLP06_MARK, read_mlp06_chunks
+from rules.quality import LoggedQuality, QualityTarget
 from rules.run import Run
 from rules.tta import first_evaluation_at_target
 
@@ -59,26 +62,41 @@ def read_run(
     file: ArchiveFile,
     archive: Archive,
     *,
+    name: str | None,
     benchmark: Benchmark | None,
     allowed: Mapping[str, Sequence[str]],
     every_line: bool,
     problems: Problems,
 ) -> tuple[Reading, str | None]:
-    """What one log says, and "0.5" if it is in the format of v0.5.
+    """What one log says, and its round if its format is that of one round: "0.5" or "0.6".
+
+    `name` is the benchmark's in its path, if that tells.
 
     Nearly every run stops at the evaluation that reaches the target, so the others are read only
     where the last one did not reach it.
     """
-    target = benchmark.target if benchmark else None
+    target = quality_in_logs(name, benchmark)
     details: tuple[Detail, ...] = ("all",) if every_line else ("last", "figures")
     for detail in details:
-        found: list[tuple[RuleError, Severity]] = []
+        found = Problems()
         reading, version = _read(file, archive, allowed, detail, target, found)
         if version or detail != "last" or has_reached(reading.run, benchmark):
             break
-    for error, severity in found:
-        problems.reporter(severity)(error)
+    for problem in found:
+        problems.take(_weighed(problem, reading))
     return reading, version
+
+
+def _weighed(problem: Problem, reading: Reading) -> Problem:
+    """A problem, which is a mere remark where no figure can need its line.
+
+    A line without a key is none that counts, and a run that never stopped has no time.
+    """
+    unfinished = reading.trusted and reading.run.stop_seconds is None
+    keyless = problem.code == "bad_line" and problem.field == "key"
+    if keyless or (unfinished and problem.code == "bad_json"):
+        return replace(problem, severity="warning")
+    return problem
 
 
 def _read(
@@ -86,21 +104,14 @@ def _read(
     archive: Archive,
     allowed: Mapping[str, Sequence[str]],
     detail: Detail,
-    target: QualityTarget | None,
-    found: list[tuple[RuleError, Severity]],
+    target: QualityTarget | LoggedQuality | None,
+    found: Problems,
 ) -> tuple[Reading, str | None]:
-    def report(error: RuleError) -> None:
-        if len(found) <= MAX_PROBLEMS_OF_A_FILE:
-            found.append((error, "error"))
-
-    def notice(error: RuleError) -> None:
-        if len(found) <= MAX_PROBLEMS_OF_A_FILE:
-            found.append((error, "warning"))
-
+    report, notice = found.reporter("error"), found.reporter("warning")
     try:
         first, chunks = _peek(archive.chunks(file))
         if MLLOG_MARK not in first and MLP_MARK in first:
-            old = read_mlp05_chunks(
+            reading = read_mlp05_chunks(
                 chunks,
                 name=file.path,
                 allowed=allowed,
@@ -108,13 +119,25 @@ def _read(
                 notice=notice,
                 target=target,
             )
-            return old, "0.5"
+            return reading, "0.5"
+        if MLLOG_MARK not in first and MLP06_MARK in first:
+            reading = read_mlp06_chunks(
+                chunks,
+                name=file.path,
+                allowed=allowed,
+                report=report,
+                odd=notice,
+                told=detail == "all",
+                target=target,
+            )
+            return reading, "0.6"
         reading = read_mllog_chunks(
             chunks,
             name=file.path,
             allowed=allowed,
             report=report,
             notice=notice,
+            odd=notice,
             detail=detail,
             target=target,
         )

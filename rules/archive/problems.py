@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from rules.errors import RuleError
 from rules.violations import Violation
@@ -25,20 +25,42 @@ class Problem:
     severity: Severity
 
 
+class _Told(NamedTuple):
+    """What a problem says, wherever in its file."""
+
+    file: str | None
+    field: str | None
+    code: str
+    message: str
+    expected: str | None
+    severity: Severity
+
+
 class Problems:
     """The problems of one submission, in the order they were found."""
 
     def __init__(self) -> None:
-        self._found: list[Problem] = []
+        self._times: dict[_Told, int] = {}
+        self._lines: dict[_Told, int | None] = {}
         self._counts: Counter[str | None] = Counter()
 
     def __iter__(self) -> Iterator[Problem]:
-        return iter(self._found)
+        for told, times in self._times.items():
+            more = "" if times == 1 else f" (and in {times - 1} more lines)"
+            yield Problem(
+                told.file,
+                self._lines[told],
+                told.field,
+                told.code,
+                told.message + more,
+                told.expected,
+                told.severity,
+            )
 
     @property
     def has_error(self) -> bool:
         """Whether a rule is broken."""
-        return any(problem.severity == "error" for problem in self._found)
+        return any(told.severity == "error" for told in self._times)
 
     def add(
         self,
@@ -51,14 +73,17 @@ class Problems:
         expected: str | None = None,
         severity: Severity = "error",
     ) -> None:
-        """Note a problem; of one file only so many are kept."""
+        """Note a problem; of one file only so many are kept, and what is told again is counted."""
+        told = _Told(file, field, code, message, expected, severity)
+        if line is not None and told in self._times:
+            self._times[told] += 1
+            return
         self._counts[file] += 1
-        if self._counts[file] < MAX_PROBLEMS_OF_A_FILE:
-            self._found.append(Problem(file, line, field, code, message, expected, severity))
-        elif self._counts[file] == MAX_PROBLEMS_OF_A_FILE:
-            self._found.append(
-                Problem(file, line, None, "more", "and more problems", None, severity)
-            )
+        if self._counts[file] == MAX_PROBLEMS_OF_A_FILE:
+            told = _Told(file, None, "more", "and more problems", None, severity)
+        if self._counts[file] <= MAX_PROBLEMS_OF_A_FILE:
+            self._times[told] = 1
+            self._lines[told] = line
 
     def take(self, problem: Problem) -> None:
         """Note a problem that was found before."""

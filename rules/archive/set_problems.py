@@ -4,10 +4,13 @@ from collections.abc import Mapping, Sequence
 
 from rules.archive.files import ArchiveFile
 from rules.archive.mlperf_runs import PublishedRun
-from rules.archive.problems import Problems
+from rules.archive.problems import Problems, Severity
+from rules.archive.submissions import RESULT_NAME
 from rules.benchmark import Benchmark, RunsRule
 
 MAX_SEEDS_TOLD = 5
+# Two runs of self-play differ whatever their seed: the published seed checker leaves MiniGo out.
+SEEDS_MAY_REPEAT = ("minigo",)
 
 
 def add_copies(
@@ -22,6 +25,19 @@ def add_copies(
             expected="a log of its own for every run",
             severity="warning",
         )
+
+
+def add_odd_names(files: Sequence[ArchiveFile], problems: Problems) -> None:
+    """Note logs that stand where results do, but are not called so."""
+    for file in files:
+        if not RESULT_NAME.fullmatch(file.name):
+            problems.add(
+                "odd_name",
+                "a log where results stand that is not named as one",
+                file=file.path,
+                expected="result_0.txt, result_1.txt ...",
+                severity="warning",
+            )
 
 
 def add_set_problems(
@@ -69,6 +85,7 @@ def _add_seed_problems(runs: Sequence[PublishedRun], rule: RunsRule, problems: P
     Where every rank logs a seed of its own and nothing was asked of them, some are alike by chance;
     a run that has no other seeds than those repeats a run.
     """
+    free = any(run.run.benchmark in SEEDS_MAY_REPEAT for run in runs)
     by_seed: dict[int, str] = {}
     for run in runs:
         expected = "a seed of its own for every run"
@@ -83,6 +100,7 @@ def _add_seed_problems(runs: Sequence[PublishedRun], rule: RunsRule, problems: P
             )
         repeated = [seed for seed in run.seeds if seed in by_seed]
         by_chance = rule.seeds == "if_logged" and len(repeated) < len(run.seeds)
+        severity: Severity = "warning" if by_chance or free else "error"
         for seed in repeated[:MAX_SEEDS_TOLD]:
             problems.add(
                 "same_seed",
@@ -90,7 +108,7 @@ def _add_seed_problems(runs: Sequence[PublishedRun], rule: RunsRule, problems: P
                 file=run.run.name,
                 field="seed",
                 expected=expected,
-                severity="warning" if by_chance else "error",
+                severity=severity,
             )
         for seed in run.seeds:
             by_seed.setdefault(seed, run.run.name.rpartition("/")[2])

@@ -10,8 +10,9 @@ from rules.errors import LogFormatError
 
 TASKS = {task.lower(): task for task in ("CIFAR10", "ImageNet", "SQuAD")}
 KINDS = ("train", "inference")
-# Most are numbered from 0; some have a time stamp and a number.
-RESULT_NAME = re.compile(r"result_([0-9]{1,30}(?:_[0-9]{1,9})?)\.txt")
+# Most are numbered from 0; some have a time stamp and a number, or a word before it.
+RESULT_NAME = re.compile(r"result_[A-Za-z0-9_-]{1,80}\.txt")
+_NUMBER = re.compile(r"[0-9]{1,30}")
 LOG_SUFFIXES = (".txt", ".log", ".out")
 LOG_MARK = b":::ML"
 
@@ -71,6 +72,7 @@ def find_submissions(archive: Archive, *, asked_for_file: bool = False) -> list[
     if asked_for_file:
         return [_named(file, archive) for file in files]
     sets = _result_sets(files)
+    sets += _oddly_named_sets(files, {found.place for found in sets}, archive)
     loose = _outside_packages(files, sets)
     entries = list(_entries(loose))
     logs = _single_logs(loose, archive, alone=not sets and not entries)
@@ -131,8 +133,24 @@ def _result_sets(files: Iterable[ArchiveFile]) -> list[ResultSet]:
 
 
 def _number(file: ArchiveFile) -> tuple[list[int], str]:
-    match = RESULT_NAME.fullmatch(file.name)
-    return [int(number) for number in match[1].split("_")] if match else [], file.name
+    return [int(number) for number in _NUMBER.findall(file.name)], file.name
+
+
+def _oddly_named_sets(
+    files: Iterable[ArchiveFile], known: set[Place], archive: Archive
+) -> list[ResultSet]:
+    """Sets whose logs stand in ORG/results/SYSTEM/BENCHMARK but have names of their own."""
+    sets: dict[Place, ResultSet] = {}
+    for file in files:
+        place = file.place[:-1]
+        if place in known or len(place) < 4 or place[-3] != "results":
+            continue
+        if file.name.lower().endswith(LOG_SUFFIXES) and _is_marked(file, archive):
+            path = file.path.rpartition("/")[0] or "."
+            sets.setdefault(place, ResultSet(path, place)).runs.append(file)
+    for found in sets.values():
+        found.runs.sort(key=_number)
+    return list(sets.values())
 
 
 def _outside_packages(files: Iterable[ArchiveFile], sets: Iterable[ResultSet]) -> list[ArchiveFile]:

@@ -5,10 +5,11 @@ from collections.abc import Callable
 from rules.benchmark import Benchmark
 from rules.errors import LogFormatError
 from rules.logs.dawnbench import parse_curve
-from rules.logs.lines import MAX_FILE_BYTES
+from rules.logs.lines import MAX_FILE_BYTES, refuse_long_lines
 from rules.logs.mllog import parse_mllog
 from rules.logs.mllog_lines import MLLOG_MARK
 from rules.logs.mlp05 import MLP_MARK, read_mlp05_chunks
+from rules.logs.mlp06 import MLP06_MARK, read_mlp06_chunks
 from rules.run import Run
 
 MAX_NAME_LENGTH = 200
@@ -29,8 +30,9 @@ def parse_run_log(content: bytes, *, name: str, benchmark: Benchmark, archive: b
     """The run in a log of any format.
 
     A name that ends in .tsv is a DAWNBench curve, everything else MLPerf's MLLOG or, by its lines,
-    the format of MLPerf v0.5. What was published in an `archive` may have broken lines that no
-    figure needs. Raises LogFormatError with file, line, field and what was expected.
+    the format of MLPerf v0.5 or v0.6. What was published in an `archive` may have broken lines, or
+    lines out of order, that no figure needs. Raises LogFormatError with file, line, field and what
+    was expected.
     """
     check_file_name(name)
     if not content or content.isspace():
@@ -90,24 +92,45 @@ def _dawnbench(content: bytes, name: str, benchmark: Benchmark, archive: bool) -
 
 
 def _mllog(content: bytes, name: str, benchmark: Benchmark, archive: bool) -> Run:
-    if MLLOG_MARK not in content and MLP_MARK in content:
-        return _mlp05(content, name, benchmark)
+    if MLLOG_MARK not in content:
+        if MLP_MARK in content:
+            return _mlp05(content, name, benchmark)
+        if MLP06_MARK in content:
+            return _mlp06(content, name, benchmark, archive)
     return parse_mllog(content, name=name, benchmark=benchmark, archive=archive)
 
 
+def _refuse(error: LogFormatError) -> None:
+    raise error
+
+
+def _pass_over(error: LogFormatError) -> None:
+    """Leave the line out."""
+
+
+def _mlp06(content: bytes, name: str, benchmark: Benchmark, archive: bool) -> Run:
+    refuse_long_lines(content, file=name)
+    return read_mlp06_chunks(
+        [content],
+        name=name,
+        allowed={
+            "submission_benchmark": benchmark.log_names,
+            "submission_division": benchmark.divisions,
+        },
+        report=_refuse,
+        odd=_pass_over if archive else None,
+        told=True,
+        target=benchmark.target,
+    ).run
+
+
 def _mlp05(content: bytes, name: str, benchmark: Benchmark) -> Run:
-    def refuse(error: LogFormatError) -> None:
-        raise error
-
-    def pass_over(error: LogFormatError) -> None:
-        """Leave the line out."""
-
     return read_mlp05_chunks(
         [content],
         name=name,
         allowed={"submission_benchmark": benchmark.log_names},
-        report=refuse,
-        notice=pass_over,
+        report=_refuse,
+        notice=_pass_over,
         target=benchmark.target,
     ).run
 

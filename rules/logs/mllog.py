@@ -6,7 +6,7 @@ Source: MLPerf training_rules.adoc, "Logging"; the required keys of the v5.1 com
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from rules.benchmark import Benchmark, QualityTarget
+from rules.benchmark import Benchmark
 from rules.errors import LogFormatError
 from rules.logs.lines import refuse_long_lines
 from rules.logs.mllog_lines import Report, every_line, lines_that_count, read_mllog
@@ -17,6 +17,7 @@ from rules.logs.mllog_run import (
     RunReader,
 )
 from rules.logs.mllog_write import write_run_log
+from rules.quality import LoggedQuality, QualityTarget
 from rules.run import Run
 
 __all__ = ["parse_mllog", "read_mllog_chunks", "write_run_log"]
@@ -35,13 +36,20 @@ def parse_mllog(content: bytes, *, name: str, benchmark: Benchmark, archive: boo
     stop_seconds None. Evaluations have a ledger if the log has eval_start lines. Raises
     LogFormatError naming file, line, field and what was expected.
 
-    In the log of an `archive` a line that is no JSON is left out if no figure needs it: ranks of
-    published runs wrote over each other's lines.
+    In the log of an `archive` a line that is no JSON is left out if no figure needs it, or if the
+    log ends in it: ranks of published runs wrote over each other's lines. So is a line without a
+    key, and so is what else published logs have because no figure rests on it (`odd` of
+    read_mllog_chunks).
     """
 
     def refuse(error: LogFormatError) -> None:
-        if not (archive and error.code == "bad_json" and _is_needless(content, error.line)):
+        keyless = error.code == "bad_line" and error.field == "key"
+        cut = error.code == "bad_json" and _is_needless(content, error.line)
+        if not (archive and (keyless or cut)):
             raise error
+
+    def pass_over(error: LogFormatError) -> None:
+        """Leave the line out."""
 
     refuse_long_lines(content, file=name)
     allowed = {
@@ -49,14 +57,22 @@ def parse_mllog(content: bytes, *, name: str, benchmark: Benchmark, archive: boo
         "submission_division": benchmark.divisions,
     }
     return read_mllog_chunks(
-        [content], name=name, allowed=allowed, report=refuse, target=benchmark.target
+        [content],
+        name=name,
+        allowed=allowed,
+        report=refuse,
+        odd=pass_over if archive else None,
+        target=benchmark.target,
     ).run
 
 
 def _is_needless(content: bytes, line: int | None) -> bool:
-    """Whether no figure needs a line of a log, counted from 1."""
-    lines = content.split(b"\n", line or 0)
-    return line is not None and next(_FIGURE_LINES.find_in(lines[line - 1]), None) is None
+    """Whether no figure needs a line of a log, counted from 1, or the log is cut off in it."""
+    if line is None:
+        return False
+    lines = content.split(b"\n", line)
+    is_last = not b"".join(lines[line:]).strip()
+    return is_last or next(_FIGURE_LINES.find_in(lines[line - 1]), None) is None
 
 
 def read_mllog_chunks(
@@ -66,13 +82,16 @@ def read_mllog_chunks(
     allowed: Mapping[str, Sequence[str]],
     report: Report,
     notice: Report | None = None,
+    odd: Report | None = None,
     detail: Detail = "all",
-    target: QualityTarget | None = None,
+    target: QualityTarget | LoggedQuality | None = None,
 ) -> Reading:
     """The run in an MLPerf log of any size, given piece by piece.
 
     What is wrong goes to `report`, which may raise; if it does not, a line that is wrong is left
-    out; what is only misleading goes to `notice`. `allowed` has the texts that settings such as
+    out; what is only misleading goes to `notice`. An evaluation outside the run, phases in disorder
+    and a seed that is none go to `odd` where there is one: published logs have them, and no figure
+    rests on what is left out. `allowed` has the texts that settings such as
     submission_division may have.
 
     With `detail` "figures" the lines that no figure needs are not parsed: there is no ledger, there
@@ -82,8 +101,8 @@ def read_mllog_chunks(
     `target` tells what an evaluation consists of where it is several metrics at once; then all of
     them are read, whatever the `detail`.
     """
-    several = target is not None and bool(target.also)
-    reader = RunReader(name, allowed, told=detail == "all", report=report, target=target)
+    several = target is not None and bool(target.logged_names)
+    reader = RunReader(name, allowed, told=detail == "all", report=report, odd=odd, target=target)
     records = read_mllog(
         chunks,
         file=name,

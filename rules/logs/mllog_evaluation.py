@@ -77,6 +77,13 @@ def read_measurement(record: MllogRecord, *, file: str) -> tuple[float | None, i
     )
 
 
+def first_quality(record: MllogRecord) -> tuple[MllogRecord, dict[str, float]]:
+    """The line of an evaluation with a table of qualities as one of the first, and the others."""
+    (_, first), *others = record.value.items() or (("", None),)
+    numbers = {name: float(quality) for name, quality in others if is_number(quality)}
+    return record._replace(value=first), numbers
+
+
 def read_status(record: MllogRecord, *, file: str) -> str | None:
     """The status word of a run_stop line, None where there is none. Raises LogFormatError."""
     status = record.metadata.get("status")

@@ -6,13 +6,18 @@ from dataclasses import dataclass
 
 from rules.errors import LogFormatError
 from rules.logs.blocks import Block
-from rules.logs.mllog_evaluation import EvaluationTime, read_measurement, read_status
+from rules.logs.mllog_evaluation import (
+    EvaluationTime,
+    first_quality,
+    read_measurement,
+    read_status,
+)
 from rules.logs.mllog_lines import Report
 from rules.logs.mllog_record import MllogRecord, is_number, read_record
 from rules.logs.mllog_settings import SETTING_KEYS, LogSettings
 from rules.logs.mllog_whole_evaluation import MllogItem, WholeEvaluation
 from rules.logs.several_metrics import SeveralMetrics
-from rules.quality import QualityTarget
+from rules.quality import LoggedQuality, QualityTarget
 from rules.run import Evaluation, Ledger, Run
 
 QUALITY_KEYS = frozenset({"eval_accuracy", "eval_error"})
@@ -20,6 +25,8 @@ RUN_KEYS = frozenset({"run_start", "run_stop"})
 PHASE_KEYS = frozenset({"init_start", "init_stop", "eval_start", "eval_stop"})
 COUNTED_KEYS = QUALITY_KEYS | RUN_KEYS | SETTING_KEYS | PHASE_KEYS
 FIGURE_KEYS = COUNTED_KEYS - PHASE_KEYS - {"submission_platform"}
+# A clock that is read twice for one moment, and rounded, can tell times this far apart.
+ROUNDING_MS = 10
 
 
 @dataclass(frozen=True)
@@ -40,8 +47,10 @@ class RunReader:
     """What a log has said up to one line; what contradicts it is reported.
 
     Where the reporting does not raise, the line that contradicts is left out and reading goes on.
+    What published logs may have because no figure rests on it goes to `odd`, where there is one.
     `told` is whether the lines of the phases are read too, so that there is a ledger, and whether
-    evaluations are to know their line. `target` tells whether an evaluation is several metrics.
+    evaluations are to know their line. `target` tells whether an evaluation is several metrics, and
+    whether it is made once the run is over; where nothing tells, a line may have several qualities.
     """
 
     def __init__(
@@ -51,12 +60,14 @@ class RunReader:
         *,
         told: bool,
         report: Report,
-        target: QualityTarget | None = None,
+        odd: Report | None = None,
+        target: QualityTarget | LoggedQuality | None = None,
     ) -> None:
         self._file = file
         self._told = told
         self._report = report
-        self._settings = LogSettings(allowed, file=file, report=report)
+        self._odd = odd or report
+        self._settings = LogSettings(allowed, file=file, report=report, odd=self._odd)
         self._init_start_ms: float | None = None
         self._start: MllogRecord | None = None
         self._stop: MllogRecord | None = None
@@ -64,11 +75,18 @@ class RunReader:
         self._quality_key: str | None = None
         self._evaluations: list[Evaluation] = []
         self._several = (
-            SeveralMetrics(target.logged_names, file=file, report=report)
-            if target is not None and target.also
+            SeveralMetrics(
+                target.logged_names,
+                file=file,
+                report=report,
+                steps=isinstance(target, LoggedQuality) and target.steps,
+            )
+            if target is not None and target.logged_names
             else None
         )
         self._offline = target is not None and target.offline
+        self._tables = target is None
+        self._phases_in_order = True
         self._evaluating = EvaluationTime()
         self._contradicted = False
         self._aside: tuple[re.Match[bytes], Block] | None = None
@@ -119,7 +137,8 @@ class RunReader:
         """The run, after the last line."""
         self._read_aside()
         if self._start is None:
-            self._report(
+            begun = "submission_benchmark" in self._settings.texts
+            (self._odd if begun else self._report)(
                 LogFormatError(
                     "no run_start",
                     file=self._file,
@@ -177,11 +196,13 @@ class RunReader:
     def _read_phase(self, record: MllogRecord) -> None:
         if record.key == "init_start":
             self._read_init_start(record)
-        elif record.key == "init_stop":
-            self._advance(record)
-        elif self._offline:
+        elif self._offline and record.key != "init_stop":
             return  # Quality is measured after the run, off its clock.
-        elif self._start is not None and self._stop is None and self._advance(record):
+        elif record.key != "init_stop" and (self._start is None or self._stop is not None):
+            return
+        elif not self._advance(record, report=self._odd):
+            self._phases_in_order = False
+        elif record.key != "init_stop":
             if record.key == "eval_start":
                 self._evaluating.start(record.time_ms)
             else:
@@ -201,14 +222,18 @@ class RunReader:
             self._refuse(record, "a second run_start", expected="exactly one run_start")
             return
         if self._init_start_ms is not None and self._init_start_ms > record.time_ms:
+            self._phases_in_order = False
             self._refuse(
                 record,
                 "run_start earlier than init_start",
                 field="time_ms",
                 expected="times that do not decrease",
+                report=self._odd,
             )
-        self._advance(record)
+        elif not self._advance(record, report=self._odd):
+            self._phases_in_order = False
         self._start = record
+        self._last = (record.key, record.time_ms)
 
     def _read_run_stop(self, record: MllogRecord) -> None:
         if self._stop is not None:
@@ -219,7 +244,7 @@ class RunReader:
             self._refuse(record, "run_stop before run_start", expected="run_start first")
         else:
             self._read_aside()
-            self._advance(record)
+            self._advance(record, report=self._odd if self._is_rounded(record) else None)
             self._contradicted |= record.time_ms < self._start.time_ms
             self._stop = record
 
@@ -228,7 +253,7 @@ class RunReader:
         if start is None or self._stop is not None:
             where = "before run_start" if start is None else "after run_stop"
             expected = "evaluations within the run"
-            self._refuse(record, f"{record.key} {where}", expected=expected)
+            self._refuse(record, f"{record.key} {where}", expected=expected, report=self._odd)
             return
         if self._quality_key not in (None, record.key):
             message = f"{record.key} after {self._quality_key}"
@@ -240,7 +265,11 @@ class RunReader:
                 self._advance(record)
             self._several.read(record, seconds=_seconds(start, record.time_ms))
             return
-        self._advance(record)
+        if not self._offline:  # There its time is that of the measuring.
+            self._advance(record)
+        others = None
+        if self._tables and type(record.value) is dict:
+            record, others = first_quality(record)
         try:
             epoch, samples, quality = read_measurement(record, file=self._file)
         except LogFormatError as error:
@@ -256,6 +285,7 @@ class RunReader:
                 samples,
                 self._ledger(start, record.time_ms) if self._evaluating.told else None,
                 record.line() if self._told else None,
+                others,
             )
         )
 
@@ -292,7 +322,14 @@ class RunReader:
             and self._last[1] <= lines.start_ms <= lines.time_ms <= lines.stop_ms
         )
 
-    def _advance(self, record: MllogRecord) -> bool:
+    def _is_rounded(self, stop: MllogRecord) -> bool:
+        """Whether a run stops no earlier than its last evaluation but for what rounding makes."""
+        start, last = self._start, self._last
+        if start is None or last is None or stop.time_ms < start.time_ms:
+            return False
+        return last[1] - stop.time_ms <= ROUNDING_MS
+
+    def _advance(self, record: MllogRecord, *, report: Report | None = None) -> bool:
         """Whether a line that counts is no earlier than the one before it; report it if it is."""
         if self._last is not None and record.time_ms < self._last[1]:
             last_key, last_ms = self._last
@@ -301,13 +338,19 @@ class RunReader:
                 f"{record.key} at {record.time_ms} ms after {last_key} at {last_ms} ms",
                 field="time_ms",
                 expected="times that do not decrease",
+                report=report,
             )
             return False
         self._last = (record.key, record.time_ms)
         return True
 
-    def _ledger(self, start: MllogRecord, end_ms: float) -> Ledger:
-        """Seconds per phase up to a moment; what is not preparation or evaluation is train."""
+    def _ledger(self, start: MllogRecord, end_ms: float) -> Ledger | None:
+        """Seconds per phase up to a moment; what is not preparation or evaluation is train.
+
+        None where the times of the phases contradict each other.
+        """
+        if not self._phases_in_order:
+            return None
         eval_seconds = self._evaluating.total_ms(end_ms) / 1000
         first = start.time_ms if self._init_start_ms is None else self._init_start_ms
         return Ledger(
@@ -317,9 +360,15 @@ class RunReader:
         )
 
     def _refuse(
-        self, record: MllogRecord, message: str, *, expected: str, field: str | None = None
+        self,
+        record: MllogRecord,
+        message: str,
+        *,
+        expected: str,
+        field: str | None = None,
+        report: Report | None = None,
     ) -> None:
-        self._report(
+        (report or self._report)(
             LogFormatError(
                 message,
                 file=self._file,

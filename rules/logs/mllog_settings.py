@@ -27,13 +27,22 @@ class LogSettings:
 
     `allowed` has, for some keys, the only texts they may have. What is wrong is reported; then the
     first good value of a setting stays. `seeds` has every seed the log names, in order: each rank
-    may have its own.
+    may have its own. A seed that is none, and a number that changes but has no part in any figure,
+    go to `odd`.
     """
 
-    def __init__(self, allowed: Mapping[str, Sequence[str]], *, file: str, report: Report) -> None:
+    def __init__(
+        self,
+        allowed: Mapping[str, Sequence[str]],
+        *,
+        file: str,
+        report: Report,
+        odd: Report | None = None,
+    ) -> None:
         self._allowed = allowed
         self._file = file
         self._report = report
+        self._odd = odd or report
         self.texts: dict[str, str] = {}
         self.integers: dict[str, int] = {}
         self.seeds: dict[int, None] = {}
@@ -44,7 +53,7 @@ class LogSettings:
         key = record.key
         try:
             if key == "seed":
-                self._read_seed(self._integer(record, minimum=0))
+                self._read_seed(record)
             elif key == "global_batch_size":
                 integer = self._integer(record, minimum=1)
                 self._refuse_change(record, integer, self.integers.setdefault(key, integer))
@@ -54,7 +63,15 @@ class LogSettings:
         except LogFormatError as error:
             self._report(error)
 
-    def _read_seed(self, seed: int) -> None:
+    def _read_seed(self, record: MllogRecord) -> None:
+        """Keep a seed; below 0 it is odd, but can be that of another run as well as any other."""
+        try:
+            seed = self._integer(record, minimum=0)
+        except LogFormatError as error:
+            self._odd(error)
+            if type(record.value) is not int or not -MAX_INTEGER <= record.value < 0:
+                return
+            seed = record.value
         self.integers.setdefault("seed", seed)
         if len(self.seeds) < MAX_SEEDS:
             self.seeds[seed] = None
@@ -64,11 +81,11 @@ class LogSettings:
         value = float(record.value)
         said = self.hyperparameters.get(record.key)
         if said is None and len(self.hyperparameters) == MAX_HYPERPARAMETERS:
-            self._report(self._fail(record, "too many settings", f"at most {MAX_HYPERPARAMETERS}"))
+            self._odd(self._fail(record, "too many settings", f"at most {MAX_HYPERPARAMETERS}"))
         elif said is None:
             self.hyperparameters[record.key] = value
         elif value != said:
-            self._report(self._change(record, value, said))
+            self._odd(self._change(record, value, said))
 
     def report_nameless(self) -> None:
         """Report a log that never named its benchmark."""

@@ -16,7 +16,7 @@ from rules.logs.json_text import parse_json
 from rules.logs.mllog_lines import MAX_MLLOG_LINES, Report
 from rules.logs.mllog_record import is_number
 from rules.logs.mllog_run import Reading
-from rules.quality import QualityTarget
+from rules.quality import LoggedQuality, QualityTarget
 from rules.run import Evaluation, Run
 
 MLP_MARK = b":::MLPv0.5"
@@ -49,7 +49,7 @@ def read_mlp05_chunks(
     allowed: Mapping[str, Sequence[str]],
     report: Report,
     notice: Report | None = None,
-    target: QualityTarget | None = None,
+    target: QualityTarget | LoggedQuality | None = None,
 ) -> Reading:
     """The run in a v0.5 log of any size, given piece by piece; its seconds count from run_start.
 

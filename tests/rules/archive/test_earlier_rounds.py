@@ -1,0 +1,274 @@
+"""Packages of earlier rounds: what their logs have that those of today have not."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Record = dict[str, Any]
+Score = Callable[..., list[Record]]
+Package = Callable[..., dict[str, bytes | str]]
+Log = Callable[..., str]
+START = 1_700_000_000_000
+SET = "ACME/results/big"
+
+
+def codes(record: Record, severity: str = "error") -> set[str]:
+    return {p["code"] for p in record["problems"] if p["severity"] == severity}
+
+
+def package(benchmark: str, logs: list[str], **system: object) -> dict[str, bytes | str]:
+    description = {"division": "closed", "system_name": "big", **system}
+    runs = {f"{SET}/{benchmark}/result_{i}.txt": log for i, log in enumerate(logs)}
+    return {**runs, "ACME/systems/big.json": json.dumps(description)}
+
+
+def without_evaluations(log: str) -> tuple[str, str]:
+    """The log but for its evaluations and run_stop, and its run_stop."""
+    lines = [line for line in log.splitlines(keepends=True) if "eval_accuracy" not in line]
+    return "".join(lines[:-1]), lines[-1]
+
+
+def v06_log(minutes: float, *, benchmark: str = "mask", status: str = "success") -> str:
+    def line(key: str, seconds: float, value: object = None, **metadata: object) -> str:
+        return f":::MLL {seconds} {key}: {json.dumps({'value': value, 'metadata': metadata})}\n"
+
+    stop = 1_560_000_000.5 + minutes * 60
+    return (
+        line("submission_benchmark", 0.0, benchmark)
+        + line("submission_division", 0.0, "closed")
+        + line("global_batch_size", 0.0, 128)
+        + line("run_start", 1_560_000_000.5)
+        + line("eval_accuracy", stop, [0.378, 0.34], epoch_num=12)
+        + line("run_stop", stop, status=status)
+    )
+
+
+def test_v06_is_told_by_its_logs_and_its_descriptions_may_be_lines(score_tree: Score) -> None:
+    logs = [v06_log(10.0 + i) for i in range(4)]
+    files = package("mask", [*logs, v06_log(1.0, status="abort")])
+    files["ACME/systems/big.json"] = (
+        'org: {"value": "ACME", "metadata": {}}\n'
+        'division: {"value": "closed", "metadata": {}}\n'
+        'platform: {"value": "Big 1", "metadata": {}}\n'
+        "entry: {\"value\": \"{'framework': 'F 1', 'os': 'O'}\"}\n"
+    )
+    [record] = score_tree(files)
+    assert (record["version"], record["division"], record["n_runs"]) == ("0.6", "closed", 5)
+    assert (record["olympic_mean_seconds"], record["global_batch_size"]) == (12 * 60, 128)
+    assert (record["eligible"], codes(record)) == (True, set())
+    told = record["description"]
+    assert (told["submitter"], told["system_name"], told["framework"]) == ("ACME", "Big 1", "F 1")
+
+
+def test_a_description_that_is_neither_table_nor_lines_is_an_error(score_tree: Score) -> None:
+    files = package("mask", [v06_log(10.0 + i) for i in range(5)])
+    files["ACME/systems/big.json"] = "see the entry"
+    assert codes(score_tree(files)[0]) == {"bad_json"}
+
+
+def maskrcnn_log(make_log: Log, make_line: Log, minutes: float, values: list[object]) -> str:
+    head, stop = without_evaluations(
+        make_log(minutes, seed=int(minutes * 10), benchmark="maskrcnn")
+    )
+    measured = "".join(
+        make_line("eval_accuracy", START + epoch, value, epoch_num=epoch)
+        for epoch, value in enumerate(values, 1)
+    )
+    return head + measured + stop
+
+
+def test_two_metrics_in_one_line_are_one_evaluation(
+    score_tree: Score, make_log: Log, make_line: Log
+) -> None:
+    values: list[object] = [{"BBOX": 0.16, "SEGM": 0.17}, {"SEGM": 0.34, "BBOX": 0.378}]
+    logs = [maskrcnn_log(make_log, make_line, 10.0 + i, values) for i in range(5)]
+    [record] = score_tree(package("maskrcnn", logs))
+    assert (record["olympic_mean_seconds"], record["eligible"]) == (720, True)
+    assert {(r["final_quality"], r["evaluations"]) for r in record["runs"]} == {(0.378, 2)}
+    assert {run["convergence"] for run in record["runs"]} == {2.0}
+    assert codes(record) == set()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"BBOX": 0.378},
+        {"BBOX": 0.378, "SEGM": "0.34"},
+        {"BBOX": 0.378, "SEGM": 0.34, "bbox": 0.1},
+        {},
+        [0.378, 0.34],
+        0.378,
+    ],
+)
+def test_a_table_without_each_metric_once_is_no_evaluation(
+    score_tree: Score, make_log: Log, make_line: Log, value: object
+) -> None:
+    logs = [maskrcnn_log(make_log, make_line, 10.0 + i, [value]) for i in range(5)]
+    [record] = score_tree(package("maskrcnn", logs))
+    assert {run["evaluations"] for run in record["runs"]} == {0}
+    assert (record["runs_reached"], record["eligible"]) == (0, False)
+    assert "success_without_target" in codes(record)
+
+
+def test_an_evaluation_after_run_stop_is_a_remark_and_reaches_nothing(
+    score_tree: Score, make_package: Package, make_log: Log, make_line: Log
+) -> None:
+    """A host may measure while another has seen the target: the clock may stop at once."""
+    late = make_line("eval_accuracy", START + 3_600_000, 0.36, epoch_num=5)
+    [record] = score_tree(
+        make_package([make_log(10.0 + i, seed=i) + late + late for i in range(5)])
+    )
+    assert (record["olympic_mean_seconds"], record["eligible"]) == (720, True)
+    assert {(run["final_quality"], run["evaluations"]) for run in record["runs"]} == {(0.35, 2)}
+    remarks = [(p["code"], p["message"]) for p in record["problems"]]
+    told = "eval_accuracy after run_stop (and in 1 more lines)"
+    assert remarks == [("lines_out_of_order", told)] * 5
+    logs = [make_log(1.0 + i, seed=i, quality=0.2) + late for i in range(5)]
+    [record] = score_tree(make_package(logs))
+    assert (record["olympic_mean_seconds"], record["runs_reached"]) == (None, 0)
+    assert "success_without_target" in codes(record)
+
+
+def minigo_log(make_log: Log, make_line: Log, minutes: float) -> str:
+    """A run whose models play an hour after it, and later ones first."""
+    head, stop = without_evaluations(make_log(minutes, seed=0, benchmark="minigo"))
+    played = [
+        make_line("eval_accuracy", START + 3_600_000 - 9 * epoch, 0.3 + epoch / 10, epoch_num=epoch)
+        for epoch in (1, 2)
+    ]
+    return head + "".join(played) + stop
+
+
+def test_minigo_plays_once_the_run_is_over_and_its_seeds_say_nothing(
+    score_tree: Score, make_log: Log, make_line: Log
+) -> None:
+    logs = [minigo_log(make_log, make_line, 10.0 + i) for i in range(10)]
+    [record] = score_tree(package("minigo", logs))
+    assert (record["olympic_mean_seconds"], record["eligible"]) == (14.5 * 60, True)
+    assert {run["evaluations"] for run in record["runs"]} == {2}
+    assert (codes(record), "same_seed" in codes(record, "warning")) == (set(), True)
+    online = [log.replace("minigo", "resnet") for log in logs]
+    [record] = score_tree(package("resnet", online))
+    assert {"times_decrease", "same_seed"} <= codes(record)
+
+
+def test_stable_diffusion_may_number_its_checkpoints_by_steps(
+    score_tree: Score, make_log: Log, make_line: Log
+) -> None:
+    logs = []
+    for i in range(10):
+        head, stop = without_evaluations(
+            make_log(10.0 + i, seed=i, benchmark="stable_diffusion", batch_size=512)
+        )
+        measured = [
+            make_line("eval_accuracy", START + 9_000_000, value, step_num=step, metric=metric)
+            for step, metric, value in (
+                (2000, "FID", 88.0), (1000, "FID", 120.0), (2000, "CLIP", 0.16),
+                (1000, "CLIP", 0.1), (2000, "FID", 88.0),
+            )
+        ]  # fmt: skip
+        logs.append(head + "".join(measured) + stop)
+    [record] = score_tree(
+        {"v3.1/" + path: log for path, log in package("stable_diffusion", logs).items()}
+    )
+    assert (record["olympic_mean_seconds"], codes(record)) == (14.5 * 60, set())
+    assert {(r["final_quality"], r["evaluations"]) for r in record["runs"]} == {(88.0, 2)}
+    [record] = score_tree(
+        {"v4.1/" + path: log for path, log in package("stable_diffusion", logs).items()}
+    )
+    assert (record["runs_reached"], codes(record) >= {"bad_value"}) == (0, True)
+
+
+@pytest.mark.parametrize("name", ["result_run{}.txt", "result_4953-2405_{}.txt", "log-{}.log"])
+def test_results_may_be_named_otherwise_but_their_folder_tells(
+    score_tree: Score, make_package: Package, name: str
+) -> None:
+    files = {
+        path.replace(f"result_{path[-5]}.txt", name.format(path[-5])): text
+        for path, text in make_package().items()
+    }
+    files[f"{SET}/retinanet/raw/train_1.log"] = ":::MLLOG {}\n"
+    files[f"{SET}/retinanet/compliance.out"] = "SUCCESS\n"
+    [record] = score_tree(files)
+    assert (record["path"], record["n_runs"]) == (f"{SET}/retinanet", 5)
+    assert [run["file"] for run in record["runs"]] == [name.format(i) for i in range(5)]
+    assert (record["olympic_mean_seconds"], record["eligible"]) == (720, True)
+    assert codes(record, "warning") == ({"odd_name"} if ".log" in name else set())
+
+
+def test_what_is_wrong_with_every_line_is_said_once(
+    score_tree: Score, make_package: Package, make_log: Log
+) -> None:
+    logs = [make_log(10.0 + i, seed=i) for i in range(5)]
+    logs[0] = logs[0].replace('"time_ms"', '"time_s"')
+    [record] = score_tree(make_package(logs))
+    told = [p["message"] for p in record["problems"] if p["code"] == "bad_line"]
+    assert told == ["got None (and in 10 more lines)"]
+    assert (record["runs"][0]["tta_seconds"], record["eligible"]) == (None, False)
+
+
+def test_a_run_that_ended_before_it_started_counts_as_the_slowest(
+    score_tree: Score, make_package: Package, make_log: Log
+) -> None:
+    logs = [make_log(10.0 + i, seed=i) for i in range(5)]
+    logs[0] = logs[0][: logs[0].index(":::MLLOG", logs[0].index("global_batch_size"))]
+    [record] = score_tree(make_package(logs))
+    assert (record["olympic_mean_seconds"], record["eligible"]) == (13 * 60, True)
+    assert codes(record, "warning") == {"no_run_start", "no_evaluation"}
+    logs[0] = "Killed\n"
+    assert "no_run_start" in codes(score_tree(make_package(logs))[0])
+    told = codes(score_tree(package("resnet", ["Killed\n"] * 5))[0])
+    assert told == {"no_run_start", "no_benchmark", "too_few_converged"}
+
+
+def test_a_run_whose_log_is_cut_off_did_not_finish(
+    score_tree: Score, make_package: Package, make_log: Log
+) -> None:
+    logs = [make_log(10.0 + i, seed=i) for i in range(5)]
+    logs[0] = logs[0][: logs[0].rindex('"key": "run_stop"') + 8]
+    [record] = score_tree(make_package(logs))
+    assert (record["olympic_mean_seconds"], record["eligible"]) == (13 * 60, True)
+    assert codes(record, "warning") == {"bad_json", "not_converged"}
+    logs[0] = make_log(10.0, seed=0, extra=':::MLLOG {"time_ms": 1, "key": "eval_acc\n')
+    assert codes(score_tree(make_package(logs))[0]) == {"bad_json"}
+
+
+def test_a_line_without_a_key_is_no_figures(
+    score_tree: Score, make_package: Package, make_log: Log, make_line: Log
+) -> None:
+    keyless = make_line("", START, "ACME")
+    [record] = score_tree(make_package([keyless + make_log(9.0 + i, seed=i) for i in range(5)]))
+    assert (record["eligible"], codes(record, "warning")) == (True, {"bad_line"})
+
+
+@pytest.mark.parametrize("status", ["onprem", "Available", "cloud", "available in Cloud", "RDI"])
+def test_words_of_earlier_rounds_are_known(
+    score_tree: Score, make_package: Package, status: str
+) -> None:
+    assert score_tree(make_package(status=status, division="Close"))[0]["problems"] == []
+    assert codes(score_tree(make_package(status="sold"))[0], "warning") == {"unknown_value"}
+
+
+def test_a_set_handed_in_as_open_is_open_and_none_is_closed_by_its_description(
+    score_tree: Score, make_log: Log
+) -> None:
+    """Where no definition held its logs against the reference."""
+    logs = [make_log(10.0 + i, seed=i, benchmark="resnet") for i in range(5)]
+    [record] = score_tree(package("resnet", logs, division="open"))
+    assert (record["division"], record["eligible"]) == ("open", True)
+    assert codes(record, "warning") >= {"wrong_division"}
+    logs[0] = logs[0].replace('"closed"', '"open"')
+    [record] = score_tree(package("resnet", logs, divison="open", division=""))
+    assert (record["division"], codes(record)) == ("open", set())
+    opened = [log.replace('"closed"', '"open"') for log in logs]
+    for said in (opened, logs):
+        assert codes(score_tree(package("resnet", said))[0]) == {"wrong_division"}
+
+
+def test_a_closed_set_with_a_verdict_is_not_opened_by_its_description(
+    score_tree: Score, make_package: Package
+) -> None:
+    [record] = score_tree(make_package(division="open"))
+    assert (record["division"], codes(record)) == ("closed", {"wrong_division"})
