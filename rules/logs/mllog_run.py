@@ -6,12 +6,8 @@ from dataclasses import dataclass
 
 from rules.errors import LogFormatError
 from rules.logs.blocks import Block
-from rules.logs.mllog_evaluation import (
-    EvaluationTime,
-    first_quality,
-    read_measurement,
-    read_status,
-)
+from rules.logs.mllog_clock import RunClock
+from rules.logs.mllog_evaluation import first_quality, read_measurement, read_status
 from rules.logs.mllog_lines import Report
 from rules.logs.mllog_record import MllogRecord, is_number, read_record
 from rules.logs.mllog_settings import SETTING_KEYS, LogSettings
@@ -25,8 +21,6 @@ RUN_KEYS = frozenset({"run_start", "run_stop"})
 PHASE_KEYS = frozenset({"init_start", "init_stop", "eval_start", "eval_stop"})
 COUNTED_KEYS = QUALITY_KEYS | RUN_KEYS | SETTING_KEYS | PHASE_KEYS
 FIGURE_KEYS = COUNTED_KEYS - PHASE_KEYS - {"submission_platform"}
-# A clock that is read twice for one moment, and rounded, can tell times this far apart.
-ROUNDING_MS = 10
 
 
 @dataclass(frozen=True)
@@ -68,10 +62,9 @@ class RunReader:
         self._report = report
         self._odd = odd or report
         self._settings = LogSettings(allowed, file=file, report=report, odd=self._odd)
-        self._init_start_ms: float | None = None
+        self._clock = RunClock()
         self._start: MllogRecord | None = None
         self._stop: MllogRecord | None = None
-        self._last: tuple[str, float] | None = None  # Key and time of the last line that counts.
         self._quality_key: str | None = None
         self._evaluations: list[Evaluation] = []
         self._several = (
@@ -86,8 +79,6 @@ class RunReader:
         )
         self._offline = target is not None and target.offline
         self._tables = target is None
-        self._phases_in_order = True
-        self._evaluating = EvaluationTime()
         self._contradicted = False
         self._aside: tuple[re.Match[bytes], Block] | None = None
         self._passed_over = 0
@@ -187,53 +178,38 @@ class RunReader:
             return None
 
     def _whole_ledger(self) -> Ledger | None:
-        if not self._told or self._start is None or self._last is None:
+        if not self._told or self._start is None or self._clock.last is None:
             return None
-        if self._evaluations and not self._evaluating.told:
+        if self._evaluations and not self._clock.evaluating.told:
             return None
-        return self._ledger(self._start, self._last[1])
+        return self._clock.ledger(self._clock.last[1])
 
     def _read_phase(self, record: MllogRecord) -> None:
         if record.key == "init_start":
             self._read_init_start(record)
-        elif self._offline and record.key != "init_stop":
-            return  # Quality is measured after the run, off its clock.
-        elif record.key != "init_stop" and (self._start is None or self._stop is not None):
-            return
-        elif not self._advance(record, report=self._odd):
-            self._phases_in_order = False
-        elif record.key != "init_stop":
+        elif record.key == "init_stop":
+            self._check_time(record, self._clock.phase(record), report=self._odd)
+        elif self._offline or self._start is None or self._stop is not None:
+            return  # Offline, quality is measured after the run, off its clock.
+        elif self._check_time(record, self._clock.phase(record), report=self._odd):
             if record.key == "eval_start":
-                self._evaluating.start(record.time_ms)
+                self._clock.evaluating.start(record.time_ms)
             else:
-                self._evaluating.stop(record.time_ms)
+                self._clock.evaluating.stop(record.time_ms)
 
     def _read_init_start(self, record: MllogRecord) -> None:
-        """Every rank logs its own, in any order; the first by time counts."""
         if self._start is not None:
             self._refuse(record, "init_start after run_start", expected="init_start first")
             return
-        first = self._init_start_ms
-        self._init_start_ms = record.time_ms if first is None else min(first, record.time_ms)
+        self._clock.init_start(record.time_ms)
 
     def _read_run_start(self, record: MllogRecord) -> None:
         if self._start is not None:
             self._contradicted = True
             self._refuse(record, "a second run_start", expected="exactly one run_start")
             return
-        if self._init_start_ms is not None and self._init_start_ms > record.time_ms:
-            self._phases_in_order = False
-            self._refuse(
-                record,
-                "run_start earlier than init_start",
-                field="time_ms",
-                expected="times that do not decrease",
-                report=self._odd,
-            )
-        elif not self._advance(record, report=self._odd):
-            self._phases_in_order = False
+        self._check_time(record, self._clock.run_start(record), report=self._odd)
         self._start = record
-        self._last = (record.key, record.time_ms)
 
     def _read_run_stop(self, record: MllogRecord) -> None:
         if self._stop is not None:
@@ -244,7 +220,8 @@ class RunReader:
             self._refuse(record, "run_stop before run_start", expected="run_start first")
         else:
             self._read_aside()
-            self._advance(record, report=self._odd if self._is_rounded(record) else None)
+            lenient = self._odd if self._clock.is_rounded(record) else None
+            self._check_time(record, self._clock.advance(record), report=lenient)
             self._contradicted |= record.time_ms < self._start.time_ms
             self._stop = record
 
@@ -262,11 +239,11 @@ class RunReader:
         self._quality_key = record.key
         if self._several is not None:
             if not self._offline:
-                self._advance(record)
+                self._check_time(record, self._clock.advance(record))
             self._several.read(record, seconds=_seconds(start, record.time_ms))
             return
         if not self._offline:  # There its time is that of the measuring.
-            self._advance(record)
+            self._check_time(record, self._clock.advance(record))
         others = None
         if self._tables and type(record.value) is dict:
             record, others = first_quality(record)
@@ -275,15 +252,16 @@ class RunReader:
         except LogFormatError as error:
             self._report(error)
             return
+        evaluating = self._clock.evaluating
         if self._told:
-            self._evaluating.measure(record.time_ms)
+            evaluating.measure(record.time_ms)
         self._evaluations.append(
             Evaluation(
                 epoch,
                 _seconds(start, record.time_ms),
                 quality,
                 samples,
-                self._ledger(start, record.time_ms) if self._evaluating.told else None,
+                self._clock.ledger(record.time_ms) if evaluating.told else None,
                 record.line() if self._told else None,
                 others,
             )
@@ -297,67 +275,41 @@ class RunReader:
                 self.read(record)
             return
         self._quality_key = "eval_accuracy"
-        self._evaluating.start(lines.start_ms)
+        self._clock.evaluating.start(lines.start_ms)
         self._evaluations.append(
             Evaluation(
                 lines.epoch,
                 _seconds(start, lines.time_ms),
                 lines.quality,
                 lines.samples,
-                self._ledger(start, lines.time_ms),
+                self._clock.ledger(lines.time_ms),
                 lines.line(),
             )
         )
-        self._evaluating.stop(lines.stop_ms)
-        self._last = ("eval_stop", lines.stop_ms)
+        self._clock.evaluating.stop(lines.stop_ms)
+        self._clock.last = ("eval_stop", lines.stop_ms)
 
     def _goes_on(self, lines: WholeEvaluation) -> bool:
         """Whether a run, once it started, is one whose next lines these are."""
+        last = self._clock.last
         return (
             self._stop is None
             and self._quality_key in (None, "eval_accuracy")
             and self._several is None
             and not self._offline
-            and self._last is not None
-            and self._last[1] <= lines.start_ms <= lines.time_ms <= lines.stop_ms
+            and last is not None
+            and last[1] <= lines.start_ms <= lines.time_ms <= lines.stop_ms
         )
 
-    def _is_rounded(self, stop: MllogRecord) -> bool:
-        """Whether a run stops no earlier than its last evaluation but for what rounding makes."""
-        start, last = self._start, self._last
-        if start is None or last is None or stop.time_ms < start.time_ms:
-            return False
-        return last[1] - stop.time_ms <= ROUNDING_MS
-
-    def _advance(self, record: MllogRecord, *, report: Report | None = None) -> bool:
-        """Whether a line that counts is no earlier than the one before it; report it if it is."""
-        if self._last is not None and record.time_ms < self._last[1]:
-            last_key, last_ms = self._last
-            self._refuse(
-                record,
-                f"{record.key} at {record.time_ms} ms after {last_key} at {last_ms} ms",
-                field="time_ms",
-                expected="times that do not decrease",
-                report=report,
-            )
-            return False
-        self._last = (record.key, record.time_ms)
-        return True
-
-    def _ledger(self, start: MllogRecord, end_ms: float) -> Ledger | None:
-        """Seconds per phase up to a moment; what is not preparation or evaluation is train.
-
-        None where the times of the phases contradict each other.
-        """
-        if not self._phases_in_order:
-            return None
-        eval_seconds = self._evaluating.total_ms(end_ms) / 1000
-        first = start.time_ms if self._init_start_ms is None else self._init_start_ms
-        return Ledger(
-            init=(start.time_ms - first) / 1000,
-            train=_seconds(start, end_ms) - eval_seconds,
-            eval=eval_seconds,
-        )
+    def _check_time(
+        self, record: MllogRecord, problem: str | None, *, report: Report | None = None
+    ) -> bool:
+        """Whether nothing is wrong with the time of a line; report it if something is."""
+        if problem is None:
+            return True
+        expected = "times that do not decrease"
+        self._refuse(record, problem, field="time_ms", expected=expected, report=report)
+        return False
 
     def _refuse(
         self,
