@@ -11,6 +11,7 @@ from rules.archive.files import Archive, ArchiveFile, Place, shown, version_of
 from rules.archive.mlperf_runs import PublishedRun, judge_run, read_run
 from rules.archive.problems import Problems
 from rules.archive.rounds import possible_rounds
+from rules.archive.same_training import note_same_trainings
 from rules.archive.set_problems import add_copies, add_set_problems, note_unnamed_round
 from rules.archive.submissions import ResultSet, SingleLog
 from rules.benchmark import DIVISIONS, Benchmark, RunsRule
@@ -105,6 +106,9 @@ def _read_runs(
     if name and known and old_format is None:
         rounds = possible or definitions.rounds_of([name])
         note_unnamed_round(files[0].path, known, rounds, problems)
+    note_same_trainings(
+        files, [reading for reading, _ in readings], reader.archive, known, problems
+    )
     return [judge_run(r, v, known, problems) for r, v in readings], known
 
 
