@@ -124,7 +124,7 @@ def _read(
             detail=detail,
             target=target,
         )
-        if detail != "all" and may_exceed_allowance(first):
+        if detail != "all" and may_exceed_allowance(first, reading.started_ms):
             reading = with_ledger(reading, file, archive, allowed, target)
     except RuleError as error:
         report(error)

@@ -22,17 +22,16 @@ CLOSE_TO_LIMIT_MS = INIT_ALLOWANCE_SECONDS["closed"] * 1000 / 2
 _TIME_MS = re.compile(rb'"time_ms"\s*:\s*([0-9]{1,15})')
 
 
-def may_exceed_allowance(start_of_log: bytes) -> bool:
+def may_exceed_allowance(start_of_log: bytes, started_ms: float | None) -> bool:
     """Whether a log whose first bytes are given may tell of more preparation than is free.
 
-    A log without any init_start tells of none.
+    `started_ms` is the time of its run_start. A log without any init_start tells of none.
     """
     at = start_of_log.find(b'"init_start"')
     if at < 0:
         return False
-    began = _time_ms(start_of_log, at)
-    started = _time_ms(start_of_log, start_of_log.find(b'"run_start"', at))
-    return began is None or started is None or started - began > CLOSE_TO_LIMIT_MS
+    began_ms = _time_ms(start_of_log, at)
+    return began_ms is None or started_ms is None or started_ms - began_ms > CLOSE_TO_LIMIT_MS
 
 
 def with_ledger(
@@ -73,8 +72,6 @@ def counted_preparation_seconds(run: Run, benchmark: Benchmark | None, problems:
 
 def _time_ms(content: bytes, at: int) -> int | None:
     """The time in the line of a key found at a place, None for a line that does not tell it."""
-    if at < 0:
-        return None
     end = content.find(b"\n", at)
     line = content[content.rfind(b"\n", 0, at) + 1 : end if end >= 0 else len(content)]
     match = _TIME_MS.search(line)
