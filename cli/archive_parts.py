@@ -25,6 +25,7 @@ class Parcel:
     `path` is how people know it. `claim` is the JSON of an MLPerf set; a DAWNBench entry is sent as
     it is, so there it is a file. `benchmark_id` is given beside the JSON where that names none.
     `errors` is what our own reading finds wrong; the server has the word on whether it is refused.
+    `notes` says what was guessed.
     """
 
     path: str
@@ -32,6 +33,7 @@ class Parcel:
     logs: Sequence[ArchiveFile]
     benchmark_id: str | None = None
     errors: Sequence[Problem] = ()
+    notes: Sequence[str] = ()
 
     @property
     def fields(self) -> dict[str, str]:

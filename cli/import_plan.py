@@ -81,7 +81,16 @@ def _plan_set(found: ResultSet, record: Record, all_found: Found, published: dat
         claim=set_claim(record, description) | _day(published),
         logs=found.runs,
         errors=_errors(record),
+        notes=_guessed_round(record),
     )
+
+
+def _guessed_round(record: Record) -> list[str]:
+    return [
+        f"{problem['message']}; expected {problem['expected']}"
+        for problem in record["problems"]
+        if problem["code"] == "round_not_told"
+    ]
 
 
 def _day(published: date | None) -> dict[str, str]:

@@ -34,7 +34,10 @@ FINAL = (ExitCode.NOT_ALLOWED, ExitCode.NOT_FOUND)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one submission; `reason` says why where it is not on the server."""
+    """What became of one submission; `reason` says why where it is not on the server.
+
+    `notes` says what was guessed about it.
+    """
 
     path: str
     state: State
@@ -44,12 +47,13 @@ class Outcome:
     reason: str | None = None
     problems: Sequence[Problem] = field(default=())
     claim: Mapping[str, Any] | None = None
+    notes: Sequence[str] = ()
 
     def document(self) -> dict[str, Any]:
         """The outcome as JSON, without what does not apply."""
         table = asdict(self) | {"problems": [asdict(problem) for problem in self.problems]}
         table.pop("state")
-        return {name: value for name, value in table.items() if value not in (None, [])}
+        return {name: value for name, value in table.items() if value not in (None, [], ())}
 
 
 Sending = tuple[Parcel, "Future[Outcome]"]
@@ -108,7 +112,7 @@ def _settled(
                 yield Outcome(parcel.path, "failed", len(parcel.logs), reason=LEFT)
             return
     if not future.cancelled():
-        yield future.result()
+        yield replace(future.result(), notes=parcel.notes)
 
 
 def describe(parcel: Parcel, archive: Archive) -> Outcome:

@@ -66,11 +66,16 @@ def time_to_accuracy(
         return None if reached.ledger is None else clock.seconds(reached.ledger, division=division)
     if run.stop_seconds is None:
         return reached.seconds
-    return run.stop_seconds + _excess_preparation(run, clock, division)
+    return run.stop_seconds + excess_preparation_seconds(run, clock, division)
 
 
-def _excess_preparation(run: Run, clock: Clock, division: str) -> float:
-    """Seconds of preparation beyond the free allowance, which a log's own times leave out."""
+def excess_preparation_seconds(run: Run, clock: Clock, division: str) -> float:
+    """Seconds of preparation beyond the free allowance, which a log's own times leave out.
+
+    From the first init_start to run_start; 0 without a ledger. The clock must start when the
+    allowance is over (MLPerf training_rules.adoc, "Run Results"). The published checker counts to
+    init_stop only, and leaves a run that exceeds it out of its set.
+    """
     if run.ledger is None:
         return 0.0
     preparation = Ledger(init=run.ledger.init, compile=run.ledger.compile, warmup=run.ledger.warmup)

@@ -144,6 +144,9 @@ def _lines(
                 why = _count(problems, "problem") if problems else outcome.reason
                 yield Text.assemble((state, style), f" {outcome.path}: {why}")
                 yield from (Text(f"  {problem}") for problem in outcome.problems)
+    guessed = Counter(note for outcome in outcomes for note in outcome.notes)
+    for note, count in guessed.items():
+        yield Text.assemble(("guessed", "yellow"), f" of {_count(count, 'submission')}: {note}")
     yield Text(_preview(outcomes) if dry_run else _summary(outcomes, seconds))
     if left:
         yield Text(

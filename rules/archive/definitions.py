@@ -39,13 +39,14 @@ class Definitions:
         return self._mlperf.get((version or "", name))
 
     def rounds_of(self, names: Iterable[str]) -> tuple[str, ...]:
-        """The rounds that have a definition of all of these benchmarks, v0.5 and v0.6 aside.
+        """The rounds that define all of these benchmarks, oldest first, v0.5 and v0.6 aside.
 
         Logs of those tell by their format that they are.
         """
         wanted = set(names)
         rounds = {version for version, _ in self._mlperf} - {"", *OLD_FORMAT_ROUNDS}
-        return tuple(sorted(r for r in rounds if all((r, name) in self._mlperf for name in wanted)))
+        fitting = [r for r in rounds if all((r, name) in self._mlperf for name in wanted)]
+        return tuple(sorted(fitting, key=_version_parts))
 
     def mlperf_names(self) -> tuple[str, ...]:
         """What MLPerf benchmarks may be called in logs."""
@@ -77,6 +78,10 @@ def general_runs(name: str) -> RunsRule:
         return RunsRule(count=3, dropped=1)
     few = ("dlrm", "maskrcnn", "resnet", "retinanet")
     return RunsRule(count=5 if name in few else 10, dropped=1)
+
+
+def _version_parts(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
 
 
 def _version(benchmark: Benchmark) -> tuple[int, int]:

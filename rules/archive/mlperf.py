@@ -16,7 +16,8 @@ from rules.archive.files import Archive, ArchiveFile, Place, shown, version_of
 from rules.archive.logged_quality import quality_in_logs
 from rules.archive.mlperf_runs import PublishedRun, judge_run, read_run
 from rules.archive.problems import Problems
-from rules.archive.rounds import round_of
+from rules.archive.rounds import possible_rounds
+from rules.archive.same_training import note_same_trainings
 from rules.archive.set_problems import (
     add_copies,
     add_odd_names,
@@ -45,8 +46,8 @@ class Reader:
     """How sets are read: by which definitions, and how closely.
 
     `pruned` holds convergence against the pruned reference points. `every_line` parses the lines
-    that no figure needs as well. `identical` names the copies of a log, by path; `rounds` the round
-    of packages whose folders do not say (rules.archive.rounds).
+    that no figure needs as well. `identical` names the copies of a log, by path; `rounds` the
+    rounds that packages may be of whose folders do not say (rules.archive.rounds).
     """
 
     archive: Archive
@@ -54,15 +55,15 @@ class Reader:
     pruned: bool = True
     every_line: bool = False
     identical: Mapping[str, tuple[str, ...]] | None = None
-    rounds: Mapping[Place, str] = field(default_factory=dict)
+    rounds: Mapping[Place, tuple[str, ...]] = field(default_factory=dict)
 
 
 def score_set(found: ResultSet, reader: Reader) -> dict[str, Any]:
     """The record of one result set; its `problems` say what is wrong with it."""
     problems = Problems()
     name = shown(found.place[-1]) if found.in_package else None
-    version = round_of(found, reader.rounds)
-    runs, benchmark = _read_runs(found.runs, name, version, reader, problems)
+    possible = possible_rounds(found, reader.rounds)
+    runs, benchmark = _read_runs(found.runs, name, possible, reader, problems)
     record = _figures(runs, benchmark, found.path, reader, problems, name=name)
     if found.in_package:
         record["organisation"] = shown(_organisation(found, record["version"]))
@@ -82,8 +83,9 @@ def score_log(found: SingleLog, reader: Reader) -> dict[str, Any]:
     """The record of a log outside any package, as a set of one run; all of its lines are read."""
     reader = replace(reader, every_line=True)
     problems = Problems()
-    version = version_of(found.file.place[:-1])
-    runs, benchmark = _read_runs([found.file], None, version, reader, problems)
+    named = version_of(found.file.place[:-1])
+    possible = () if named is None else (named,)
+    runs, benchmark = _read_runs([found.file], None, possible, reader, problems)
     record = _figures(runs, benchmark, found.path, reader, problems, alone=True)
     record["organisation"] = runs[0].run.organisation
     record["system"] = runs[0].run.platform
@@ -93,19 +95,21 @@ def score_log(found: SingleLog, reader: Reader) -> dict[str, Any]:
 def _read_runs(
     files: Sequence[ArchiveFile],
     name: str | None,
-    version: str | None,
+    possible: tuple[str, ...],
     reader: Reader,
     problems: Problems,
 ) -> tuple[list[PublishedRun], Benchmark | None]:
-    """The runs of a set, and the definition they are judged by.
+    """The runs of a set, and the definition they are judged by: of `possible` rounds the newest.
 
     Its name comes from the path; outside a package from the first log that says.
     """
     definitions = reader.definitions
+    version = possible[-1] if possible else None
     benchmark = definitions.of_mlperf(name, version) if name else None
     read_as = quality_in_logs(name, benchmark)
     readings, told = _read_files(files, name, benchmark, reader)
-    version = next((format_version for _, format_version in readings if format_version), version)
+    old_format = next((format_version for _, format_version in readings if format_version), None)
+    version = old_format or version
     name = name or next((r.run.benchmark for r, _ in readings if r.run.benchmark), None)
     known = definitions.of_mlperf(name, version) if name else None
     quality = quality_in_logs(name, known)
@@ -113,8 +117,12 @@ def _read_runs(
         readings, told = _read_files(files, name, known, reader)
     for problem in told:
         problems.take(problem)
-    if name and known and version is None:
-        note_unnamed_round(files[0].path, known, definitions.rounds_of([name]), problems)
+    if name and known and old_format is None:
+        rounds = possible or definitions.rounds_of([name])
+        note_unnamed_round(files[0].path, known, rounds, problems)
+    note_same_trainings(
+        files, [reading for reading, _ in readings], reader.archive, known, problems
+    )
     return [judge_run(r, v, known, problems) for r, v in readings], known
 
 

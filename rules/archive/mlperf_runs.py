@@ -7,6 +7,11 @@ from typing import Any
 
 from rules.archive.files import Archive, ArchiveFile
 from rules.archive.logged_quality import quality_in_logs
+from rules.archive.preparation import (
+    counted_preparation_seconds,
+    may_exceed_allowance,
+    with_ledger,
+)
 from rules.archive.problems import Problem, Problems
 from rules.benchmark import Benchmark
 from rules.convergence import convergence_of_run
@@ -26,7 +31,8 @@ class PublishedRun:
     """One run of a set. `run.status` is "success" exactly if it converged.
 
     `said` is the status its log gives; `run.stop_seconds` is when it stopped, converged or not;
-    `tta_seconds` and `convergence` are None if it did not converge.
+    `tta_seconds`, with the preparation that is not free, and `convergence` are None if it did not
+    converge.
     """
 
     run: Run
@@ -141,6 +147,8 @@ def _read(
             detail=detail,
             target=target,
         )
+        if detail != "all" and may_exceed_allowance(first, reading.started_ms):
+            reading = with_ledger(reading, file, archive, allowed, target)
     except RuleError as error:
         report(error)
         run = Run(file.path, clock="mlperf", evaluations=())
@@ -170,16 +178,18 @@ def judge_run(
     run = reading.run
     reached = has_reached(run, benchmark)
     willing = run.status == "success" or (run.status is None and version == "0.5" and reached)
-    converged = bool(reading.trusted and run.stop_seconds is not None and willing and reached)
+    stop_seconds = run.stop_seconds
+    converged = bool(reading.trusted and stop_seconds is not None and willing and reached)
     _add_problems(run, reading, converged=converged, willing=willing, problems=problems)
     status = "success" if converged else "not converged"
     judged = run if run.status == status else replace(run, status=status)
+    excess = counted_preparation_seconds(run, benchmark, problems)
     return PublishedRun(
         run=judged,
         said=run.status,
         seeds=reading.seeds,
         version=version,
-        tta_seconds=run.stop_seconds if converged else None,
+        tta_seconds=stop_seconds + excess if converged and stop_seconds is not None else None,
         convergence=_convergence(judged, version, benchmark),
         evaluations=reading.evaluations,
     )

@@ -12,18 +12,17 @@ from rules.archive.files import Place, version_of
 from rules.archive.submissions import ResultSet, Submission
 
 
-def tell_rounds(found: Iterable[Submission], definitions: Definitions) -> Mapping[Place, str]:
-    """The round of each folder of packages, and of each package, whose benchmarks tell it.
-
-    Of a set, ask for its organisation's folder first, then for the one that folder is in.
-    """
+def tell_rounds(
+    found: Iterable[Submission], definitions: Definitions
+) -> Mapping[Place, tuple[str, ...]]:
+    """The rounds that each folder of packages, and each package, may be of by its benchmarks."""
     names: dict[Place, set[str]] = defaultdict(set)
     for each in found:
         if isinstance(each, ResultSet) and each.in_package:
             for folder in folders_of(each):
                 names[folder].add(each.place[-1])
     rounds = {folder: definitions.rounds_of(benchmarks) for folder, benchmarks in names.items()}
-    return {folder: versions[0] for folder, versions in rounds.items() if len(versions) == 1}
+    return {folder: possible for folder, possible in rounds.items() if possible}
 
 
 def folders_of(found: ResultSet) -> tuple[Place, Place]:
@@ -31,12 +30,15 @@ def folders_of(found: ResultSet) -> tuple[Place, Place]:
     return found.place[:-3], found.place[:-4]
 
 
-def round_of(found: ResultSet, rounds: Mapping[Place, str]) -> str | None:
-    """The round of a set by the folders it is in, else by the benchmarks beside it, else None.
+def possible_rounds(found: ResultSet, rounds: Mapping[Place, tuple[str, ...]]) -> tuple[str, ...]:
+    """The rounds that a set may be of, oldest first; none where nothing tells.
 
-    The folders of systems and benchmarks have versions of their own in their names.
+    The one that its folders name, else those of the benchmarks beside it: in the folder of its
+    organisation or, where that leaves fewer, in the one around it. The folders of systems and
+    benchmarks have versions of their own in their names.
     """
-    if not found.in_package:
-        return version_of(found.place)
-    told = (rounds[folder] for folder in folders_of(found) if folder in rounds)
-    return version_of(found.place[:-3]) or next(told, None)
+    named = version_of(found.place[:-3] if found.in_package else found.place)
+    if named is not None:
+        return (named,)
+    told = [rounds[folder] for folder in folders_of(found) if folder in rounds]
+    return min(told, key=len, default=())

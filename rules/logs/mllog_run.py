@@ -28,13 +28,15 @@ class Reading:
     """What was read from one log: its run, and every seed it names.
 
     `trusted` is whether the log tells without contradiction when its run started and stopped.
-    `evaluations` counts those it has, which may be more than were read.
+    `evaluations` counts those it has, which may be more than were read. `started_ms` is the time of
+    its run_start, in milliseconds since 1970.
     """
 
     run: Run
     seeds: tuple[int, ...]
     trusted: bool
     evaluations: int
+    started_ms: float | None = None
 
 
 class RunReader:
@@ -148,6 +150,7 @@ class RunReader:
             seeds=tuple(self._settings.seeds),
             trusted=trusted,
             evaluations=len(self._evaluations) + self._passed_over,
+            started_ms=self._start.time_ms if self._start else None,
         )
 
     def _run(self) -> Run:

@@ -267,6 +267,23 @@ def test_an_mlperf_set_is_sent_with_a_claim_and_its_logs(
     assert form["logs"] == [(name, (folder / name).read_bytes()) for name in claim["runs"]]
 
 
+def test_a_round_that_was_guessed_is_told_before_and_after_sending(
+    packages: Path, tmp_path: Path, keeper: Keeper, import_it: Callable[..., Any]
+) -> None:
+    assert "guessed" not in import_it("mlperf", str(packages), "--dry-run").out
+    nameless = tmp_path / "nameless"
+    shutil.copytree(packages, nameless)
+    told = (
+        "guessed of 3 submissions: neither a folder nor the logs name the round; scored as v5.1; "
+        "expected a folder named after it: v5.0 or v5.1"
+    )
+    assert told in " ".join(import_it("mlperf", str(nameless), "--dry-run").out.split())
+    document = import_it("mlperf", str(nameless), "--json").json()
+    assert [told.endswith(note) for each in document["imported"] for note in each["notes"]] == [
+        True, True, True,
+    ]  # fmt: skip
+
+
 def test_a_second_import_finds_everything_there_already(
     packages: Path, keeper: Keeper, import_it: Callable[..., Any]
 ) -> None:

@@ -12,7 +12,7 @@ from rules.logs import parse_run_log
 from rules.scoring import Result, score, scored_places
 
 # Source: MLPerf training_rules.adoc (9 December 2025; of v0.5: December 2018) and, for what is
-# called what in a log, the compliance checkers of v4.1 and v5.1.
+# called what in a log, the compliance checkers of v4.1, v5.0 and v5.1.
 FACTS = [
     ("v5.1-retinanet", 0.34, "higher", "epoch_num", 5),
     ("v5.1-dlrm_dcnv2", 0.80275, "higher", "epoch_num", 10),
@@ -21,6 +21,13 @@ FACTS = [
     ("v5.1-llama31_405b", 5.6, "lower", "samples_count", 3),
     ("v5.1-llama31_8b", 3.3, "lower", "samples_count", 10),
     ("v5.1-flux1", 0.586, "lower", "samples_count", 10),
+    ("v5.0-bert", 0.72, "higher", "epoch_num", 10),
+    ("v5.0-dlrm_dcnv2", 0.80275, "higher", "epoch_num", 10),
+    ("v5.0-llama2_70b_lora", 0.925, "lower", "samples_count", 10),
+    ("v5.0-llama31_405b", 5.6, "lower", "samples_count", 3),
+    ("v5.0-retinanet", 0.34, "higher", "epoch_num", 5),
+    ("v5.0-rgat", 0.72, "higher", "epoch_num", 10),
+    ("v5.0-stable_diffusion", 90.0, "lower", "samples_count", 10),
     ("v4.1-bert", 0.72, "higher", "epoch_num", 10),
     ("v4.1-dlrm_dcnv2", 0.80275, "higher", "epoch_num", 10),
     ("v4.1-gnn", 0.72, "higher", "epoch_num", 10),
@@ -77,10 +84,11 @@ def test_every_reference_point_has_twice_the_runs_of_a_submission(
 ) -> None:
     """Source: training_rules.adoc, "at least 2N epoch convergence numbers".
 
-    The published table of Stable Diffusion has fewer: 20, 15, 14, 13 and 13.
+    The published tables of Stable Diffusion have fewer: 20, 15, 14, 13 and 13 in v4.1, and 13 at
+    the two largest batch sizes in v5.0.
     """
     with_points = [benchmark for benchmark in benchmarks.values() if benchmark.rcp]
-    assert len(with_points) == 14
+    assert len(with_points) == 21
     for benchmark in with_points:
         assert benchmark.rcp is not None
         assert benchmark.rcp.stdev_of == "all"
@@ -108,10 +116,11 @@ def test_the_targets_of_v05_are_those_in_its_logs(
     ("name", "goals"),
     [
         ("v0.5-maskrcnn", [("BBOX", 0.377, "higher"), ("SEGM", 0.339, "higher")]),
+        ("v5.0-stable_diffusion", [("FID", 90.0, "lower"), ("CLIP", 0.15, "higher")]),
         ("v4.1-stable_diffusion", [("FID", 90.0, "lower"), ("CLIP", 0.15, "higher")]),
     ],
 )
-def test_two_benchmarks_have_two_metrics_to_reach(
+def test_benchmarks_may_have_two_metrics_to_reach(
     benchmarks: dict[str, Benchmark], name: str, goals: list[tuple[str, float, str]]
 ) -> None:
     target = benchmarks[f"mlperf-{name}"].target

@@ -99,4 +99,4 @@ def test_the_shipped_points_are_those_of_the_package(benchmarks_dir: Path) -> No
             points = load_rcp_table(folder, benchmark.benchmark_id)
             assert benchmark.rcp.points == points, benchmark.benchmark_id
             checked += 1
-    assert checked == 14
+    assert checked == 21

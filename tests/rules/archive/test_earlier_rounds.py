@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,12 @@ Package = Callable[..., dict[str, bytes | str]]
 Log = Callable[..., str]
 START = 1_700_000_000_000
 SET = "ACME/results/big"
+
+
+@pytest.fixture
+def score_tree(score_tree: Score) -> Score:
+    """The records of a tree in the folder of a round, unless a folder in it names another."""
+    return partial(score_tree, root=("/", "v5.1"))
 
 
 def codes(record: Record, severity: str = "error") -> set[str]:

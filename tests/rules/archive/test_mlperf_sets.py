@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +14,12 @@ Score = Callable[..., list[Record]]
 Package = Callable[..., dict[str, bytes | str]]
 Log = Callable[..., str]
 SET = "ACME/results/big/retinanet"
+
+
+@pytest.fixture
+def score_tree(score_tree: Score) -> Score:
+    """The records of a tree in the folder of a round, unless a folder in it names another."""
+    return partial(score_tree, root=("/", "v5.1"))
 
 
 def codes(record: Record, severity: str | None = None) -> set[str]:
@@ -220,10 +227,12 @@ def test_a_set_is_scored_by_the_definition_of_its_version(
     score_tree: Score, make_package: Package
 ) -> None:
     definitions = []
-    for folder in ("v5.1", "v5.0", "elsewhere"):
-        [record] = score_tree({f"{folder}/{path}": text for path, text in make_package().items()})
+    for folder in ("v5.1", "v5.0", "v3.0", "elsewhere"):
+        tree = {f"{folder}/{path}": text for path, text in make_package().items()}
+        [record] = score_tree(tree, root=("/",))
         definitions.append(record["definition"] and record["definition"]["id"])
-    assert definitions == ["mlperf-v5.1-retinanet", None, "mlperf-v5.1-retinanet"]
+    newest = "mlperf-v5.1-retinanet"
+    assert definitions == [newest, "mlperf-v5.0-retinanet", None, newest]
 
 
 def test_results_may_be_numbered_with_a_time_stamp(
@@ -366,7 +375,7 @@ def test_a_log_by_itself_is_read_in_the_metrics_of_the_benchmark_it_names(
     score_tree: Score, make_log: Log, make_line: Log
 ) -> None:
     log = stable_diffusion_log(make_log, make_line, 10.0, seed=1)
-    [record] = score_tree({"sd.txt": log})
+    [record] = score_tree({"sd.txt": log}, root=("/", "elsewhere"))
     assert (record["benchmark"], record["runs"][0]["convergence"]) == (
         "stable_diffusion",
         3_072_000,
