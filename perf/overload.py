@@ -10,6 +10,10 @@ Exit code 1 unless every answer is 2xx, or 429 or 503 with Retry-After; 99 in 10
 less than 3 s and of /healthz less than 1 s; every verification ends as it should; memory does not
 grow (its trend over the whole run is below 5 %, once warm); and within 2 s after the end everything
 is answered again.
+
+Memory is what is resident. Its part of files and of SQLite's shared index (RssFile, RssShmem) stays
+as it is, so what grows is the heap. Some of it may: SQLite's connections fill what they are allowed
+to keep, and of each submission that is accepted meanwhile a board keeps 4 KB.
 """
 
 import argparse

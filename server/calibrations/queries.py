@@ -1,7 +1,7 @@
 """Reading calibrations: their runs, and by which one a verification is judged."""
 
 from sqlalchemy import func, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, selectinload
 
 from rules.benchmark import Benchmark, ReferenceRun
 from rules.calibration import calibrated_by
@@ -65,6 +65,7 @@ def chunks_of(session: Session, calibration_id: str) -> list[Verification]:
                 Verification.calibration_id == calibration_id, Verification.kind == "calibration"
             )
             .order_by(Verification.created_at, Verification.id)
+            .options(selectinload(Verification.attempts))
         )
     )
 

@@ -21,6 +21,9 @@ class Verification(Base):
     and has no submission. A `duel` holds its submission `against` another. A `latency` times the
     trained model. `hyperparameters` has one table per run where the runs differ. A replay's
     `calibration_id` is what it is judged by.
+
+    A submission is read with all its verifications, so what is long of one, and its attempts, are
+    loaded only where they are asked for (`SHOWN` in server.verifications.queries).
     """
 
     __tablename__ = "verifications"
@@ -39,12 +42,12 @@ class Verification(Base):
     nonce: Mapped[str] = mapped_column(String(64))
     seeds: Mapped[list[Any]]
     hyperparameters: Mapped[list[Any] | None]
-    control_points: Mapped[list[Any]]
+    control_points: Mapped[list[Any]] = mapped_column(deferred=True)
     max_attempts: Mapped[int]
     lease_seconds: Mapped[float]
     limit_seconds: Mapped[float]
     outcome: Mapped[str | None] = mapped_column(String(20))
-    reasons: Mapped[list[Any]]
+    reasons: Mapped[list[Any]] = mapped_column(deferred=True)
     report: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
     created_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
@@ -54,7 +57,7 @@ class Verification(Base):
     )
     against: Mapped[Submission | None] = relationship(foreign_keys=[against_id])
     attempts: Mapped[list["Attempt"]] = relationship(
-        order_by="Attempt.number", lazy="selectin", back_populates="verification"
+        order_by="Attempt.number", back_populates="verification"
     )
     decision: Mapped["Decision | None"] = relationship(lazy="selectin")
 

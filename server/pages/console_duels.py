@@ -17,7 +17,7 @@ from server.pages.forms import filled, read_form
 from server.sessions.dependencies import ConsoleDep, Fields, FormDep
 from server.sessions.schemas import Notice, SignedIn
 from server.submissions.visibility import viewer_for
-from server.verifications.queries import view
+from server.verifications.queries import SHOWN, view
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/duels"
@@ -63,6 +63,7 @@ def _page(parts: Parts, signed_in: SignedIn, typed: Fields, **wrong: Any) -> HTM
             .where(Verification.kind == "duel")
             .order_by(Verification.created_at.desc())
             .limit(LATEST)
+            .options(*SHOWN)
         )
         duels = [
             view(session, item, alive_seconds=alive, with_report=False).model_dump(mode="json")

@@ -11,7 +11,7 @@ from server.calibrations.views import summary
 from server.database import utc_now
 from server.models import Attempt, Calibration, Submission, Verification
 from server.verifications.publishing import is_pending, published_status
-from server.verifications.queries import OPEN, view
+from server.verifications.queries import OPEN, SHOWN, view
 from server.workers.queries import list_workers
 
 MOST = 100
@@ -58,7 +58,9 @@ def under_way(session: Session, *, alive_seconds: float) -> list[Row]:
         .where(Verification.state.in_(OPEN))
         .order_by(Verification.created_at.desc())
         .limit(MOST)
-        .options(selectinload(Verification.submission).selectinload(Submission.verifications))
+        .options(
+            *SHOWN, selectinload(Verification.submission).selectinload(Submission.verifications)
+        )
     )
     return [
         view(session, row, alive_seconds=alive_seconds, with_report=False).model_dump(mode="json")

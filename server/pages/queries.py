@@ -22,13 +22,14 @@ from server.submissions.queries import (
 from server.submissions.schemas import submission_view
 from server.verifications.judged import judged_on_others
 from server.verifications.publishing import published_verification
-from server.verifications.queries import claim_of, find_verification, view
+from server.verifications.queries import claim_of, find_verification, latest_of, view
 from web.thinning import even_sample
 
 Context = dict[str, Any]
 # Of all runs of a submission together; a longer page is one that nobody reads.
 MOST_EVALUATIONS = 5_000
 FEWEST_OF_A_RUN = 20
+MOST_CHECKS = 10
 
 
 def submission_context(session: Session, parts: Parts, submission_id: str) -> Context:
@@ -55,8 +56,8 @@ def submission_context(session: Session, parts: Parts, submission_id: str) -> Co
 def submission_page_context(session: Session, parts: Parts, submission_id: str) -> Context:
     """All that the page of a submission shows beside its curves.
 
-    To what the API says it adds the submission's place on its board, each verification with its
-    reasons (without the report), and what the published one measured beside the time.
+    To what the API says it adds the submission's place on its board, the latest verifications with
+    their reasons (without the report), and what the published one measured beside the time.
     """
     context = submission_with_checks(session, parts, submission_id)
     submission = find_submission(session, submission_id)
@@ -68,14 +69,18 @@ def submission_page_context(session: Session, parts: Parts, submission_id: str) 
 
 
 def submission_with_checks(session: Session, parts: Parts, submission_id: str) -> Context:
-    """A submission and its verifications with their reasons, the newest first."""
+    """A submission and its latest verifications with their reasons, the newest first.
+
+    The published one is there however old it is; a submission may be verified without end.
+    """
     context = submission_context(session, parts, submission_id)
     alive = parts.settings.worker_alive_seconds
+    submission = find_submission(session, submission_id)
     views = [
-        view(session, verification, alive_seconds=alive, with_report=False)
-        for verification in find_submission(session, submission_id).verifications
+        view(session, verification, alive_seconds=alive, with_report=False, with_band=False)
+        for verification in latest_of(session, submission, most=MOST_CHECKS)
     ]
-    return context | {"checks": [each.model_dump(mode="json") for each in reversed(views)]}
+    return context | {"checks": [each.model_dump(mode="json") for each in views]}
 
 
 def _place(session: Session, parts: Parts, submission: Submission) -> Context | None:

@@ -5,7 +5,7 @@ theirs, and what the machinery failed at may be asked for again only a few times
 """
 
 from sqlalchemy import func, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, undefer
 
 from server.dependencies import Caller
 from server.errors import ConflictError, NotAllowedError, NotFoundError
@@ -83,6 +83,7 @@ def _require_first(session: Session, submission: Submission, kind: str) -> None:
     earlier = session.scalars(
         select(Verification)
         .where(Verification.submission_id == submission.id, Verification.kind == kind)
+        .options(undefer(Verification.reasons))
         .execution_options(populate_existing=True)
     ).all()
     for verification in earlier:

@@ -1,11 +1,12 @@
 """Reading verifications, and why one is still waiting."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import cast
 
 from pydantic import TypeAdapter
 from sqlalchemy import func, select
-from sqlalchemy.orm import Session, selectinload
+from sqlalchemy.orm import Session, selectinload, undefer
 
 from rules.benchmark import Benchmark
 from rules.claim import Claim, stored_system
@@ -30,17 +31,24 @@ from server.prices.costs import price_of_submission
 from server.queues.pauses import read_pauses
 from server.submissions.queries import runs_with_curves
 from server.submissions.visibility import seeing
+from server.verifications.publishing import published_verification
 from server.verifications.schemas import VerificationView, verification_view
 from server.viewer import ORGANISER
 
 OPEN = ("queued", "running")
 ROOFS_LOOKED_AT = 5  # A probe can come without roofs, from a worker that was stopped while it did.
 REPORT = TypeAdapter(ReplayReport)
+# What a view shows beyond what a submission is read with: loaded at once, not one by one.
+SHOWN = (
+    undefer(Verification.control_points),
+    undefer(Verification.reasons),
+    selectinload(Verification.attempts),
+)
 
 
 def find_verification(session: Session, verification_id: str) -> Verification:
     """A verification by id. Raises NotFoundError."""
-    verification = session.get(Verification, verification_id)
+    verification = session.get(Verification, verification_id, options=SHOWN)
     if verification is None:
         raise NotFoundError(f"There is no verification {verification_id!r}.")
     return verification
@@ -95,11 +103,29 @@ def list_verifications(session: Session, *, state: str | None, limit: int) -> li
         select(Verification)
         .order_by(Verification.created_at.desc())
         .limit(limit)
-        .options(selectinload(Verification.submission).selectinload(Submission.verifications))
+        .options(
+            *SHOWN, selectinload(Verification.submission).selectinload(Submission.verifications)
+        )
     )
     if state is not None:
         query = query.where(Verification.state == state)
     return list(session.scalars(query))
+
+
+def latest_of(session: Session, submission: Submission, *, most: int) -> Sequence[Verification]:
+    """The latest verifications of a submission, newest first, and the published one if it is older.
+
+    They come with their reasons and attempts.
+    """
+    latest = {verification.id for verification in submission.verifications[-most:]}
+    published = published_verification(submission)
+    wanted = latest if published is None else latest | {published.id}
+    return session.scalars(
+        select(Verification)
+        .where(Verification.id.in_(wanted))
+        .order_by(Verification.created_at.desc())
+        .options(undefer(Verification.reasons), selectinload(Verification.attempts))
+    ).all()
 
 
 def alive_workers(session: Session, *, alive_seconds: float) -> list[WorkerRow]:
@@ -118,9 +144,13 @@ def view(
     *,
     alive_seconds: float,
     with_report: bool = True,
+    with_band: bool = True,
     benchmark: Benchmark | None = None,
 ) -> VerificationView:
-    """A verification as it is shown, with the reason why nothing happens yet."""
+    """A verification as it is shown, with the reason why nothing happens yet.
+
+    Without its report it has none of what is derived from it, without its band no control points.
+    """
     if benchmark is None:
         benchmark = definition(session, verification.benchmark_sha256)
     submission = verification.submission
@@ -132,6 +162,7 @@ def view(
         figures=_roofs_of_worker(session, verification) if with_report else None,
         price=price_of_submission(session, submission) if submission is not None else None,
         with_report=with_report,
+        with_band=with_band,
     )
 
 

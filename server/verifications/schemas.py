@@ -170,9 +170,11 @@ def verification_view(
     figures: Figures | None = None,
     price: SystemPrice | None = None,
     with_report: bool = True,
+    with_band: bool = True,
 ) -> VerificationView:
     """A stored verification. What was drawn stays hidden until the end."""
     ended = verification.state in ENDED
+    band = verification.control_points if with_band else []
     return VerificationView(
         id=verification.id,
         kind=verification.kind,
@@ -188,7 +190,7 @@ def verification_view(
         seeds=verification.seeds if ended else None,
         hyperparameters=verification.hyperparameters if ended else None,
         target=target_view(benchmark),
-        control_points=[ControlPointView(**point) for point in verification.control_points],
+        control_points=[ControlPointView(**point) for point in band],
         attempts=[attempt_view(attempt) for attempt in verification.attempts],
         outcome=verification.outcome,
         reasons=[ReasonView(**reason) for reason in verification.reasons],
