@@ -1,5 +1,6 @@
 """The first page."""
 
+from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter
@@ -9,7 +10,7 @@ from sqlalchemy.orm import Session
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.schemas import benchmark_view
 from server.dependencies import Parts, PartsDep
-from server.records.queries import records_by_benchmark, standing_division
+from server.records.queries import Standing, standing_by_benchmark
 from server.verifications.latest import latest_verdicts, live_verifications
 from web.render import render
 
@@ -35,11 +36,18 @@ def home(parts: PartsDep) -> str:
 
 def _cards(session: Session, parts: Parts) -> list[dict[str, Any]]:
     counts = count_submissions(session, parts.benchmarks)
-    records = records_by_benchmark(session, parts.benchmarks)
-    cards = []
-    for benchmark_id, benchmark in parts.benchmarks.items():
-        card = benchmark_view(benchmark, counts.get(benchmark_id, NO_SUBMISSIONS))
-        division = standing_division(records.get(benchmark_id))
-        history = division.model_dump(mode="json")["records"] if division is not None else []
-        cards.append(card.model_dump(mode="json") | {"records": history})
-    return cards
+    standing = standing_by_benchmark(session, parts.benchmarks)
+    return [
+        benchmark_view(benchmark, counts.get(name, NO_SUBMISSIONS)).model_dump(mode="json")
+        | {"records": _records(standing.get(name))}
+        for name, benchmark in parts.benchmarks.items()
+    ]
+
+
+def _records(standing: Standing | None) -> list[dict[str, Any]]:
+    """The records of a card, the standing one last, which alone says whose it is."""
+    if standing is None:
+        return []
+    *earlier, last = map(asdict, standing.records)
+    names = {"submitter": standing.submitter, "model": standing.model, "status": standing.status}
+    return [*earlier, last | names]

@@ -1,19 +1,34 @@
 """Who held the record of a benchmark when."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
-from rules.records import Contender, record_history
-from server.leaderboard.service import board_versions, kept_for_board
+from rules.records import Record, RecordHistory, record_history
+from server.leaderboard.service import board_version, board_versions, kept_for_board
 from server.models import Submission, User
 from server.records.contenders import contenders_that_matter
 from server.records.schemas import DivisionRecords, NoRecordView, RecordList, RecordView
 from server.records.tries import count_tries
+
+Histories = dict[str, RecordHistory]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The lowest standing record of a benchmark after those before it in its division, and whose
+    it is.
+    """
+
+    records: tuple[Record, ...]
+    submitter: str
+    model: str
+    status: str
 
 
 def list_records(
@@ -24,13 +39,12 @@ def list_records(
     The session must be one that only reads; nobody may change the answer. `version` saves the
     statement that asks for it.
     """
-    return kept_for_board(
-        session,
-        benchmark.benchmark_id,
-        "records",
-        lambda: _find_records(session, benchmark),
-        version=version,
-    )
+    benchmark_id = benchmark.benchmark_id
+    if version is None:
+        version = board_version(session, benchmark_id)
+    histories = _histories(session, benchmark, version)
+    make = partial(_find_records, session, benchmark_id, histories)
+    return kept_for_board(session, benchmark_id, "records", make, version=version)
 
 
 def records_by_benchmark(
@@ -46,28 +60,60 @@ def records_by_benchmark(
     }
 
 
-def standing_division(records: RecordList | None) -> DivisionRecords | None:
-    """The division whose standing record is the lowest; None before the first record."""
-    divisions = [d for d in records.divisions if d.records] if records is not None else []
-    return min(divisions, key=lambda d: d.records[-1].tta_seconds, default=None)
+def standing_by_benchmark(
+    session: Session, benchmarks: Mapping[str, Benchmark]
+) -> dict[str, Standing]:
+    """The standing records of those of the benchmarks that have one, by benchmark id.
+
+    For a page of all benchmarks: who tried how often takes most of what lists of records cost.
+    """
+    versions = board_versions(session)
+    found = {
+        benchmark_id: _standing(session, benchmark, versions[benchmark_id])
+        for benchmark_id, benchmark in benchmarks.items()
+        if benchmark_id in versions
+    }
+    return {name: standing for name, standing in found.items() if standing is not None}
 
 
-def _find_records(session: Session, benchmark: Benchmark) -> RecordList:
-    """The records of each division of a benchmark, among all its trainings that may rank."""
+def _standing(session: Session, benchmark: Benchmark, version: int) -> Standing | None:
+    make = partial(_find_standing, session, _histories(session, benchmark, version))
+    return kept_for_board(session, benchmark.benchmark_id, "standing", make, version=version)
+
+
+def _histories(session: Session, benchmark: Benchmark, version: int) -> Histories:
+    make = partial(_find_histories, session, benchmark)
+    return kept_for_board(session, benchmark.benchmark_id, "histories", make, version=version)
+
+
+def _find_histories(session: Session, benchmark: Benchmark) -> Histories:
+    """The record history of each division, among all trainings that may rank."""
     found = contenders_that_matter(session, benchmark.benchmark_id)
-    return RecordList(
-        benchmark=benchmark.benchmark_id,
-        divisions=[
-            _of_division(session, benchmark.benchmark_id, division, found.get(division, ()))
-            for division in benchmark.divisions
-        ],
-    )
+    return {division: record_history(found.get(division, ())) for division in benchmark.divisions}
+
+
+def _find_standing(session: Session, histories: Histories) -> Standing | None:
+    """The lowest of the divisions' standing records; None before the first record."""
+    held = [history.records for history in histories.values() if history.records]
+    if not held:
+        return None
+    records = min(held, key=lambda records: records[-1].tta_seconds)
+    holder = records[-1].submission_id
+    return Standing(records, **_names(session, [holder])[holder])
+
+
+def _find_records(session: Session, benchmark_id: str, histories: Histories) -> RecordList:
+    """The same histories with names, and with how often each submitter had tried."""
+    divisions = [
+        _of_division(session, benchmark_id, division, history)
+        for division, history in histories.items()
+    ]
+    return RecordList(benchmark=benchmark_id, divisions=divisions)
 
 
 def _of_division(
-    session: Session, benchmark_id: str, division: str, contenders: Sequence[Contender]
+    session: Session, benchmark_id: str, division: str, history: RecordHistory
 ) -> DivisionRecords:
-    history = record_history(contenders)
     ids = [r.submission_id for r in history.records]
     named = _names(session, ids + [r.submission_id for r in history.not_records])
     tries = count_tries(session, benchmark_id, division, ids)

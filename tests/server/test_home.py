@@ -80,16 +80,19 @@ def test_records_are_derived_once_a_version_and_again_after_a_submission(
 ) -> None:
     derived: list[str] = []
 
-    find = queries._find_records
+    find = queries._find_histories
 
     def counting(session: Any, benchmark: Any) -> Any:
         derived.append(benchmark.benchmark_id)
         return find(session, benchmark)
 
-    monkeypatch.setattr(queries, "_find_records", counting)
+    monkeypatch.setattr(queries, "_find_histories", counting)
     submission_id = submit(digits_submission).json()["id"]
     for _ in range(3):
         assert f'href="/submissions/{submission_id}"' in client.get("/").text
+    # The list of records is made from what the page has found.
+    listed = client.get("/api/v1/benchmarks/digits/records").json()["divisions"]
+    assert submission_id in {record["submission_id"] for d in listed for record in d["records"]}
     assert derived == ["digits"]
 
     digits_submission.claim["model"] = "another one"

@@ -159,3 +159,20 @@ def test_curves_and_reports_are_read_only_where_they_are_shown(
         client.get("/api/v1/verifications")
 
     assert not [s for s in sent if "runs.curve" in s or "verifications.report" in s]
+
+
+def test_the_first_page_asks_for_little_of_each_benchmark(
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    client: TestClient,
+    count_statements: Callable[[], Any],
+) -> None:
+    sent = submit(digits_submission).json()["id"]
+    with count_statements() as of_a_fresh_process:
+        assert f"/submissions/{sent}" in client.get("/").text
+    of_boards = [
+        text for text in of_a_fresh_process if "submissions" in text and "FROM verif" not in text
+    ]
+    # How many there are, which may hold records, their runs and times, and whose the record is.
+    assert len(of_boards) <= 6, "\n".join(of_boards)
+    assert not any("FILTER" in text for text in of_boards), "counting tries costs most"
