@@ -1,6 +1,6 @@
 """What endpoints ask for: the application's parts, and who is asking."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -31,8 +31,12 @@ class Parts:
     benchmarks: dict[str, Benchmark]
 
 
-def get_parts(request: Request) -> Parts:
-    """The parts of the running application."""
+async def get_parts(request: Request) -> Parts:
+    """The parts of the running application.
+
+    What waits for nothing is asked for in the event loop: handing it to a thread and back takes
+    longer than it does.
+    """
     parts: Parts = request.app.state.parts
     return parts
 
@@ -75,7 +79,7 @@ def caller_of(token: Token, *, source: str | None = None) -> Caller:
     )
 
 
-def bearer_secret(credentials: BearerDep) -> str:
+async def bearer_secret(credentials: BearerDep) -> str:
     """The bearer token of the request."""
     if credentials is None:
         raise NotSignedInError(
@@ -118,10 +122,10 @@ def require_allowed(caller: Caller, request: Request, roles: tuple[str, ...], sc
         raise NotAllowedError(f"This needs a token with the scope {wanted}; yours has {has}.")
 
 
-def require_role(*roles: str, scope: Scope) -> Callable[[Caller, Request], Caller]:
+def require_role(*roles: str, scope: Scope) -> Callable[[Caller, Request], Awaitable[Caller]]:
     """A dependency that lets only callers of these roles through whose token has the scope."""
 
-    def check(caller: CallerDep, request: Request) -> Caller:
+    async def check(caller: CallerDep, request: Request) -> Caller:
         require_allowed(caller, request, roles, scope)
         return caller
 
