@@ -113,6 +113,14 @@ class Database:
         with Session(self.engine, expire_on_commit=False, info={VIEWER: viewer}) as session:
             yield session
 
+    def read_columns(self) -> Connection:
+        """A connection that only reads, for `with`: a third of what a session costs.
+
+        It hides no submission from anybody (server.submissions.visibility), so it is for columns
+        of what is nobody's to see or the reader's own.
+        """
+        return self.engine.connect()
+
     @contextmanager
     def read_snapshot(self) -> Iterator[Session]:
         """A session that only reads, as anybody, and sees one moment in all its statements."""

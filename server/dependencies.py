@@ -9,11 +9,10 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from rules.benchmark import Benchmark
 from server.accounts.roles import ORGANISERS, ROLES, SCOPES_OF, Scope
-from server.accounts.service import find_token
+from server.accounts.service import Holder, find_holder
 from server.artifacts import ArtifactStore
 from server.database import Database
 from server.errors import NotAllowedError, NotSignedInError
-from server.models import Token
 from server.observability.context import note, note_signed_in
 from server.settings import Settings
 
@@ -66,16 +65,16 @@ class Caller:
         return scope in self.scopes
 
 
-def caller_of(token: Token, *, source: str | None = None) -> Caller:
+def caller_of(holder: Holder, *, source: str | None = None) -> Caller:
     """Whoever holds a token."""
     return Caller(
-        user_id=token.user_id,
-        token_id=token.id,
-        name=token.user.name,
-        role=token.role,
-        scopes=frozenset(token.scopes).intersection(SCOPES_OF[token.role]),
+        user_id=holder.user_id,
+        token_id=holder.token_id,
+        name=holder.name,
+        role=holder.role,
+        scopes=frozenset(holder.scopes).intersection(SCOPES_OF[holder.role]),
         source=source,
-        organisation_id=token.user.organisation_id,
+        organisation_id=holder.organisation_id,
     )
 
 
@@ -93,12 +92,12 @@ SecretDep = Annotated[str, Depends(bearer_secret)]
 
 def get_caller(request: Request, parts: PartsDep, secret: SecretDep) -> Caller:
     """The owner of the token that came with the request."""
-    with parts.database.read() as session:
-        token = find_token(session, secret)
-    note(user_id=token.user_id)
-    note_signed_in(token.role)
-    request.app.state.last_uses.note(token.id)
-    return caller_of(token)
+    with parts.database.read_columns() as connection:
+        holder = find_holder(connection, secret)
+    note(user_id=holder.user_id)
+    note_signed_in(holder.role)
+    request.app.state.last_uses.note(holder.token_id)
+    return caller_of(holder)
 
 
 CallerDep = Annotated[Caller, Depends(get_caller)]

@@ -20,7 +20,7 @@ from server.phases.service import FrozenOtherwiseError, admit
 from server.quotas.room import charge, require_room_for_submission, reserve_replay
 from server.submissions.earlier_logs import hold_against_earlier, logged_run
 from server.submissions.instances import require_what_was_rented
-from server.submissions.queries import find_by_idempotency_key
+from server.submissions.queries import find_submission, id_under_key
 from server.submissions.rows import (
     insert_rows,
     join_session,
@@ -108,10 +108,12 @@ def check_idempotency_key(key: str | None) -> None:
 def _find_earlier(parts: Parts, caller: Caller, upload: Upload, key: str | None) -> Accepted | None:
     if key is None:
         return None
+    with parts.database.read_columns() as connection:
+        submission_id = id_under_key(connection, caller.user_id, key)
+    if submission_id is None:
+        return None
     with parts.database.read(Viewer(user_ids=(caller.user_id,))) as session:
-        earlier = find_by_idempotency_key(session, caller.user_id, key)
-        if earlier is None:
-            return None
+        earlier = find_submission(session, submission_id)
         if earlier.request_sha256 != upload.sha256:
             raise ConflictError(
                 f"This Idempotency-Key was used for submission {earlier.id} with other content; "
