@@ -25,14 +25,14 @@ from server.submissions.upload import Upload
 Row = dict[str, Any]
 # A training has the first two figures, an inference the others.
 FIGURE_COLUMNS = ("tta_seconds", "cost_usd", "latency_ms", "cost_usd_per_10000")
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _SUBMISSION, _RUNS = (insert(cast(Table, each.__table__)) for each in (Submission, RunRow))
 _COLUMNS = [column.key for column in Submission.__table__.columns]
 
 
 def new_id() -> str:
     """A short random id for a URL: 60 bits, 12 letters and digits."""
-    alphabet = "0123456789abcdefghjkmnpqrstvwxyz"
-    return "".join(secrets.choice(alphabet) for _ in range(12))
+    return "".join(_ALPHABET[byte % 32] for byte in secrets.token_bytes(12))
 
 
 def submission_row(
@@ -133,14 +133,6 @@ def show_row(submission: Row, user: User) -> Submission:
     set_committed_value(shown, "user", user)
     set_committed_value(shown, "verifications", [])
     return shown
-
-
-def show_runs(submission: Submission, runs: list[Row]) -> None:
-    """Give a submission its runs as they were stored.
-
-    Once its session is over: one that knew of them would store them again.
-    """
-    set_committed_value(submission, "runs", [RunRow(**run) for run in runs])
 
 
 def join_session(session: Session, submission: Submission) -> None:

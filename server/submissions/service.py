@@ -26,9 +26,9 @@ from server.submissions.rows import (
     join_session,
     run_rows,
     show_row,
-    show_runs,
     submission_row,
 )
+from server.submissions.schemas import RunView, run_view_of
 from server.submissions.upload import Upload
 from server.verifications.service import is_verified_by_policy, request_verification
 from server.viewer import Viewer
@@ -38,11 +38,15 @@ MAX_KEY_LENGTH = 200
 
 @dataclass(frozen=True)
 class Accepted:
-    """A stored submission, whole, and whether this request had been answered before."""
+    """A stored submission, and whether this request had been answered before.
+
+    One that was stored just now has its `runs` here: it is not asked for them.
+    """
 
     submission: Submission
     benchmark_version: str
     repeated: bool
+    runs: list[RunView] | None = None
 
 
 def submit(parts: Parts, caller: Caller, upload: Upload, *, key: str | None) -> Accepted:
@@ -157,8 +161,12 @@ def _store(
         else:
             _verify_by_policy(parts, session, caller, submission, scored.claim)
             parts.artifacts.keep(upload.files)
-    show_runs(submission, runs)
-    return Accepted(submission, benchmark_version=benchmark.version, repeated=False)
+    return Accepted(
+        submission,
+        benchmark_version=benchmark.version,
+        repeated=False,
+        runs=[run_view_of(run) for run in runs],
+    )
 
 
 def _submitter(parts: Parts, session: Session, caller: Caller, benchmark: Benchmark) -> User:
