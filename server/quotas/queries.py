@@ -1,6 +1,6 @@
 """Which quota holds: one that an organiser set, or that of the settings."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import cast
 
 from sqlalchemy import Table, bindparam, select, tuple_
@@ -55,14 +55,19 @@ def amounts_set(session: Session, named: Collection[Named], *, lock: bool = Fals
 def names_of_user(user: User) -> list[Named]:
     """Whose quotas a user is held to: their own comes before their organisation's."""
     organisation = user.organisation
-    return [("user", user.name)] + ([("organisation", organisation.name)] if organisation else [])
+    return names_of(user.name, organisation.name if organisation else None)
+
+
+def names_of(user: str, organisation: str | None) -> list[Named]:
+    """As `names_of_user`, by the names of both."""
+    return [("user", user)] + ([("organisation", organisation)] if organisation else [])
 
 
 def allowance_of_user(
-    amounts: Amounts, settings: Settings, user: User, measure: Measure
+    amounts: Amounts, settings: Settings, names: Sequence[Named], measure: Measure
 ) -> int | None:
-    """A user's own quota, else that of each member of their organisation, else the settings'."""
-    for kind, subject in names_of_user(user):
+    """What one who is held to the quotas of these names may use, else what the settings say."""
+    for kind, subject in names:
         if (kind, subject, measure) in amounts:
             return amounts[kind, subject, measure]
     return default_allowance(settings, measure)

@@ -43,10 +43,11 @@ def submission_row(
     *,
     key: str | None,
 ) -> Row:
-    """What is stored of a submission, by its columns, but whose it is and how it is taken."""
+    """What is stored of a submission, by its columns, but whether it is embargoed."""
     claim, result = scored.claim, scored.result
     return dict(
         id=new_id(),
+        user_id=caller.user_id,
         benchmark_id=benchmark.benchmark_id,
         benchmark_sha256=benchmark.sha256,
         division=claim.division,
@@ -127,10 +128,10 @@ def insert_rows(session: Session, submission: Row, runs: list[Row]) -> None:
         connection.execute(_RUNS, runs)
 
 
-def show_row(submission: Row, user: User) -> Submission:
-    """A submission as its row was stored, still without its runs; no session knows of it."""
+def show_row(submission: Row, caller: Caller) -> Submission:
+    """A caller's submission as its row was stored, without its runs; no session knows of it."""
     shown = Submission(**submission)
-    set_committed_value(shown, "user", user)
+    set_committed_value(shown, "user", User(id=caller.user_id, name=caller.name))
     set_committed_value(shown, "verifications", [])
     return shown
 
@@ -140,5 +141,6 @@ def join_session(session: Session, submission: Submission) -> None:
     for name in _COLUMNS:
         if name not in submission.__dict__:
             set_committed_value(submission, name, None)
+    set_committed_value(submission, "user", session.get_one(User, submission.user_id))
     make_transient_to_detached(submission)
     session.add(submission)

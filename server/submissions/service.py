@@ -14,7 +14,7 @@ from server.benchmarks.queries import definition, keep_definition
 from server.dependencies import Caller, Parts
 from server.errors import ConflictError, ContentError, NotAllowedError, UsedUpError
 from server.leaderboard.service import raise_board_version
-from server.models import Submission, User
+from server.models import Submission
 from server.notices.announce import announce_submission
 from server.phases.service import FrozenOtherwiseError, admit
 from server.quotas.room import charge, require_room_for_submission, reserve_replay
@@ -141,14 +141,20 @@ def _store(
     runs = run_rows(row["id"], scored, upload.logs)
     parts.artifacts.settle(upload.files)
     with parts.database.write() as session:
-        user = _submitter(parts, session, caller, benchmark)
+        if not caller.may("organise"):
+            require_room_for_submission(
+                session,
+                parts.settings,
+                user_id=caller.user_id,
+                benchmark_id=benchmark.benchmark_id,
+            )
         folder = parts.settings.benchmarks_dir
         admission = admit(session, benchmark, folder, archive=upload.archive)
-        row |= {"user_id": user.id, "embargoed": admission.embargoed}
+        row["embargoed"] = admission.embargoed
         keep_definition(session, benchmark, folder)
         insert_rows(session, row, runs)
         raise_board_version(session, benchmark.benchmark_id, submission_id=row["id"])
-        submission = show_row(row, user)
+        submission = show_row(row, caller)
         # After the key: the same request at the same time is no second submission. After the
         # version: on PostgreSQL whoever stores the same logs at this moment has been waited for.
         hold_against_earlier(session, submission, [logged_run(run) for run in runs])
@@ -166,15 +172,6 @@ def _store(
         benchmark_version=benchmark.version,
         repeated=False,
         runs=[run_view_of(run) for run in runs],
-    )
-
-
-def _submitter(parts: Parts, session: Session, caller: Caller, benchmark: Benchmark) -> User:
-    """Who submits. Raises UsedUpError where there is no room for another submission."""
-    if caller.may("organise"):
-        return session.get_one(User, caller.user_id)
-    return require_room_for_submission(
-        session, parts.settings, user_id=caller.user_id, benchmark_id=benchmark.benchmark_id
     )
 
 
