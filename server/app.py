@@ -64,14 +64,15 @@ from server.withdrawals import endpoints as withdrawals
 from server.workers import endpoints as workers
 
 API = "/api/v1"
+# A request is held against the routes in this order: what is heaviest is found first.
 FEATURES = (
+    submissions,
     accounts,
     users,
     benchmarks,
     phases,
     records,
     run_export,
-    submissions,
     withdrawals,
     leaderboard,
     comparisons,

@@ -5,7 +5,7 @@ import io
 import os
 import secrets
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -19,6 +19,8 @@ CHUNK_BYTES = 1024 * 1024
 # A run log of a hundred evaluations has 50 KB; what is longer waits in a file.
 HELD_BYTES = 256 * 1024
 SYNCS_AT_ONCE = 8
+# Six logs are on the disk as soon from two threads as from six, and four are spared the hand-over.
+WRITTEN_TOGETHER = 3
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class ArtifactStore:
 
     def __init__(self, folder: Path, bucket: Bucket | None = None) -> None:
         self.folder = folder
+        # By the beginning of a hash: there are 256, and to put a path together takes its time.
+        self._folders: dict[str, Path] = {}
         self.bucket = bucket
         self._syncs = ThreadPoolExecutor(SYNCS_AT_ONCE, thread_name_prefix="sync")
         self._lasting: set[Path] = set()
@@ -96,7 +100,9 @@ class ArtifactStore:
             self.bucket.put_all(staged)
             return
         missing = [each for each in staged if not self.path_of(each.sha256).exists()]
-        list(self._syncs.map(_write_out, missing))
+        starts = range(0, len(missing), WRITTEN_TOGETHER)
+        together = [missing[start : start + WRITTEN_TOGETHER] for start in starts]
+        list(self._syncs.map(_write_out, together))
 
     def keep(self, staged: Collection[Staged]) -> None:
         """Move settled files to their final places, for good; the same content is kept once.
@@ -108,14 +114,17 @@ class ArtifactStore:
             for each in staged:
                 self.discard(each)
             return
+        folders = {self._folder_of(each.sha256) for each in staged}
+        for folder in folders:
+            if not folder.is_dir():
+                folder.mkdir(exist_ok=True)
         for each in staged:
             final = self.path_of(each.sha256)
             if final.exists():
                 self.discard(each)
             else:
-                final.parent.mkdir(exist_ok=True)
                 each.path.replace(final)
-        self._sync_folders({self.path_of(each.sha256).parent for each in staged})
+        self._sync_folders(folders)
 
     def _sync_folders(self, folders: set[Path]) -> None:
         """Write folders to the disk, at the same time: a disk takes several as one.
@@ -138,7 +147,14 @@ class ArtifactStore:
 
     def path_of(self, sha256: str) -> Path:
         """Where content of this hash lies in the folder."""
-        return self.folder / sha256[:2] / sha256
+        return self._folder_of(sha256) / sha256
+
+    def _folder_of(self, sha256: str) -> Path:
+        beginning = sha256[:2]
+        folder = self._folders.get(beginning)
+        if folder is None:
+            folder = self._folders[beginning] = self.folder / beginning
+        return folder
 
 
 def make_store(settings: Settings) -> ArtifactStore:
@@ -163,14 +179,15 @@ def _beginning(source: BinaryIO) -> bytes:
     return read
 
 
-def _write_out(staged: Staged) -> None:
-    if staged.content is None:
-        _sync(staged.path)
-        return
-    with staged.path.open("wb") as target:
-        target.write(staged.content)
-        target.flush()
-        os.fsync(target.fileno())
+def _write_out(staged: Sequence[Staged]) -> None:
+    for each in staged:
+        if each.content is None:
+            _sync(each.path)
+            continue
+        with each.path.open("wb") as target:
+            target.write(each.content)
+            target.flush()
+            os.fsync(target.fileno())
 
 
 def _sync(path: Path) -> None:

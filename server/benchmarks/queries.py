@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import cast
 
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import Table, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark, load_benchmarks, parse_benchmark
@@ -16,9 +17,8 @@ from server.leaderboard.service import board_versions, kept_for_board
 from server.models import BenchmarkDefinition, Submission
 from server.submissions.visibility import ranks
 
-_KEPT_SHA256 = select(BenchmarkDefinition.sha256).where(
-    BenchmarkDefinition.sha256 == bindparam("sha256")
-)
+_KEPT = cast(Table, BenchmarkDefinition.__table__).c
+_KEPT_SHA256 = select(_KEPT.sha256).where(_KEPT.sha256 == bindparam("sha256"))
 
 _definitions: dict[str, Benchmark] = {}
 _texts: dict[str, bytes] = {}
@@ -97,7 +97,7 @@ def keep_definition(session: Session, benchmark: Benchmark, folder: Path) -> Non
 
     Raises ConflictError if its file was changed before anybody read its text.
     """
-    if session.scalar(_KEPT_SHA256, {"sha256": benchmark.sha256}) is not None:
+    if session.connection().scalar(_KEPT_SHA256, {"sha256": benchmark.sha256}) is not None:
         return
     content = _texts.get(benchmark.sha256)
     if content is None or hashlib.sha256(content).hexdigest() != benchmark.sha256:

@@ -158,7 +158,7 @@ def _write(session: Session) -> None:
     """Add what was announced to the transaction, in order, if there is anybody to tell."""
     announced: list[_Announced] = session.info.pop(ANNOUNCED, [])
     session.flush()
-    if not session.scalar(SOMEBODY_LISTENS):
+    if not session.connection().scalar(SOMEBODY_LISTENS):
         return
     rows = [new_event(item.kind, item.describe()) for item in announced]
     session.execute(insert(NoticeEvent), rows)

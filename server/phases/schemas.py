@@ -27,6 +27,7 @@ from rules.phases import (
     sentence_at,
 )
 from server.models import BenchmarkPhases
+from server.phases.queries import Dates
 
 FIRST_YEAR, LAST_YEAR = 2000, 8999
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
@@ -148,7 +149,7 @@ class PhasesHistory(BaseModel):
     history: list[PhasesSet]
 
 
-def phases_of(row: BenchmarkPhases | None) -> Phases:
+def phases_of(row: BenchmarkPhases | Dates | None) -> Phases:
     """The dates of a stored row; none without one."""
     if row is None:
         return NO_PHASES

@@ -24,7 +24,7 @@ from server.errors import ConflictError
 from server.leaderboard.service import raise_board_version
 from server.models import BenchmarkPhases, Submission
 from server.phases.embargoes import lift_embargo
-from server.phases.queries import current_phases
+from server.phases.queries import current_dates, current_phases
 from server.phases.schemas import PhasesCreate, phases_of
 
 SERVER = Administrator("server.phases")
@@ -145,7 +145,7 @@ def admit(session: Session, benchmark: Benchmark, folder: Path, *, archive: bool
     the dates, FrozenOtherwiseError if another definition is frozen.
     """
     now = utc_now()
-    row = current_phases(session, benchmark.benchmark_id)
+    row = current_dates(session, benchmark.benchmark_id)
     if row is None:
         return Admission(embargoed=False)
     phases = phases_of(row)
@@ -154,7 +154,7 @@ def admit(session: Session, benchmark: Benchmark, folder: Path, *, archive: bool
         raise ConflictError(unable)
     if row.frozen_sha256 is None and is_frozen(phases, now):
         freeze_if_due(session, benchmark, folder, now)
-        row = current_phases(session, benchmark.benchmark_id) or row
+        row = current_dates(session, benchmark.benchmark_id) or row
     if row.frozen_sha256 is not None and row.frozen_sha256 != benchmark.sha256:
         raise FrozenOtherwiseError(row.frozen_sha256)
     return Admission(embargoed=is_embargoed(phases, now) and not archive)

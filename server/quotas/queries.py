@@ -1,8 +1,9 @@
 """Which quota holds: one that an organiser set, or that of the settings."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from typing import cast
 
-from sqlalchemy import bindparam, select, tuple_
+from sqlalchemy import Table, bindparam, select, tuple_
 from sqlalchemy.orm import Session
 
 from server.models import Quota, User
@@ -14,10 +15,11 @@ Named = tuple[str, str]
 Amounts = Mapping[tuple[str, str, str], int | None]
 """What is set, by kind, subject and measure."""
 
+_SET = cast(Table, Quota.__table__).c
 _AMOUNTS = (
-    select(Quota.subject_kind, Quota.subject, Quota.measure, Quota.amount)
-    .where(tuple_(Quota.subject_kind, Quota.subject).in_(bindparam("named", expanding=True)))
-    .order_by(Quota.subject_kind, Quota.subject, Quota.measure)
+    select(_SET.subject_kind, _SET.subject, _SET.measure, _SET.amount)
+    .where(tuple_(_SET.subject_kind, _SET.subject).in_(bindparam("named", expanding=True)))
+    .order_by(_SET.subject_kind, _SET.subject, _SET.measure)
 )
 _LOCKED = _AMOUNTS.with_for_update()
 
@@ -45,21 +47,27 @@ def default_allowance(settings: Settings, measure: Measure) -> int | None:
 
 def amounts_set(session: Session, named: Collection[Named], *, lock: bool = False) -> Amounts:
     """What is set for some subjects; `lock` keeps it so until the transaction ends."""
-    rows = session.execute(_LOCKED if lock else _AMOUNTS, {"named": named})
+    session.flush()  # As before each statement of the session's own.
+    rows = session.connection().execute(_LOCKED if lock else _AMOUNTS, {"named": named})
     return {(kind, subject, measure): amount for kind, subject, measure, amount in rows}
 
 
 def names_of_user(user: User) -> list[Named]:
     """Whose quotas a user is held to: their own comes before their organisation's."""
     organisation = user.organisation
-    return [("user", user.name)] + ([("organisation", organisation.name)] if organisation else [])
+    return names_of(user.name, organisation.name if organisation else None)
+
+
+def names_of(user: str, organisation: str | None) -> list[Named]:
+    """As `names_of_user`, by the names of both."""
+    return [("user", user)] + ([("organisation", organisation)] if organisation else [])
 
 
 def allowance_of_user(
-    amounts: Amounts, settings: Settings, user: User, measure: Measure
+    amounts: Amounts, settings: Settings, names: Sequence[Named], measure: Measure
 ) -> int | None:
-    """A user's own quota, else that of each member of their organisation, else the settings'."""
-    for kind, subject in names_of_user(user):
+    """What one who is held to the quotas of these names may use, else what the settings say."""
+    for kind, subject in names:
         if (kind, subject, measure) in amounts:
             return amounts[kind, subject, measure]
     return default_allowance(settings, measure)

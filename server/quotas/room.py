@@ -2,52 +2,57 @@
 
 import math
 from datetime import datetime
+from typing import cast
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import Table, bindparam, select
 from sqlalchemy.orm import Session
 
 from server.benchmarks.queries import definition
 from server.database import utc_now
 from server.errors import NotAllowedError, UsedUpError
-from server.models import Charge, Submission, User, Verification
+from server.models import Charge, Organisation, Submission, User, Verification
 from server.quotas.queries import (
     Amounts,
+    Named,
     allowance_of_benchmark,
     allowance_of_user,
     amounts_set,
-    names_of_user,
+    names_of,
 )
 from server.quotas.usage import Measure, Use, use_of_gpu_seconds, use_of_submissions
 from server.reruns.estimate import Estimator
 from server.settings import Settings
 from server.verifications.queries import claim_of
 
+_USERS, _ORGANISATIONS = (cast(Table, each.__table__) for each in (User, Organisation))
 _LOCKED_USER = (
-    select(User).where(User.id == bindparam("user_id")).with_for_update(of=User, key_share=True)
+    select(_USERS.c.name, _ORGANISATIONS.c.name)
+    .outerjoin_from(_USERS, _ORGANISATIONS, _ORGANISATIONS.c.id == _USERS.c.organisation_id)
+    .where(_USERS.c.id == bindparam("user_id"))
+    .with_for_update(of=_USERS, key_share=True)
 )
 
 
-def take_turns(session: Session, *, user_id: int, benchmark_id: str) -> tuple[User, Amounts]:
-    """The user, and what is set for them and the benchmark, locked until the transaction ends.
+def take_turns(session: Session, *, user_id: int, benchmark_id: str) -> tuple[list[Named], Amounts]:
+    """Whose quotas a user is held to, and what is set for these and the benchmark.
+
+    The user and what is set are locked until the transaction ends.
 
     So two requests of one user, or for one benchmark with a quota, are counted one after the other.
     The lock lets others refer to the user meanwhile. SQLite has one writer anyway.
     """
-    user = session.scalars(_LOCKED_USER, {"user_id": user_id}).one()
-    named = [*names_of_user(user), ("benchmark", benchmark_id)]
-    return user, amounts_set(session, named, lock=True)
+    user, organisation = session.connection().execute(_LOCKED_USER, {"user_id": user_id}).one()
+    names = names_of(user, organisation)
+    return names, amounts_set(session, [*names, ("benchmark", benchmark_id)], lock=True)
 
 
 def require_room_for_submission(
     session: Session, settings: Settings, *, user_id: int, benchmark_id: str
-) -> User:
-    """The user, if they, and everybody on a benchmark, may submit once more in a day.
-
-    Raises UsedUpError.
-    """
-    user, amounts = take_turns(session, user_id=user_id, benchmark_id=benchmark_id)
+) -> None:
+    """Raise UsedUpError unless a user, and everybody on a benchmark, may submit once more a day."""
+    names, amounts = take_turns(session, user_id=user_id, benchmark_id=benchmark_id)
     measure: Measure = "submissions_per_day"
-    allowed = allowance_of_user(amounts, settings, user, measure)
+    allowed = allowance_of_user(amounts, settings, names, measure)
     if allowed is not None:
         mine = Submission.user_id == user_id
         use = use_of_submissions(session, mine, allowed=allowed, now=utc_now())
@@ -57,7 +62,6 @@ def require_room_for_submission(
         ours = Submission.benchmark_id == benchmark_id
         use = use_of_submissions(session, ours, allowed=allowed, now=utc_now())
         _require(use, 1, measure, f"All submitters of {benchmark_id} together have")
-    return user
 
 
 def reserve_replay(
@@ -67,10 +71,10 @@ def reserve_replay(
 
     Raises UsedUpError, or NotAllowedError where the estimate is more than all that is allowed.
     """
-    user, amounts = take_turns(session, user_id=user_id, benchmark_id=submission.benchmark_id)
+    names, amounts = take_turns(session, user_id=user_id, benchmark_id=submission.benchmark_id)
     wanted = _estimate(session, submission, kind)
     measure: Measure = "gpu_seconds_per_month"
-    allowed = allowance_of_user(amounts, settings, user, measure)
+    allowed = allowance_of_user(amounts, settings, names, measure)
     if allowed is not None:
         use = use_of_gpu_seconds(
             session, Charge.user_id == user_id, allowed=allowed, now=utc_now(), wanted=wanted

@@ -150,10 +150,11 @@ def _set_amounts(session: Session, kind: str, subject: str) -> dict[str, Any]:
 
 
 def _quotas_of_user(session: Session, settings: Settings, user: User) -> list[UseView]:
-    amounts = amounts_set(session, names_of_user(user))
+    names = names_of_user(user)
+    amounts = amounts_set(session, names)
     return _views(
         session,
-        lambda measure: allowance_of_user(amounts, settings, user, measure),
+        lambda measure: allowance_of_user(amounts, settings, names, measure),
         submissions=Submission.user_id == user.id,
         charges=Charge.user_id == user.id,
     )

@@ -13,7 +13,7 @@ from rules.fingerprint import training_sha256
 from rules.submission import ScoredSubmission
 from server.models import RunRow, Submission
 from server.submissions.earlier_logs import list_copies
-from server.submissions.service import FIGURE_COLUMNS, result_figures, run_figures
+from server.submissions.rows import FIGURE_COLUMNS, result_figures, run_figures
 
 # A list in a report is worth its length: curves and steps are long.
 LONG_LIST = 4

@@ -35,7 +35,7 @@ from server.submissions.queries import (
     runs_with_curves,
     write_cursor,
 )
-from server.submissions.service import result_figures, run_figures
+from server.submissions.rows import result_figures, run_figures
 from server.verifications.queries import verification_under_way
 from server.viewer import ORGANISER
 

@@ -7,6 +7,7 @@ from fastapi import Depends, Request
 from starlette.exceptions import HTTPException
 
 from server.accounts.roles import ORGANISERS, ROLES
+from server.accounts.service import holder_of
 from server.dependencies import Parts, PartsDep, caller_of, require_allowed
 from server.errors import NotSignedInError
 from server.models import ConsoleSession
@@ -45,7 +46,7 @@ def _signed_in(found: ConsoleSession, secret: str) -> SignedIn:
     token = found.token
     return SignedIn(
         secret=secret,
-        caller=caller_of(token, source=SOURCE),
+        caller=caller_of(holder_of(token), source=SOURCE),
         ends_at=ends_at(found),
         token_expires_at=token.expires_at,
         has_notices=bool(found.notices),

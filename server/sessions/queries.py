@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from server.accounts.service import hash_token, require_valid
+from server.accounts.service import hash_token, holder_of, require_valid
 from server.database import utc_now
 from server.errors import NotSignedInError
 from server.models import ConsoleSession
@@ -18,7 +18,7 @@ def find_session(session: Session, secret: str) -> ConsoleSession:
     found = session.get(ConsoleSession, hash_token(secret))
     if found is None:
         raise NotSignedInError("You are not signed in, or signed out elsewhere.")
-    require_valid(found.token)
+    require_valid(holder_of(found.token))
     if ends_at(found) <= utc_now():
         raise NotSignedInError("This session has ended; sign in again.")
     return found

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from server.accounts.service import find_token
+from server.accounts.service import find_holder
 from server.dependencies import Parts, PartsDep, caller_of
 from server.errors import NotSignedInError
 from server.sessions.dependencies import signed_in_or_none
@@ -31,9 +31,9 @@ ViewerDep = Annotated[Viewer, Depends(get_viewer)]
 
 def _of_token(request: Request, parts: Parts, secret: str) -> Viewer:
     try:
-        with parts.database.read() as session:
-            token = find_token(session, secret)
+        with parts.database.read_columns() as connection:
+            holder = find_holder(connection, secret)
     except NotSignedInError:
         return ANYBODY
-    request.app.state.last_uses.note(token.id)
-    return viewer_for(caller_of(token))
+    request.app.state.last_uses.note(holder.token_id)
+    return viewer_for(caller_of(holder))

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy import ColumnElement, or_, select, union
+from sqlalchemy import ColumnElement, Table, bindparam, or_, select, union, update
 from sqlalchemy.orm import Session
 
 from rules.earlier_logs import (
@@ -23,6 +23,23 @@ from server.models import RunRow, Submission, User
 MOST_CANDIDATES = 200
 # The first of them: SQLite takes no more than 32,766 values in a statement.
 MOST_ALIKE = 20_000
+
+_RUNS = cast(Table, RunRow.__table__).c
+# A union, as no index serves both; on its own, so that no database begins with all submissions of
+# the benchmark. Mostly it finds nothing.
+_ALIKE = (
+    union(
+        *(
+            select(_RUNS.id).where(
+                hashed.in_(bindparam(name, expanding=True)),
+                _RUNS.submission_id != bindparam("submission_id"),
+            )
+            for name, hashed in (("logs", _RUNS.log_sha256), ("trainings", _RUNS.training_sha256))
+        )
+    )
+    .order_by("id")
+    .limit(MOST_ALIKE)
+)
 
 
 @dataclass(frozen=True)
@@ -54,6 +71,11 @@ def hold_against_earlier(
     if listed:
         submission.copies = listed
         submission.eligible = submission.eligible and submission.archive
+        session.execute(
+            update(Submission)
+            .where(Submission.id == submission.id)
+            .values(copies=submission.copies, eligible=submission.eligible)
+        )
 
 
 def require_not_handed_in_again(session: Session, submission: Submission) -> None:
@@ -132,17 +154,9 @@ def _with_runs_in_common(
     trainings = {run.training_sha256 for run in runs if run.training_sha256 is not None}
     if not logs:
         return []
-    is_others = RunRow.submission_id != submission.id
-    # A union, as no index serves both; on its own, so that no database begins with all submissions
-    # of the benchmark. Mostly it finds nothing.
-    alike = session.scalars(
-        union(
-            select(RunRow.id).where(RunRow.log_sha256.in_(logs), is_others),
-            select(RunRow.id).where(RunRow.training_sha256.in_(trainings), is_others),
-        )
-        .order_by("id")
-        .limit(MOST_ALIKE)
-    ).all()
+    session.flush()  # As before each statement of the session's own.
+    same = {"logs": [*logs], "trainings": [*trainings], "submission_id": submission.id}
+    alike = session.connection().scalars(_ALIKE, same).all()
     if not alike:
         return []
     rows = session.execute(

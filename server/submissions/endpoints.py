@@ -152,6 +152,7 @@ def _submit(
             accepted.submission,
             benchmark_version=accepted.benchmark_version,
             costs=BookCosts(session),
+            runs=accepted.runs,
         )
     return view, accepted.repeated
 

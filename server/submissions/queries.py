@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, bindparam, or_, select
+from sqlalchemy import Connection, Row, bindparam, or_, select
 from sqlalchemy.orm import Session, undefer
 
 from server.errors import ContentError, NotFoundError
@@ -58,13 +58,13 @@ def runs_with_curves(session: Session, submission_id: str) -> Sequence[RunRow]:
     ).all()
 
 
-def find_by_idempotency_key(session: Session, user_id: int, key: str) -> Submission | None:
+def id_under_key(connection: Connection, user_id: int, key: str) -> str | None:
     """The submission a user made under a key, if any.
 
     Mostly there is none, and to find that out takes less than to ask for a whole submission.
     """
-    submission_id = session.scalar(_ID_UNDER_KEY, {"user_id": user_id, "key": key})
-    return None if submission_id is None else session.get(Submission, submission_id)
+    found: str | None = connection.scalar(_ID_UNDER_KEY, {"user_id": user_id, "key": key})
+    return found
 
 
 def benchmark_versions(session: Session, sha256s: set[str]) -> dict[str, str]:

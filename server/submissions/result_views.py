@@ -1,6 +1,5 @@
 """Results of submissions as the API and the pages show them, and as they are stored."""
 
-from dataclasses import asdict, replace
 from datetime import date
 from typing import Any, Literal
 
@@ -158,10 +157,23 @@ def _costs(submission: Submission, price: SystemPrice) -> dict[str, Any]:
 
 def stored_result(result: Result | InferenceResult) -> dict[str, Any]:
     """A result of the rules as the JSON that is stored, without what has a table of its own."""
+    table = table_of(result, without=("runs", "benchmark_sha256"))
     if isinstance(result, InferenceResult):
-        table = asdict(result) | {"given_in_percent": result.given_in_percent}
-    else:
-        table = asdict(replace(result, runs=()))
-        table.pop("runs")
-    table.pop("benchmark_sha256")
+        table["given_in_percent"] = result.given_in_percent
     return table
+
+
+def table_of(record: Any, *, without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A record of the rules, and those in it, as tables.
+
+    As `asdict`, which copies also what they hold: that takes longer than all the rest, and nobody
+    changes it.
+    """
+    names = record.__dataclass_fields__
+    return {name: _value_of(getattr(record, name)) for name in names if name not in without}
+
+
+def _value_of(value: Any) -> Any:
+    if hasattr(value, "__dataclass_fields__"):
+        return table_of(value)
+    return tuple(map(_value_of, value)) if isinstance(value, tuple) else value

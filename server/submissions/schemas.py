@@ -1,7 +1,8 @@
 """Submissions as the API and the pages show them."""
 
+from collections.abc import Mapping
 from datetime import date, datetime
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -211,6 +212,11 @@ def run_view(run: RunRow) -> RunView:
     )
 
 
+def run_view_of(row: Mapping[str, Any]) -> RunView:
+    """A run by the values that are stored of it."""
+    return RunView(**{name: row[name] for name in RunView.model_fields})
+
+
 def curve_view(run: RunRow) -> CurveView:
     """A stored run's evaluations."""
     return CurveView(
@@ -229,8 +235,12 @@ def submission_view(
     benchmark_version: str,
     costs: BookCosts,
     judged_on: JudgedOnView | None = None,
+    runs: list[RunView] | None = None,
 ) -> SubmissionView:
-    """A stored submission with its runs and verifications, and what it costs by the book."""
+    """A stored submission with its runs and verifications, and what it costs by the book.
+
+    It is asked for its runs unless they are given.
+    """
     published = published_verification(submission)
     return SubmissionView(
         id=submission.id,
@@ -254,7 +264,7 @@ def submission_view(
         status=submission.status,
         measured_latency_ms=submission.measured_latency_ms,
         result=result_view(submission, costs.price(submission)),
-        runs=[run_view(run) for run in submission.runs],
+        runs=[run_view(run) for run in submission.runs] if runs is None else runs,
         verifications=[
             VerificationSummary(
                 id=verification.id,

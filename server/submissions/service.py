@@ -1,60 +1,52 @@
 """Accepting a submission: check and score first, then store everything in one transaction."""
 
-import secrets
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
-from sqlalchemy import insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
-from sqlalchemy.orm.attributes import set_committed_value
 
 from rules.benchmark import Benchmark
 from rules.claim import Claim
-from rules.curve import curve_row
-from rules.fingerprint import training_sha256
-from rules.inference import InferenceResult
-from rules.run import Run
-from rules.scoring import Result, RunScore
 from rules.submission import ScoredSubmission, score_submission
-from server.artifacts import Staged
 from server.audit.service import Subject, record
 from server.benchmarks.queries import definition, keep_definition
-from server.database import utc_now
 from server.dependencies import Caller, Parts
 from server.errors import ConflictError, ContentError, NotAllowedError, UsedUpError
 from server.leaderboard.service import raise_board_version
-from server.models import RunRow, Submission, User
+from server.models import Submission
 from server.notices.announce import announce_submission
 from server.phases.service import FrozenOtherwiseError, admit
 from server.quotas.room import charge, require_room_for_submission, reserve_replay
 from server.submissions.earlier_logs import hold_against_earlier, logged_run
 from server.submissions.instances import require_what_was_rented
-from server.submissions.queries import find_by_idempotency_key
-from server.submissions.result_views import stored_result
+from server.submissions.queries import find_submission, id_under_key
+from server.submissions.rows import (
+    insert_rows,
+    join_session,
+    run_rows,
+    show_row,
+    submission_row,
+)
+from server.submissions.schemas import RunView, run_view_of
 from server.submissions.upload import Upload
 from server.verifications.service import is_verified_by_policy, request_verification
 from server.viewer import Viewer
 
 MAX_KEY_LENGTH = 200
-# A training has the first two figures, an inference the others.
-FIGURE_COLUMNS = ("tta_seconds", "cost_usd", "latency_ms", "cost_usd_per_10000")
 
 
 @dataclass(frozen=True)
 class Accepted:
-    """A stored submission, whole, and whether this request had been answered before."""
+    """A stored submission, and whether this request had been answered before.
+
+    One that was stored just now has its `runs` here: it is not asked for them.
+    """
 
     submission: Submission
     benchmark_version: str
     repeated: bool
-
-
-def new_id() -> str:
-    """A short random id for a URL: 60 bits, 12 letters and digits."""
-    alphabet = "0123456789abcdefghjkmnpqrstvwxyz"
-    return "".join(secrets.choice(alphabet) for _ in range(12))
+    runs: list[RunView] | None = None
 
 
 def submit(parts: Parts, caller: Caller, upload: Upload, *, key: str | None) -> Accepted:
@@ -120,10 +112,12 @@ def check_idempotency_key(key: str | None) -> None:
 def _find_earlier(parts: Parts, caller: Caller, upload: Upload, key: str | None) -> Accepted | None:
     if key is None:
         return None
+    with parts.database.read_columns() as connection:
+        submission_id = id_under_key(connection, caller.user_id, key)
+    if submission_id is None:
+        return None
     with parts.database.read(Viewer(user_ids=(caller.user_id,))) as session:
-        earlier = find_by_idempotency_key(session, caller.user_id, key)
-        if earlier is None:
-            return None
+        earlier = find_submission(session, submission_id)
         if earlier.request_sha256 != upload.sha256:
             raise ConflictError(
                 f"This Idempotency-Key was used for submission {earlier.id} with other content; "
@@ -143,21 +137,24 @@ def _store(
     key: str | None,
 ) -> Accepted:
     benchmark = benchmarks[scored.claim.benchmark_id]
-    submission = _submission_row(caller, upload, scored, benchmark, key=key)
-    runs = _run_rows(submission.id, scored, upload.logs)
+    row = submission_row(caller, upload, scored, benchmark, key=key)
+    runs = run_rows(row["id"], scored, upload.logs)
     parts.artifacts.settle(upload.files)
     with parts.database.write() as session:
-        user = _submitter(parts, session, caller, benchmark)
+        if not caller.may("organise"):
+            require_room_for_submission(
+                session,
+                parts.settings,
+                user_id=caller.user_id,
+                benchmark_id=benchmark.benchmark_id,
+            )
         folder = parts.settings.benchmarks_dir
         admission = admit(session, benchmark, folder, archive=upload.archive)
-        submission.embargoed = admission.embargoed
+        row["embargoed"] = admission.embargoed
         keep_definition(session, benchmark, folder)
-        submission.user = user
-        session.add(submission)
-        session.flush()
-        if runs:
-            session.execute(insert(RunRow), runs)
-        raise_board_version(session, benchmark.benchmark_id, submission_id=submission.id)
+        insert_rows(session, row, runs)
+        raise_board_version(session, benchmark.benchmark_id, submission_id=row["id"])
+        submission = show_row(row, caller)
         # After the key: the same request at the same time is no second submission. After the
         # version: on PostgreSQL whoever stores the same logs at this moment has been waited for.
         hold_against_earlier(session, submission, [logged_run(run) for run in runs])
@@ -170,17 +167,11 @@ def _store(
         else:
             _verify_by_policy(parts, session, caller, submission, scored.claim)
             parts.artifacts.keep(upload.files)
-    # Shown as they were stored; a session that knew of them would store them again.
-    set_committed_value(submission, "runs", [RunRow(**run) for run in runs])
-    return Accepted(submission, benchmark_version=benchmark.version, repeated=False)
-
-
-def _submitter(parts: Parts, session: Session, caller: Caller, benchmark: Benchmark) -> User:
-    """Who submits. Raises UsedUpError where there is no room for another submission."""
-    if caller.may("organise"):
-        return session.get_one(User, caller.user_id)
-    return require_room_for_submission(
-        session, parts.settings, user_id=caller.user_id, benchmark_id=benchmark.benchmark_id
+    return Accepted(
+        submission,
+        benchmark_version=benchmark.version,
+        repeated=False,
+        runs=[run_view_of(run) for run in runs],
     )
 
 
@@ -193,6 +184,7 @@ def _verify_by_policy(
     """
     if not is_verified_by_policy(parts.benchmarks[submission.benchmark_id], claim):
         return
+    join_session(session, submission)
     user_id, reserved = caller.user_id, 0.0
     try:
         if not caller.may("organise"):
@@ -223,84 +215,3 @@ def _record_import(session: Session, caller: Caller, submission: Submission) -> 
             "tta_seconds": submission.tta_seconds,
         },
     )
-
-
-def _submission_row(
-    caller: Caller,
-    upload: Upload,
-    scored: ScoredSubmission,
-    benchmark: Benchmark,
-    *,
-    key: str | None,
-) -> Submission:
-    claim, result = scored.claim, scored.result
-    return Submission(
-        id=new_id(),
-        benchmark_id=benchmark.benchmark_id,
-        benchmark_sha256=benchmark.sha256,
-        division=claim.division,
-        model=claim.model,
-        framework=claim.framework,
-        system=asdict(claim.system),
-        hyperparameters=dict(claim.hyperparameters),
-        code_url=claim.code_url,
-        notes=claim.notes,
-        claim_sha256=upload.claim.sha256,
-        dawnbench=dict(claim.dawnbench) if claim.dawnbench is not None else None,
-        status="claimed",
-        kind=claim.kind,
-        precision=claim.precision,
-        **result_figures(result),
-        idempotency_key=key,
-        request_sha256=upload.sha256,
-        submitted_at=utc_now(),
-        archive=upload.archive,
-        organisation=claim.organisation,
-        submitted_on=claim.submitted_on,
-        verifications=[],
-    )
-
-
-def result_figures(result: Result | InferenceResult) -> dict[str, Any]:
-    """What a submission comes to, by the column it is kept in."""
-    figures = dict.fromkeys(FIGURE_COLUMNS)
-    if isinstance(result, InferenceResult):
-        own = {
-            "latency_ms": result.latency_ms,
-            "cost_usd_per_10000": result.cost_usd_per_10000,
-        }
-    else:
-        own = {"tta_seconds": result.tta_seconds, "cost_usd": result.cost_usd}
-    return figures | own | {"eligible": result.eligible, "result": stored_result(result)}
-
-
-def _run_rows(
-    submission_id: str, scored: ScoredSubmission, logs: Mapping[str, Staged]
-) -> list[dict[str, Any]]:
-    return [
-        {
-            "submission_id": submission_id,
-            "index": index,
-            "file": run.name,
-            "log_sha256": logs[run.name].sha256,
-            "log_bytes": logs[run.name].size_bytes,
-            **run_figures(run, score),
-        }
-        for index, (run, score) in enumerate(scored.scored_runs)
-    ]
-
-
-def run_figures(run: Run, score: RunScore) -> dict[str, Any]:
-    """What is derived from a run's log, by the column it is kept in."""
-    return {
-        "seed": run.seed,
-        "reached": score.reached,
-        "tta_seconds": score.tta_seconds,
-        "epochs_to_target": score.epochs_to_target,
-        "best_quality": score.best_quality,
-        "training_sha256": training_sha256(run.evaluations),
-        "batch_size": run.batch_size,
-        "convergence": score.convergence,
-        "ledger": asdict(run.ledger) if run.ledger is not None else None,
-        "curve": [curve_row(evaluation) for evaluation in run.evaluations],
-    }

@@ -91,6 +91,19 @@ def test_a_list_of_four_takes_as_many_statements_as_a_list_of_one(
     assert len(for_four) == len(for_one), "\n".join(for_four)
 
 
+def test_a_submission_takes_two_transactions_and_a_dozen_statements(
+    digits_submission: Any, submit: Callable[..., Any], count_statements: Callable[[], Any]
+) -> None:
+    assert submit(digits_submission).status_code == 201
+    with count_statements() as sent:
+        assert submit(digits_submission).status_code == 201
+
+    # The token, then in one transaction: the user, quotas and their use, phases, the definition,
+    # the submission, its runs, the board's version and change, earlier logs, who listens.
+    assert [text for text in sent if text.startswith("BEGIN")] == ["BEGIN", "BEGIN IMMEDIATE"]
+    assert len(sent) - 2 == 12
+
+
 def test_a_read_after_a_write_costs_the_same_on_a_small_board_and_on_a_large_one(
     digits_submission: Any,
     submit: Callable[..., Any],

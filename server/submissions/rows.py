@@ -1,0 +1,146 @@
+"""A submission as rows: the values of its columns, and those of its runs."""
+
+import secrets
+from collections.abc import Mapping
+from typing import Any, cast
+
+from sqlalchemy import Table, insert
+from sqlalchemy.orm import Session, make_transient_to_detached
+from sqlalchemy.orm.attributes import set_committed_value
+
+from rules.benchmark import Benchmark
+from rules.curve import curve_row
+from rules.fingerprint import training_sha256
+from rules.inference import InferenceResult
+from rules.run import Run
+from rules.scoring import Result, RunScore
+from rules.submission import ScoredSubmission
+from server.artifacts import Staged
+from server.database import utc_now
+from server.dependencies import Caller
+from server.models import RunRow, Submission, User
+from server.submissions.result_views import stored_result, table_of
+from server.submissions.upload import Upload
+
+Row = dict[str, Any]
+# A training has the first two figures, an inference the others.
+FIGURE_COLUMNS = ("tta_seconds", "cost_usd", "latency_ms", "cost_usd_per_10000")
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_SUBMISSION, _RUNS = (insert(cast(Table, each.__table__)) for each in (Submission, RunRow))
+_COLUMNS = [column.key for column in Submission.__table__.columns]
+
+
+def new_id() -> str:
+    """A short random id for a URL: 60 bits, 12 letters and digits."""
+    return "".join(_ALPHABET[byte % 32] for byte in secrets.token_bytes(12))
+
+
+def submission_row(
+    caller: Caller,
+    upload: Upload,
+    scored: ScoredSubmission,
+    benchmark: Benchmark,
+    *,
+    key: str | None,
+) -> Row:
+    """What is stored of a submission, by its columns, but whether it is embargoed."""
+    claim, result = scored.claim, scored.result
+    return dict(
+        id=new_id(),
+        user_id=caller.user_id,
+        benchmark_id=benchmark.benchmark_id,
+        benchmark_sha256=benchmark.sha256,
+        division=claim.division,
+        model=claim.model,
+        framework=claim.framework,
+        system=table_of(claim.system),
+        hyperparameters=dict(claim.hyperparameters),
+        code_url=claim.code_url,
+        notes=claim.notes,
+        claim_sha256=upload.claim.sha256,
+        dawnbench=dict(claim.dawnbench) if claim.dawnbench is not None else None,
+        status="claimed",
+        kind=claim.kind,
+        precision=claim.precision,
+        **result_figures(result),
+        idempotency_key=key,
+        request_sha256=upload.sha256,
+        submitted_at=utc_now(),
+        archive=upload.archive,
+        organisation=claim.organisation,
+        submitted_on=claim.submitted_on,
+    )
+
+
+def result_figures(result: Result | InferenceResult) -> Row:
+    """What a submission comes to, by the column it is kept in."""
+    figures = dict.fromkeys(FIGURE_COLUMNS)
+    if isinstance(result, InferenceResult):
+        own = {
+            "latency_ms": result.latency_ms,
+            "cost_usd_per_10000": result.cost_usd_per_10000,
+        }
+    else:
+        own = {"tta_seconds": result.tta_seconds, "cost_usd": result.cost_usd}
+    return figures | own | {"eligible": result.eligible, "result": stored_result(result)}
+
+
+def run_rows(submission_id: str, scored: ScoredSubmission, logs: Mapping[str, Staged]) -> list[Row]:
+    """What is stored of the runs of a submission, in their order."""
+    return [
+        {
+            "submission_id": submission_id,
+            "index": index,
+            "file": run.name,
+            "log_sha256": logs[run.name].sha256,
+            "log_bytes": logs[run.name].size_bytes,
+            **run_figures(run, score),
+        }
+        for index, (run, score) in enumerate(scored.scored_runs)
+    ]
+
+
+def run_figures(run: Run, score: RunScore) -> Row:
+    """What is derived from a run's log, by the column it is kept in."""
+    return {
+        "seed": run.seed,
+        "reached": score.reached,
+        "tta_seconds": score.tta_seconds,
+        "epochs_to_target": score.epochs_to_target,
+        "best_quality": score.best_quality,
+        "training_sha256": training_sha256(run.evaluations),
+        "batch_size": run.batch_size,
+        "convergence": score.convergence,
+        "ledger": table_of(run.ledger) if run.ledger is not None else None,
+        "curve": [curve_row(evaluation) for evaluation in run.evaluations],
+    }
+
+
+def insert_rows(session: Session, submission: Row, runs: list[Row]) -> None:
+    """Store the rows of a submission. Raises IntegrityError where its key is taken.
+
+    Statements of the Core: to have the session find out what is to be written takes longer than to
+    write it.
+    """
+    connection = session.connection()
+    connection.execute(_SUBMISSION, submission)
+    if runs:
+        connection.execute(_RUNS, runs)
+
+
+def show_row(submission: Row, caller: Caller) -> Submission:
+    """A caller's submission as its row was stored, without its runs; no session knows of it."""
+    shown = Submission(**submission)
+    set_committed_value(shown, "user", User(id=caller.user_id, name=caller.name))
+    set_committed_value(shown, "verifications", [])
+    return shown
+
+
+def join_session(session: Session, submission: Submission) -> None:
+    """Have a session know of a submission that was stored by its rows, as if it had been read."""
+    for name in _COLUMNS:
+        if name not in submission.__dict__:
+            set_committed_value(submission, name, None)
+    set_committed_value(submission, "user", session.get_one(User, submission.user_id))
+    make_transient_to_detached(submission)
+    session.add(submission)
