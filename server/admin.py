@@ -37,7 +37,11 @@ def main() -> int:
     """Run one command; 0 when it worked."""
     gc.set_threshold(50_000, 20, 10)  # An import or an export takes longer than a start.
     arguments = _parser().parse_args()
-    database = Database(get_settings().database_url)
+    try:
+        database = Database(get_settings().database_url)
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return 1
     try:
         if arguments.command == "migrate":
             migrate(database, arguments.revision)
@@ -49,7 +53,11 @@ def main() -> int:
         if arguments.command == "rescore":
             return _rescore(database, arguments)
         _print_token(database, arguments)
-    except (RuntimeError, ServerError, RuleError, OSError, DBAPIError) as error:
+    except DBAPIError as error:
+        told = " ".join(str(error.orig).split())
+        print(f"The database {database.name} does not do it: {told}", file=sys.stderr)
+        return 1
+    except (RuntimeError, ServerError, RuleError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     finally:
