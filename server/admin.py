@@ -22,6 +22,7 @@ from server.dependencies import Parts
 from server.errors import ServerError
 from server.exports import commands as exports
 from server.integrity import commands as integrity
+from server.integrity.place import look_first
 from server.rescoring.service import Choice, rescore_submissions
 from server.revision import current_revision, require_current_schema
 from server.schema import migrate
@@ -102,7 +103,9 @@ def _run_copying(database: Database, arguments: argparse.Namespace) -> int:
     feature = next(each for each in COPYING_FEATURES if arguments.command in each.COMMANDS)
     if arguments.command not in ANY_SCHEMA:
         require_current_schema(database)
-    code: int = feature.run_command(_parts(database), arguments)
+    parts = _parts(database)
+    look_first(parts, arguments)
+    code: int = feature.run_command(parts, arguments)
     return code
 
 
