@@ -22,20 +22,24 @@ from server.reruns.estimate import Estimator
 from server.settings import Settings
 from server.verifications.queries import claim_of
 
+NOTHING_KEPT = "; nothing of this request was kept."
 _LOCKED_USER = (
     select(User).where(User.id == bindparam("user_id")).with_for_update(of=User, key_share=True)
 )
 
 
-def take_turns(session: Session, *, user_id: int, benchmark_id: str) -> tuple[User, Amounts]:
+def take_turns(
+    session: Session, *, user_id: int, benchmark_id: str, lock: bool = True
+) -> tuple[User, Amounts]:
     """The user, and what is set for them and the benchmark, locked until the transaction ends.
 
     So two requests of one user, or for one benchmark with a quota, are counted one after the other.
     The lock lets others refer to the user meanwhile. SQLite has one writer anyway.
     """
-    user = session.scalars(_LOCKED_USER, {"user_id": user_id}).one()
+    asked = _LOCKED_USER if lock else select(User).where(User.id == bindparam("user_id"))
+    user = session.scalars(asked, {"user_id": user_id}).one()
     named = [*names_of_user(user), ("benchmark", benchmark_id)]
-    return user, amounts_set(session, named, lock=True)
+    return user, amounts_set(session, named, lock=lock)
 
 
 def require_room_for_submission(
@@ -61,13 +65,22 @@ def require_room_for_submission(
 
 
 def reserve_replay(
-    session: Session, settings: Settings, submission: Submission, *, user_id: int, kind: str
+    session: Session,
+    settings: Settings,
+    submission: Submission,
+    *,
+    user_id: int,
+    kind: str,
+    lock: bool = True,
 ) -> float:
     """The seconds of accelerators that a verification will probably take, if there is room.
 
-    Raises UsedUpError, or NotAllowedError where the estimate is more than all that is allowed.
+    Without `lock` it is a look: somebody else may take the room. Raises UsedUpError, or
+    NotAllowedError where the estimate is more than all that is allowed.
     """
-    user, amounts = take_turns(session, user_id=user_id, benchmark_id=submission.benchmark_id)
+    user, amounts = take_turns(
+        session, user_id=user_id, benchmark_id=submission.benchmark_id, lock=lock
+    )
     wanted = _estimate(session, submission, kind)
     measure: Measure = "gpu_seconds_per_month"
     allowed = allowance_of_user(amounts, settings, user, measure)
@@ -111,8 +124,7 @@ def _require(use: Use, wanted: float, measure: Measure, who: str) -> None:
             f"{sentence} That is more than there will be room for; ask an organiser."
         )
     raise UsedUpError(
-        f"{sentence} There is room again at {use.room_at:%Y-%m-%d %H:%M:%S} UTC; "
-        "nothing of this request was kept.",
+        f"{sentence} There is room again at {use.room_at:%Y-%m-%d %H:%M:%S} UTC{NOTHING_KEPT}",
         measure=measure,
         retry_seconds=_retry_seconds(use.room_at),
     )
