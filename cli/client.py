@@ -36,7 +36,6 @@ EXIT_CODES: dict[type[FinishlineError], ExitCode] = {
 }
 NEXT_STEPS = {
     401: "Set FINISHLINE_TOKEN to a valid token, or pass --token.",
-    403: "Use a token with the role that this needs.",
 }
 
 

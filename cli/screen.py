@@ -8,7 +8,8 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 
-WIDTH_WITHOUT_TERMINAL = 120
+# What goes into a file or another program is neither wrapped nor cut.
+WIDTH_WITHOUT_TERMINAL = 10_000
 
 
 def open_console(*, stderr: bool = False) -> Console:
@@ -30,6 +31,12 @@ class Screen:
         if not self.as_json:
             for line in lines:
                 self.console.print(line)
+
+    def say_as_is(self, *lines: str) -> None:
+        """Lines to be copied from: a terminal may fold them, no line end is put into them."""
+        if not self.as_json:
+            for line in lines:
+                self.console.print(line, soft_wrap=True)
 
     def answer(self, document: Any, lines: Iterable[RenderableType]) -> None:
         """The command's answer: the document for programs, the lines for people."""

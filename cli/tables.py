@@ -27,7 +27,7 @@ STATUS_STYLES = {
 WIDE = (
     "model", "system", "submitter", "processor", "what was compared", "reason", "reasons",
     "provider", "instance", "region", "source", "scopes", "label",
-    "organisation", "e-mail", "address", "target", "divisions",
+    "organisation", "e-mail", "address", "target", "divisions", "starts",
 )  # fmt: skip
 
 

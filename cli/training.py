@@ -74,7 +74,8 @@ def find_benchmark(name: str, folder: Path) -> tuple[Path, Benchmark]:
     if not path.is_file():
         known = ", ".join(sorted(item.stem for item in folder.glob("*.toml"))) or "none"
         raise CliError(
-            f"There is no benchmark {name!r} in {folder}; it holds {known}.",
+            f"There is no benchmark {name!r} in {folder}; it holds {known}. "
+            f"A server's own is fetched with `finishline benchmark fetch {name}`.",
             exit_code=ExitCode.NOT_FOUND,
         )
     try:

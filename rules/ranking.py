@@ -30,7 +30,8 @@ class Standing:
     """What ranking needs to know of one submission. Absent figures are None.
 
     `cost_usd` is what a training cost, `cost_usd_per_10000` what 10,000 items of inference do. A
-    `withdrawn` one never ranks.
+    `withdrawn` one never ranks. `handed_in_before` says of one that is not eligible that it breaks
+    no rule: its runs are in an earlier submission.
     """
 
     submission_id: str
@@ -42,6 +43,7 @@ class Standing:
     eligible: bool
     cost_usd_per_10000: float | None = None
     withdrawn: bool = False
+    handed_in_before: bool = False
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,8 @@ def why_unranked(standing: Standing, *, metric: Metric) -> str | None:
         return "rejected by its verification"
     inference = KIND_OF_METRIC[metric] == "inference"
     if not standing.eligible:
+        if standing.handed_in_before:
+            return "its logs were handed in before"
         # All that is asked of an inference is that its model meets the quality target.
         return "did not reach the target" if inference else "breaks a rule of the benchmark"
     if metric_value(standing, metric=metric) is not None:

@@ -22,6 +22,7 @@ from server.dependencies import Parts
 from server.errors import ServerError
 from server.exports import commands as exports
 from server.integrity import commands as integrity
+from server.integrity.place import look_first
 from server.rescoring.service import Choice, rescore_submissions
 from server.revision import current_revision, require_current_schema
 from server.schema import migrate
@@ -37,7 +38,11 @@ def main() -> int:
     """Run one command; 0 when it worked."""
     gc.set_threshold(50_000, 20, 10)  # An import or an export takes longer than a start.
     arguments = _parser().parse_args()
-    database = Database(get_settings().database_url)
+    try:
+        database = Database(get_settings().database_url)
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return 1
     try:
         if arguments.command == "migrate":
             migrate(database, arguments.revision)
@@ -49,7 +54,11 @@ def main() -> int:
         if arguments.command == "rescore":
             return _rescore(database, arguments)
         _print_token(database, arguments)
-    except (RuntimeError, ServerError, RuleError, OSError, DBAPIError) as error:
+    except DBAPIError as error:
+        told = " ".join(str(error.orig).split())
+        print(f"The database {database.name} does not do it: {told}", file=sys.stderr)
+        return 1
+    except (RuntimeError, ServerError, RuleError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     finally:
@@ -94,7 +103,9 @@ def _run_copying(database: Database, arguments: argparse.Namespace) -> int:
     feature = next(each for each in COPYING_FEATURES if arguments.command in each.COMMANDS)
     if arguments.command not in ANY_SCHEMA:
         require_current_schema(database)
-    code: int = feature.run_command(_parts(database), arguments)
+    parts = _parts(database)
+    look_first(parts, arguments)
+    code: int = feature.run_command(parts, arguments)
     return code
 
 

@@ -154,6 +154,18 @@ class Database:
             for call in session.info.pop(AFTER_COMMIT, ()):
                 call()
 
+    @property
+    def name(self) -> str:
+        """Its address, without the password."""
+        return self.url.render_as_string(hide_password=True)
+
+    def is_missing(self) -> bool:
+        """Whether it is a file of SQLite that is not there, and that a look at it would make."""
+        path = (self.url.database or "") if self.is_sqlite else ""
+        if not path or path.startswith((":memory:", "file:")):
+            return False
+        return not Path(path).exists()
+
     def close(self) -> None:
         """Close every pooled connection."""
         self.engine.dispose()

@@ -179,7 +179,7 @@ def add_error_handlers(app: FastAPI) -> None:
                 "file": None,
                 "line": None,
                 "field": ".".join(str(part) for part in item["loc"]),
-                "message": item["msg"],
+                "message": item["msg"].removeprefix("Value error, "),
                 "expected": None,
             }
             for item in error.errors()

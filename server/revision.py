@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sqlalchemy import inspect, text
+from sqlalchemy.exc import OperationalError
 
 from server.database import Database
 from server.settings import CHECKOUT
@@ -52,10 +53,20 @@ def require_current_schema(database: Database) -> str:
 
     Raises RuntimeError with what to do if it is another.
     """
-    wanted, found = newest_revision(), current_revision(database)
+    named = f"the database that FINISHLINE_DATABASE_URL names, {database.name}"
+    if database.is_missing():
+        raise RuntimeError(
+            f"There is no file of {named}. Is it the server's? 'python -m server.admin migrate' "
+            "makes one."
+        )
+    try:
+        wanted, found = newest_revision(), current_revision(database)
+    except OperationalError as error:
+        told = " ".join(str(error.orig).split())
+        raise RuntimeError(f"T{named[1:]}, does not answer: {told}") from error
     if found is None or found != wanted:
         raise RuntimeError(
-            f"The database is at revision {found or '(empty)'}, this server needs {wanted}: "
+            f"T{named[1:]}, is at revision {found or '(empty)'}, this server needs {wanted}: "
             "run 'python -m server.admin migrate' first."
         )
     return found

@@ -5,7 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -17,6 +17,7 @@ from server.notices.mail_settings import parse_smtp_url
 from server.secret_files import read_secret, with_password
 
 MIB = 1024 * 1024
+DATABASES = ("sqlite://", "postgresql+psycopg://")
 # So many in a while, as "120/minute".
 Rate = Annotated[str, Field(pattern=r"^[1-9]\d{0,8}/(second|minute|hour|day)$")]
 Allowance = Annotated[int, Field(ge=0)] | Literal["unlimited"]
@@ -139,6 +140,16 @@ class Settings(BaseSettings):
         """Arguments count before variables, and these before the files that variables name."""
         return init_settings, env_settings, SecretFiles(settings_cls)
 
+    @field_validator("database_url")
+    @classmethod
+    def _is_database(cls, url: str) -> str:
+        if not url.startswith(DATABASES):
+            raise ValueError(
+                "expected sqlite:///folder/finishline.db or "
+                "postgresql+psycopg://user:password@host/name"
+            )
+        return url
+
     @field_validator("smtp_url")
     @classmethod
     def _is_smtp_url(cls, url: SecretStr | None) -> SecretStr | None:
@@ -160,5 +171,18 @@ class Settings(BaseSettings):
 
 @lru_cache
 def get_settings() -> Settings:
-    """The settings of this process."""
-    return Settings()
+    """The settings of this process. Raises RuntimeError with a sentence for each wrong variable."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        raise RuntimeError(_wrong_variables(error)) from None
+
+
+def _wrong_variables(error: ValidationError) -> str:
+    """Each variable with what is expected of it, never with its value, which may be a secret."""
+    sentences = []
+    for each in error.errors(include_input=False, include_url=False):
+        name = "_".join(str(part) for part in each["loc"][:1]).upper()
+        message = each["msg"].removeprefix("Value error, ")
+        sentences.append(f"FINISHLINE_{name}: {message}" if name else message)
+    return "; ".join(dict.fromkeys(sentences)) + "."

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rules.duel import Side
+from web.verdicts import is_convergence_only
 
 KIND_WORDS = {"replay": "verification"}
 SUBJECTS = {"calibration": "the reference", "duel": "either submission"}
@@ -60,8 +61,9 @@ def state_sentence(verification: Mapping[str, Any]) -> str:
         return f"The reference was measured in {runs}."
     if verification["kind"] == "duel":
         return DUEL_SENTENCES.get(outcome, f"The duel of {runs} tells nothing of either.")
+    alone = " Its time is not confirmed." if is_convergence_only(verification) else ""
     return {
-        "verified": f"The replay of {runs} supports the claim.",
+        "verified": f"The replay of {runs} supports the claim.{alone}",
         "rejected": f"The replay of {runs} contradicts the claim.",
     }.get(outcome, f"The replay of {runs} could not decide about the claim.")
 

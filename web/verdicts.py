@@ -28,7 +28,18 @@ def is_convergence_only(check: View | None) -> bool:
     """Whether a verification verified that the training converges, and not how long it takes."""
     if check is None or check["kind"] != "replay" or check["outcome"] != "verified":
         return False
-    return not any(reason["code"] == "time_agrees" for reason in check["reasons"])
+    return not any(_confirms_time(reason) for reason in check["reasons"])
+
+
+def _confirms_time(reason: View) -> bool:
+    """Whether the replays took the claimed time, within the tolerance.
+
+    Where they scatter, a claim may be far beyond it and still not beyond chance: that takes
+    nothing from the claim, and gives it nothing.
+    """
+    numbers = reason.get("numbers") or {}
+    within: bool = numbers.get("ratio", 0.0) <= numbers.get("tolerated_ratio", 0.0)
+    return reason["code"] == "time_agrees" and within
 
 
 def scope_sentence(check: View | None) -> str | None:
@@ -38,10 +49,15 @@ def scope_sentence(check: View | None) -> str | None:
     if check["kind"] == "replay" and check["outcome"] == "verified":
         if not is_convergence_only(check):
             return "Convergence and time were both checked, on hardware of the claimed class."
-        why = _message(check, WITHOUT_TIME)
+        unconfirmed, why = _message(check, ("time_agrees",)), _message(check, WITHOUT_TIME)
+        stands = "The time stands as claimed"
+        if unconfirmed:
+            stands = f"{stands} and is not confirmed: {unconfirmed}"
+        elif why:
+            stands = f"{stands}, because {why}"
         return (
             "Only convergence was verified: the reference reached the target as the claim says. "
-            "The time stands as claimed" + (f", because {why}." if why else ".")
+            f"{stands}."
         )
     if check["kind"] == "latency" and (why := _message(check, WITHOUT_LATENCY)):
         return f"The latency stands as claimed: {why}."

@@ -1,5 +1,6 @@
-"""`finishline benchmark phases`: from when to when a benchmark takes submissions, and how."""
+"""`finishline benchmark`: its phases, and its definition as a server has it."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -7,12 +8,15 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from cli.client import ServerClient, View, segment
-from cli.errors import CliError, ExitCode
-from cli.options import DEFAULT_URL, Json, Token, Url
+from cli.errors import CliError, ExitCode, refusal
+from cli.options import DEFAULT_BENCHMARKS, DEFAULT_URL, BenchmarksDir, Json, Token, Url
 from cli.screen import open_screen
 from cli.tables import phases_table
+from rules.benchmark import Benchmark, parse_benchmark
+from rules.errors import RuleError
 
-app = typer.Typer(no_args_is_help=True, help="A benchmark's phases: show them, set them.")
+app = typer.Typer(no_args_is_help=True, help="A benchmark's phases, and its definition.")
+LARGEST_DEFINITION_BYTES = 16 * 1024 * 1024
 NAMES = ("opens_at", "freezes_at", "closes_at", "embargo_until")
 NO_DATE = "none"
 Moment = str | None
@@ -20,7 +24,7 @@ Moment = str | None
 
 @app.callback()
 def _benchmark() -> None:
-    """A benchmark's phases: show them, set them."""
+    """A benchmark's phases: show them, set them. Its definition: fetch it from a server."""
 
 
 @app.command("phases")
@@ -73,3 +77,55 @@ def phases(
 def _lines(found: View) -> list[RenderableType]:
     told = Text.assemble((f"{found['benchmark']}  ", "bold"), found["phases"]["sentence"])
     return [told, *([phases_table(found["history"])] if found["history"] else [])]
+
+
+@app.command("fetch")
+def fetch(
+    benchmark: Annotated[str, typer.Argument(help="Id of a benchmark of the server.")],
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Also in the place of a file that says otherwise.")
+    ] = False,
+    benchmarks_dir: BenchmarksDir = DEFAULT_BENCHMARKS,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Put a server's definition into the folder that `run` and `check` read."""
+    with ServerClient(url, token) as server:
+        content = server.download(
+            f"/benchmarks/{segment(benchmark)}.toml", limit_bytes=LARGEST_DEFINITION_BYTES
+        )
+    found = _parsed(content, benchmark)
+    path = benchmarks_dir / f"{found.benchmark_id}.toml"
+    _write(path, content, replace=replace)
+    document = {"benchmark": found.benchmark_id, "path": str(path), "sha256": found.sha256}
+    open_screen(as_json=as_json).answer(
+        document, [f"{path} holds {found.benchmark_id} as {url} has it ({found.sha256[:12]})."]
+    )
+    return int(ExitCode.OK)
+
+
+def _parsed(content: bytes, benchmark: str) -> Benchmark:
+    """The definition in a server's answer, which names the file it goes into. Raises CliError."""
+    try:
+        return parse_benchmark(content, file=f"{benchmark}.toml")
+    except RuleError as error:
+        raise refusal(error) from error
+
+
+def _write(path: Path, content: bytes, *, replace: bool) -> None:
+    try:
+        if path.exists() and path.read_bytes() != content and not replace:
+            raise CliError(
+                f"{path} is there and says otherwise. Look at it; --replace puts the server's "
+                "in its place.",
+                exit_code=ExitCode.REFUSED,
+            )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError as error:
+        raise CliError(
+            f"{path} cannot be written ({error.strerror}); name another folder with "
+            "--benchmarks-dir.",
+            exit_code=ExitCode.REFUSED,
+        ) from error

@@ -34,6 +34,7 @@ BenchmarkOption = Annotated[
 DivisionOption = Annotated[
     str | None, typer.Option("--division", help="Division of a DAWNBench entry (default: open).")
 ]
+FETCH = "A server's own benchmark is fetched with `finishline benchmark fetch`, and its id."
 STYLES = {"error": "bold red", "warning": "yellow"}
 
 
@@ -83,7 +84,10 @@ def check_files(
             division=division,
         )
     except RuleError as error:
-        raise refusal(error) from error
+        refused = refusal(error)
+        if any("unknown benchmark" in problem.message for problem in refused.problems):
+            refused.message += f" {FETCH}"
+        raise refused from error
     except OSError as error:
         raise CliError(
             f"Cannot read {error.filename} ({error.strerror}).", exit_code=ExitCode.REFUSED

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 from cli.errors import CliError, ExitCode
 from cli.processes import python_module
@@ -23,6 +24,13 @@ from cli.up.services import (
 )
 from cli.up.supervisor import Service, StopAskedError, Supervisor, last_line
 from cli.up.tokens import ensure_tokens, token_in
+
+# Without these `python -m server.admin` looks at another database, at no log and makes a key.
+OF_ADMINISTRATORS = (
+    "FINISHLINE_DATABASE_URL",
+    "FINISHLINE_ARTIFACTS_DIR",
+    "FINISHLINE_SIGNING_KEY",
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +72,8 @@ def _supervise(options: UpOptions, plan: Plan, screen: Screen) -> int:
     supervisor.listen_to_signals()
     try:
         document = _bring_up(options, plan, supervisor)
-        screen.answer(document, _invitation(options, plan))
+        screen.answer(document, [])
+        screen.say_as_is(*invitation(options, plan))
         if options.demo is not None:
             code = supervisor.run("demo", options.demo, plan.environment(), None)
             if options.once:
@@ -153,13 +162,15 @@ def _make_token(plan: Plan, supervisor: Supervisor, user: str, role: str) -> str
     return token_in(made.stdout)
 
 
-def _invitation(options: UpOptions, plan: Plan) -> list[str]:
+def invitation(options: UpOptions, plan: Plan) -> list[str]:
+    """What somebody who has just started it needs next, to be copied as it stands."""
     logs = plan.paths.logs
     lines = [
         f"Finishline is up at {plan.url} (API at {plan.url}/docs/api, logs in {logs}).",
         f"To submit: export FINISHLINE_TOKEN=$(cat {plan.paths.tokens / 'demo.token'})",
+        "To administer it (python -m server.admin): export "
+        + " ".join(f"{name}={quote(plan.environment()[name])}" for name in OF_ADMINISTRATORS),
         "To keep users and organisations, make an admin's token: "
-        f"FINISHLINE_DATABASE_URL=sqlite:///{plan.paths.database} "
         "python -m server.admin token --user YOU --role admin",
     ]
     if not options.worker:

@@ -1,9 +1,16 @@
 """Which benchmarks there are."""
 
-from fastapi import APIRouter
+from typing import Any
+
+from fastapi import APIRouter, Response
 
 from server.benchmarks.convergence import ConvergenceView, convergence_view
-from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions, find_benchmark
+from server.benchmarks.queries import (
+    NO_SUBMISSIONS,
+    count_submissions,
+    definition_text,
+    find_benchmark,
+)
 from server.benchmarks.schemas import BenchmarkList, BenchmarkView, benchmark_view
 from server.database import utc_now
 from server.dependencies import PartsDep
@@ -11,6 +18,9 @@ from server.phases.queries import all_current_phases, current_phases
 from server.phases.schemas import phases_view
 
 router = APIRouter(tags=["benchmarks"])
+TOML_ANSWER: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"application/toml": {}}, "description": "The definition, byte for byte."}
+}
 
 
 @router.get("/benchmarks")
@@ -30,6 +40,18 @@ def list_benchmarks(parts: PartsDep) -> BenchmarkList:
             for benchmark_id, benchmark in parts.benchmarks.items()
         ]
     )
+
+
+@router.get("/benchmarks/{benchmark_id}.toml", response_class=Response, responses=TOML_ANSWER)
+def get_definition(benchmark_id: str, parts: PartsDep) -> Response:
+    """The definition that is in force, as a file to train and to check under.
+
+    Its SHA-256 is the `sha256` of the benchmark.
+    """
+    benchmark = find_benchmark(parts.benchmarks, benchmark_id)
+    with parts.database.read() as session:
+        text = definition_text(session, benchmark, parts.settings.benchmarks_dir)
+    return Response(text, media_type="application/toml")
 
 
 @router.get("/benchmarks/{benchmark_id}")

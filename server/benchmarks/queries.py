@@ -99,14 +99,7 @@ def keep_definition(session: Session, benchmark: Benchmark, folder: Path) -> Non
     """
     if session.connection().scalar(_KEPT_SHA256, {"sha256": benchmark.sha256}) is not None:
         return
-    content = _texts.get(benchmark.sha256)
-    if content is None or hashlib.sha256(content).hexdigest() != benchmark.sha256:
-        content = _file_of(benchmark.benchmark_id, folder).read_bytes()
-    if hashlib.sha256(content).hexdigest() != benchmark.sha256:
-        raise ConflictError(
-            f"{benchmark.benchmark_id}.toml was changed while this server runs, which offers "
-            f"{benchmark.sha256[:12]}; start the server again."
-        )
+    content = _text_of(benchmark, folder)
     insert_missing(
         session,
         BenchmarkDefinition,
@@ -116,6 +109,27 @@ def keep_definition(session: Session, benchmark: Benchmark, folder: Path) -> Non
         content=content.decode(),
         created_at=utc_now(),
     )
+
+
+def definition_text(session: Session, benchmark: Benchmark, folder: Path) -> bytes:
+    """The text of the definition that is in force, whose hash every result under it names.
+
+    Raises ConflictError if its file was changed before anybody read its text.
+    """
+    kept = session.get(BenchmarkDefinition, benchmark.sha256)
+    return kept.content.encode() if kept is not None else _text_of(benchmark, folder)
+
+
+def _text_of(benchmark: Benchmark, folder: Path) -> bytes:
+    content = _texts.get(benchmark.sha256)
+    if content is None or hashlib.sha256(content).hexdigest() != benchmark.sha256:
+        content = _file_of(benchmark.benchmark_id, folder).read_bytes()
+    if hashlib.sha256(content).hexdigest() != benchmark.sha256:
+        raise ConflictError(
+            f"{benchmark.benchmark_id}.toml was changed while this server runs, which offers "
+            f"{benchmark.sha256[:12]}; start the server again."
+        )
+    return content
 
 
 def definition(session: Session, sha256: str) -> Benchmark:

@@ -1,5 +1,6 @@
 """The checks of /readyz: each asks one thing that the server stands on, and may hang."""
 
+import os
 import secrets
 import shutil
 from collections.abc import Callable
@@ -7,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from sqlalchemy import text
+from sqlalchemy.orm import Session
 
 from server.artifacts import ArtifactStore
 from server.database import Database, utc_now
@@ -47,12 +49,26 @@ def make_checks(
 
 
 def check_database(database: Database, revision: str | None) -> Said:
-    """The database answers, and its schema is the one this code was written for."""
+    """The database answers, takes writes, and its schema is the one this code was written for."""
     with database.read() as session:
         found = session.scalar(text("SELECT version_num FROM alembic_version"))
+        is_writable = _is_writable(session, database)
     if found != revision:
         raise UnwellError(f"The database is at revision {found}, this server needs {revision}.")
+    if not is_writable:
+        raise UnwellError("The database can be read and not written: nothing can be kept.")
     return Said(f"The database answers; it is at revision {found}.")
+
+
+def _is_writable(session: Session, database: Database) -> bool:
+    """Whether a file may be written to; whether a PostgreSQL is no standby and not set so.
+
+    Asked without a lock, so that a long write of somebody else does not answer for it.
+    """
+    if not database.is_sqlite:
+        return str(session.scalar(text("SHOW transaction_read_only"))) == "off"
+    path = database.url.database
+    return path in (None, "", ":memory:") or os.access(path, os.W_OK)
 
 
 def check_artifacts(store: ArtifactStore, settings: Settings) -> Said:

@@ -92,6 +92,7 @@ class BoardRow:
     changed: Mapping[str, Any] = field(default_factory=dict)
     lens_reason: str | None = None
     withdrawn: bool = False
+    handed_in_before: bool = False
     standing: Standing = field(init=False)
     log_times: LogTimes | None = field(init=False)
 
@@ -110,6 +111,7 @@ class BoardRow:
             eligible=self.eligible,
             cost_usd_per_10000=self.cost_usd_per_10000,
             withdrawn=self.withdrawn,
+            handed_in_before=self.handed_in_before,
         )
 
 
@@ -239,6 +241,8 @@ def _row(
         search_text="\n".join(texts).casefold(),
         shown=shown,
         withdrawn=row.withdrawn_at is not None,
+        # A training that breaks no rule is not eligible for this alone: see Submission.copies.
+        handed_in_before=kind == "train" and not row.eligible and not row.result["violations"],
     )
 
 

@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from server.dependencies import Parts, PartsDep
 from server.errors import NotSignedInError
-from server.sessions.cookies import clear_cookie, read_cookie, set_cookie
+from server.sessions.cookies import clear_cookie, clear_mark, read_cookie, set_cookie
 from server.sessions.dependencies import (
     SIGN_IN,
     FieldsDep,
@@ -44,7 +44,9 @@ def sign_in_page(
     """The form that asks for a token."""
     if signed_in_or_none(request, parts) is not None:
         return RedirectResponse(own_page(following), status_code=303)
-    return _page(following, signed_out=out)
+    response = _page(following, signed_out=out)
+    clear_mark(response, request, parts.settings)
+    return response
 
 
 @router.post(SIGN_IN, response_class=HTMLResponse)
@@ -58,18 +60,18 @@ def sign_in(request: Request, parts: PartsDep, sent: FieldsDep) -> Response:
         why = f"Too many tokens were refused. Try again in {wait} seconds."
         return _page(sent.get("next"), error=why, status=429, headers={"Retry-After": str(wait)})
     try:
-        secret = _start(request, parts, sent.get("token", "").strip())
+        secret, name = _start(request, parts, sent.get("token", "").strip())
     except NotSignedInError as error:
         failed.note(address)
         log.warning("a sign-in from %s was refused", address)
         headers = {"WWW-Authenticate": "Bearer"}
         return _page(sent.get("next"), error=error.detail, status=401, headers=headers)
     response = RedirectResponse(own_page(sent.get("next")), status_code=303)
-    set_cookie(response, request, parts.settings, secret)
+    set_cookie(response, request, parts.settings, secret, user_name=name)
     return response
 
 
-def _start(request: Request, parts: Parts, token: str) -> str:
+def _start(request: Request, parts: Parts, token: str) -> tuple[str, str]:
     if not token:
         raise NotSignedInError("Type or paste your token; it begins with fl_.")
     with parts.database.write() as session:

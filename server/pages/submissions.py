@@ -8,7 +8,9 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy.orm import Session
 
+from rules.replay_plan import why_not_replayable
 from server.accounts.roles import ORGANISERS
+from server.benchmarks.queries import definition
 from server.conditions import reader_has
 from server.dependencies import Parts, PartsDep, require_allowed
 from server.errors import ContentError
@@ -26,7 +28,8 @@ from server.sessions.dependencies import FormDep, SignedInDep, signed_in_or_none
 from server.sessions.origin import csrf_token
 from server.sessions.viewing import ViewerDep
 from server.submissions.queries import find_submission
-from server.verifications.own_requests import ask_as_caller
+from server.verifications.own_requests import ask_as_caller, why_no_room
+from server.verifications.queries import claim_of
 from server.verifications.schemas import VerificationCreate
 from server.withdrawals.schemas import WithdrawalCreate
 from server.withdrawals.service import may_withdraw, withdraw
@@ -111,17 +114,23 @@ def _for_its_owner(
     until = phases.embargo_until if phases is not None else None
     signed_in = signed_in_or_none(request, parts)
     may = signed_in is not None and may_withdraw(signed_in.caller, submission)
+    unable = why_not_replayable(
+        definition(session, submission.benchmark_sha256), claim_of(submission)
+    )
+    may_verify = may and unable is None and _waits_for_its_first(submission)
+    no_room = None
+    if signed_in is not None and may_verify:
+        no_room = why_no_room(session, parts.settings, signed_in.caller, submission)
     return {
         "embargo_until": until.isoformat() if until is not None else None,
         "csrf": csrf_token(signed_in.secret) if signed_in is not None and may else None,
-        "may_verify": may and _waits_for_its_first(parts, submission),
+        "may_verify": may_verify and no_room is None,
+        "no_room": no_room,
+        "unable": unable,
     }
 
 
-def _waits_for_its_first(parts: Parts, submission: Submission) -> bool:
+def _waits_for_its_first(submission: Submission) -> bool:
     """Whether whoever may withdraw a submission may also have it replayed from its page."""
-    benchmark = parts.benchmarks.get(submission.benchmark_id)
-    replayed = benchmark is not None and benchmark.replay is not None
-    of_training = submission.kind == "train" and not submission.archive
     standing = submission.withdrawn_at is None and not submission.verifications
-    return replayed and of_training and standing
+    return standing and not submission.archive

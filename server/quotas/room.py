@@ -24,26 +24,30 @@ from server.reruns.estimate import Estimator
 from server.settings import Settings
 from server.verifications.queries import claim_of
 
+NOTHING_KEPT = "; nothing of this request was kept."
 _USERS, _ORGANISATIONS = (cast(Table, each.__table__) for each in (User, Organisation))
-_LOCKED_USER = (
+_USER = (
     select(_USERS.c.name, _ORGANISATIONS.c.name)
     .outerjoin_from(_USERS, _ORGANISATIONS, _ORGANISATIONS.c.id == _USERS.c.organisation_id)
     .where(_USERS.c.id == bindparam("user_id"))
-    .with_for_update(of=_USERS, key_share=True)
 )
+_LOCKED_USER = _USER.with_for_update(of=_USERS, key_share=True)
 
 
-def take_turns(session: Session, *, user_id: int, benchmark_id: str) -> tuple[list[Named], Amounts]:
+def take_turns(
+    session: Session, *, user_id: int, benchmark_id: str, lock: bool = True
+) -> tuple[list[Named], Amounts]:
     """Whose quotas a user is held to, and what is set for these and the benchmark.
 
-    The user and what is set are locked until the transaction ends.
+    With `lock` the user and what is set are locked until the transaction ends.
 
     So two requests of one user, or for one benchmark with a quota, are counted one after the other.
     The lock lets others refer to the user meanwhile. SQLite has one writer anyway.
     """
-    user, organisation = session.connection().execute(_LOCKED_USER, {"user_id": user_id}).one()
+    asked = _LOCKED_USER if lock else _USER
+    user, organisation = session.connection().execute(asked, {"user_id": user_id}).one()
     names = names_of(user, organisation)
-    return names, amounts_set(session, [*names, ("benchmark", benchmark_id)], lock=True)
+    return names, amounts_set(session, [*names, ("benchmark", benchmark_id)], lock=lock)
 
 
 def require_room_for_submission(
@@ -65,13 +69,22 @@ def require_room_for_submission(
 
 
 def reserve_replay(
-    session: Session, settings: Settings, submission: Submission, *, user_id: int, kind: str
+    session: Session,
+    settings: Settings,
+    submission: Submission,
+    *,
+    user_id: int,
+    kind: str,
+    lock: bool = True,
 ) -> float:
     """The seconds of accelerators that a verification will probably take, if there is room.
 
-    Raises UsedUpError, or NotAllowedError where the estimate is more than all that is allowed.
+    Without `lock` it is a look: somebody else may take the room. Raises UsedUpError, or
+    NotAllowedError where the estimate is more than all that is allowed.
     """
-    names, amounts = take_turns(session, user_id=user_id, benchmark_id=submission.benchmark_id)
+    names, amounts = take_turns(
+        session, user_id=user_id, benchmark_id=submission.benchmark_id, lock=lock
+    )
     wanted = _estimate(session, submission, kind)
     measure: Measure = "gpu_seconds_per_month"
     allowed = allowance_of_user(amounts, settings, names, measure)
@@ -115,8 +128,7 @@ def _require(use: Use, wanted: float, measure: Measure, who: str) -> None:
             f"{sentence} That is more than there will be room for; ask an organiser."
         )
     raise UsedUpError(
-        f"{sentence} There is room again at {use.room_at:%Y-%m-%d %H:%M:%S} UTC; "
-        "nothing of this request was kept.",
+        f"{sentence} There is room again at {use.room_at:%Y-%m-%d %H:%M:%S} UTC{NOTHING_KEPT}",
         measure=measure,
         retry_seconds=_retry_seconds(use.room_at),
     )

@@ -1,4 +1,10 @@
-"""The console's cookie: for this host alone, out of reach of scripts, sent by our own pages."""
+"""The console's cookie: for this host alone, out of reach of scripts, sent by our own pages.
+
+Beside it goes a mark with the name of who is signed in, which opens nothing. Public pages are kept
+ready, the same bytes for everybody, so a script of theirs reads the name from there.
+"""
+
+from urllib.parse import quote
 
 from fastapi import Request, Response
 
@@ -8,6 +14,7 @@ NAME = "finishline_console"
 # A browser takes a cookie of this prefix only if it is Secure, of Path=/ and without a Domain, so
 # a neighbour under the same domain can plant none.
 HOST_PREFIX = "__Host-"
+MARK = "finishline_signed_in"
 
 
 def is_secure(request: Request, settings: Settings) -> bool:
@@ -27,7 +34,9 @@ def read_cookie(request: Request, settings: Settings) -> str | None:
     return request.cookies.get(cookie_name(request, settings))
 
 
-def set_cookie(response: Response, request: Request, settings: Settings, secret: str) -> None:
+def set_cookie(
+    response: Response, request: Request, settings: Settings, secret: str, *, user_name: str
+) -> None:
     """Give a browser its session until it is closed; the server ends it sooner or later."""
     response.set_cookie(
         cookie_name(request, settings),
@@ -37,6 +46,8 @@ def set_cookie(response: Response, request: Request, settings: Settings, secret:
         httponly=True,
         samesite="strict",
     )
+    secure = is_secure(request, settings)
+    response.set_cookie(MARK, quote(user_name, safe=""), path="/", secure=secure, samesite="strict")
 
 
 def clear_cookie(response: Response, request: Request, settings: Settings) -> None:
@@ -48,3 +59,11 @@ def clear_cookie(response: Response, request: Request, settings: Settings) -> No
         httponly=True,
         samesite="strict",
     )
+    clear_mark(response, request, settings)
+
+
+def clear_mark(response: Response, request: Request, settings: Settings) -> None:
+    """Have a browser forget who was signed in; also where a session has ended by itself."""
+    if MARK in request.cookies:
+        secure = is_secure(request, settings)
+        response.delete_cookie(MARK, path="/", secure=secure, samesite="strict")

@@ -22,8 +22,12 @@ SECRET_BYTES = 32
 SEEN_EVERY = timedelta(minutes=1)
 
 
-def start_session(session: Session, token_secret: str, *, instead_of: str | None) -> str:
-    """A session for the owner of a token; its secret, for the cookie, is always a fresh one.
+def start_session(
+    session: Session, token_secret: str, *, instead_of: str | None
+) -> tuple[str, str]:
+    """A session for the owner of a token: its secret, for the cookie, and the owner's name.
+
+    The secret is always a fresh one.
 
     The browser's earlier session ends, as do all whose time is over. Raises NotSignedInError.
     """
@@ -45,7 +49,7 @@ def start_session(session: Session, token_secret: str, *, instead_of: str | None
             id_sha256=hash_token(secret), token=token, created_at=now, last_seen_at=now, notices=[]
         )
     )
-    return secret
+    return secret, token.user.name
 
 
 def end_session(session: Session, secret: str) -> None:

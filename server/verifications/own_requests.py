@@ -8,9 +8,9 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session, undefer
 
 from server.dependencies import Caller
-from server.errors import ConflictError, NotAllowedError, NotFoundError
+from server.errors import ConflictError, NotAllowedError, NotFoundError, UsedUpError
 from server.models import Charge, Submission, Verification
-from server.quotas.room import charge, reserve_replay, take_turns
+from server.quotas.room import NOTHING_KEPT, charge, reserve_replay, take_turns
 from server.settings import Settings
 from server.submissions.queries import find_submission
 from server.submissions.visibility import may_see, viewer_for
@@ -70,6 +70,24 @@ def ask_for_own_verification(
     charge(session, verification, user_id=caller.user_id, reserved=reserved)
     session.flush()
     return verification
+
+
+def why_no_room(
+    session: Session, settings: Settings, caller: Caller, submission: Submission
+) -> str | None:
+    """Why a replay that a caller asked for at this moment would find no room; None if it would.
+
+    A look without a lock, for a page: the request itself decides. Organisers need none.
+    """
+    if caller.may("organise"):
+        return None
+    try:
+        reserve_replay(
+            session, settings, submission, user_id=caller.user_id, kind="replay", lock=False
+        )
+    except (UsedUpError, NotAllowedError) as refused:
+        return f"{str(refused).removesuffix(NOTHING_KEPT).removesuffix('.')}."
+    return None
 
 
 def _require_first(session: Session, submission: Submission, kind: str) -> None:

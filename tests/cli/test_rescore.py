@@ -106,7 +106,7 @@ def test_without_an_organisers_token_nothing_is_reported(
     ran = finishline("rescore", "--json")
 
     assert (ran.code, ran.out) == (5, "")
-    assert "organiser" in ran.error()["message"]
+    assert ran.error()["message"] == ("This needs a token of role organiser; yours is submitter.")
 
 
 def test_an_unknown_benchmark_is_not_found(finishline: "Finishline", standin: "StandIn") -> None:

@@ -67,6 +67,7 @@ def test_a_cost_of_nothing_is_a_value_not_an_absence() -> None:
         ({"status": "rejected"}, "tta", "rejected by its verification"),
         ({"status": "rejected", "tta_seconds": None}, "tta", "rejected by its verification"),
         ({"eligible": False}, "tta", "breaks a rule of the benchmark"),
+        ({"eligible": False, "handed_in_before": True}, "tta", "its logs were handed in before"),
         ({"tta_seconds": None}, "tta", "did not reach the target"),
         ({"tta_seconds": None}, "cost", "did not reach the target"),
         ({}, "cost", "states no price"),

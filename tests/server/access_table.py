@@ -53,6 +53,7 @@ API = {
     "POST /api/v1/organisations": ADMINS,
     "GET /api/v1/benchmarks": PUBLIC,
     "GET /api/v1/benchmarks/{benchmark_id}": PUBLIC,
+    "GET /api/v1/benchmarks/{benchmark_id}.toml": PUBLIC,
     "GET /api/v1/benchmarks/{benchmark_id}/convergence": PUBLIC,
     "GET /api/v1/benchmarks/{benchmark_id}/phases": PUBLIC,
     "POST /api/v1/benchmarks/{benchmark_id}/phases": ORGANISERS,

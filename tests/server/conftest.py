@@ -68,6 +68,17 @@ def empty_postgresql_url(postgresql: Engine) -> Iterator[str]:
         connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
 
 
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
+def empty_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """A database of either kind, for a test of one migration to bring to where it begins."""
+    if request.param == "sqlite":
+        database = Database(f"sqlite:///{tmp_path / 'old.db'}")
+    else:
+        database = Database(request.getfixturevalue("empty_postgresql_url"))
+    yield database
+    database.close()
+
+
 @pytest.fixture
 def postgresql_url(empty_postgresql_url: str) -> str:
     """A migrated PostgreSQL database of the test's own."""

@@ -1,9 +1,13 @@
 """GET /api/v1/benchmarks."""
 
+import hashlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from fastapi.testclient import TestClient
+
+from server.settings import CHECKOUT, Settings
 
 BENCHMARKS = "/api/v1/benchmarks"
 
@@ -69,3 +73,26 @@ def test_an_unknown_benchmark_is_404(client: TestClient) -> None:
 
     assert response.status_code == 404
     assert "there are: cifar10, digits, grammar, imagenet, mlperf-" in response.json()["detail"]
+
+
+def test_a_definition_is_given_out_as_the_file_that_its_hash_is_of(client: TestClient) -> None:
+    answer = client.get(f"{BENCHMARKS}/digits.toml")
+
+    assert answer.headers["content-type"] == "application/toml"
+    assert answer.content == (CHECKOUT / "benchmarks" / "digits.toml").read_bytes()
+    named = client.get(f"{BENCHMARKS}/digits").json()["sha256"]
+    assert hashlib.sha256(answer.content).hexdigest() == named
+    assert client.get(f"{BENCHMARKS}/nothing.toml").status_code == 404
+
+
+def test_a_definition_that_rules_is_given_out_whatever_its_file_says_since(
+    client: TestClient, digits_submission: Any, submit: Callable[..., Any], settings: Settings
+) -> None:
+    """The folder may hold the next round's rules already."""
+    offered = client.get(f"{BENCHMARKS}/digits").json()["sha256"]
+    submit(digits_submission)
+    settings.benchmarks_dir = Path("/nowhere")
+
+    answer = client.get(f"{BENCHMARKS}/digits.toml")
+
+    assert hashlib.sha256(answer.content).hexdigest() == offered

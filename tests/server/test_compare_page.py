@@ -39,6 +39,7 @@ def test_two_submissions_stand_side_by_side_with_what_differs_and_who_is_faster(
     assert "batch_size differs 64 32 0.500 × A" in words
     assert "Hardware class same" in words
     assert "than B" in words
+    assert "The board may tell the same two apart or not: it counts other tests" in words
     assert "<script>alert" not in answer.text
     assert 'style="' not in answer.text
     assert f'href="/api/v1/compare?submissions={two[0]}%2C{two[1]}"' in answer.text

@@ -1,8 +1,6 @@
 """Runs of before they were known by their training: filled in; and the way back."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from alembic import command
@@ -31,21 +29,16 @@ VALUES ({number}, 's-1', {number}, 'run.log', 'l', 1, true, '{curve}')
 """
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
-def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+@pytest.fixture
+def old(empty_database: Database) -> Database:
     """A database of the schema before: a long curve, and one too short to tell."""
-    if request.param == "sqlite":
-        database = Database(f"sqlite:///{tmp_path / 'old.db'}")
-    else:
-        database = Database(request.getfixturevalue("empty_postgresql_url"))
-    migrate(database, BEFORE)
-    insert_rows(database, ROWS)
-    with database.engine.begin() as connection:
+    migrate(empty_database, BEFORE)
+    insert_rows(empty_database, ROWS)
+    with empty_database.engine.begin() as connection:
         for number, curve in ((1, CURVE), (2, CURVE[:3])):
             statement = RUN.format(number=number, curve=json.dumps(curve))
             connection.exec_driver_sql(statement)
-    yield database
-    database.close()
+    return empty_database
 
 
 def test_stored_runs_are_known_by_their_training_and_the_way_back_loses_nothing(

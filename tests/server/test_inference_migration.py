@@ -1,6 +1,5 @@
 """Submissions stored before there was inference are trainings; the migration can be taken back."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,17 +25,13 @@ SYSTEM = """{"name": "H", "hardware_class": "h", "processor": "H", "processor_co
 NOW = "2026-11-21 10:00:00+00:00"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
-def old(request: pytest.FixtureRequest, tmp_path: Path, cifar10: Benchmark) -> Iterator[Database]:
+@pytest.fixture
+def old(empty_database: Database, cifar10: Benchmark) -> Database:
     """A database of the schema before, with one training in it."""
-    if request.param == "sqlite":
-        database = Database(f"sqlite:///{tmp_path / 'old.db'}")
-    else:
-        database = Database(request.getfixturevalue("empty_postgresql_url"))
-    migrate(database, BEFORE)
-    insert(database, "users", id=1, name="ada", created_at=NOW)
+    migrate(empty_database, BEFORE)
+    insert(empty_database, "users", id=1, name="ada", created_at=NOW)
     insert(
-        database,
+        empty_database,
         "benchmark_definitions",
         sha256=cifar10.sha256,
         benchmark_id="cifar10",
@@ -44,12 +39,11 @@ def old(request: pytest.FixtureRequest, tmp_path: Path, cifar10: Benchmark) -> I
         content=(Path(__file__).parents[2] / "benchmarks" / "cifar10.toml").read_text(),
         created_at=NOW,
     )
-    insert(database, "submissions", **submission_row("old", cifar10.sha256))
+    insert(empty_database, "submissions", **submission_row("old", cifar10.sha256))
     run = {"index": 0, "file": "old.tsv", "reached": True, "tta_seconds": 3600.0, "curve": "[]"}
     log = {"submission_id": "old", "log_sha256": "0" * 64, "log_bytes": 1}
-    insert(database, "runs", **run, **log)
-    yield database
-    database.close()
+    insert(empty_database, "runs", **run, **log)
+    return empty_database
 
 
 def insert(database: Database, table: str, **values: object) -> None:

@@ -1,8 +1,5 @@
 """Prices of before instances had a shape: none is known of them; and the way back."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from alembic import command
 from sqlalchemy.exc import DatabaseError
@@ -28,17 +25,12 @@ KEPT = "SELECT id, provider, instance, region, usd_per_hour, source_url FROM pri
 SHAPE = "SELECT accelerator, accelerator_count, processor_count, memory_gib FROM prices ORDER BY id"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
-def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+@pytest.fixture
+def old(empty_database: Database) -> Database:
     """A database of the schema before, with one price."""
-    if request.param == "sqlite":
-        database = Database(f"sqlite:///{tmp_path / 'old.db'}")
-    else:
-        database = Database(request.getfixturevalue("empty_postgresql_url"))
-    migrate(database, BEFORE)
-    insert_rows(database, ROWS)
-    yield database
-    database.close()
+    migrate(empty_database, BEFORE)
+    insert_rows(empty_database, ROWS)
+    return empty_database
 
 
 def test_prices_stay_as_they_are_in_both_directions_and_can_still_not_be_changed(

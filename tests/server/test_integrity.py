@@ -1,16 +1,20 @@
 """`python -m server.admin check` finds what was lost, changed or left over, and names it."""
 
 import argparse
+import dataclasses
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import text, update
 
+from server.artifacts import ArtifactStore
 from server.integrity import commands
 from server.integrity.commands import check_server
+from server.integrity.place import look_first
 from server.models import BenchmarkDefinition, Evidence, SigningKey, Verification
 from server.settings import Settings
 from tests.support.copies import parts_of
@@ -62,6 +66,19 @@ def test_files_that_are_lost_changed_or_left_over_are_named(
     assert findings.orphans == [f"{orphan.name}: no row names this file"]
     assert commands.run_command(parts_of(served), EVERYTHING) == 1
     assert f"fault: {lost.name}" in capsys.readouterr().err
+
+
+def test_a_folder_without_any_of_the_logs_is_named_before_a_key_is_made(
+    served: TestClient, tmp_path: Path
+) -> None:
+    parts = parts_of(served)
+    elsewhere = dataclasses.replace(parts, artifacts=ArtifactStore(tmp_path / "elsewhere"))
+    for command in ("check", "export", "backup"):
+        with pytest.raises(RuntimeError, match=r"elsewhere: is FINISHLINE_ARTIFACTS_DIR"):
+            look_first(elsewhere, argparse.Namespace(command=command))
+        look_first(parts, argparse.Namespace(command=command))
+    look_first(elsewhere, argparse.Namespace(command="export", keep_missing=True))
+    look_first(elsewhere, argparse.Namespace(command="import-export"))
 
 
 def test_what_was_changed_in_the_database_is_named(served: TestClient, replay: Any) -> None:

@@ -1,8 +1,5 @@
 """Attempts of before there were fair queues: whose they are, where they wait; and the way back."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from alembic import command
 from sqlalchemy import text
@@ -38,20 +35,15 @@ VALUES ('a-4', 'own', 2, 'queued', 0, 0, :now, :now)
 """
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
-def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+@pytest.fixture
+def old(empty_database: Database) -> Database:
     """A database of the schema before, with three attempts that wait."""
-    if request.param == "sqlite":
-        database = Database(f"sqlite:///{tmp_path / 'old.db'}")
-    else:
-        database = Database(request.getfixturevalue("empty_postgresql_url"))
-    migrate(database, BEFORE)
-    with database.engine.begin() as connection:
+    migrate(empty_database, BEFORE)
+    with empty_database.engine.begin() as connection:
         for statement in ROWS.split(";"):
             moment = "'2026-11-20 10:00:00'"
             connection.exec_driver_sql(statement.replace(":now", moment))
-    yield database
-    database.close()
+    return empty_database
 
 
 def test_what_waits_knows_whose_it_is_and_the_way_back_loses_nothing(old: Database) -> None:

@@ -1,6 +1,7 @@
 """GET /readyz: what the server stands on, one fault at a time."""
 
 import logging
+import os
 import re
 import shutil
 import signal
@@ -19,11 +20,12 @@ from server.artifacts import ArtifactStore
 from server.database import Database, utc_now
 from server.dispatch import Dispatcher
 from server.errors import UnavailableError
-from server.health.checks import Check, check_artifacts, check_dispatch
+from server.health.checks import Check, check_artifacts, check_database, check_dispatch
 from server.health.draining import drained_before_stop
-from server.health.findings import Said
+from server.health.findings import Said, UnwellError
 from server.health.readiness import Readiness
 from server.models import WorkerRow
+from server.revision import newest_revision
 from server.settings import Settings
 from tests.support.loops import run_async
 
@@ -94,6 +96,29 @@ def test_a_database_at_another_revision_makes_it_not_ready(
 
     assert answer.status_code == 503
     assert "0001" in found(answer, "database")["detail"]
+
+
+def test_a_database_that_cannot_be_written_makes_it_not_ready(
+    look: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A file system that is read-only: for whoever is root no mode of the file stands for it.
+    monkeypatch.setattr(os, "access", lambda _path, mode: mode != os.W_OK)
+    answer = look()
+
+    assert answer.status_code == 503
+    assert "read and not written" in found(answer, "database")["detail"]
+
+
+def test_a_postgresql_that_only_reads_is_told_from_one_that_writes(postgresql_url: str) -> None:
+    revision = newest_revision()
+    for setting, words in (("off", "answers"), ("on", "read and not written")):
+        database = Database(f"{postgresql_url}&options=-cdefault_transaction_read_only%3D{setting}")
+        try:
+            said = check_database(database, revision).detail
+        except UnwellError as error:
+            said = str(error)
+        database.close()
+        assert words in said
 
 
 def test_a_folder_that_takes_no_file_makes_it_not_ready(

@@ -38,6 +38,24 @@ def test_an_empty_database_is_at_none_and_is_not_served() -> None:
     empty.close()
 
 
+def test_a_file_that_is_not_there_is_named_and_not_made_by_looking(tmp_path: Path) -> None:
+    path = tmp_path / "mistyped.db"
+    nowhere = Database(f"sqlite:///{path}")
+    with pytest.raises(RuntimeError, match=r"no file.*FINISHLINE_DATABASE_URL.*mistyped\.db"):
+        require_current_schema(nowhere)
+    nowhere.close()
+    assert not path.exists()
+
+
+def test_a_database_that_does_not_answer_is_told_in_one_line_without_its_password() -> None:
+    away = Database("postgresql+psycopg://ada:secret@127.0.0.1:1/results")
+    with pytest.raises(RuntimeError, match=r"FINISHLINE_DATABASE_URL.*ada:\*\*\*.*refused") as told:
+        require_current_schema(away)
+    away.close()
+    assert "secret" not in str(told.value)
+    assert "\n" not in str(told.value)
+
+
 def test_the_newest_revision_is_the_one_nothing_comes_after_whatever_the_files_are_called(
     tmp_path: Path,
 ) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from server.settings import Settings
+from server.settings import Settings, get_settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "running.md"
 
@@ -53,3 +53,20 @@ def test_a_secret_file_that_is_missing_or_empty_is_named(
     (tmp_path / "absent").write_text("\n")
     with pytest.raises(RuntimeError, match=r"FINISHLINE_DATABASE_PASSWORD_FILE.*empty"):
         Settings()
+
+
+def test_a_wrong_variable_is_told_in_one_sentence_with_its_name_and_without_its_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FINISHLINE_DATABASE_URL", "postgres://ada:secret@host/results")
+    monkeypatch.setenv("FINISHLINE_DRAIN_SECONDS", "soon")
+    get_settings.cache_clear()
+
+    with pytest.raises(RuntimeError) as told:
+        get_settings()
+
+    sentence = str(told.value)
+    assert "FINISHLINE_DATABASE_URL: expected sqlite:///" in sentence
+    assert "FINISHLINE_DRAIN_SECONDS: Input should be a valid number" in sentence
+    assert "\n" not in sentence
+    assert "secret" not in sentence

@@ -120,6 +120,7 @@ def test_pages_load_nothing_from_elsewhere_and_run_nothing_inline(
     page = benchmark_page(make, busy_board)
     tags = Tags(page)
     assert [script["src"] for script in tags.scripts] == [
+        static_url("account.js"),
         static_url("board.js"),
         static_url("charts.js"),
     ]
@@ -152,6 +153,7 @@ def test_a_board_shows_tie_groups_and_single_runs(make: Make, read: Read) -> Non
     assert words.count("shares rank 1") == 2
     assert words.count("single run") == 1
     assert page.count("group-start") == 1
+    assert "may tell apart two that share a rank here, or the other way round" in words
     assert '<a href="/compare?ids=a,b"' in page
     assert "p = 0.25" in words
     marks = re.findall(r'<input type="checkbox" form="compare" name="ids" value="(.)"', page)

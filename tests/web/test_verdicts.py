@@ -31,6 +31,19 @@ def test_the_sentence_says_why_the_time_was_not_compared() -> None:
     assert words.endswith("because the claim was made on gpu-a, the replay on b.")
 
 
+def test_a_time_beyond_the_tolerance_is_not_confirmed_by_replays_that_scatter() -> None:
+    """Six times slower with a p-value above the test's share of alpha, as a busy machine had it."""
+    numbers = {"ratio": 6.38, "tolerated_ratio": 1.5, "p_value": 0.0012}
+    reason = {"code": "time_agrees", "message": "6.38 times the claimed", "numbers": numbers}
+    found = check("convergence_agrees") | {"reasons": [reason]}
+
+    assert is_convergence_only(found)
+    assert status_words({"status": "verified"}, found) == "convergence verified"
+    assert str(scope_sentence(found)).endswith("is not confirmed: 6.38 times the claimed.")
+    exactly = found | {"reasons": [reason | {"numbers": numbers | {"ratio": 1.5}}]}
+    assert not is_convergence_only(exactly)
+
+
 def test_a_time_that_was_compared_counts_as_verified() -> None:
     found = check("convergence_agrees", "time_agrees")
 

@@ -11,6 +11,7 @@ from sqlalchemy import delete, select
 from server.database import Database, utc_now
 from server.models import Attempt, Charge, Submission, Verification
 from server.verifications.overdue import expire_leases
+from tests.server.test_phase_pages import ORIGIN, sign_in
 
 
 def ask(client: TestClient, submission_id: str, person: Any, **body: Any) -> Any:
@@ -201,3 +202,29 @@ def test_a_claim_keeps_the_accelerators_of_its_worker(
         assert expire_leases(session) == 1
     assert seconds() == (840.0, 840.0)  # Lost: nothing used, and the next attempt is waited for.
     assert client.get(f"/api/v1/verifications/{verification_id}").json()["state"] == "queued"
+
+
+def test_its_page_offers_a_replay_only_where_it_would_be_taken_or_says_why_not(
+    own: str, client: TestClient, alice: Any, olivia: Any, submit: Callable[..., Any],
+    digits_submission: Any, database: Database,
+) -> None:  # fmt: skip
+    pages = [f"/submissions/{name}" for name in (own, submit(digits_submission).json()["id"])]
+    offer, command = "Have it replayed</button>", "finishline verify "
+    csrf = {"csrf": sign_in(client, alice)}
+    assert [offer in client.get(page).text for page in pages] == [True, True]
+    assert ask(client, own, alice).status_code == 201
+
+    shown = client.get(pages[1]).text
+    assert offer not in shown
+    assert "You have used 840 accelerator seconds in 30 days" in shown
+    assert "There is room again at" in shown
+    assert "nothing of this request" not in shown
+    assert client.post(f"{pages[1]}/verify", data=csrf, headers=ORIGIN).status_code == 429
+    sign_in(client, olivia)
+    assert offer in client.get(pages[1]).text
+
+    with database.write() as session:
+        session.get_one(Submission, pages[1].rpartition("/")[2]).dawnbench = {"author": "Ada"}
+    shown = client.get(pages[1]).text
+    assert "a DAWNBench entry tells no hyperparameters" in shown
+    assert (offer in shown, command in shown) == (False, False)

@@ -93,6 +93,19 @@ def tab_to(page: Any, selector: str) -> None:
     raise AssertionError(f"Tab never reaches {selector}")
 
 
+def who_is_signed_in(browser: Any, url: str, cookies: list[Any]) -> tuple[str, str]:
+    """The corner of a page that is kept ready: for anybody, and with the cookies of a session."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{url}/benchmarks/digits")
+    anybody = page.inner_text("a.sign-in")
+    context.add_cookies(cookies)
+    page.goto(f"{url}/benchmarks/digits")
+    told = page.inner_text("a.sign-in")
+    context.close()
+    return anybody, told
+
+
 def test_an_organiser_signs_in_verifies_and_signs_out_by_keyboard(
     browser: Any, console_site: Site
 ) -> None:
@@ -121,6 +134,8 @@ def test_an_organiser_signs_in_verifies_and_signs_out_by_keyboard(
 
     page.wait_for_selector(".notice:focus >> text=1 verification is queued.")
     assert page.locator("td", has_text="a look").count() == 1
+    shown_to = who_is_signed_in(browser, console_site.url, context.cookies())
+    assert shown_to == ("Sign in", "Console (olivia)")
     tab_to(page, 'button:has-text("Sign out")')
     page.keyboard.press("Enter")
     page.wait_for_selector("text=You are signed out.")
