@@ -18,6 +18,8 @@ from rules.significance import slower_than_claimed
 from rules.verdict import SHARES, Reason, rejects_in
 
 QUIET_CPU_SHARE = 0.8
+# A claim that its replays contradict this plainly is not verified, even where none rejects it.
+LEFT_OPEN_ALPHA = 0.05
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ def judge_time(
 
     `policy.time_tolerance` is how much more an epoch may take on another machine of the class.
     A processor that was shared with other work can only slow a replay down: it excuses a slow one
-    and takes nothing from one that was not slow.
+    as far as its own share of the time explains, and takes nothing from one that was not slow.
+    What is slower than all that explains, and by less than rejects a claim, leaves it open.
     """
     if claim.system.hardware_class != report.system.hardware_class:
         return [
@@ -87,27 +90,46 @@ def judge_time(
         "tolerated_ratio": slower,
         "p_value": test.p_slower,
     }
-    if test.p_slower < policy.alpha * SHARES.pace:
-        if _cpu_share(report) < QUIET_CPU_SHARE:
-            return [_noisy_host(report)]
+    is_slower = test.p_slower < policy.alpha * SHARES.pace
+    share = min(1.0, _cpu_share(report))
+    if is_slower and share >= QUIET_CPU_SHARE:
         return [
             Reason(
                 "slower_than_claimed",
                 rejects_in(claim.division),
-                f"on the same hardware class the replay took {test.ratio:.2f} times the claimed "
-                f"{pace.unit}, more than the tolerated {slower:.2f} and more than chance",
+                f"{_took(test.ratio, pace)}, more than the tolerated {slower:.2f} and more than "
+                "chance",
                 numbers,
             )
         ]
+    if test.p_slower < LEFT_OPEN_ALPHA and test.ratio * share > slower:
+        return [_not_confirmed(_took(test.ratio, pace), numbers | {"cpu_share": share})]
+    if is_slower:
+        return [_noisy_host(report)]
     return [
         Reason(
             "time_agrees",
             "supports",
-            f"on the same hardware class the replay took {test.ratio:.2f} times the claimed "
-            f"{pace.unit}{_within(test.ratio, slower)}",
+            f"{_took(test.ratio, pace)}{_within(test.ratio, slower)}",
             numbers,
         )
     ]
+
+
+def _took(ratio: float, pace: Pace) -> str:
+    return f"on the same hardware class the replay took {ratio:.2f} times the claimed {pace.unit}"
+
+
+def _not_confirmed(took: str, numbers: dict[str, float]) -> Reason:
+    share = numbers["cpu_share"]
+    shared = f", of which other work explains {1 / share:.2f}" if share < QUIET_CPU_SHARE else ""
+    return Reason(
+        "time_not_confirmed",
+        "leaves_open",
+        f"{took}{shared}: more than the tolerated {numbers['tolerated_ratio']:.2f}, and too little "
+        "is known to say that the claim is wrong",
+        numbers,
+    )
 
 
 def _within(ratio: float, tolerated: float) -> str:

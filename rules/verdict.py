@@ -17,6 +17,7 @@ ReasonCode = Literal[
     "hardware_differs",
     "noisy_host",
     "time_not_compared",
+    "time_not_confirmed",
     "claim_has_no_time",
     "claim_above_band",
     "claim_curve_jumps",

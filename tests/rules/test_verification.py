@@ -205,6 +205,49 @@ def test_a_pace_beyond_the_tolerance_by_no_more_than_chance_agrees_and_says_so(
     assert not verdict().reasons[3].message.endswith("chance may do")
 
 
+@pytest.mark.parametrize(
+    ("slowness", "cpu_seconds", "explained"),
+    [
+        # Much slower, and by too little to be sure of it: p is between the two limits.
+        ((3.0, 5.0, 8.0), 0.98, False),
+        # Plainly slower, and a processor that was the replay's for a quarter explains four times.
+        ((9.9, 10.0, 10.1), 0.25, False),
+        ((3.9, 4.0, 4.1), 0.25, True),
+    ],
+)
+def test_a_claim_far_faster_than_noise_explains_is_never_verified(
+    verdict: Judge,
+    curve: list[float],
+    slowness: Sequence[float],
+    cpu_seconds: float,
+    explained: bool,
+) -> None:
+    replays = [
+        replay(i, curve[:8], slowness=s, cpu_seconds=cpu_seconds) for i, s in enumerate(slowness)
+    ]
+
+    found = verdict(replays=replays)
+
+    assert ("time_not_confirmed" in codes(found)) is not explained
+    assert found.outcome == ("verified" if explained else "inconclusive")
+
+
+def test_what_leaves_a_time_open_tells_how_much_other_work_explains(
+    verdict: Judge, curve: list[float]
+) -> None:
+    replays = [
+        replay(i, curve[:8], slowness=s, cpu_seconds=0.25) for i, s in enumerate((9.9, 10.0, 10.1))
+    ]
+
+    (reason,) = (r for r in verdict(replays=replays).reasons if r.code == "time_not_confirmed")
+
+    assert reason.weight == "leaves_open"
+    assert "10.00 times the claimed seconds per epoch, of which other work explains 4.00" in (
+        reason.message
+    )
+    assert reason.numbers["cpu_share"] == pytest.approx(0.25)
+
+
 def test_in_the_open_division_a_faster_claim_is_left_open_not_rejected(verdict: Judge) -> None:
     """The submitter's model may be another than the reference."""
     found = verdict(claimed([0.6 * e for e in HONEST_EPOCHS]), division="open")
