@@ -3,6 +3,7 @@
 import os
 import secrets
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
@@ -18,6 +19,9 @@ from server.exports.snapshot import rows_present
 BESIDE = "finishline_restore_"
 REPLACED = "finishline_replaced_"
 LOCK_TIMEOUT = "10s"
+# The server shows a connection that was closed for a moment longer.
+GONE_SECONDS = 2.0
+LOOK_SECONDS = 0.05
 
 
 class Place(Protocol):
@@ -125,18 +129,23 @@ class PostgresqlPlace:
     def require_unused(self) -> None:
         """Others' transactions would go on in the schema that is replaced."""
         self._database.close()
-        query = (
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
-            "AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
-        )
-        with self._database.engine.connect() as connection:
-            others = connection.scalar(text(query))
+        give_up_at = time.monotonic() + GONE_SECONDS
+        while (others := self._others()) and time.monotonic() < give_up_at:
+            time.sleep(LOOK_SECONDS)
         self._database.close()
         if others:
             raise ConflictError(
                 f"{others} other connections use {self._database.url.database}: stop every server "
                 "process first."
             )
+
+    def _others(self) -> int:
+        query = (
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+            "AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        )
+        with self._database.engine.connect() as connection:
+            return int(connection.scalar(text(query)) or 0)
 
     @contextmanager
     def beside(self) -> Iterator[Database]:

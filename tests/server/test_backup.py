@@ -10,6 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import Engine, select
 
+from server.backups.places import PostgresqlPlace
 from server.backups.restore import restore
 from server.backups.service import Choice, back_up
 from server.database import Database
@@ -235,3 +236,17 @@ def test_a_backup_under_writes_has_every_log_of_every_row(
     with unserved(fresh) as empty:
         restore(empty, tmp_path / "backups")
         assert check_server(empty, files=True, proofs=True).faults == []
+
+
+@pytest.mark.processes
+def test_a_connection_that_is_just_being_closed_is_nobody_else(another_postgresql_url: str) -> None:
+    other = Database(another_postgresql_url)
+    closing = threading.Timer(0.3, other.close)
+    with other.engine.connect():
+        pass
+    closing.start()
+    place = PostgresqlPlace(Database(another_postgresql_url))
+
+    place.require_unused()
+
+    closing.join()
