@@ -128,6 +128,9 @@ def test_a_board_without_energy_says_how_one_comes_about(make: Make) -> None:
     figure = pareto_figure(board, "energy")
     assert figure["data"][1]["x"] == [1234.5]
     assert pareto_table(board, "energy").rows[0].cells[-1] == "1234 J"
+    assert "verified" in pareto_table(board, "energy").rows[0].cells
+    board["entries"][0]["time_confirmed"] = False
+    assert "verified, convergence only" in pareto_table(board, "energy").rows[0].cells
 
 
 def test_of_five_thousand_the_front_and_the_verified_are_kept_and_the_caption_says_so(
