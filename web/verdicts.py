@@ -64,7 +64,7 @@ def status_words(submission: View, check: View | None) -> str:
 
 
 def board_status(entry: View) -> str:
-    """A status as a board has it, and whether the time that stands beside it is not confirmed."""
+    """A status as a board or a record has it, and whether its time is not confirmed."""
     only = entry.get("time_confirmed") is False
     return f"{entry['status']}, convergence only" if only else str(entry["status"])
 

@@ -73,6 +73,11 @@ def told(replay: Any, client: TestClient, settings: Settings) -> Callable[[], tu
         page = client.get(f"/submissions/{replay.submission_id}", headers=BROWSER).text
         assert ("convergence only" in words_of(board)) is (said is False)
         assert ("convergence only" in words_of(page)) is (said is False)
+        home = client.get("/", headers=BROWSER).text
+        assert ('title="a replay confirmed' in home) is (said is False)
+        records = client.get("/api/v1/benchmarks/digits/records").json()["divisions"]
+        kept = [] if entry["status"] == "rejected" else [said]
+        assert [r["time_confirmed"] for d in records for r in d["records"]] == kept
         submission = client.get(f"/api/v1/submissions/{replay.submission_id}").json()
         assert submission["time_confirmed"] is said
         # A process that has nothing in memory says the same.

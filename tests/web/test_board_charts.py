@@ -177,6 +177,17 @@ def test_records_are_steps_and_what_was_no_record_is_a_small_mark() -> None:
     assert last.address == "/submissions/lower"
 
 
+def test_a_record_says_that_convergence_alone_was_verified() -> None:
+    divisions = make_divisions()
+    divisions[0]["records"][1]["time_confirmed"] = False
+
+    steps, _ = records_figure(divisions)["data"]
+    assert "verified, convergence only" in steps["text"][1]
+    assert "convergence only" not in steps["text"][0]
+    statuses = [row.cells[4] for row in records_table(divisions).rows]
+    assert statuses == ["verified", "verified, convergence only", "claimed"]
+
+
 @pytest.mark.parametrize("seconds", [[3.0, 1.0, 2.0, 10.0], [5.5, 1.0, 2.0, 8.0, 9.0, 3.0, 3.0]])
 def test_a_box_has_the_quartiles_of_numpy(seconds: list[float]) -> None:
     box = box_of(seconds)
