@@ -37,6 +37,13 @@ def status_text(status: object) -> Text:
     return Text(word.replace("_", " "), style=STATUS_STYLES.get(word, ""))
 
 
+def standing_text(view: View) -> Text:
+    """The status of a submission or of an entry of a board, and whether it leaves out the time."""
+    status = status_text(view.get("status"))
+    only = view.get("time_confirmed") is False
+    return Text.assemble(status, ", convergence only") if only else status
+
+
 def make_table(*columns: str, right: Sequence[str] = ()) -> Table:
     """An empty table in the style of all of them; the columns of `right` are figures."""
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
@@ -77,13 +84,20 @@ def leaderboard_table(board: View) -> RenderableType:
             f"{entry.get('runs_reached', 0)}/{entry.get('runs_started', 0)}",
             number_text(entry.get("epochs_to_target")),
             cost_text(entry.get("cost_usd")),
-            status_text("withdrawn" if entry.get("withdrawn") else entry.get("status")),
+            _board_status(entry),
             or_dash(entry.get("submitter")),
             or_dash(entry.get("model")),
             or_dash((entry.get("system") or {}).get("name")),
             or_dash(entry.get("submission_id")),
         )
     return table
+
+
+def _board_status(entry: View) -> Text:
+    """What the place of an entry rests on, as far as it was checked."""
+    if entry.get("withdrawn"):
+        return status_text("withdrawn")
+    return standing_text(entry)
 
 
 def _inference_table(entries: Sequence[View]) -> Table:
@@ -125,7 +139,7 @@ def submission_lines(view: View) -> list[RenderableType]:
         (f"{view.get('id')}  ", "bold"),
         f"{view.get('benchmark')} {view.get('division')}{' inference' if inference else ''}  "
         f"{or_dash(view.get('model'))} on {or_dash(system)}  ",
-        status_text(view.get("status")),
+        standing_text(view),
     )
     header = Text("\n").join([header, *_standing_lines(view)])
     if inference:

@@ -19,6 +19,7 @@ from web.chart_parts import (
 from web.chart_tables import Table, columns, submission_row
 from web.formats import DASH, duration, interval, milliseconds, money, number
 from web.thinning import thin_entries, thinning_note
+from web.verdicts import board_status
 
 MOST_INTERVALS = 25
 
@@ -110,7 +111,7 @@ def pareto_table(board: View, against: str = "cost", *, lower_quality: bool = Fa
         tuple(
             submission_row(
                 entry,
-                entry["status"],
+                board_status(entry),
                 "on the front" if entry["submission_id"] in front else DASH,
                 str(entry["rank"]),
                 duration(entry["tta_seconds"]),

@@ -17,6 +17,7 @@ from web.chart_parts import (
 )
 from web.chart_tables import Row, Table, columns
 from web.formats import DASH, day, duration, moment
+from web.verdicts import board_status
 
 View = Mapping[str, Any]
 SHORTEST = timedelta(days=30)
@@ -89,7 +90,7 @@ def records_table(divisions: Sequence[View]) -> Table:
                     mark["submitter"],
                     day(mark["date"]),
                     division,
-                    mark["status"],
+                    board_status(mark),
                     verdict,
                     duration(mark["tta_seconds"]),
                     DASH if mark["p_value"] is None else f"{mark['p_value']:.2g}",
@@ -151,7 +152,7 @@ def _text(mark: View) -> str:
     lines = [
         plain(mark["model"], longest=60),
         label(mark["submitter"]),
-        f"{duration(mark['tta_seconds'])}, {day(mark['date'])}, {mark['status']}",
+        f"{duration(mark['tta_seconds'])}, {day(mark['date'])}, {board_status(mark)}",
     ]
     if reason := mark.get("reason"):
         lines.append(plain(reason, longest=90))

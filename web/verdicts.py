@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rules.confirmed_time import time_confirmed
 from rules.verdict import ReasonCode
 
 View = Mapping[str, Any]
@@ -26,20 +27,9 @@ def published_check(submission: View, checks: Sequence[View]) -> View | None:
 
 def is_convergence_only(check: View | None) -> bool:
     """Whether a verification verified that the training converges, and not how long it takes."""
-    if check is None or check["kind"] != "replay" or check["outcome"] != "verified":
+    if check is None:
         return False
-    return not any(_confirms_time(reason) for reason in check["reasons"])
-
-
-def _confirms_time(reason: View) -> bool:
-    """Whether the replays took the claimed time, within the tolerance.
-
-    Where they scatter, a claim may be far beyond it and still not beyond chance: that takes
-    nothing from the claim, and gives it nothing.
-    """
-    numbers = reason.get("numbers") or {}
-    within: bool = numbers.get("ratio", 0.0) <= numbers.get("tolerated_ratio", 0.0)
-    return reason["code"] == "time_agrees" and within
+    return time_confirmed(check["kind"], check["outcome"], check["reasons"]) is False
 
 
 def scope_sentence(check: View | None) -> str | None:
@@ -71,6 +61,12 @@ def status_words(submission: View, check: View | None) -> str:
     status = str(submission["status"])
     only = status == "verified" and is_convergence_only(check)
     return "convergence verified" if only else status
+
+
+def board_status(entry: View) -> str:
+    """A status as a board or a record has it, and whether its time is not confirmed."""
+    only = entry.get("time_confirmed") is False
+    return f"{entry['status']}, convergence only" if only else str(entry["status"])
 
 
 def _message(check: View, codes: Sequence[str]) -> str | None:

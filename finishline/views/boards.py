@@ -25,7 +25,10 @@ class BoardPrice(View):
 
 
 class BoardEntry(View):
-    """One submission on a board. `rank` is None where it is not ranked, with the reason."""
+    """One submission on a board. `rank` is None where it is not ranked, with the reason.
+
+    `time_confirmed` is False of one that was verified for its convergence only.
+    """
 
     rank: int | None
     tied: bool
@@ -66,6 +69,7 @@ class BoardEntry(View):
     samples_per_second: float | None = None
     verification_id: str | None = None
     withdrawn: bool = False
+    time_confirmed: bool | None = None
 
 
 class Board(View):

@@ -192,7 +192,10 @@ class InstanceCheck(View):
 
 
 class Submission(View):
-    """A submission: the claim, the result, the runs and the verifications."""
+    """A submission: the claim, the result, the runs and the verifications.
+
+    `time_confirmed` is False of one that was verified for its convergence only.
+    """
 
     id: str
     kind: str
@@ -224,6 +227,7 @@ class Submission(View):
     copies: tuple[Copy, ...] = ()
     judged_on: JudgedOn | None = None
     instance_check: InstanceCheck | None = None
+    time_confirmed: bool | None = None
 
 
 class SubmissionPage(Page):

@@ -55,7 +55,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         "code_url notes claim_sha256 dawnbench status eligible tta_seconds cost_usd latency_ms "
         "cost_usd_per_10000 measured_latency_ms result request_sha256 submitted_at archive "
         "organisation submitted_on kind precision precision_measured energy_joules "
-        "embargoed withdrawn_at withdrawn_by withdrawn_because copies",
+        "embargoed withdrawn_at withdrawn_by withdrawn_because copies time_confirmed",
         idempotency_key="a word between a submitter and one server, for sending again",
     ),
     "runs": _included(

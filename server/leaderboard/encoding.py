@@ -58,6 +58,7 @@ CSV_COLUMNS = (
     "prices_on",
     "cost_price",
     "withdrawn",
+    "time_confirmed",
 )
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 # Most of what a higher level saves costs more time than sending it does.

@@ -42,6 +42,7 @@ COLUMNS = (
     Submission.precision,
     Submission.precision_measured,
     Submission.withdrawn_at,
+    Submission.time_confirmed,
     User.name.label("submitter"),
 )
 # A stored result explains every step: many decoded ones at once keep the garbage collector busier
@@ -273,5 +274,6 @@ def _shown(row: Any, kind: Kind, runs: _Runs) -> dict[str, Any]:
         "precision": row.precision,
         "precision_measured": row.precision_measured,
         "withdrawn": row.withdrawn_at is not None,
+        "time_confirmed": row.time_confirmed,
         **{name: result.get(name) for name in RESULT_FIELDS},
     }

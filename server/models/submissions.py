@@ -22,6 +22,8 @@ class Submission(Base):
     `precision` is the narrowest floating type that its training touches as it says,
     `precision_measured` as its latest replay found. `energy_joules` is what a run to the target
     took on average in the replay that its status rests on, on its own hardware class.
+    `time_confirmed` tells of one that a replay verified whether its time was confirmed with it
+    (rules.confirmed_time), and is None of all others.
 
     `copies` lists its logs that an earlier submission has (server.submissions.earlier_logs), and is
     None for almost all. Unless it is of an archive it is then not `eligible`.
@@ -91,6 +93,7 @@ class Submission(Base):
     withdrawn_by: Mapped[str | None] = mapped_column(String(100))
     withdrawn_because: Mapped[str | None] = mapped_column(Text)
     copies: Mapped[list[Any] | None]
+    time_confirmed: Mapped[bool | None]
 
     @property
     def submitter(self) -> str:

@@ -29,6 +29,7 @@ class Standing:
     submitter: str
     model: str
     status: str
+    time_confirmed: bool | None
 
 
 def list_records(
@@ -130,12 +131,13 @@ def _of_division(
 
 
 def _names(session: Session, submission_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Whose a submission is, of which model, and its status."""
+    """Whose a submission is, of which model, its status and what that says of its time."""
     rows = session.execute(
         select(
             Submission.id,
             Submission.model,
             Submission.status,
+            Submission.time_confirmed,
             Submission.organisation,
             User.name.label("submitter"),
         )
@@ -147,6 +149,7 @@ def _names(session: Session, submission_ids: Sequence[str]) -> dict[str, dict[st
             "submitter": row.organisation or row.submitter,
             "model": row.model,
             "status": row.status,
+            "time_confirmed": row.time_confirmed,
         }
         for row in rows
     }

@@ -9,7 +9,7 @@ class RecordView(BaseModel):
     `p_value` is the one-sided p-value of being no faster than the holder it beat, None where that
     was not tested: for the first, and where the holder had a single run. It is of this submission
     alone: `tries` says how many its submitter had handed in to the division up to then, this one
-    included.
+    included. `time_confirmed` is as on a board: false where convergence alone was verified.
     """
 
     submission_id: str
@@ -23,6 +23,7 @@ class RecordView(BaseModel):
     beaten: str | None
     margin_percent: float | None
     p_value: float | None
+    time_confirmed: bool | None = None
 
 
 class NoRecordView(BaseModel):
@@ -37,6 +38,7 @@ class NoRecordView(BaseModel):
     holder: str
     p_value: float | None
     reason: str
+    time_confirmed: bool | None = None
 
 
 class DivisionRecords(BaseModel):

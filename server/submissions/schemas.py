@@ -128,6 +128,9 @@ class SubmissionView(BaseModel):
     `judged_on` tells of a status that was reached on other figures than are here: its runs were
     scored again since. It is told of a single submission, and null in a list.
 
+    `time_confirmed` is false of a training that was verified for its convergence only, true where
+    its time was confirmed too, and null of all that no replay verified.
+
     Its status rests on `published_verification`; `pending_decisions` are verdicts of reruns that
     wait for an organiser. One with a `withdrawal` ranks nowhere and stays as it was. One that is
     `under_embargo` is shown to its submitter, the members of their organisation and organisers.
@@ -163,6 +166,7 @@ class SubmissionView(BaseModel):
     copies: list[CopyView] = []
     judged_on: JudgedOnView | None = None
     instance_check: InstanceCheckView | None = None
+    time_confirmed: bool | None = None
 
 
 class SubmissionList(BaseModel):
@@ -285,6 +289,7 @@ def submission_view(
         copies=[CopyView(**copy) for copy in submission.copies or []],
         judged_on=judged_on,
         instance_check=instance_check_view(costs.instance_check(submission)),
+        time_confirmed=submission.time_confirmed,
     )
 
 

@@ -19,7 +19,12 @@ from server.leaderboard.service import raise_board_version
 from server.models import Submission, Verification
 from server.notices.announce import announce_status, announce_verification
 from server.proofs.evidence import keep_evidence
-from server.verifications.publishing import checks_claim, published_status, settle
+from server.verifications.publishing import (
+    checks_claim,
+    published_status,
+    published_time_confirmed,
+    settle,
+)
 from server.verifications.queries import OPEN, claim_of, verification_under_way
 from server.verifications.queueing import queue_verification
 
@@ -157,7 +162,9 @@ def settle_without_verdict(session: Session, verification: Verification) -> None
 
 
 def set_status(session: Session, submission: Submission, status: str) -> None:
-    """Change a submission's status, and with it the board."""
+    """Change a submission's status with what it says of the time, and with them the board."""
     announce_status(session, submission, status, before=submission.status)
     submission.status = status
+    verified = status == "verified"
+    submission.time_confirmed = published_time_confirmed(submission) if verified else None
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)

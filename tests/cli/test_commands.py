@@ -275,6 +275,22 @@ def test_leaderboard_passes_its_filters_on_and_ranks_as_the_server_did(
     assert finishline("leaderboard", "digits", "--json").json() == board
 
 
+def test_a_board_and_a_submission_say_that_convergence_alone_was_verified(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    entry = {"rank": 1, "submission_id": "s1", "status": "verified", "time_confirmed": False}
+    confirmed = entry | {"submission_id": "s2", "time_confirmed": True}
+    board = {"benchmark": "digits", "entries": [entry, confirmed]}
+    standin.answer("GET /api/v1/leaderboards/digits", board)
+    standin.answer("GET /api/v1/submissions/s1", SUBMISSION | entry)
+
+    first, second = finishline("leaderboard", "digits").out.splitlines()[1:]
+    assert "verified, convergence only" in first
+    assert "verified" in second
+    assert "convergence only" not in second
+    assert "verified, convergence only" in finishline("show", "s1").out
+
+
 def test_show_lists_verifications(finishline: "Finishline", standin: "StandIn") -> None:
     standin.answer("GET /api/v1/submissions/s1", SUBMISSION)
     assert "verification v1: queued" in finishline("show", "s1").out

@@ -3,14 +3,18 @@
 What comes out of an import is tested with the exports.
 """
 
+import csv
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import inspect
 
 from rules.errors import RuleError
 from rules.plain import read_plain
@@ -25,6 +29,8 @@ from server.exports.manifest import Manifest, file_part, write_manifest
 from server.exports.service import export_everything
 from server.exports.snapshot import rows_present
 from server.exports.verify import verified_export
+from server.models import Submission
+from server.revision import current_revision
 from server.schema import migrate
 from server.signing import load_signer
 from tests.server.conftest import SubmissionParts, list_stored_files
@@ -183,6 +189,42 @@ def test_an_export_of_another_schema_is_refused_and_says_the_way(
     said = refuse_import(second, export)
     assert f"and the export was made at {made_at}" in said
     assert f"'python -m server.admin migrate {made_at}'" in said
+
+
+def make_older(export: Path, database: Database) -> None:
+    """As a server exported it whose schema was that of a database: without what came later."""
+    document = json.loads((export / "manifest.json").read_text())
+    document["schema_revision"] = current_revision(database)
+    inspector = inspect(database.engine)
+    document["tables"] = [part for part in document["tables"] if inspector.has_table(part["name"])]
+    for part in document["tables"]:
+        known = {column["name"] for column in inspector.get_columns(part["name"])}
+        names = [column["name"] for column in part["columns"]]
+        part["columns"] = [column for column in part["columns"] if column["name"] in known]
+        with (export / part["file"]).open(newline="") as file:
+            rows = [list(compress(row, (n in known for n in names))) for row in csv.reader(file)]
+        with (export / part["file"]).open("w", newline="") as file:
+            csv.writer(file).writerows(rows)
+    (export / "manifest.json").write_text(json.dumps(document))
+    sign_again(export)
+
+
+def test_an_older_export_is_migrated_and_tells_whether_a_time_was_confirmed(
+    replay: Any, make_report: Callable[..., Any], second: Parts, tmp_path: Path
+) -> None:
+    report = make_report(replay.seeds())
+    elsewhere = replace(report.system, hardware_class="gpu-elsewhere")
+    replay.report(replay.claim().json(), replace(report, system=elsewhere))
+    export_everything(parts_of(replay.client), tmp_path / "export")
+    migrate(second.database, "base")
+    migrate(second.database, "0024")
+    make_older(tmp_path / "export", second.database)
+    import_export(second, tmp_path / "export")
+    migrate(second.database)
+
+    with second.database.read() as session:
+        found = session.get_one(Submission, replay.submission_id)
+        assert (found.status, found.time_confirmed) == ("verified", False)
 
 
 def test_ids_go_on_after_the_last_one(export: Path, second: Parts) -> None:

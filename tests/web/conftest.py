@@ -73,6 +73,7 @@ def make_entry(**changes: Any) -> View:
         "energy_joules": None,
         "samples_per_second": None,
         "verification_id": None,
+        "time_confirmed": None,
     } | changes
 
 

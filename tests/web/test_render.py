@@ -140,6 +140,20 @@ def test_the_board_shows_ties_intervals_runs_and_badges(
         assert status in words
 
 
+def test_a_board_says_whose_convergence_alone_was_verified(make: Make, read: Read) -> None:
+    entries = [
+        make["entry"](submission_id="a", time_confirmed=False),
+        make["entry"](submission_id="b", rank=2, time_confirmed=True),
+        make["entry"](submission_id="c", rank=3, status="claimed"),
+    ]
+    page = benchmark_page(make, make["board"](*entries))
+
+    words = read(page)
+    assert words.count("verified convergence only") == 1
+    assert "claimed convergence only" not in words
+    assert 'title="a replay confirmed that the training converges as claimed; its time' in page
+
+
 def test_a_board_shows_tie_groups_and_single_runs(make: Make, read: Read) -> None:
     entries = [
         make["entry"](submission_id="a"),
