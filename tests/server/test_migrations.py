@@ -304,7 +304,9 @@ def test_a_server_refuses_a_database_of_another_schema_and_says_what_to_do(
 ) -> None:
     url = empty.url.render_as_string(hide_password=False)
     settings = Settings(database_url=url, artifacts_dir=tmp_path / "artifacts")
-    with pytest.raises(RuntimeError, match=r"(\(empty\)|no file of the database).*server\.admin migrate"):
+    with pytest.raises(
+        RuntimeError, match=r"(\(empty\)|no file of the database).*server\.admin migrate"
+    ):
         create_app(settings)
     migrate(empty)
     require_current_schema(empty)
