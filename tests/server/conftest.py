@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import orjson
@@ -261,6 +262,7 @@ def submit(client: TestClient, alice: Person) -> Callable[..., Any]:
     key they are the same.
     """
     sent: Counter[bytes] = Counter()
+    counting = Lock()
 
     def send(
         parts: SubmissionParts,
@@ -270,10 +272,12 @@ def submit(client: TestClient, alice: Person) -> Callable[..., Any]:
         as_is: bool = False,
     ) -> Any:
         own = {} if as_is else parts.logs
+        with counting:
+            times = {name: sent[log] for name, log in own.items()}
+            sent.update(own.values())
         if key is None:
-            logs = {name: trained_anew(log, sent[log]) for name, log in own.items()}
+            logs = {name: trained_anew(log, times[name]) for name, log in own.items()}
             parts = replace(parts, logs=parts.logs | logs)
-        sent.update(own.values())
         headers = (by or alice).headers | ({"Idempotency-Key": key} if key else {})
         return client.post(
             "/api/v1/submissions", files=parts.files(), data=parts.form, headers=headers
