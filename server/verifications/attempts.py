@@ -19,6 +19,7 @@ from rules.messages import (
     ReplayEvent,
     ReplayReport,
     ReplayRun,
+    WorkerHello,
 )
 from rules.report_check import check_report
 from rules.verdict import Reason
@@ -257,7 +258,7 @@ def _log_tail(report: ReplayReport) -> str | None:
     return failed.log_tail[-LOG_TAIL_CHARACTERS:].replace("\0", "\ufffd")
 
 
-def refuse_unstorable(message: EvaluationBatch | ReplayReport | WorkerProbe) -> None:
+def refuse_unstorable(message: EvaluationBatch | ReplayReport | WorkerProbe | WorkerHello) -> None:
     """Raise ContentError on NaN, infinity or an integer JSON readers cannot hold.
 
     One such number in a stored report would make every later answer that shows it fail.
