@@ -194,7 +194,7 @@ def _owned(session: Session, attempt_id: str, secret: str, fence: int) -> Attemp
         attempt.token_sha256, hash_token(secret)
     ):
         raise _fenced(attempt)
-    _refuse_disabled(session, attempt)
+    _refuse_ended(session, attempt)
     if attempt.fence != fence:
         raise ConflictError(
             f"Fence {fence} of attempt {attempt.id} is not the latest: stop the replay, its result "
@@ -205,14 +205,28 @@ def _owned(session: Session, attempt_id: str, secret: str, fence: int) -> Attemp
     return attempt
 
 
-def _refuse_disabled(session: Session, attempt: Attempt) -> None:
-    """A claim ends with the account it was made with; a token of it may have been rotated since."""
+def _refuse_ended(session: Session, attempt: Attempt) -> None:
+    """A claim ends with the account it was made with, or with its token where that was revoked.
+
+    One that was rotated goes on in the token that took over.
+    """
     token = session.get(Token, attempt.claimed_by) if attempt.claimed_by is not None else None
-    if token is not None and token.user.disabled_at is not None:
-        raise ConflictError(
-            f"The account {token.user.name}, which claimed attempt {attempt.id}, is disabled: stop "
-            "the replay, its result is not wanted."
-        )
+    if token is None:
+        return
+    if token.user.disabled_at is not None:
+        raise _unwanted(attempt, f"The account {token.user.name}", "disabled")
+    while token.revoked_at is not None:
+        fresh = session.scalar(select(Token).where(Token.rotated_from == token.id).limit(1))
+        if fresh is None:
+            raise _unwanted(attempt, f"The token of {token.user.name}", "revoked")
+        token = fresh
+
+
+def _unwanted(attempt: Attempt, whose: str, state: str) -> ConflictError:
+    return ConflictError(
+        f"{whose}, which claimed attempt {attempt.id}, is {state}: stop the replay, its result is "
+        "not wanted."
+    )
 
 
 def _fenced(attempt: Attempt) -> ConflictError:
