@@ -133,6 +133,7 @@ def finish_attempt(
     verification = attempt.verification
     if attempt.state in ("done", "failed"):
         return verification
+    _require_own_name_in(session, attempt, report)
     failure = report.failure or _infrastructure_failure(report)
     if failure is None:
         check_report(
@@ -161,6 +162,24 @@ def finish_attempt(
         _mark_worker(session, attempt.worker, "idle")
         ring(session)
     return verification
+
+
+def _require_own_name_in(session: Session, attempt: Attempt, report: ReplayReport) -> None:
+    """Raise ContentError unless a report is of the worker that claimed, as it says hello.
+
+    By the name it is told whose measurement a verdict stands on, and by the class whether times
+    may be compared.
+    """
+    hardware_class = session.scalar(
+        select(WorkerRow.hardware_class).where(WorkerRow.name == attempt.worker)
+    )
+    told = (("worker", attempt.worker), ("hardware_class", hardware_class))
+    for field, known in told:
+        found = getattr(report.system, field)
+        if known is not None and found != known:
+            raise ContentError(
+                f"system.{field}: {found[:200]!r}; expected {known!r}, as this worker said itself."
+            )
 
 
 def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> None:

@@ -564,3 +564,22 @@ def test_a_claim_ends_with_a_token_that_is_revoked_and_outlives_one_that_is_rota
 
     refused = replay.post(grant, [])
     assert (refused.status_code, "is revoked" in refused.json()["detail"]) == (409, True)
+
+
+@pytest.mark.parametrize(
+    ("field", "told"), [("worker", "walter-2"), ("hardware_class", "cpu-of-the-claim")]
+)
+def test_a_report_names_the_worker_that_claimed_and_the_class_it_says_it_has(
+    field: str, told: str, replay: Any, client: TestClient, make_report: Callable[..., Any]
+) -> None:
+    """A verdict names whose measurement it stands on; times are compared within one class."""
+    report = make_report(replay.seeds())
+    hello = {"system": asdict(report.system), "state": "idle"}
+    client.post("/api/v1/workers/hello", json=hello, headers=replay.worker.headers)
+    grant = replay.claim().json()
+    false = replace(report, system=replace(report.system, **{field: told}))
+
+    refused = replay.report(grant, false)
+    assert (refused.status_code, f"system.{field}" in refused.json()["detail"]) == (422, True)
+    assert replay.view()["state"] == "running"
+    assert replay.report(grant, report).status_code == 200
