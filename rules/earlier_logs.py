@@ -27,13 +27,17 @@ class LoggedRun:
 
 @dataclass(frozen=True)
 class EarlierRun:
-    """A run of an earlier submission to the same benchmark, `is_own` if by the same submitter."""
+    """A run of an earlier submission to the same benchmark, `is_own` if by the same submitter.
+
+    `cut_short` is whether its submitter withdrew it while it was being replayed.
+    """
 
     run: LoggedRun
     submission_id: str
     is_own: bool
     status: str = "claimed"
     withdrawn_by: WithdrawnBy | None = None
+    cut_short: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,9 @@ def find_copies(
     """For each run the first of the earlier ones that it is; the same bytes come first.
 
     A submission that its submitter withdrew before a verdict went against it leaves its logs to
-    them, so that a claim can be put right. One that an organiser withdrew takes nobody's logs.
+    them, so that a claim can be put right; but not from under a replay, which everybody watches
+    live: the same logs would be drawn other seeds until a replay goes well. One that an organiser
+    withdrew takes nobody's logs.
     Beside an `archive` none counts that was withdrawn.
     """
     standing = [each for each in earlier if _stands(each, archive=archive)]
@@ -83,7 +89,7 @@ def own_again(copies: Iterable[Copy]) -> list[LogFormatError]:
             file=copy.file,
             field="runs",
             expected="a training that is in no other submission of yours to this benchmark, or "
-            "that submission withdrawn before a verdict against it",
+            "that submission withdrawn before a worker began to replay it",
             code="log_handed_in_before",
         )
         for copy in copies
@@ -97,7 +103,8 @@ def _stands(earlier: EarlierRun, *, archive: bool) -> bool:
     if archive:
         return False
     if earlier.is_own:
-        return earlier.withdrawn_by == "organiser" or earlier.status in DOUBTED
+        is_doubted = earlier.status in DOUBTED or earlier.cut_short
+        return earlier.withdrawn_by == "organiser" or is_doubted
     return earlier.withdrawn_by == "submitter"
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from rules.benchmark import Benchmark
 from rules.claim import Claim, read_claim
 from rules.claim_checks import check_claim, check_same_logs
+from rules.claim_checks_figures import check_figures, check_times
 from rules.dawnbench_claim import is_dawnbench, read_dawnbench
 from rules.errors import ClaimError, LogFormatError, RuleError, SubmissionError
 from rules.inference import InferenceResult, score_inference
@@ -31,6 +32,9 @@ LOG_CODES = (
     "evaluations_missing",
     "samples_contradict_epochs",
     "time_steps_differ",
+    "impossible_quality",
+    "impossible_epoch",
+    "impossible_time",
 )
 
 
@@ -97,6 +101,8 @@ def _score_training(
 ) -> ScoredSubmission:
     _check_files(claim, logs, file=file)
     runs = _parse_runs(claim, logs, benchmark, archive=archive)
+    if not archive:  # First of all: of what no training has nothing can be derived.
+        _refuse([found for run in runs for found in check_figures(run, benchmark)], file=file)
     result = score(
         runs,
         benchmark,
@@ -106,10 +112,17 @@ def _score_training(
     violations = (*result.violations, *_contradictions(claim, runs, benchmark))
     # What is published elsewhere is checked for its package as a whole (rules.archive).
     violations += tuple(check_same_logs(runs) if archive else check_claim(claim, runs, benchmark))
-    if violations and not archive:
-        problems = [_as_error(violation, file) for violation in violations]
-        raise SubmissionError(problems) if len(problems) > 1 else problems[0]
+    if not archive:
+        violations += tuple(check_times(runs, result.runs, benchmark))
+        _refuse(violations, file=file)
     return ScoredSubmission(claim=claim, runs=runs, result=replace(result, violations=violations))
+
+
+def _refuse(violations: Sequence[Violation], *, file: str) -> None:
+    """Raise an error of all violations, if there are any."""
+    problems = [_as_error(violation, file) for violation in violations]
+    if problems:
+        raise SubmissionError(problems) if len(problems) > 1 else problems[0]
 
 
 def _refuse_contradiction(

@@ -11,6 +11,9 @@ from rules.fields import Fields
 from rules.logs.json_text import parse_json, refuse_repeated_keys
 
 MAX_ENTRY_BYTES = 1024 * 1024
+# Figures beyond these are no measurement, and what is derived from them has no answer.
+SHORTEST_LATENCY_MS, LONGEST_LATENCY_MS = 1e-6, 1e9
+LOWEST_COST_USD, HIGHEST_COST_USD = 1e-12, 1e9
 METRICS = {"top1Accuracy": 100.0, "top5Accuracy": 100.0, "f1Score": 1.0}
 KNOWN = {
     "version",
@@ -147,10 +150,16 @@ def _entry(
 
 
 def _latency_ms(table: Fields) -> float:
-    latency_ms = table.number("latency", minimum=0.0)
-    if latency_ms == 0.0:
-        raise table.fail("latency", "got 0", expected="milliseconds for one item, above 0")
-    return latency_ms
+    return table.number("latency", minimum=SHORTEST_LATENCY_MS, maximum=LONGEST_LATENCY_MS)
+
+
+def _cost_usd(table: Fields, name: str) -> float | None:
+    """US dollars; 0 is what somebody paid who was given a machine."""
+    cost = table.optional_number(name, minimum=0.0, maximum=HIGHEST_COST_USD)
+    if cost and cost < LOWEST_COST_USD:
+        expected = f"0, or a number of {LOWEST_COST_USD:g} to {HIGHEST_COST_USD:g}"
+        raise table.fail(name, f"got {cost:g}", expected=expected)
+    return cost
 
 
 def _quality(table: Fields, metric: str | None) -> tuple[str, float]:
@@ -237,8 +246,8 @@ _READERS: dict[str, Callable[[Fields], Any]] = {
     "hardware": lambda table: table.text("hardware"),
     "timestamp": _iso_date,
     "code_url": lambda table: _text_or_none(table, "codeURL"),
-    "cost_usd_per_hour": lambda table: table.optional_number("costPerHour", minimum=0.0),
-    "cost_usd_per_item": lambda table: table.optional_number("cost", minimum=0.0),
+    "cost_usd_per_hour": lambda table: _cost_usd(table, "costPerHour"),
+    "cost_usd_per_item": lambda table: _cost_usd(table, "cost"),
     "log_file_name": lambda table: _text_or_none(table, "logFilename"),
     "misc": _misc,
 }

@@ -36,7 +36,12 @@ def new_id() -> str:
 
 
 def require_wanted(parts: Parts, caller: Caller, wanted: Wanted) -> None:
-    """Raise unless the caller may be told of what is wanted, and there is such a benchmark."""
+    """Raise unless the caller may be told of what is wanted, and there is such a benchmark.
+
+    Notices hold what the caller reads, under embargo too, and go on when the token has ended.
+    """
+    if not caller.may("read"):
+        raise NotAllowedError("To be told of events takes a token with the scope read.")
     if wanted.scope == ALL and not (caller.role in ORGANISERS and caller.may("organise")):
         raise NotAllowedError(
             "Only an organiser, with a token of scope organise, may be told of everything; name a "

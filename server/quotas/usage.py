@@ -1,6 +1,7 @@
 """What somebody has used of a quota: counted from what is stored, so no counter can be wrong.
 
 An attempt that failed by the machinery, was lost or cancelled counts nothing. That is the refund.
+One that its own submitter cut short by a withdrawal counts as long as it ran.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,7 @@ from typing import Any, Literal
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
-from server.models import Attempt, Charge, Submission, Verification
+from server.models import Attempt, Charge, Submission, User, Verification
 
 Measure = Literal["submissions_per_day", "gpu_seconds_per_month"]
 MEASURES: tuple[Measure, ...] = ("submissions_per_day", "gpu_seconds_per_month")
@@ -108,17 +109,23 @@ def _spent(session: Session, whose: ColumnElement[bool], *, now: datetime) -> It
 def _seconds_by_verification(
     session: Session, whose: ColumnElement[bool], *, now: datetime
 ) -> dict[str, float]:
+    cut_short = (
+        (Attempt.state == "cancelled")
+        & (Attempt.ended_at >= Submission.withdrawn_at)
+        & (Submission.withdrawn_by == User.name)
+    )
     rows = session.execute(
         select(Attempt.verification_id, Attempt.state, Attempt.failure, Attempt.started_at,
-               Attempt.ended_at, Attempt.accelerators)
+               Attempt.ended_at, Attempt.accelerators, cut_short)
         .join(Charge, Charge.verification_id == Attempt.verification_id)
         .join(Verification, Verification.id == Attempt.verification_id)
         .join(Submission, Submission.id == Verification.submission_id)
+        .join(User, User.id == Submission.user_id)
         .where(whose, Charge.created_at > now - MONTH, Attempt.started_at.is_not(None))
     )  # fmt: skip
     found: dict[str, float] = {}
-    for verification_id, state, failure, started_at, ended_at, accelerators in rows:
-        if counts(state, failure):
+    for verification_id, state, failure, started_at, ended_at, accelerators, is_cut_short in rows:
+        if is_cut_short or counts(state, failure):
             seconds = ((ended_at or now) - started_at).total_seconds() * (accelerators or 0)
             found[verification_id] = found.get(verification_id, 0.0) + seconds
     return found

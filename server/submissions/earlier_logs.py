@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Table, bindparam, or_, select, union, update
+from sqlalchemy import ColumnElement, Table, bindparam, exists, or_, select, union, update
 from sqlalchemy.orm import Session
 
 from rules.earlier_logs import (
@@ -17,7 +17,8 @@ from rules.earlier_logs import (
     own_again,
 )
 from server.errors import ConflictError, problem_of
-from server.models import RunRow, Submission, User
+from server.models import Attempt, RunRow, Submission, User, Verification
+from server.verifications.publishing import KIND_THAT_CHECKS
 
 # Own ones come first: a thousand copies by others hide none of them.
 MOST_CANDIDATES = 200
@@ -39,6 +40,19 @@ _ALIKE = (
     )
     .order_by("id")
     .limit(MOST_ALIKE)
+)
+# A worker had begun on a check that the withdrawal ended: it ended no earlier than that.
+_CUT_SHORT = exists(
+    select(Attempt.id)
+    .join(Verification, Verification.id == Attempt.verification_id)
+    .where(
+        Verification.submission_id == Submission.id,
+        Verification.kind.in_(KIND_THAT_CHECKS.values()),
+        Verification.state == "cancelled",
+        Verification.ended_at >= Submission.withdrawn_at,
+        Attempt.started_at.is_not(None),
+    )
+    .correlate(Submission)
 )
 
 
@@ -146,7 +160,7 @@ def _with_runs_in_common(
     """Runs of other submissions with a log or a training in common, own ones first.
 
     While a submission is being stored all that is there came before it, whatever the clocks say.
-    Own ones that were withdrawn before a verdict went against them leave their logs to their
+    Own ones that were withdrawn before a check of them said anything leave their logs to their
     submitter (rules.earlier_logs), and are left out: handed in and withdrawn often enough, they
     would take every place of somebody else's.
     """
@@ -170,6 +184,7 @@ def _with_runs_in_common(
             Submission.embargoed,
             Submission.withdrawn_at,
             Submission.withdrawn_by,
+            _CUT_SHORT.label("cut_short"),
             User.name.label("submitter"),
         )
         .join(Submission, Submission.id == RunRow.submission_id)
@@ -182,6 +197,7 @@ def _with_runs_in_common(
                 Submission.withdrawn_at.is_(None),
                 Submission.withdrawn_by != User.name,
                 Submission.status.in_(DOUBTED),
+                _CUT_SHORT,
             ),
             *conditions,
         )
@@ -200,6 +216,7 @@ def _found(row: Any, user_id: int) -> _Found:
         is_own=row.user_id == user_id,
         status=row.status,
         withdrawn_by=_withdrawn_by(row),
+        cut_short=row.cut_short,
     )
     return _Found(run, embargoed=row.embargoed)
 

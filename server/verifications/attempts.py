@@ -19,6 +19,7 @@ from rules.messages import (
     ReplayEvent,
     ReplayReport,
     ReplayRun,
+    WorkerHello,
 )
 from rules.report_check import check_report
 from rules.verdict import Reason
@@ -132,6 +133,7 @@ def finish_attempt(
     verification = attempt.verification
     if attempt.state in ("done", "failed"):
         return verification
+    _require_own_name_in(session, attempt, report)
     failure = report.failure or _infrastructure_failure(report)
     if failure is None:
         check_report(
@@ -160,6 +162,24 @@ def finish_attempt(
         _mark_worker(session, attempt.worker, "idle")
         ring(session)
     return verification
+
+
+def _require_own_name_in(session: Session, attempt: Attempt, report: ReplayReport) -> None:
+    """Raise ContentError unless a report is of the worker that claimed, as it says hello.
+
+    By the name it is told whose measurement a verdict stands on, and by the class whether times
+    may be compared.
+    """
+    hardware_class = session.scalar(
+        select(WorkerRow.hardware_class).where(WorkerRow.name == attempt.worker)
+    )
+    told = (("worker", attempt.worker), ("hardware_class", hardware_class))
+    for field, known in told:
+        found = getattr(report.system, field)
+        if known is not None and found != known:
+            raise ContentError(
+                f"system.{field}: {found[:200]!r}; expected {known!r}, as this worker said itself."
+            )
 
 
 def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> None:
@@ -193,7 +213,7 @@ def _owned(session: Session, attempt_id: str, secret: str, fence: int) -> Attemp
         attempt.token_sha256, hash_token(secret)
     ):
         raise _fenced(attempt)
-    _refuse_disabled(session, attempt)
+    _refuse_ended(session, attempt)
     if attempt.fence != fence:
         raise ConflictError(
             f"Fence {fence} of attempt {attempt.id} is not the latest: stop the replay, its result "
@@ -204,14 +224,28 @@ def _owned(session: Session, attempt_id: str, secret: str, fence: int) -> Attemp
     return attempt
 
 
-def _refuse_disabled(session: Session, attempt: Attempt) -> None:
-    """A claim ends with the account it was made with; a token of it may have been rotated since."""
+def _refuse_ended(session: Session, attempt: Attempt) -> None:
+    """A claim ends with the account it was made with, or with its token where that was revoked.
+
+    One that was rotated goes on in the token that took over.
+    """
     token = session.get(Token, attempt.claimed_by) if attempt.claimed_by is not None else None
-    if token is not None and token.user.disabled_at is not None:
-        raise ConflictError(
-            f"The account {token.user.name}, which claimed attempt {attempt.id}, is disabled: stop "
-            "the replay, its result is not wanted."
-        )
+    if token is None:
+        return
+    if token.user.disabled_at is not None:
+        raise _unwanted(attempt, f"The account {token.user.name}", "disabled")
+    while token.revoked_at is not None:
+        fresh = session.scalar(select(Token).where(Token.rotated_from == token.id).limit(1))
+        if fresh is None:
+            raise _unwanted(attempt, f"The token of {token.user.name}", "revoked")
+        token = fresh
+
+
+def _unwanted(attempt: Attempt, whose: str, state: str) -> ConflictError:
+    return ConflictError(
+        f"{whose}, which claimed attempt {attempt.id}, is {state}: stop the replay, its result is "
+        "not wanted."
+    )
 
 
 def _fenced(attempt: Attempt) -> ConflictError:
@@ -257,7 +291,7 @@ def _log_tail(report: ReplayReport) -> str | None:
     return failed.log_tail[-LOG_TAIL_CHARACTERS:].replace("\0", "\ufffd")
 
 
-def refuse_unstorable(message: EvaluationBatch | ReplayReport | WorkerProbe) -> None:
+def refuse_unstorable(message: EvaluationBatch | ReplayReport | WorkerProbe | WorkerHello) -> None:
     """Raise ContentError on NaN, infinity or an integer JSON readers cannot hold.
 
     One such number in a stored report would make every later answer that shows it fail.

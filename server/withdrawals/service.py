@@ -36,8 +36,9 @@ def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) 
         raise ConflictError(f"Submission {submission_id} is withdrawn already.")
     if set(_open_verifications(session, submission_id)) - set(cancelled):
         raise ConflictError("A verification was asked for at this moment; try again.")
-    ended = [name for name in cancelled if _cancel(session, name)]
+    # Before what is under way ends: of what was cut short that tells it from what ended by itself.
     submission.withdrawn_at = utc_now()
+    ended = [name for name in cancelled if _cancel(session, name)]
     submission.withdrawn_by = caller.name
     submission.withdrawn_because = reason
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)

@@ -53,6 +53,7 @@ def get_queue(parts: PartsDep, viewer: ViewerDep, limit: LimitDep = SHOWN_PER_CL
 @router.post("/workers/hello")
 def hello(body: WorkerHello, parts: PartsDep, caller: WorkerDep) -> HelloAnswer:
     """A worker is alive. Its name is from then on that of the token's user: 403 for others."""
+    attempts.refuse_unstorable(body)
     with parts.database.write() as session:
         return service.greet(session, body, caller=caller)
 

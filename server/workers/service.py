@@ -5,21 +5,27 @@ from dataclasses import asdict
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from rules.messages import HelloAnswer, WorkerHello
+from rules.messages import HelloAnswer, WorkerHello, WorkerSystem
 from server.bell import ring
-from server.database import insert_missing, utc_now
+from server.database import insert_missing, to_json, utc_now
 from server.dependencies import Caller
-from server.errors import NotAllowedError
+from server.errors import ContentError, NotAllowedError
 from server.models import WorkerRow
 from server.queues.holds import end_drain, order_for
+
+LONGEST_NAME = 200
+LARGEST_COUNT = 10**7
+# Everybody who asks for the workers is sent all of it.
+LARGEST_SYSTEM_BYTES = 16 * 1024
 
 
 def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswer:
     """Store that a worker is alive, and its system. The first hello of a name makes it its user's.
 
     The answer is what an organiser wants of it. Raises NotAllowedError if the name is another
-    user's.
+    user's, ContentError for a system that is none.
     """
+    _require_a_system(hello.system)
     now = utc_now()
     seen = {
         "hardware_class": hello.system.hardware_class,
@@ -41,10 +47,30 @@ def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswe
 
 
 def require_own_name(session: Session, name: str, caller: Caller) -> None:
-    """Raise NotAllowedError if a worker's name is another user's. A free name may be anybody's."""
+    """Raise NotAllowedError if a worker's name is another user's. A free name may be anybody's.
+
+    Raises ContentError for what is no name.
+    """
+    _require_a_line("worker", name)
     owner = session.scalar(select(WorkerRow.user_id).where(WorkerRow.name == name))
     if owner is not None and owner != caller.user_id:
         raise NotAllowedError(
             f"Worker {name!r} was first seen with another user's token: give this worker another "
             "FINISHLINE_WORKER_NAME, or use a token of that user."
         )
+
+
+def _require_a_system(system: WorkerSystem) -> None:
+    """Raise ContentError for what no machine is: quotas are charged by its accelerators."""
+    _require_a_line("system.hardware_class", system.hardware_class)
+    for field in ("processor_count", "memory_gib", "accelerator_count", "threads"):
+        value = getattr(system, field)
+        if not 0 <= value <= LARGEST_COUNT:
+            raise ContentError(f"system.{field}: expected a number of 0 to {LARGEST_COUNT}.")
+    if len(to_json(asdict(system))) > LARGEST_SYSTEM_BYTES:
+        raise ContentError(f"system: expected at most {LARGEST_SYSTEM_BYTES // 1024} KiB of JSON.")
+
+
+def _require_a_line(field: str, text: str) -> None:
+    if not (text.strip() and len(text) <= LONGEST_NAME and text.isprintable()):
+        raise ContentError(f"{field}: expected 1 to {LONGEST_NAME} printable characters.")

@@ -47,6 +47,7 @@ def test_each_run_that_its_submitter_handed_in_before_is_a_problem_naming_submis
         (replace(OWN, withdrawn_by="submitter", status="rejected"), True),
         (replace(OWN, withdrawn_by="submitter", status="inconclusive"), True),
         (replace(OWN, withdrawn_by="submitter", status="verified"), False),
+        (replace(OWN, withdrawn_by="submitter", cut_short=True), True),
         (replace(OWN, withdrawn_by="organiser"), True),
         (replace(THEIRS, withdrawn_by="submitter"), True),
         (replace(THEIRS, withdrawn_by="organiser"), False),

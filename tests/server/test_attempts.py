@@ -545,3 +545,41 @@ def test_a_claim_keeps_whose_token_it_came_with(replay: Any, database: Database)
         claimed_by = session.get_one(Attempt, replay.attempt_id).claimed_by
         token = session.get_one(Token, claimed_by)
         assert (token.user.name, token.role) == ("walter", "worker")
+
+
+@pytest.mark.parametrize("ended", ["revoked", "rotated"])
+def test_a_claim_ends_with_a_token_that_is_revoked_and_outlives_one_that_is_rotated(
+    ended: str, replay: Any, client: TestClient, olivia: Any, database: Database
+) -> None:
+    """Whoever holds a stolen token may not report once it is revoked."""
+    grant = replay.claim().json()
+    with database.read() as session:
+        token_id = session.get_one(Attempt, replay.attempt_id).claimed_by
+    address = f"/api/v1/tokens/{token_id}"
+    if ended == "rotated":
+        fresh = client.post(f"{address}/rotate", json={}, headers=olivia.headers).json()
+        address = f"/api/v1/tokens/{fresh['id']}"
+        assert replay.post(grant, []).json() == {"proceed": True, "reason": None}
+    client.delete(address, headers=olivia.headers).raise_for_status()
+
+    refused = replay.post(grant, [])
+    assert (refused.status_code, "is revoked" in refused.json()["detail"]) == (409, True)
+
+
+@pytest.mark.parametrize(
+    ("field", "told"), [("worker", "walter-2"), ("hardware_class", "cpu-of-the-claim")]
+)
+def test_a_report_names_the_worker_that_claimed_and_the_class_it_says_it_has(
+    field: str, told: str, replay: Any, client: TestClient, make_report: Callable[..., Any]
+) -> None:
+    """A verdict names whose measurement it stands on; times are compared within one class."""
+    report = make_report(replay.seeds())
+    hello = {"system": asdict(report.system), "state": "idle"}
+    client.post("/api/v1/workers/hello", json=hello, headers=replay.worker.headers)
+    grant = replay.claim().json()
+    false = replace(report, system=replace(report.system, **{field: told}))
+
+    refused = replay.report(grant, false)
+    assert (refused.status_code, f"system.{field}" in refused.json()["detail"]) == (422, True)
+    assert replay.view()["state"] == "running"
+    assert replay.report(grant, report).status_code == 200

@@ -80,6 +80,24 @@ def test_a_claim_is_put_right_by_withdrawing_it_first(
     assert place_on_board(client, second.json()["id"]) == (1, None)
 
 
+@pytest.mark.parametrize("ended_by", ["alice", "olivia"])
+def test_logs_withdrawn_from_under_a_replay_are_drawn_no_other_seeds(
+    ended_by: str, replay: Any, submit: Callable[..., Any], digits_submission: Any,
+    client: TestClient, alice: Any, olivia: Any,
+) -> None:  # fmt: skip
+    """Whoever watches a replay go badly is not given another; an organiser's end is nobody's."""
+    replay.claim()
+    if ended_by == "olivia":
+        cancelled = f"/api/v1/verifications/{replay.verification_id}/cancel"
+        client.post(cancelled, headers=olivia.headers).raise_for_status()
+    withdraw(client, replay.submission_id, alice)
+    again = submit(digits_submission, as_is=True)
+
+    assert again.status_code == (409 if ended_by == "alice" else 201)
+    if ended_by == "alice":
+        assert replay.submission_id in again.json()["detail"]
+
+
 def test_another_benchmark_may_have_the_same_logs(
     submit: Callable[..., Any], digits_submission: Any, database: Database
 ) -> None:

@@ -1,5 +1,6 @@
 """Workers say hello; everybody sees who is there."""
 
+import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from datetime import timedelta
@@ -95,6 +96,39 @@ def test_a_hello_in_an_unknown_state_is_422(hello: Callable[..., Any], walter: A
 
     assert response.status_code == 422
     assert response.json()["problems"][0]["field"] == "body.state"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"worker": ""},
+        {"worker": "walter-1\nERROR all is lost"},
+        {"worker": "w" * 201},
+        {"hardware_class": "h\0"},
+        {"accelerator_count": -3},
+        {"accelerator_count": 10**40},
+        {"memory_gib": -1.0},
+        {"software": {"torch": "2" * 20_000}},
+    ],
+)
+def test_a_hello_of_no_machine_is_422_and_keeps_nothing(
+    changes: dict[str, Any], hello: Callable[..., Any], client: TestClient, walter: Any
+) -> None:
+    """A negative number of accelerators would give a quota back more than it has."""
+    assert hello(walter, **changes).status_code == 422
+    assert client.get(WORKERS).json() == {"workers": []}
+
+
+@pytest.mark.parametrize("value", ["NaN", "1e999", '"\\ud800"'])
+def test_what_no_json_holds_is_refused_in_a_hello(
+    value: str, client: TestClient, walter: Any, make_report: Callable[..., Any]
+) -> None:
+    field = "processor" if "ud800" in value else "memory_gib"
+    body = json.dumps({"system": asdict(make_report([]).system) | {field: "?"}, "state": "idle"})
+    headers = walter.headers | {"Content-Type": "application/json"}
+    sent = body.replace('"?"', value)
+
+    assert client.post(f"{WORKERS}/hello", content=sent, headers=headers).status_code == 422
 
 
 def test_a_worker_is_busy_from_claim_to_report(

@@ -126,6 +126,23 @@ def test_what_the_machinery_failed_at_costs_nothing(
     assert seconds() == (charged, 0.0)
 
 
+@pytest.mark.parametrize(("by", "charged"), [("alice", 200.0), ("olivia", 0.0)])
+def test_a_replay_that_its_own_submitter_cuts_short_costs_as_long_as_it_ran(
+    by: str, charged: float, own: str, client: TestClient, database: Database,
+    seconds: Callable[[], tuple[float, float]], request: pytest.FixtureRequest,
+) -> None:  # fmt: skip
+    person = request.getfixturevalue(by)
+    verification_id = ask(client, own, request.getfixturevalue("alice")).json()["id"]
+    began = utc_now() - timedelta(seconds=50)
+    change(database, verification_id, "running", state="running", started_at=began, accelerators=4)
+    client.post(
+        f"/api/v1/submissions/{own}/withdrawal", json={"reason": "bad"}, headers=person.headers
+    ).raise_for_status()
+    used, reserved = seconds()
+    assert charged <= used < charged + 40 * bool(charged) + 1
+    assert reserved == 0.0
+
+
 def test_the_machinery_s_failures_may_be_asked_again_three_times_in_all_others_not(
     own: str, client: TestClient, alice: Any, database: Database
 ) -> None:

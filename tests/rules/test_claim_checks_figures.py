@@ -1,0 +1,101 @@
+"""Figures that no training has are refused at the door; what an archive published is kept."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from rules.benchmark import Benchmark
+from rules.claim_checks_figures import check_figures, check_times
+from rules.errors import RuleError
+from rules.quality import QualityTarget
+from rules.run import Evaluation, Run
+from rules.scoring import score_run
+from rules.submission import score_submission
+
+ENTRY = {
+    "version": "v1.0",
+    "author": "Ada",
+    "authorEmail": "ada@example.org",
+    "framework": "torch",
+    "model": "small net",
+    "hardware": "1 T4",
+    "timestamp": "2026-11-20",
+}
+
+
+def found_in(
+    benchmark: Benchmark,
+    quality: float = 98.0,
+    *,
+    epoch: float | None = 1.0,
+    seconds: float = 10.0,
+) -> list[tuple[str, int | None]]:
+    run = Run("run_0.log", "mlperf", (Evaluation(epoch, seconds, quality, line=17),))
+    score = score_run(run, benchmark, division="closed", clock=benchmark.clock)
+    found = [*check_figures(run, benchmark), *check_times([run], [score], benchmark)]
+    return [(violation.code, violation.line) for violation in found]
+
+
+@pytest.mark.parametrize("quality", [-0.1, 100.1, 1e308])
+def test_a_percentage_lies_between_0_and_100(digits: Benchmark, quality: float) -> None:
+    assert found_in(digits, quality) == [("impossible_quality", 17)]
+    assert found_in(digits, 100.0) == found_in(digits, 0.0) == []
+
+
+@pytest.mark.parametrize("quality", [1e308, -1e308, 5e-324])
+def test_a_quality_without_bounds_is_a_number_that_can_be_measured(
+    make_benchmark: Callable[..., Benchmark], quality: float
+) -> None:
+    loss = make_benchmark(target=QualityTarget("loss", 0.2, "nats/byte", "lower"))
+
+    assert found_in(loss, quality) == [("impossible_quality", 17)]
+    assert found_in(loss, 0.6) == found_in(loss, 0.0) == found_in(loss, -40.0) == []
+
+
+@pytest.mark.parametrize("epoch", [1e-300, 1e300])
+def test_epochs_are_counted(digits: Benchmark, epoch: float) -> None:
+    assert found_in(digits, epoch=epoch) == [("impossible_epoch", 17)]
+    assert found_in(digits, epoch=0.0) == found_in(digits, epoch=None) == []
+
+
+@pytest.mark.parametrize("seconds", [0.0, 5e-324, 0.0009])
+def test_no_training_is_at_its_target_within_a_millisecond(
+    digits: Benchmark, seconds: float
+) -> None:
+    assert found_in(digits, seconds=seconds) == [("impossible_time", 17)]
+    assert found_in(digits, seconds=0.001) == []
+    assert found_in(digits, 20.0, seconds=seconds) == []  # Evaluated before it was trained.
+
+
+@pytest.mark.parametrize("row", [f"1\t{0.0}\t95.0", f"1\t{5e-324}\t95.0"])
+def test_a_submission_without_a_time_is_refused_and_an_archive_is_kept(
+    cifar10: Benchmark, row: str
+) -> None:
+    entry, logs = json.dumps(ENTRY).encode(), {"e.tsv": f"epoch\thours\ttop1Accuracy\n{row}\n"}
+    told = {"benchmarks": {"cifar10": cifar10}, "benchmark_id": "cifar10"}
+    sent = {name: text.encode() for name, text in logs.items()}
+
+    with pytest.raises(RuleError) as caught:
+        score_submission(entry, sent, **told)  # type: ignore[arg-type]
+    kept = score_submission(entry, sent, **told, archive=True)  # type: ignore[arg-type]
+
+    [problem] = caught.value.problems
+    assert (problem.file, problem.line, problem.field) == ("e.tsv", 2, "hours")
+    assert kept.result.eligible
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("latency", 0), ("latency", 5e-324), ("latency", 1e308), ("cost", 1e308),
+                         ("cost", 5e-324), ("costPerHour", 1e308)]
+)  # fmt: skip
+def test_an_entry_states_figures_that_can_be_reckoned_with(
+    cifar10: Benchmark, field: str, value: float
+) -> None:
+    stated = ENTRY | {"latency": 2.5, "top1Accuracy": 94.2, "cost": 0} | {field: value}
+    told = {"benchmarks": {"cifar10": cifar10}, "benchmark_id": "cifar10"}
+
+    with pytest.raises(RuleError) as caught:
+        score_submission(json.dumps(stated).encode(), {}, **told)  # type: ignore[arg-type]
+
+    assert [problem.field for problem in caught.value.problems] == [field]
