@@ -222,6 +222,53 @@ def test_watching_shows_why_nothing_happens_then_each_evaluation_then_the_verdic
     assert [asked.headers.get("Last-Event-ID") for asked in streams] == [None, "3"]
 
 
+@pytest.mark.parametrize("named", ["s1", "v1"])
+def test_watching_goes_along_with_a_verification_that_is_under_way(
+    finishline: "Finishline", standin: "StandIn", named: str
+) -> None:
+    others = [
+        {"id": "v0", "kind": "replay", "state": "done"},
+        {"id": "l1", "kind": "latency", "state": "running"},
+        {"id": "v1", "kind": "replay", "state": "running"},
+    ]
+    standin.answer("GET /api/v1/submissions/s1", SUBMISSION | {"verifications": others})
+    standin.answer("GET /api/v1/verifications/v1", VERIFICATION | {"state": "running"})
+    standin.answer(
+        "GET /api/v1/verifications/v1/events", stream(("replay", REPLAY), ("end", ENDED))
+    )
+
+    ran = finishline("verify", named, "--watch")
+
+    assert (ran.code, ran.err) == (0, "")
+    assert "It is under way already" in ran.out
+    assert "epoch 1      15.20 %" in ran.out
+    assert "Verdict: verified" in ran.out
+    assert not [asked for asked in standin.asked if asked.method == "POST"]
+
+
+def test_watching_asks_for_a_replay_where_those_before_have_ended(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    ended = [{"id": "v0", "kind": "replay", "state": "failed"}]
+    standin.answer("GET /api/v1/submissions/s1", SUBMISSION | {"verifications": ended})
+    standin.answer("POST /api/v1/submissions/s1/verifications", VERIFICATION, status=201)
+    standin.answer("GET /api/v1/verifications/v1/events", stream(("end", ENDED)))
+
+    ran = finishline("verify", "s1", "--watch")
+
+    assert ran.code == 0
+    assert "under way" not in ran.out
+    assert [asked.method for asked in standin.asked] == ["GET", "POST", "GET"]
+
+
+def test_a_server_that_fails_is_not_asked_for_a_replay_before_it_was_seen_what_is_under_way(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    standin.refuse("GET /api/v1/submissions/s1", 500, "No.")
+    assert finishline("verify", "s1", "--watch").code == 4
+    assert [asked.method for asked in standin.asked] == ["GET"]
+
+
 BACKENDS = [
     {"backend": "eager", "samples": 1198, "passes": 2.0, "mean_ms": 0.31, "p50_ms": 0.3,
      "p90_ms": 0.4, "p99_ms": None, "items_per_second": 3225.8, "drift_percent": 1.25,
@@ -240,7 +287,8 @@ def test_a_latency_is_asked_for_by_its_kind_and_ends_in_a_table_of_backends(
     ran = finishline("verify", "s1", "--kind", "latency", "--watch")
 
     assert ran.code == 0
-    assert json.loads(standin.asked[0].body)["kind"] == "latency"
+    [asked] = [asked for asked in standin.asked if asked.method == "POST"]
+    assert json.loads(asked.body)["kind"] == "latency"
     rows = [line.split() for line in ran.out.splitlines()[-2:]]
     assert rows[0][:7] == ["eager", "0.310", "ms", "0.300", "ms", "0.400", "ms"]
     assert rows[0][-2:] == ["1198", "2.0"]
