@@ -9,15 +9,18 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from cli.errors import CliError, ExitCode, refusal
+from cli.formats import count_text
 from cli.options import DEFAULT_BENCHMARKS, BenchmarksDir, Json
 from cli.phase_question import ServerToAsk, ask_phase
 from cli.record_views import problem_text
 from cli.records import Found, find_in, score_found
-from cli.screen import open_screen
+from cli.screen import as_it_is, open_screen
 from cli.submission_files import CLAIM_NAME, SubmissionFiles, find_submission_files
 from cli.tables import inference_sentence, run_table, violation_lines
 from cli.training import read_benchmarks
+from finishline.files import problems_of
 from rules.archive.submissions import task_and_kind
+from rules.cut_off import find_cut_off
 from rules.errors import RuleError
 from rules.submission import ScoredSubmission, score_submission
 
@@ -59,11 +62,17 @@ def check(
         division=division,
     )
     result = asdict(scored.result) | {"eligible": scored.result.eligible}
-    document: dict[str, Any] = {"claim": asdict(scored.claim), "result": result}
+    remarks = problems_of(find_cut_off(scored.scored_runs))
+    document: dict[str, Any] = {
+        "claim": asdict(scored.claim),
+        "result": result,
+        "remarks": [asdict(remark) for remark in remarks],
+    }
     phase_lines: list[Text] = []
     if url is not None:
         document["server"], phase_lines = ask_phase(url, scored)
-    open_screen(as_json=as_json).answer(document, [*_lines(document), *phase_lines])
+    remark_lines = [as_it_is((f"warning: {remark}", STYLES["warning"])) for remark in remarks]
+    open_screen(as_json=as_json).answer(document, [*_lines(document), *remark_lines, *phase_lines])
     return int(ExitCode.OK)
 
 
@@ -117,11 +126,9 @@ def _check_published(found: Found, *, benchmarks_dir: Path, as_json: bool) -> in
     listed = [problem for record in records for problem in record["problems"]]
     refused = [record["path"] for record in records if _has_error(record)]
     document = {"submissions": len(records), "refused": refused, "problems": listed}
-    lines = [
-        Text(problem_text(problem), STYLES[problem["severity"]], no_wrap=True, overflow="ignore")
-        for problem in listed
-    ]
-    summary = f"{len(records)} submissions, {len(refused)} that break a rule."
+    lines = [as_it_is((problem_text(problem), STYLES[problem["severity"]])) for problem in listed]
+    broken = f"{len(refused)} that break{'s' * (len(refused) == 1)} a rule"
+    summary = f"{count_text(len(records), 'submission')}, {broken}."
     open_screen(as_json=as_json).answer(document, [*lines, Text(summary)])
     return int(ExitCode.REFUSED if refused else ExitCode.OK)
 

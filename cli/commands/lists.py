@@ -8,7 +8,7 @@ from cli.client import ServerClient, segment
 from cli.errors import ExitCode
 from cli.options import DEFAULT_URL, Json, Limit, Token, Url
 from cli.screen import open_screen
-from cli.tables import benchmark_table, leaderboard_table, submission_lines
+from cli.tables import benchmark_table, leaderboard_table, submission_lines, unranked_lines
 
 Choice = str | None
 Metric = Annotated[
@@ -62,7 +62,7 @@ def leaderboard(
             limit=limit,
             withdrawn="show" if withdrawn else None,
         )
-    open_screen(as_json=as_json).answer(board, [leaderboard_table(board)])
+    open_screen(as_json=as_json).answer(board, [leaderboard_table(board), *unranked_lines(board)])
     return int(ExitCode.OK)
 
 

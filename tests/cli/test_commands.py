@@ -313,13 +313,19 @@ def test_leaderboard_passes_its_filters_on_and_ranks_as_the_server_did(
     entry = {"rank": 1, "tied": True, "submission_id": "s1", "submitter": "ann", "model": "conv",
              "status": "verified", "system": SYSTEM, "tta_display": "0:00:01",
              "tta_seconds": 0.8531, "runs_reached": 3, "runs_started": 3}  # fmt: skip
-    board = {"benchmark": "digits", "entries": [entry, entry | {"rank": None, "tied": False}]}
+    missed = entry | {"rank": None, "tied": False, "unranked_reason": "breaks a rule"}
+    others = [missed | {"submission_id": "s2"}, missed | {"submission_id": "s3"},
+              missed | {"submission_id": "s4", "unranked_reason": "withdrawn"}]  # fmt: skip
+    board = {"benchmark": "digits", "entries": [entry, *others]}
     standin.answer("GET /api/v1/leaderboards/digits", board)
     ran = finishline("leaderboard", "digits", "--division", "closed", "--q", "a b")
     assert ran.code == 0
     assert standin.asked[0].path == "/api/v1/leaderboards/digits?division=closed&q=a+b&limit=50"
-    rows = [line.split()[:3] for line in ran.out.splitlines()[1:]]
-    assert rows == [["1=", "0:00:01", "0.853"], ["–", "0:00:01", "0.853"]]
+    _, *rows, first_reason, second_reason = ran.out.splitlines()
+    firsts = [line.split()[:3] for line in rows]
+    assert firsts == [["1=", "0:00:01", "0.853"], *[["–", "0:00:01", "0.853"]] * 3]
+    assert first_reason == "not ranked, breaks a rule: s2, s3"
+    assert second_reason == "not ranked, withdrawn: s4"
     assert finishline("leaderboard", "digits", "--json").json() == board
 
 
@@ -351,11 +357,15 @@ def test_benchmarks_and_workers_are_listed(finishline: "Finishline", standin: "S
                  "clock": "mlperf", "runs": {"count": 3, "dropped": 0}, "divisions": ["closed"],
                  "replayable": True, "submissions": 0}  # fmt: skip
     standin.answer("GET /api/v1/benchmarks", {"benchmarks": [benchmark]})
-    worker = {"name": "local", "hardware_class": "cpu", "state": "idle", "alive": True,
-              "last_seen_at": "2026-01-01T00:00:00Z", "system": SYSTEM}  # fmt: skip
+    worker = {"name": "local", "hardware_class": "cpu", "state": "drained", "alive": True,
+              "last_seen_at": "2026-01-01T00:00:00Z", "system": SYSTEM, "held": "drained",
+              "held_by": "olga", "held_at": "2026-01-01T00:00:00Z",
+              "held_because": "new [fans]"}  # fmt: skip
     standin.answer("GET /api/v1/workers", {"workers": [worker]})
     assert "top1Accuracy ≥ 97.50 %" in finishline("benchmarks").out
-    assert "local   cpu" in finishline("workers").out
+    workers = finishline("workers").out
+    assert "local   cpu" in workers
+    assert workers.endswith("local drained by olga since 2026-01-01 00:00 UTC: new [fans]\n")
     assert finishline("workers", "--json").json() == {"workers": [worker]}
 
 
@@ -380,12 +390,18 @@ def test_workers_and_queues_are_held_and_let_go_on(
             "asked_at": "2026-01-01T00:00:00Z", "expected_start": None,
             "why_unknown": "nobody knows"}  # fmt: skip
     standin.answer("GET /api/v1/queue", {"classes": [{"hardware_class": "cpu", "waiting": [item]}]})
-    standin.answer("GET /api/v1/queue", {"classes": []})
+    pause = {"by": "olga", "since": "2026-01-01T00:00:00Z", "reason": "we move"}
+    paused = {"paused": pause, "classes": [{"hardware_class": "cpu", "paused": pause}]}
+    standin.answer("GET /api/v1/queue", paused)
     listed = finishline("queue").out
     assert "v1" in listed
     assert "nobody knows" in listed
     assert "2026-01-01 00:00Z" in listed
-    assert "Nothing waits." in finishline("queue").out
+    assert finishline("queue").out.splitlines() == [
+        "Nothing waits.",
+        "every queue paused by olga since 2026-01-01 00:00 UTC: we move",
+        "cpu paused by olga since 2026-01-01 00:00 UTC: we move",
+    ]
 
 
 def test_tokens_are_made_listed_and_revoked(finishline: "Finishline", standin: "StandIn") -> None:
