@@ -1,5 +1,6 @@
 """The `finishline` command."""
 
+import inspect
 import json
 import signal
 import sys
@@ -38,7 +39,7 @@ from cli.commands.verify import verify
 from cli.commands.withdraw import withdraw
 from cli.commands.workers import queue_app, workers_app
 from cli.errors import INTERRUPTED, CliError, ExitCode
-from cli.screen import open_console
+from cli.screen import flowing, open_console
 from finishline.errors import told_besides
 
 TERMINATED = 143  # 128 + SIGTERM.
@@ -59,6 +60,8 @@ for command in (
 app.command("import")(import_archive)
 app.command("audit-log")(audit_log)
 app.command("compare-verifications")(compare_verifications)
+for registered in app.registered_commands:
+    registered.help = flowing(inspect.getdoc(registered.callback) or "")
 app.add_typer(account.app, name="account")
 app.add_typer(admin.app, name="admin")
 app.add_typer(token.app, name="token")

@@ -55,6 +55,11 @@ def as_it_is(*parts: str | tuple[str, str]) -> Text:
     return Text.assemble(*parts, no_wrap=True)
 
 
+def flowing(text: str) -> str:
+    """A text whose paragraphs are a line each, so that it is wrapped at the width it is read at."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
 def open_screen(*, as_json: bool) -> Screen:
     """The screen of one command."""
     return Screen(as_json=as_json, console=open_console())

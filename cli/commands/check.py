@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -27,7 +28,7 @@ from rules.submission import ScoredSubmission, score_submission
 Path_ = Annotated[
     Path,
     typer.Argument(
-        metavar="PATH", help="A submission's JSON or folder, a run log, or a published archive."
+        metavar="PATH", help="A submission's JSON or folder, or a published archive or log."
     ),
 ]
 BenchmarkOption = Annotated[
@@ -116,7 +117,18 @@ def _published(path: Path) -> Found | None:
     in_dawnbench = task_and_kind(path.absolute().parts)[1] is not None
     if not path.is_file() or (path.suffix.lower() == ".json" and not in_dawnbench):
         return None
+    _refuse_log_of_submission(path)
     return find_in(path)
+
+
+def _refuse_log_of_submission(path: Path) -> None:
+    """A log of one's own says nothing by itself: how many runs count, the submission says."""
+    if (path.parent / CLAIM_NAME).is_file():
+        raise CliError(
+            f"{path} is a log of the submission beside it; check that as a whole: "
+            f"finishline check {quote(str(path.parent))}",
+            exit_code=ExitCode.USAGE,
+        )
 
 
 def _check_published(found: Found, *, benchmarks_dir: Path, as_json: bool) -> int:

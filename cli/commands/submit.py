@@ -1,9 +1,13 @@
 """`finishline submit`: send a submission to the server."""
 
 from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from cli.client import ServerClient, View
-from cli.commands.check import BenchmarkOption, DivisionOption, Path_
+from cli.commands.check import BenchmarkOption, DivisionOption
 from cli.errors import ExitCode
 from cli.options import DEFAULT_URL, Json, Token, Url
 from cli.screen import open_screen
@@ -13,7 +17,9 @@ from finishline.files import idempotency_key, open_parts
 
 
 def submit(
-    path: Path_,
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A submission's JSON, or the folder that has it.")
+    ],
     benchmark: BenchmarkOption = None,
     division: DivisionOption = None,
     url: Url = DEFAULT_URL,

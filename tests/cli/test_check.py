@@ -115,6 +115,15 @@ def test_a_broken_rule_is_exit_code_1_and_names_file_and_field(
     assert (problem["file"], problem["field"]) == ("submission.json", field)
 
 
+def test_a_log_by_itself_is_checked_with_the_submission_beside_it(
+    finishline: "Finishline", tmp_path: Path
+) -> None:
+    folder = write_submission(tmp_path / "sub")
+    ran = finishline("check", str(folder / "run_0.log"))
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.endswith(f"check that as a whole: finishline check {folder}\n")
+
+
 def test_a_broken_log_line_is_named(finishline: "Finishline", tmp_path: Path) -> None:
     folder = write_submission(tmp_path / "sub")
     log = folder / "run_1.log"

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cli.main import app
+
 if TYPE_CHECKING:
     from conftest import Finishline, StandIn
 
@@ -343,6 +345,21 @@ def test_a_board_and_a_submission_say_that_convergence_alone_was_verified(
     assert "verified" in second
     assert "convergence only" not in second
     assert "verified, convergence only" in finishline("show", "s1").out
+
+
+def test_whoever_audits_what_is_no_verification_is_told_where_they_are(
+    finishline: "Finishline",
+) -> None:
+    ran = finishline("audit", "s1")
+    assert ran.code == 6
+    assert ran.err.endswith("`finishline show SUBMISSION` lists those of a submission.\n")
+
+
+def test_the_help_of_a_command_breaks_lines_at_the_width_alone() -> None:
+    for command in app.registered_commands:
+        assert command.help
+        for paragraph in command.help.split("\n\n"):
+            assert "\n" not in paragraph, command.help
 
 
 def test_show_lists_verifications(finishline: "Finishline", standin: "StandIn") -> None:
