@@ -66,11 +66,19 @@ def or_dash(value: object) -> str:
     return ABSENT if value is None or value == "" else str(value)
 
 
-def leaderboard_table(board: View) -> RenderableType:
-    """The entries of a leaderboard in the order the server ranked them."""
+def leaderboard_table(board: View, *, filtered: bool = False) -> RenderableType:
+    """The entries of a leaderboard in the order the server ranked them.
+
+    `filtered` says whether only some were asked for, so that there may be others.
+    """
     entries = board.get("entries") or []
     if not entries:
-        return Text("No submissions here yet.", style="dim")
+        return Text(
+            "No submission here fits what was asked for."
+            if filtered
+            else "No submissions here yet; `finishline submit PATH` makes the first.",
+            style="dim",
+        )
     if board.get("kind") == "inference":
         return _inference_table(board)
     right = ("rank", "TTA", "seconds", "CV", "runs", "epochs", "cost")

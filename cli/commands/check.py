@@ -39,6 +39,7 @@ DivisionOption = Annotated[
     str | None, typer.Option("--division", help="Division of a DAWNBench entry (default: open).")
 ]
 FETCH = "A server's own benchmark is fetched with `finishline benchmark fetch`, and its id."
+NAME_IT = "Name it with --benchmark, such as --benchmark cifar10."
 STYLES = {"error": "bold red", "warning": "yellow"}
 
 
@@ -94,14 +95,21 @@ def check_files(
             division=division,
         )
     except RuleError as error:
-        refused = refusal(error)
-        if any("unknown benchmark" in problem.message for problem in refused.problems):
-            refused.message += f" {FETCH}"
-        raise refused from error
+        raise with_next_step(refusal(error)) from error
     except OSError as error:
         raise CliError(
             f"Cannot read {error.filename} ({error.strerror}).", exit_code=ExitCode.REFUSED
         ) from error
+
+
+def with_next_step(refused: CliError) -> CliError:
+    """The refusal of a submission, with what to type where the rules cannot know it."""
+    messages = [problem.message for problem in refused.problems]
+    if any("unknown benchmark" in message for message in messages):
+        refused.message += f" {FETCH}"
+    if any("names no benchmark" in message for message in messages):
+        refused.message += f" {NAME_IT}"
+    return refused
 
 
 def _published(path: Path) -> Found | None:

@@ -62,7 +62,9 @@ def leaderboard(
             limit=limit,
             withdrawn="show" if withdrawn else None,
         )
-    open_screen(as_json=as_json).answer(board, [leaderboard_table(board), *unranked_lines(board)])
+    filtered = any(choice is not None for choice in (division, metric, status, search))
+    lines = [leaderboard_table(board, filtered=filtered), *unranked_lines(board)]
+    open_screen(as_json=as_json).answer(board, lines)
     return int(ExitCode.OK)
 
 

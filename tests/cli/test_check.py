@@ -150,7 +150,9 @@ def test_a_dawnbench_entry_needs_its_benchmark_named(
     assert (ran.code, ran.err) == (0, "")
     assert ran.json()["result"]["tta_seconds"] == pytest.approx(360.0)
     assert ran.json()["remarks"] == [], "a TSV has no run_stop"
-    assert finishline("check", path, "--json").error()["problems"][0]["field"] == "benchmark"
+    error = finishline("check", path, "--json").error()
+    assert error["problems"][0]["field"] == "benchmark"
+    assert error["message"].endswith("Name it with --benchmark, such as --benchmark cifar10.")
 
 
 def test_benchmark_definitions_that_are_not_there_are_one_sentence(

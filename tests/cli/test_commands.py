@@ -103,6 +103,14 @@ def test_submit_says_whose_the_logs_were_before(
     )
 
 
+def test_a_refusal_says_what_to_type_where_the_server_cannot_know_it(
+    finishline: "Finishline", standin: "StandIn", folder: Path
+) -> None:
+    problem = {"message": "a DAWNBench entry names no benchmark", "field": "benchmark"}
+    standin.refuse("POST /api/v1/submissions", 422, "Refused.", [problem])
+    assert "Name it with --benchmark" in finishline("submit", str(folder)).err
+
+
 def test_a_refused_submission_lists_file_line_field_and_expected(
     finishline: "Finishline", standin: "StandIn", folder: Path
 ) -> None:
@@ -329,6 +337,17 @@ def test_leaderboard_passes_its_filters_on_and_ranks_as_the_server_did(
     assert first_reason == "not ranked, breaks a rule: s2, s3"
     assert second_reason == "not ranked, withdrawn: s4"
     assert finishline("leaderboard", "digits", "--json").json() == board
+
+
+def test_an_empty_board_says_whether_others_were_left_out(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    standin.answer("GET /api/v1/leaderboards/digits", {"benchmark": "digits", "entries": []})
+    assert finishline("leaderboard", "digits").out == (
+        "No submissions here yet; `finishline submit PATH` makes the first.\n"
+    )
+    rejected = finishline("leaderboard", "digits", "--status", "rejected").out
+    assert rejected == "No submission here fits what was asked for.\n"
 
 
 def test_a_board_and_a_submission_say_that_convergence_alone_was_verified(
