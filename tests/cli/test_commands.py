@@ -260,6 +260,7 @@ def test_watching_asks_for_a_replay_where_those_before_have_ended(
     finishline: "Finishline", standin: "StandIn"
 ) -> None:
     ended = [{"id": "v0", "kind": "replay", "state": "failed"}]
+    standin.answer("GET /api/v1/verifications/v0", VERIFICATION | ended[0])
     standin.answer("GET /api/v1/submissions/s1", SUBMISSION | {"verifications": ended})
     standin.answer("POST /api/v1/submissions/s1/verifications", VERIFICATION, status=201)
     standin.answer("GET /api/v1/verifications/v1/events", stream(("end", ENDED)))
