@@ -3,14 +3,22 @@
 from datetime import UTC, datetime
 
 ABSENT = "–"
+MOST_DIGITS = 6
 UNIT_SIGNS = {"percent": " %", "fraction": "", "loss": "", "score": "", "nats/byte": " nats/byte"}
 
 
-def quality_text(quality: float | None, unit: str) -> str:
-    """A quality in the unit of its benchmark: 97.50 %, 0.7500."""
+def quality_text(quality: float | None, unit: str, *, target: float | None = None) -> str:
+    """A quality in the unit of its benchmark: 97.50 %, 0.7500.
+
+    Beside its target it has as many digits as it takes to be told from it: 97.496 % of 97.5 %.
+    """
     if quality is None:
         return ABSENT
     digits = 2 if unit == "percent" else 4
+    while target is not None and digits < MOST_DIGITS and quality != target:
+        if round(quality, digits) != round(target, digits):
+            break
+        digits += 1
     return f"{quality:.{digits}f}{UNIT_SIGNS.get(unit, ' ' + unit)}"
 
 
@@ -25,6 +33,11 @@ def seconds_text(seconds: float | None) -> str:
 def number_text(value: float | None, *, digits: int = 1, unit: str = "") -> str:
     """A number with a fixed count of digits, and its unit."""
     return ABSENT if value is None else f"{value:.{digits}f}{unit}"
+
+
+def count_text(number: int, noun: str) -> str:
+    """So many of something: 1 run, 1,688 runs."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def cost_text(cost_usd: float | None) -> str:

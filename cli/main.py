@@ -1,5 +1,6 @@
 """The `finishline` command."""
 
+import inspect
 import json
 import signal
 import sys
@@ -37,8 +38,9 @@ from cli.commands.up import up
 from cli.commands.verify import verify
 from cli.commands.withdraw import withdraw
 from cli.commands.workers import queue_app, workers_app
-from cli.errors import INTERRUPTED, CliError, ExitCode, Problem
-from cli.screen import open_console
+from cli.errors import INTERRUPTED, CliError, ExitCode
+from cli.screen import flowing, open_console
+from finishline.errors import told_besides
 
 TERMINATED = 143  # 128 + SIGTERM.
 
@@ -58,6 +60,8 @@ for command in (
 app.command("import")(import_archive)
 app.command("audit-log")(audit_log)
 app.command("compare-verifications")(compare_verifications)
+for registered in app.registered_commands:
+    registered.help = flowing(inspect.getdoc(registered.callback) or "")
 app.add_typer(account.app, name="account")
 app.add_typer(admin.app, name="admin")
 app.add_typer(token.app, name="token")
@@ -103,17 +107,8 @@ def _report(error: CliError, *, as_json: bool) -> None:
         return
     console = open_console(stderr=True)
     console.print(Text.assemble(("error: ", "bold red"), error.message), soft_wrap=True)
-    for problem in _told_besides(error):
+    for problem in told_besides(error.message, error.problems):
         console.print(Text(f"  {problem}"), soft_wrap=True)
-
-
-def _told_besides(error: CliError) -> Sequence[Problem]:
-    """The problems, but one alone that the sentence has said already."""
-    if len(error.problems) == 1:
-        [only] = error.problems
-        if only.message in error.message and (only.expected or "") in error.message:
-            return ()
-    return error.problems
 
 
 def _report_usage(error: typer.TyperException, *, as_json: bool) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 from cli.errors import CliError, ExitCode
 from rules.errors import RuleError
+from rules.near_miss import did_you_mean
 from rules.price_book import Price, read_price
 
 LIMIT_BYTES = 16 * 1024 * 1024
@@ -94,9 +95,17 @@ def _toml_rows(text: str, file: str) -> Iterator[Row]:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise RuleError(str(error), file=file, expected="TOML") from error
-    if set(table) != {"prices"} or not isinstance(table["prices"], list):
-        raise RuleError("something else", file=file, expected="[[prices]] and nothing else")
-    for number, row in enumerate(table["prices"], start=1):
+    for name in table:
+        if name != "prices":
+            raise RuleError(
+                f"unknown field{did_you_mean(name, ['prices'])}",
+                file=file,
+                field=name,
+                expected="[[prices]] and nothing else",
+            )
+    if not isinstance(table.get("prices", []), list):
+        raise RuleError("no list of tables", file=file, field="prices", expected="[[prices]]")
+    for number, row in enumerate(table.get("prices", []), start=1):
         path = f"prices[{number}]"
         if not isinstance(row, Mapping):
             raise RuleError("no table", file=file, field=path, expected="[[prices]]")

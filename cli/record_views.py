@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import orjson
-from rich.table import Table
 from rich.text import Text
 
-from cli.formats import ABSENT, number_text, seconds_text
+from cli.fitting_table import FittingTable
+from cli.formats import ABSENT, count_text, number_text, seconds_text
 
 Record = dict[str, Any]
 COLUMNS = (
@@ -20,6 +20,7 @@ COLUMNS = (
     "rcp_message", "rcp_factor", "cv_percent", "reached_fraction", "global_batch_size", "eligible",
     "runs_reached", "runs_started", "errors", "warnings", "first_problem",
 )  # fmt: skip
+SEVERITIES = ("error", "warning")
 FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -39,9 +40,9 @@ def csv_lines(records: Iterable[Record]) -> Iterable[str]:
         yield _csv_line([_cell(flat.get(column)) for column in COLUMNS])
 
 
-def record_table(records: Iterable[Record]) -> Table:
+def record_table(records: Iterable[Record]) -> FittingTable:
     """The records for people."""
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    table = FittingTable(spare=("normalised", "benchmark", "CV"), readable=30)
     for column in ("submission", "benchmark", "time", "normalised", "CV", "reached", "problems"):
         right = column in ("time", "normalised", "CV", "reached")
         table.add_column(column, justify="right" if right else "left", overflow="fold")
@@ -69,7 +70,6 @@ def _row(record: Record) -> list[Text]:
     reached = flat.get("reached")
     if flat.get("n_runs"):
         reached = f"{sum(run['converged'] for run in record['runs'])}/{flat['n_runs']}"
-    wrong = f"{flat['errors']} errors, {flat['warnings']} warnings"
     cells = (
         record["path"],
         flat.get("benchmark") or ABSENT,
@@ -77,7 +77,7 @@ def _row(record: Record) -> list[Text]:
         seconds_text(flat.get("normalised_seconds")),
         number_text(flat.get("cv_percent"), digits=2, unit=" %"),
         {True: "yes", False: "no", None: ABSENT}.get(reached, reached),
-        wrong if flat["errors"] or flat["warnings"] else "",
+        ", ".join(count_text(flat[f"{kind}s"], kind) for kind in SEVERITIES if flat[f"{kind}s"]),
     )
     return [Text(str(cell)) for cell in cells]
 

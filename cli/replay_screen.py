@@ -90,7 +90,8 @@ def line_of(run: RunProgress, progress: ReplayProgress) -> Text:
     """What is known of a run, in one line."""
     text = Text()
     if run.epoch is not None:
-        quality = quality_text(run.quality, progress.target.unit)
+        target = progress.target
+        quality = quality_text(run.quality, target.unit, target=target.value)
         text.append(f"epoch {run.epoch:<5g} {quality:>8}  {seconds_text(run.seconds):>8}")
     if run.status is None and run.place is not None and run.band is not None:
         text.append(f"  {run.place}", style=PLACE_STYLES[run.place])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 # What goes into a file or another program is neither wrapped nor cut.
 WIDTH_WITHOUT_TERMINAL = 10_000
@@ -30,7 +31,9 @@ class Screen:
         """Lines for people."""
         if not self.as_json:
             for line in lines:
-                self.console.print(line)
+                # A console joins texts before it prints them and forgets what not to wrap.
+                whole = isinstance(line, Text) and line.no_wrap is True
+                self.console.print(line, soft_wrap=whole)
 
     def say_as_is(self, *lines: str) -> None:
         """Lines to be copied from: a terminal may fold them, no line end is put into them."""
@@ -45,6 +48,16 @@ class Screen:
             sys.stdout.flush()
         else:
             self.say(*lines)
+
+
+def as_it_is(*parts: str | tuple[str, str]) -> Text:
+    """A line with a path to be copied: a terminal may fold it, no line end is put into it."""
+    return Text.assemble(*parts, no_wrap=True)
+
+
+def flowing(text: str) -> str:
+    """A text whose paragraphs are a line each, so that it is wrapped at the width it is read at."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 def open_screen(*, as_json: bool) -> Screen:

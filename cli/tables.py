@@ -7,6 +7,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from cli.fitting_table import FittingTable, one_line
 from cli.formats import ABSENT, cost_text, number_text, quality_text, seconds_text
 from rules.proof_check import Check
 
@@ -44,9 +45,12 @@ def standing_text(view: View) -> Text:
     return Text.assemble(status, ", convergence only") if only else status
 
 
-def make_table(*columns: str, right: Sequence[str] = ()) -> Table:
-    """An empty table in the style of all of them; the columns of `right` are figures."""
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+def make_table(*columns: str, right: Sequence[str] = (), spare: Sequence[str] = ()) -> Table:
+    """An empty table in the style of all of them; the columns of `right` are figures.
+
+    Those of `spare` are left out where they do not fit, the first one first.
+    """
+    table = FittingTable(spare=spare)
     for column in columns:
         table.add_column(
             column,
@@ -62,17 +66,28 @@ def or_dash(value: object) -> str:
     return ABSENT if value is None or value == "" else str(value)
 
 
-def leaderboard_table(board: View) -> RenderableType:
-    """The entries of a leaderboard in the order the server ranked them."""
+def leaderboard_table(board: View, *, filtered: bool = False) -> RenderableType:
+    """The entries of a leaderboard in the order the server ranked them.
+
+    `filtered` says whether only some were asked for, so that there may be others.
+    """
     entries = board.get("entries") or []
     if not entries:
-        return Text("No submissions here yet.", style="dim")
+        return Text(
+            "No submission here fits what was asked for."
+            if filtered
+            else "No submissions here yet; `finishline submit PATH` makes the first.",
+            style="dim",
+        )
     if board.get("kind") == "inference":
-        return _inference_table(entries)
+        return _inference_table(board)
     right = ("rank", "TTA", "seconds", "CV", "runs", "epochs", "cost")
+    spare = ["epochs", "seconds", "runs", "CV", "cost"]
+    if board.get("metric") == "cost":
+        spare.remove("cost")
     table = make_table(
         "rank", "TTA", "seconds", "CV", "runs", "epochs", "cost", "status", "submitter", "model",
-        "system", "submission", right=right,
+        "system", "submission", right=right, spare=spare,
     )  # fmt: skip
     for entry in entries:
         rank = or_dash(entry.get("rank"))
@@ -85,12 +100,29 @@ def leaderboard_table(board: View) -> RenderableType:
             number_text(entry.get("epochs_to_target")),
             cost_text(entry.get("cost_usd")),
             _board_status(entry),
-            or_dash(entry.get("submitter")),
-            or_dash(entry.get("model")),
-            or_dash((entry.get("system") or {}).get("name")),
-            or_dash(entry.get("submission_id")),
+            *_names_of(entry),
         )
     return table
+
+
+def _names_of(entry: View) -> tuple[Text, Text, Text, str]:
+    """Who submitted an entry of a board, what on what, and its id."""
+    system = (entry.get("system") or {}).get("name")
+    names = [or_dash(name) for name in (entry.get("submitter"), entry.get("model"), system)]
+    submitter, model, system = map(one_line, names)
+    return submitter, model, system, or_dash(entry.get("submission_id"))
+
+
+def unranked_lines(board: View) -> list[Text]:
+    """Why entries of a board have no rank: a line for each reason, with the submissions."""
+    by_reason: dict[str, list[str]] = {}
+    for entry in board.get("entries") or []:
+        if reason := entry.get("unranked_reason"):
+            by_reason.setdefault(str(reason), []).append(or_dash(entry.get("submission_id")))
+    return [
+        Text(f"not ranked, {reason}: {', '.join(submissions)}", style="yellow")
+        for reason, submissions in by_reason.items()
+    ]
 
 
 def _board_status(entry: View) -> Text:
@@ -100,22 +132,20 @@ def _board_status(entry: View) -> Text:
     return standing_text(entry)
 
 
-def _inference_table(entries: Sequence[View]) -> Table:
+def _inference_table(board: View) -> Table:
     table = make_table(
         "rank", "latency", "cost of 10,000", "quality", "submitter", "model", "system",
         "submission", right=("rank", "latency", "cost of 10,000", "quality"),
+        spare=("cost of 10,000",) if board.get("metric") != "inference_cost" else ("quality",),
     )  # fmt: skip
-    for entry in entries:
+    for entry in board["entries"]:
         rank = or_dash(entry.get("rank"))
         table.add_row(
             f"{rank}=" if entry.get("tied") else rank,
             number_text(entry.get("latency_ms"), digits=3, unit=" ms"),
             cost_text(entry.get("cost_usd_per_10000")),
             number_text(entry.get("quality"), digits=4),
-            or_dash(entry.get("submitter")),
-            or_dash(entry.get("model")),
-            or_dash((entry.get("system") or {}).get("name")),
-            or_dash(entry.get("submission_id")),
+            *_names_of(entry),
         )
     return table
 
@@ -189,7 +219,7 @@ def run_table(runs: Sequence[View]) -> Table:
             or_dash(run.get("seed")),
             seconds_text(run.get("tta_seconds")),
             number_text(run.get("epochs_to_target")),
-            number_text(run.get("best_quality"), digits=2),
+            number_text(run.get("best_quality"), digits=4),
         )
     return table
 
@@ -274,7 +304,15 @@ def _backend_table(backends: Sequence[View]) -> Table:
 def benchmark_table(benchmarks: Sequence[View]) -> Table:
     """The benchmarks of a server."""
     table = make_table(
-        "benchmark", "target", "clock", "runs", "divisions", "replay", "submissions", "phase"
+        "benchmark",
+        "target",
+        "clock",
+        "runs",
+        "divisions",
+        "replay",
+        "submissions",
+        "phase",
+        spare=("divisions", "clock", "runs"),
     )
     for item in benchmarks:
         target = item.get("target") or {}
@@ -335,7 +373,7 @@ def queue_table(queue: View) -> RenderableType:
         return Text("Nothing waits.", style="dim")
     table = make_table(
         "hardware class", "place", "verification", "kind", "benchmark", "asked at", "starts",
-        right=("place",),
+        right=("place",), spare=("kind", "asked at"),
     )  # fmt: skip
     for one in classes:
         for item in one["waiting"]:
@@ -404,7 +442,7 @@ def price_table(prices: Sequence[View]) -> RenderableType:
         return Text("No price here yet; add one with `finishline prices add`.", style="dim")
     table = make_table(
         "id", "provider", "instance", "region", "kind", "$/hour", "from", "standing", "source",
-        right=("id", "$/hour"),
+        right=("id", "$/hour"), spare=("source", "kind"),
     )  # fmt: skip
     for item in prices:
         later = item.get("superseded_by")

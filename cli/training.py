@@ -14,6 +14,7 @@ from cli.processes import end, python_module, spawn
 from cli.replay import Target
 from rules.benchmark import Benchmark, load_benchmark, load_benchmarks
 from rules.errors import RuleError
+from rules.near_miss import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,10 @@ def find_benchmark(name: str, folder: Path) -> tuple[Path, Benchmark]:
     """A benchmark by its id in the folder, or by the path of its file. Raises CliError."""
     path = Path(name) if name.endswith(".toml") else folder / f"{name}.toml"
     if not path.is_file():
-        known = ", ".join(sorted(item.stem for item in folder.glob("*.toml"))) or "none"
+        known = sorted(item.stem for item in folder.glob("*.toml"))
         raise CliError(
-            f"There is no benchmark {name!r} in {folder}; it holds {known}. "
+            f"There is no benchmark {name!r} in {folder}{did_you_mean(name, known)}; "
+            f"it holds {', '.join(known) or 'none'}. "
             f"A server's own is fetched with `finishline benchmark fetch {name}`.",
             exit_code=ExitCode.NOT_FOUND,
         )

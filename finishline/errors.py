@@ -28,6 +28,15 @@ class Problem:
         )
 
 
+def told_besides(detail: str, problems: Sequence[Problem]) -> Sequence[Problem]:
+    """The problems, but one alone that the sentence has told already."""
+    if len(problems) == 1:
+        [only] = problems
+        if only.message in detail and (only.expected or "") in detail:
+            return ()
+    return problems
+
+
 class FinishlineError(Exception):
     """What was asked for did not happen; `detail` is one sentence that says why.
 
@@ -50,7 +59,8 @@ class FinishlineError(Exception):
         super().__init__(detail)
 
     def __str__(self) -> str:
-        return "\n".join([self.detail, *(f"  {problem}" for problem in self.problems)])
+        besides = told_besides(self.detail, self.problems)
+        return "\n".join([self.detail, *(f"  {problem}" for problem in besides)])
 
 
 class NotSignedIn(FinishlineError):

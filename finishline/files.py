@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +11,7 @@ from finishline.errors import Problem, Refused
 from finishline.transport import FilePart
 from rules.errors import RuleError
 from rules.logs import check_file_name
+from rules.near_miss import near_miss
 
 CLAIM_NAME = "submission.json"
 
@@ -47,7 +48,7 @@ def find_submission_files(path: Path) -> SubmissionFiles:
     """
     claim = path / CLAIM_NAME if path.is_dir() else path
     if not claim.is_file():
-        raise _refused(f"{claim} is not there.", claim, "a submission's JSON, or its folder")
+        raise _refused(claim, "not there", "a submission's JSON, or the folder that has it")
     runs = _listed_runs(claim)
     if runs is None:
         log = claim.with_suffix(".tsv")
@@ -91,16 +92,18 @@ def _listed_runs(claim: Path) -> list[str] | None:
     try:
         document = json.loads(claim.read_bytes().decode("utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
-        raise _refused(f"{claim} is not JSON ({error}).", claim, "a JSON object") from error
+        raise _refused(claim, f"not JSON ({error})", "a JSON object") from error
     if not isinstance(document, dict):
-        raise _refused(f"{claim} is no JSON object.", claim, "a JSON object")
+        raise _refused(claim, "no JSON object", "a JSON object")
     runs = document.get("runs")
     if runs is None and ("author" in document or "benchmark" not in document):
         return None
     if not isinstance(runs, list) or not all(isinstance(name, str) for name in runs):
-        raise _refused(
-            f"{claim} lists no run logs.", claim, "a list of file names in the field runs"
-        )
+        message = "missing" if runs is None else "no list of file names"
+        written = near_miss("runs", document) if runs is None else None
+        if written is not None:
+            message += f" (did you mean 'runs' where it says {written!r}?)"
+        raise _refused(claim, message, "a list of the names of its run logs", field="runs")
     return runs
 
 
@@ -112,22 +115,13 @@ def _beside(claim: Path, name: str) -> Path:
         raise refusal(error) from error
     log = claim.parent / name
     if not log.is_file():
-        raise _refused(f"{log} is not there.", claim, "every run log that the JSON lists")
+        raise _refused(log, "not there", f"every run log that {claim.name} lists")
     return log
 
 
 def refusal(error: RuleError) -> Refused:
     """What is raised for an input that breaks one or several rules."""
-    problems = [
-        Problem(
-            message=each.message,
-            file=each.file,
-            line=each.line,
-            field=each.field,
-            expected=each.expected,
-        )
-        for each in error.problems
-    ]
+    problems = problems_of(error.problems)
     count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
     return Refused(
         f"The rules refuse this input: {count}; mend what is listed and try again.",
@@ -135,8 +129,20 @@ def refusal(error: RuleError) -> Refused:
     )
 
 
-def _refused(sentence: str, claim: Path, expected: str) -> Refused:
-    return Refused(
-        f"{sentence} Name a submission's JSON or its folder.",
-        problems=[Problem(message=sentence, file=claim.name, expected=expected)],
-    )
+def problems_of(errors: Iterable[RuleError]) -> list[Problem]:
+    """What rules found, as it is told."""
+    return [
+        Problem(
+            message=each.message,
+            file=each.file,
+            line=each.line,
+            field=each.field,
+            expected=each.expected,
+        )
+        for each in errors
+    ]
+
+
+def _refused(path: Path, message: str, expected: str, *, field: str | None = None) -> Refused:
+    problem = Problem(message, file=str(path), field=field, expected=expected)
+    return Refused(f"{problem}.", problems=[problem])

@@ -13,6 +13,7 @@ from rules.benchmark import Benchmark
 from rules.errors import ClaimError
 from rules.fields import Fields
 from rules.measurements import PrecisionName
+from rules.near_miss import did_you_mean
 from rules.price_book import PRICINGS, Pricing, book_name
 
 Kind = Literal["train", "inference"]
@@ -175,7 +176,8 @@ def find_benchmark(root: Fields, benchmarks: Mapping[str, Benchmark]) -> Benchma
     name = root.text("benchmark")
     if name not in benchmarks:
         known = " or ".join(sorted(benchmarks))
-        raise root.fail("benchmark", f"unknown benchmark {name[:80]!r}", expected=known)
+        message = f"unknown benchmark {name[:80]!r}{did_you_mean(name, sorted(benchmarks))}"
+        raise root.fail("benchmark", message, expected=known)
     return benchmarks[name]
 
 
@@ -241,8 +243,9 @@ def _hyperparameters(root: Fields, benchmark: Benchmark, division: str) -> dict[
     for name, _ in table.items():
         known = benchmark.hyperparameters.get(name)
         if known is None and division == "closed":
-            names = ", ".join(sorted(benchmark.hyperparameters)) or "none"
-            raise table.fail(name, "unknown hyperparameter", expected=f"one of {names}")
+            names = sorted(benchmark.hyperparameters)
+            message = f"unknown hyperparameter{did_you_mean(name, names)}"
+            raise table.fail(name, message, expected=f"one of {', '.join(names) or 'none'}")
         minimum, maximum = (known.minimum, known.maximum) if known else (None, None)
         value = table.number(name, minimum=minimum, maximum=maximum)
         if known and known.integer and not value.is_integer():

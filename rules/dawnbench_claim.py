@@ -16,6 +16,7 @@ from rules.claim import (
 from rules.errors import ClaimError
 from rules.logs.dawnbench import DawnbenchEntry, parse_entry
 from rules.logs.dawnbench_entry import METRICS
+from rules.near_miss import did_you_mean
 
 
 def is_dawnbench(claim_json: bytes, *, file: str) -> bool:
@@ -74,7 +75,7 @@ def _find_benchmark(
     raise ClaimError(
         "a DAWNBench entry names no benchmark"
         if benchmark_id is None
-        else f"unknown benchmark {benchmark_id[:80]!r}",
+        else f"unknown benchmark {benchmark_id[:80]!r}{did_you_mean(benchmark_id, benchmarks)}",
         file=file,
         field="benchmark",
         expected=" or ".join(sorted(benchmarks)) + ", given beside the entry",

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rules.errors import RuleError
+from rules.near_miss import did_you_mean, near_miss
 
 TEXT_LIMIT = 4_000
 
@@ -48,8 +49,13 @@ class Fields:
     def _get(self, name: str, expected: str) -> Any:
         value = self._optional(name)
         if value is None:
-            raise self.fail(name, "missing", expected=expected)
+            raise self.fail(name, f"missing{self._misspelt(name)}", expected=expected)
         return value
+
+    def _misspelt(self, name: str) -> str:
+        """A question about the field that nobody asked for yet and that is nearly this one."""
+        written = near_miss(name, (other for other in self._table if other not in self._seen))
+        return "" if written is None else f" (did you mean {name!r} where it says {written!r}?)"
 
     def _optional(self, name: str) -> Any:
         self._seen.add(name)
@@ -182,8 +188,9 @@ class Fields:
         """Raise for the first field nobody asked for."""
         for name in self._table:
             if name not in self._seen:
-                known = ", ".join(sorted(self._seen))
-                raise self.fail(name, "unknown field", expected=f"one of {known}")
+                known = sorted(self._seen)
+                message = f"unknown field{did_you_mean(name, known)}"
+                raise self.fail(name, message, expected=f"one of {', '.join(known)}")
 
 
 def _is_finite(value: float) -> bool:

@@ -89,7 +89,7 @@ def _steps(proof: Proof, benchmark: Benchmark, claim: Claim, logs: Logs | None) 
               lambda: check_runs(proof)),
         _Step("times", "seconds against the ledger of every evaluation",
               lambda: check_times(proof, benchmark)),
-        _Step("attempts", f"{len(proof.attempts)} attempts and how each ended",
+        _Step("attempts", f"number of attempts ({len(proof.attempts)}) and how each ended",
               lambda: _attempts(proof)),
         _Step("verdict", "outcome, reasons and numbers judged again",
               lambda: check_verdict(proof, benchmark, claim)),

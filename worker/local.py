@@ -21,6 +21,7 @@ from rules.benchmark import Benchmark, load_benchmark
 from rules.errors import RuleError
 from rules.logs.mllog import write_run_log
 from rules.messages import ReplayEvent, ReplayJob, ReplayRun, TargetSpec, WorkerSystem
+from rules.near_miss import did_you_mean
 from rules.run import Evaluation, Ledger, Run
 from worker.announcer import Announcer
 from worker.child_process import Host
@@ -223,7 +224,7 @@ def check_settings(benchmark: Benchmark, division: str, settings: Mapping[str, f
         known = benchmark.hyperparameters.get(name)
         if known is None:
             raise RuleError(
-                "unknown hyperparameter",
+                f"unknown hyperparameter{did_you_mean(name, benchmark.hyperparameters)}",
                 file=file,
                 field=f"hyperparameters.{name}",
                 expected="one of " + ", ".join(benchmark.hyperparameters),

@@ -20,6 +20,7 @@ from cli.tables import check_table
 from rules.proof_check import Check, check_proof
 
 FILE_ENDINGS = (".zip", ".json")
+WHERE_THEY_ARE = "`finishline show SUBMISSION` lists those of a submission."
 
 
 def audit(
@@ -80,7 +81,12 @@ def is_file(name: str) -> bool:
 def _fetch(url: str, verification: str, *, with_keys: bool) -> tuple[Bundle, list[bytes]]:
     with ServerClient(url) as server:
         path = f"/verifications/{segment(verification)}/proof"
-        content = server.download(path, limit_bytes=BUNDLE_LIMIT_BYTES)
+        try:
+            content = server.download(path, limit_bytes=BUNDLE_LIMIT_BYTES)
+        except CliError as error:
+            if error.exit_code is ExitCode.NOT_FOUND:
+                error.message += f" {WHERE_THEY_ARE}"
+            raise
         listed = server.get("/keys") if with_keys else {"keys": []}
     try:
         keys = keys_in(listed)

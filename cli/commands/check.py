@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -9,22 +10,25 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from cli.errors import CliError, ExitCode, refusal
+from cli.formats import count_text
 from cli.options import DEFAULT_BENCHMARKS, BenchmarksDir, Json
 from cli.phase_question import ServerToAsk, ask_phase
 from cli.record_views import problem_text
 from cli.records import Found, find_in, score_found
-from cli.screen import open_screen
+from cli.screen import as_it_is, open_screen
 from cli.submission_files import CLAIM_NAME, SubmissionFiles, find_submission_files
 from cli.tables import inference_sentence, run_table, violation_lines
 from cli.training import read_benchmarks
+from finishline.files import problems_of
 from rules.archive.submissions import task_and_kind
+from rules.cut_off import find_cut_off
 from rules.errors import RuleError
 from rules.submission import ScoredSubmission, score_submission
 
 Path_ = Annotated[
     Path,
     typer.Argument(
-        metavar="PATH", help="A submission's JSON or folder, a run log, or a published archive."
+        metavar="PATH", help="A submission's JSON or folder, or a published archive or log."
     ),
 ]
 BenchmarkOption = Annotated[
@@ -35,6 +39,7 @@ DivisionOption = Annotated[
     str | None, typer.Option("--division", help="Division of a DAWNBench entry (default: open).")
 ]
 FETCH = "A server's own benchmark is fetched with `finishline benchmark fetch`, and its id."
+NAME_IT = "Name it with --benchmark, such as --benchmark cifar10."
 STYLES = {"error": "bold red", "warning": "yellow"}
 
 
@@ -59,11 +64,17 @@ def check(
         division=division,
     )
     result = asdict(scored.result) | {"eligible": scored.result.eligible}
-    document: dict[str, Any] = {"claim": asdict(scored.claim), "result": result}
+    remarks = problems_of(find_cut_off(scored.scored_runs))
+    document: dict[str, Any] = {
+        "claim": asdict(scored.claim),
+        "result": result,
+        "remarks": [asdict(remark) for remark in remarks],
+    }
     phase_lines: list[Text] = []
     if url is not None:
         document["server"], phase_lines = ask_phase(url, scored)
-    open_screen(as_json=as_json).answer(document, [*_lines(document), *phase_lines])
+    remark_lines = [as_it_is((f"warning: {remark}", STYLES["warning"])) for remark in remarks]
+    open_screen(as_json=as_json).answer(document, [*_lines(document), *remark_lines, *phase_lines])
     return int(ExitCode.OK)
 
 
@@ -84,14 +95,21 @@ def check_files(
             division=division,
         )
     except RuleError as error:
-        refused = refusal(error)
-        if any("unknown benchmark" in problem.message for problem in refused.problems):
-            refused.message += f" {FETCH}"
-        raise refused from error
+        raise with_next_step(refusal(error)) from error
     except OSError as error:
         raise CliError(
             f"Cannot read {error.filename} ({error.strerror}).", exit_code=ExitCode.REFUSED
         ) from error
+
+
+def with_next_step(refused: CliError) -> CliError:
+    """The refusal of a submission, with what to type where the rules cannot know it."""
+    messages = [problem.message for problem in refused.problems]
+    if any("unknown benchmark" in message for message in messages):
+        refused.message += f" {FETCH}"
+    if any("names no benchmark" in message for message in messages):
+        refused.message += f" {NAME_IT}"
+    return refused
 
 
 def _published(path: Path) -> Found | None:
@@ -107,7 +125,18 @@ def _published(path: Path) -> Found | None:
     in_dawnbench = task_and_kind(path.absolute().parts)[1] is not None
     if not path.is_file() or (path.suffix.lower() == ".json" and not in_dawnbench):
         return None
+    _refuse_log_of_submission(path)
     return find_in(path)
+
+
+def _refuse_log_of_submission(path: Path) -> None:
+    """A log of one's own says nothing by itself: how many runs count, the submission says."""
+    if (path.parent / CLAIM_NAME).is_file():
+        raise CliError(
+            f"{path} is a log of the submission beside it; check that as a whole: "
+            f"finishline check {quote(str(path.parent))}",
+            exit_code=ExitCode.USAGE,
+        )
 
 
 def _check_published(found: Found, *, benchmarks_dir: Path, as_json: bool) -> int:
@@ -117,11 +146,9 @@ def _check_published(found: Found, *, benchmarks_dir: Path, as_json: bool) -> in
     listed = [problem for record in records for problem in record["problems"]]
     refused = [record["path"] for record in records if _has_error(record)]
     document = {"submissions": len(records), "refused": refused, "problems": listed}
-    lines = [
-        Text(problem_text(problem), STYLES[problem["severity"]], no_wrap=True, overflow="ignore")
-        for problem in listed
-    ]
-    summary = f"{len(records)} submissions, {len(refused)} that break a rule."
+    lines = [as_it_is((problem_text(problem), STYLES[problem["severity"]])) for problem in listed]
+    broken = f"{len(refused)} that break{'s' * (len(refused) == 1)} a rule"
+    summary = f"{count_text(len(records), 'submission')}, {broken}."
     open_screen(as_json=as_json).answer(document, [*lines, Text(summary)])
     return int(ExitCode.REFUSED if refused else ExitCode.OK)
 

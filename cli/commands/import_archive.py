@@ -16,12 +16,13 @@ from rich.text import Text
 
 from cli.client import ServerClient
 from cli.errors import INTERRUPTED, CliError, ExitCode
+from cli.formats import count_text
 from cli.import_plan import Kind, of_kind, plan_import
 from cli.importing import TIMEOUT, Outcome, Sender, describe, send_all
 from cli.interrupts import noted_interrupts
 from cli.options import DEFAULT_BENCHMARKS, DEFAULT_URL, BenchmarksDir, Json, Token, Url
 from cli.records import Found, find_in
-from cli.screen import open_screen
+from cli.screen import as_it_is, open_screen
 from cli.training import read_benchmarks
 
 STATES = ("imported", "already_there", "refused", "failed", "skipped")
@@ -135,23 +136,23 @@ def _lines(
 ) -> Iterable[RenderableType]:
     for outcome in outcomes:
         if outcome.state == "to_import":
-            runs = _count(outcome.runs, "run") if outcome.runs else "inference, no run"
-            yield Text(f"would import {outcome.path} ({runs})")
+            runs = count_text(outcome.runs, "run") if outcome.runs else "inference, no run"
+            yield as_it_is(f"would import {outcome.path} ({runs})")
     for state, style in (("refused", "red"), ("failed", "red"), ("skipped", "yellow")):
         for outcome in outcomes:
             if outcome.state == state:
                 problems = len(outcome.problems)
-                why = _count(problems, "problem") if problems else outcome.reason
-                yield Text.assemble((state, style), f" {outcome.path}: {why}")
-                yield from (Text(f"  {problem}") for problem in outcome.problems)
+                why = count_text(problems, "problem") if problems else outcome.reason
+                yield as_it_is((state, style), f" {outcome.path}: {why}")
+                yield from (as_it_is(f"  {problem}") for problem in outcome.problems)
     guessed = Counter(note for outcome in outcomes for note in outcome.notes)
     for note, count in guessed.items():
-        yield Text.assemble(("guessed", "yellow"), f" of {_count(count, 'submission')}: {note}")
+        yield Text.assemble(("guessed", "yellow"), f" of {count_text(count, 'submission')}: {note}")
     yield Text(_preview(outcomes) if dry_run else _summary(outcomes, seconds))
     if left:
         yield Text(
-            f"{_count(len(left), 'submission')} not tried: the import ended early. Run it again "
-            "to go on; what is there already is not sent twice."
+            f"{count_text(len(left), 'submission')} not tried: the import ended early. "
+            "Run it again to go on; what is there already is not sent twice."
         )
 
 
@@ -166,10 +167,6 @@ def _summary(outcomes: list[Outcome], seconds: float) -> str:
     runs = _runs(outcomes, "imported")
     said = ", ".join(f"{counts[state]} {state.replace('_', ' ')}" for state in STATES[1:])  # type: ignore[index]
     return (
-        f"{_count(counts['imported'], 'submission')} imported with {_count(runs, 'run')} in "
-        f"{seconds:.1f} s; {said}."
+        f"{count_text(counts['imported'], 'submission')} imported "
+        f"with {count_text(runs, 'run')} in {seconds:.1f} s; {said}."
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'s' * (number != 1)}"

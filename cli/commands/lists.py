@@ -8,7 +8,7 @@ from cli.client import ServerClient, segment
 from cli.errors import ExitCode
 from cli.options import DEFAULT_URL, Json, Limit, Token, Url
 from cli.screen import open_screen
-from cli.tables import benchmark_table, leaderboard_table, submission_lines
+from cli.tables import benchmark_table, leaderboard_table, submission_lines, unranked_lines
 
 Choice = str | None
 Metric = Annotated[
@@ -62,7 +62,9 @@ def leaderboard(
             limit=limit,
             withdrawn="show" if withdrawn else None,
         )
-    open_screen(as_json=as_json).answer(board, [leaderboard_table(board)])
+    filtered = any(choice is not None for choice in (division, metric, status, search))
+    lines = [leaderboard_table(board, filtered=filtered), *unranked_lines(board)]
+    open_screen(as_json=as_json).answer(board, lines)
     return int(ExitCode.OK)
 
 

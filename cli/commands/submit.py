@@ -1,10 +1,14 @@
 """`finishline submit`: send a submission to the server."""
 
 from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from cli.client import ServerClient, View
-from cli.commands.check import BenchmarkOption, DivisionOption, Path_
-from cli.errors import ExitCode
+from cli.commands.check import BenchmarkOption, DivisionOption, with_next_step
+from cli.errors import CliError, ExitCode
 from cli.options import DEFAULT_URL, Json, Token, Url
 from cli.screen import open_screen
 from cli.submission_files import SubmissionFiles, find_submission_files
@@ -13,7 +17,9 @@ from finishline.files import idempotency_key, open_parts
 
 
 def submit(
-    path: Path_,
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A submission's JSON, or the folder that has it.")
+    ],
     benchmark: BenchmarkOption = None,
     division: DivisionOption = None,
     url: Url = DEFAULT_URL,
@@ -23,7 +29,10 @@ def submit(
     """Send a submission to the server. The same files sent twice are one submission."""
     files = find_submission_files(path)
     with ServerClient(url, token) as server:
-        view = send_submission(server, files, benchmark=benchmark, division=division)
+        try:
+            view = send_submission(server, files, benchmark=benchmark, division=division)
+        except CliError as error:
+            raise with_next_step(error) from error
     page = f"{server.url}/submissions/{view.get('id')}"
     open_screen(as_json=as_json).answer(view, [*submission_lines(view), page])
     return int(ExitCode.OK)

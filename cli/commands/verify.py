@@ -11,7 +11,7 @@ from cli.options import DEFAULT_URL, Json, Token, Url
 from cli.rerun_views import batch_lines
 from cli.screen import Screen, open_screen
 from cli.tables import verdict_lines
-from cli.watching import verdict_code, watch_verification
+from cli.watching import ENDED, verdict_code, watch_verification
 
 
 class Kind(StrEnum):
@@ -51,7 +51,9 @@ def verify(
 
     Several, for organisers only, need a --reason.
 
-    With --watch the exit code is 0 when it ends verified and 3 when it ends otherwise.
+    With --watch one that is under way is joined, named by its submission or by its own id.
+
+    The exit code is then 0 when it ends verified and 3 when it ends otherwise.
     """
     named = submissions or []
     _require_one_choice(named, benchmark=benchmark, status=status)
@@ -65,7 +67,11 @@ def verify(
             batch = server.post("/verifications/batch", body)
             screen.answer(batch, batch_lines(batch))
             return int(ExitCode.OK)
-        view = request_verification(server, named[0], kind=kind.value, reason=reason)
+        view = find_under_way(server, named[0], kind=kind.value) if watch else None
+        if view is not None and view.get("state") not in ENDED:
+            screen.say("It is under way already: nothing is asked for, this goes along with it.")
+        if view is None:
+            view = request_verification(server, named[0], kind=kind.value, reason=reason)
         return _follow_one(server, view, watch=watch, screen=screen)
 
 
@@ -94,6 +100,30 @@ def _follow_one(server: ServerClient, view: View, *, watch: bool, screen: Screen
     ended = watch_verification(server, view, screen)
     screen.answer(ended, verdict_lines(ended))
     return int(verdict_code(ended))
+
+
+def find_under_way(server: ServerClient, name: str, *, kind: str) -> View | None:
+    """The verification of a submission that has not ended, or the one of that very id; or None.
+
+    Reading needs no token, so anybody can follow what somebody else asked for. Raises CliError.
+    """
+    submission = _get_if_there(server, f"/submissions/{segment(name)}")
+    if submission is None:
+        return _get_if_there(server, f"/verifications/{segment(name)}")
+    for each in submission.get("verifications") or []:
+        if each.get("kind") == kind and each.get("state") not in ENDED:
+            return _get_if_there(server, f"/verifications/{segment(str(each.get('id')))}")
+    return None
+
+
+def _get_if_there(server: ServerClient, path: str) -> View | None:
+    try:
+        view: View = server.get(path)
+    except CliError as error:
+        if error.exit_code is ExitCode.NOT_FOUND:
+            return None
+        raise
+    return view
 
 
 def request_verification(

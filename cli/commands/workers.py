@@ -6,6 +6,7 @@ import typer
 
 from cli.client import ServerClient, segment
 from cli.errors import ExitCode
+from cli.hold_lines import held_lines, paused_lines
 from cli.options import DEFAULT_URL, Json, Token, Url
 from cli.screen import open_screen
 from cli.tables import queue_table, worker_table
@@ -28,7 +29,7 @@ def workers(ctx: typer.Context, url: Url = DEFAULT_URL, as_json: Json = False) -
         return int(ExitCode.OK)
     with ServerClient(url) as server:
         view = server.get("/workers")
-    open_screen(as_json=as_json).answer(view, [worker_table(view["workers"])])
+    open_screen(as_json=as_json).answer(view, [worker_table(view["workers"]), *held_lines(view)])
     return int(ExitCode.OK)
 
 
@@ -44,7 +45,7 @@ def pause(
 def drain(
     name: Name, reason: Reason, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
 ) -> int:
-    """Have a worker finish what it is at and end its process; started again it works."""
+    """Have a worker finish what it is at and end its process; to work again it is resumed."""
     return _order(name, "drain", reason, url, token, as_json, "is draining")
 
 
@@ -83,7 +84,7 @@ def queue(ctx: typer.Context, url: Url = DEFAULT_URL, as_json: Json = False) -> 
         return int(ExitCode.OK)
     with ServerClient(url) as server:
         view = server.get("/queue")
-    open_screen(as_json=as_json).answer(view, [queue_table(view)])
+    open_screen(as_json=as_json).answer(view, [queue_table(view), *paused_lines(view)])
     return int(ExitCode.OK)
 
 

@@ -15,6 +15,8 @@ from cli.up.paths import VarPaths
 from cli.up.redis import RedisAddress, redis_answers, redis_command
 from cli.up.supervisor import Service
 
+# What a worker's log says last of all where an organiser had it drained.
+DRAINED = "drained: ending"
 WORKER_NAME = "local"
 PROBE_TIMEOUT = httpx2.Timeout(2.0)
 
@@ -109,6 +111,7 @@ def worker_service(plan: Plan, token_file: Path) -> Service:
         is_ready=lambda started: worker_answers(plan.url, WORKER_NAME, since=started),
         # Nothing is lost when a worker is killed: the server gives its attempt to the next one.
         death_signal=signal.SIGKILL,
+        farewells={DRAINED: "was drained and takes nothing until it is resumed"},
     )
 
 

@@ -13,6 +13,7 @@ from cli.errors import CliError, ExitCode
 from cli.processes import python_module
 from cli.screen import Screen
 from cli.training import require_training_packages
+from cli.up.endings import last_line
 from cli.up.paths import VarPaths, lock_var, prepare_var, require_free_port
 from cli.up.redis import choose_redis_address, redis_executable
 from cli.up.services import (
@@ -22,7 +23,7 @@ from cli.up.services import (
     url_of,
     worker_service,
 )
-from cli.up.supervisor import Service, StopAskedError, Supervisor, last_line
+from cli.up.supervisor import Service, StopAskedError, Supervisor
 from cli.up.tokens import ensure_tokens, token_in
 
 # Without these `python -m server.admin` looks at another database, at no log and makes a key.

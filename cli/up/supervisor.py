@@ -14,6 +14,7 @@ import psutil  # type: ignore[import-untyped,unused-ignore]
 
 from cli.errors import CliError, ExitCode
 from cli.processes import adopt_orphans, signal_group, spawn
+from cli.up.endings import ending, ending_in_words, last_line, said_since, size_of
 from cli.up.lifecycle import Lifecycle, Phase, RestartPolicy, first_start
 
 TICK_SECONDS = 0.1
@@ -25,7 +26,8 @@ class Service:
     """A process to keep running, and how to tell that it answers.
 
     `is_ready` gets the time (as time.time()) its process started, so that an answer left over
-    from an earlier process is told apart.
+    from an earlier process is told apart. `farewells` has words for how a process ended that did
+    as it was told, by a phrase of its log.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Service:
     ready_limit_seconds: float = 60.0
     stop_limit_seconds: float = 10.0
     death_signal: signal.Signals = signal.SIGTERM
+    farewells: Mapping[str, str] = field(default_factory=dict)
 
 
 class StopAskedError(Exception):
@@ -48,6 +51,7 @@ class _Kept:
     process: "subprocess.Popen[bytes]"
     life: Lifecycle
     started_wall: float
+    log_from: int
 
 
 @dataclass
@@ -84,7 +88,8 @@ class Supervisor:
         Raises CliError if it cannot be started, StopAskedError if someone asked to stop.
         """
         began = time.monotonic()
-        kept = _Kept(service, _launch(service), first_start(began), time.time())
+        log_from = size_of(service.log)
+        kept = _Kept(service, _launch(service), first_start(began), time.time(), log_from)
         self._kept.append(kept)
         while kept.life.phase is not Phase.READY:
             self.tick()
@@ -133,6 +138,7 @@ class Supervisor:
     def _look_at(self, kept: _Kept) -> None:
         now = time.monotonic()
         if kept.life.is_due(now):
+            kept.log_from = size_of(kept.service.log)
             kept.process = _launch(kept.service)
             kept.started_wall = time.time()
             kept.life = kept.life.started(now)
@@ -160,8 +166,10 @@ class Supervisor:
         kept.life = kept.life.died(now, self.policy, on_its_own=code >= 0)
         if kept.life.phase is Phase.GIVEN_UP:
             raise _given_up(kept, self.policy)
-        wait = kept.life.restart_at - now
-        self.say(f"{name} died ({_ending(code)}); starting it again in {wait:.1f} s")
+        how = ending_in_words(
+            code, said_since(kept.service.log, kept.log_from), kept.service.farewells
+        )
+        self.say(f"{name} {how}; starting it again in {kept.life.restart_at - now:.1f} s")
 
     def stop(self) -> None:
         """Stop every service in reverse order, then whatever they left."""
@@ -220,17 +228,8 @@ def _open(
         )
 
 
-def _ending(code: int) -> str:
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return signal.Signals(-code).name
-    except ValueError:
-        return f"signal {-code}"
-
-
 def _given_up(kept: _Kept, policy: RestartPolicy) -> CliError:
-    service, ending = kept.service, _ending(kept.process.returncode)
+    service, how_it_ended = kept.service, ending(kept.process.returncode)
     said = last_line(service.log)
     how = (
         f"{service.name} died {len(kept.life.deaths)} times in {policy.window_seconds:g} s"
@@ -238,7 +237,7 @@ def _given_up(kept: _Kept, policy: RestartPolicy) -> CliError:
         else f"{service.name} could not start"
     )
     return CliError(
-        f"{how} ({ending}{': ' + said if said else ''}); see {service.log}.",
+        f"{how} ({how_it_ended}{': ' + said if said else ''}); see {service.log}.",
         exit_code=ExitCode.SERVER,
     )
 
@@ -249,11 +248,3 @@ def _never_answered(service: Service) -> CliError:
         f"({last_line(service.log) or 'it wrote nothing'}); see {service.log}.",
         exit_code=ExitCode.SERVER,
     )
-
-
-def last_line(log: Path) -> str:
-    """The last line of a log that holds something."""
-    with suppress(OSError):
-        lines = log.read_text(errors="replace")[-8192:].splitlines()
-        return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
-    return ""

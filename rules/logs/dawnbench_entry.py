@@ -228,7 +228,7 @@ def _add_line(error: LogFormatError, text: bytes) -> None:
 
 
 def _code(error: LogFormatError) -> str:
-    if error.message == "missing":
+    if error.message.startswith("missing"):
         return "missing_field"
     if error.field == "version":
         return "bad_version"

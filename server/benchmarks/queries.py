@@ -11,6 +11,7 @@ from sqlalchemy import Table, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark, load_benchmarks, parse_benchmark
+from rules.near_miss import did_you_mean
 from server.database import insert_missing, utc_now
 from server.errors import ConflictError, NotFoundError
 from server.leaderboard.service import board_versions, kept_for_board
@@ -50,8 +51,11 @@ def _file_of(benchmark_id: str, folder: Path) -> Path:
 def find_benchmark(benchmarks: dict[str, Benchmark], benchmark_id: str) -> Benchmark:
     """A benchmark by id. Raises NotFoundError naming those there are."""
     if benchmark_id not in benchmarks:
-        known = ", ".join(sorted(benchmarks))
-        raise NotFoundError(f"There is no benchmark {benchmark_id!r}; there are: {known}.")
+        known = sorted(benchmarks)
+        meant = did_you_mean(benchmark_id, known)
+        raise NotFoundError(
+            f"There is no benchmark {benchmark_id!r}{meant}; there are: {', '.join(known)}."
+        )
     return benchmarks[benchmark_id]
 
 

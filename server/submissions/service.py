@@ -59,7 +59,8 @@ def submit(parts: Parts, caller: Caller, upload: Upload, *, key: str | None) -> 
     """
     if upload.archive and not caller.may("organise"):
         raise NotAllowedError(
-            "Only an organiser may hand in an archive; send yours without the field archive."
+            "Only an organiser may hand in an archive: take an organiser's token, or send what is "
+            "yours without the field archive."
         )
     check_idempotency_key(key)
     earlier = _find_earlier(parts, caller, upload, key)

@@ -65,6 +65,36 @@ def test_a_submission_that_missed_the_target_is_no_error(
     assert ran.json()["result"]["tta_seconds"] is None
 
 
+def test_a_log_that_ends_without_run_stop_is_told_with_what_that_means(
+    finishline: "Finishline", tmp_path: Path
+) -> None:
+    folder = write_submission(tmp_path / "sub")
+    for name, kept in (("run_1.log", "INTERVAL_START"), ("run_2.log", "eval_stop")):
+        lines = (folder / name).read_text().splitlines(keepends=True)
+        last = max(number for number, line in enumerate(lines) if kept in line)
+        (folder / name).write_text("".join(lines[: last + 1]))
+
+    ran = finishline("check", str(folder))
+
+    assert (ran.code, ran.err) == (0, "")
+    assert "2 of 3 runs reached the target" in ran.out
+    assert ran.out.splitlines()[-2:] == [
+        f"warning: {name}, field run_stop: the log ends without run_stop, so it was probably cut "
+        f"off; {meaning}; expected a run_stop with its status at the end of a whole log"
+        for name, meaning in (
+            ("run_1.log", "its run counts as one that did not reach the target"),
+            ("run_2.log", "its time is that of the evaluation that reached the target"),
+        )
+    ]
+    remarks = finishline("check", str(folder), "--json").json()["remarks"]
+    assert [(remark["file"], remark["field"]) for remark in remarks] == [
+        ("run_1.log", "run_stop"),
+        ("run_2.log", "run_stop"),
+    ]
+    whole = write_submission(tmp_path / "whole", finals=(60.0,) * 3)
+    assert finishline("check", str(whole), "--json").json()["remarks"] == []
+
+
 @pytest.mark.parametrize(
     ("claim", "field"),
     [
@@ -83,6 +113,15 @@ def test_a_broken_rule_is_exit_code_1_and_names_file_and_field(
     assert ran.out == ""
     [problem] = ran.error()["problems"]
     assert (problem["file"], problem["field"]) == ("submission.json", field)
+
+
+def test_a_log_by_itself_is_checked_with_the_submission_beside_it(
+    finishline: "Finishline", tmp_path: Path
+) -> None:
+    folder = write_submission(tmp_path / "sub")
+    ran = finishline("check", str(folder / "run_0.log"))
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.endswith(f"check that as a whole: finishline check {folder}\n")
 
 
 def test_a_broken_log_line_is_named(finishline: "Finishline", tmp_path: Path) -> None:
@@ -110,7 +149,10 @@ def test_a_dawnbench_entry_needs_its_benchmark_named(
     ran = finishline("check", path, "--benchmark", "cifar10", "--json")
     assert (ran.code, ran.err) == (0, "")
     assert ran.json()["result"]["tta_seconds"] == pytest.approx(360.0)
-    assert finishline("check", path, "--json").error()["problems"][0]["field"] == "benchmark"
+    assert ran.json()["remarks"] == [], "a TSV has no run_stop"
+    error = finishline("check", path, "--json").error()
+    assert error["problems"][0]["field"] == "benchmark"
+    assert error["message"].endswith("Name it with --benchmark, such as --benchmark cifar10.")
 
 
 def test_benchmark_definitions_that_are_not_there_are_one_sentence(

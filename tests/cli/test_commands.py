@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cli.main import app
+
 if TYPE_CHECKING:
     from conftest import Finishline, StandIn
 
@@ -99,6 +101,14 @@ def test_submit_says_whose_the_logs_were_before(
         "Not ranked: run_1.log is by every quality and time a log that was handed in before."
         in said
     )
+
+
+def test_a_refusal_says_what_to_type_where_the_server_cannot_know_it(
+    finishline: "Finishline", standin: "StandIn", folder: Path
+) -> None:
+    problem = {"message": "a DAWNBench entry names no benchmark", "field": "benchmark"}
+    standin.refuse("POST /api/v1/submissions", 422, "Refused.", [problem])
+    assert "Name it with --benchmark" in finishline("submit", str(folder)).err
 
 
 def test_a_refused_submission_lists_file_line_field_and_expected(
@@ -222,6 +232,54 @@ def test_watching_shows_why_nothing_happens_then_each_evaluation_then_the_verdic
     assert [asked.headers.get("Last-Event-ID") for asked in streams] == [None, "3"]
 
 
+@pytest.mark.parametrize("named", ["s1", "v1"])
+def test_watching_goes_along_with_a_verification_that_is_under_way(
+    finishline: "Finishline", standin: "StandIn", named: str
+) -> None:
+    others = [
+        {"id": "v0", "kind": "replay", "state": "done"},
+        {"id": "l1", "kind": "latency", "state": "running"},
+        {"id": "v1", "kind": "replay", "state": "running"},
+    ]
+    standin.answer("GET /api/v1/submissions/s1", SUBMISSION | {"verifications": others})
+    standin.answer("GET /api/v1/verifications/v1", VERIFICATION | {"state": "running"})
+    standin.answer(
+        "GET /api/v1/verifications/v1/events", stream(("replay", REPLAY), ("end", ENDED))
+    )
+
+    ran = finishline("verify", named, "--watch")
+
+    assert (ran.code, ran.err) == (0, "")
+    assert "It is under way already" in ran.out
+    assert "epoch 1      15.20 %" in ran.out
+    assert "Verdict: verified" in ran.out
+    assert not [asked for asked in standin.asked if asked.method == "POST"]
+
+
+def test_watching_asks_for_a_replay_where_those_before_have_ended(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    ended = [{"id": "v0", "kind": "replay", "state": "failed"}]
+    standin.answer("GET /api/v1/verifications/v0", VERIFICATION | ended[0])
+    standin.answer("GET /api/v1/submissions/s1", SUBMISSION | {"verifications": ended})
+    standin.answer("POST /api/v1/submissions/s1/verifications", VERIFICATION, status=201)
+    standin.answer("GET /api/v1/verifications/v1/events", stream(("end", ENDED)))
+
+    ran = finishline("verify", "s1", "--watch")
+
+    assert ran.code == 0
+    assert "under way" not in ran.out
+    assert [asked.method for asked in standin.asked] == ["GET", "POST", "GET"]
+
+
+def test_a_server_that_fails_is_not_asked_for_a_replay_before_it_was_seen_what_is_under_way(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    standin.refuse("GET /api/v1/submissions/s1", 500, "No.")
+    assert finishline("verify", "s1", "--watch").code == 4
+    assert [asked.method for asked in standin.asked] == ["GET"]
+
+
 BACKENDS = [
     {"backend": "eager", "samples": 1198, "passes": 2.0, "mean_ms": 0.31, "p50_ms": 0.3,
      "p90_ms": 0.4, "p99_ms": None, "items_per_second": 3225.8, "drift_percent": 1.25,
@@ -240,7 +298,8 @@ def test_a_latency_is_asked_for_by_its_kind_and_ends_in_a_table_of_backends(
     ran = finishline("verify", "s1", "--kind", "latency", "--watch")
 
     assert ran.code == 0
-    assert json.loads(standin.asked[0].body)["kind"] == "latency"
+    [asked] = [asked for asked in standin.asked if asked.method == "POST"]
+    assert json.loads(asked.body)["kind"] == "latency"
     rows = [line.split() for line in ran.out.splitlines()[-2:]]
     assert rows[0][:7] == ["eager", "0.310", "ms", "0.300", "ms", "0.400", "ms"]
     assert rows[0][-2:] == ["1198", "2.0"]
@@ -265,14 +324,31 @@ def test_leaderboard_passes_its_filters_on_and_ranks_as_the_server_did(
     entry = {"rank": 1, "tied": True, "submission_id": "s1", "submitter": "ann", "model": "conv",
              "status": "verified", "system": SYSTEM, "tta_display": "0:00:01",
              "tta_seconds": 0.8531, "runs_reached": 3, "runs_started": 3}  # fmt: skip
-    board = {"benchmark": "digits", "entries": [entry, entry | {"rank": None, "tied": False}]}
+    missed = entry | {"rank": None, "tied": False, "unranked_reason": "breaks a rule"}
+    others = [missed | {"submission_id": "s2"}, missed | {"submission_id": "s3"},
+              missed | {"submission_id": "s4", "unranked_reason": "withdrawn"}]  # fmt: skip
+    board = {"benchmark": "digits", "entries": [entry, *others]}
     standin.answer("GET /api/v1/leaderboards/digits", board)
     ran = finishline("leaderboard", "digits", "--division", "closed", "--q", "a b")
     assert ran.code == 0
     assert standin.asked[0].path == "/api/v1/leaderboards/digits?division=closed&q=a+b&limit=50"
-    rows = [line.split()[:3] for line in ran.out.splitlines()[1:]]
-    assert rows == [["1=", "0:00:01", "0.853"], ["–", "0:00:01", "0.853"]]
+    _, *rows, first_reason, second_reason = ran.out.splitlines()
+    firsts = [line.split()[:3] for line in rows]
+    assert firsts == [["1=", "0:00:01", "0.853"], *[["–", "0:00:01", "0.853"]] * 3]
+    assert first_reason == "not ranked, breaks a rule: s2, s3"
+    assert second_reason == "not ranked, withdrawn: s4"
     assert finishline("leaderboard", "digits", "--json").json() == board
+
+
+def test_an_empty_board_says_whether_others_were_left_out(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    standin.answer("GET /api/v1/leaderboards/digits", {"benchmark": "digits", "entries": []})
+    assert finishline("leaderboard", "digits").out == (
+        "No submissions here yet; `finishline submit PATH` makes the first.\n"
+    )
+    rejected = finishline("leaderboard", "digits", "--status", "rejected").out
+    assert rejected == "No submission here fits what was asked for.\n"
 
 
 def test_a_board_and_a_submission_say_that_convergence_alone_was_verified(
@@ -291,6 +367,21 @@ def test_a_board_and_a_submission_say_that_convergence_alone_was_verified(
     assert "verified, convergence only" in finishline("show", "s1").out
 
 
+def test_whoever_audits_what_is_no_verification_is_told_where_they_are(
+    finishline: "Finishline",
+) -> None:
+    ran = finishline("audit", "s1")
+    assert ran.code == 6
+    assert ran.err.endswith("`finishline show SUBMISSION` lists those of a submission.\n")
+
+
+def test_the_help_of_a_command_breaks_lines_at_the_width_alone() -> None:
+    for command in app.registered_commands:
+        assert command.help
+        for paragraph in command.help.split("\n\n"):
+            assert "\n" not in paragraph, command.help
+
+
 def test_show_lists_verifications(finishline: "Finishline", standin: "StandIn") -> None:
     standin.answer("GET /api/v1/submissions/s1", SUBMISSION)
     assert "verification v1: queued" in finishline("show", "s1").out
@@ -303,11 +394,15 @@ def test_benchmarks_and_workers_are_listed(finishline: "Finishline", standin: "S
                  "clock": "mlperf", "runs": {"count": 3, "dropped": 0}, "divisions": ["closed"],
                  "replayable": True, "submissions": 0}  # fmt: skip
     standin.answer("GET /api/v1/benchmarks", {"benchmarks": [benchmark]})
-    worker = {"name": "local", "hardware_class": "cpu", "state": "idle", "alive": True,
-              "last_seen_at": "2026-01-01T00:00:00Z", "system": SYSTEM}  # fmt: skip
+    worker = {"name": "local", "hardware_class": "cpu", "state": "drained", "alive": True,
+              "last_seen_at": "2026-01-01T00:00:00Z", "system": SYSTEM, "held": "drained",
+              "held_by": "olga", "held_at": "2026-01-01T00:00:00Z",
+              "held_because": "new [fans]"}  # fmt: skip
     standin.answer("GET /api/v1/workers", {"workers": [worker]})
     assert "top1Accuracy ≥ 97.50 %" in finishline("benchmarks").out
-    assert "local   cpu" in finishline("workers").out
+    workers = finishline("workers").out
+    assert "local   cpu" in workers
+    assert workers.endswith("local drained by olga since 2026-01-01 00:00 UTC: new [fans]\n")
     assert finishline("workers", "--json").json() == {"workers": [worker]}
 
 
@@ -332,12 +427,18 @@ def test_workers_and_queues_are_held_and_let_go_on(
             "asked_at": "2026-01-01T00:00:00Z", "expected_start": None,
             "why_unknown": "nobody knows"}  # fmt: skip
     standin.answer("GET /api/v1/queue", {"classes": [{"hardware_class": "cpu", "waiting": [item]}]})
-    standin.answer("GET /api/v1/queue", {"classes": []})
+    pause = {"by": "olga", "since": "2026-01-01T00:00:00Z", "reason": "we move"}
+    paused = {"paused": pause, "classes": [{"hardware_class": "cpu", "paused": pause}]}
+    standin.answer("GET /api/v1/queue", paused)
     listed = finishline("queue").out
     assert "v1" in listed
     assert "nobody knows" in listed
     assert "2026-01-01 00:00Z" in listed
-    assert "Nothing waits." in finishline("queue").out
+    assert finishline("queue").out.splitlines() == [
+        "Nothing waits.",
+        "every queue paused by olga since 2026-01-01 00:00 UTC: we move",
+        "cpu paused by olga since 2026-01-01 00:00 UTC: we move",
+    ]
 
 
 def test_tokens_are_made_listed_and_revoked(finishline: "Finishline", standin: "StandIn") -> None:

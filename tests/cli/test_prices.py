@@ -95,7 +95,19 @@ def test_csv_and_toml_are_imported_alike(
         ("p.csv", f"{HEADER},price\n{ROW},1\n", "field price"),
         ("p.csv", f"{HEADER},memory_gib\n{ROW},2 TB\n", "line 2, field memory_gib"),
         ("p.toml", "[[prices]", "TOML"),
-        ("p.toml", "price = 1", "[[prices]] and nothing else"),
+        (
+            "p.toml",
+            "[[price]]",
+            "p.toml, field price: unknown field (did you mean 'prices'?); expected [[prices]]",
+        ),
+        ("p.toml", "prices = 1", "p.toml, field prices: no list of tables"),
+        ("p.toml", "", "no price"),
+        (
+            "p.csv",
+            f"{HEADER.replace('usd_per_hour', 'usd_per_hr')}\n{ROW}\n",
+            "p.csv line 2, field usd_per_hour: missing (did you mean 'usd_per_hour' where it says "
+            "'usd_per_hr'?)",
+        ),
         ("p.toml", "prices = [1]", "field prices[1]"),
         ("p.toml", '[[prices]]\nprovider = "x"', "field prices[1].instance: missing"),
     ],

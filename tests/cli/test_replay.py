@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from cli.formats import quality_text
 from cli.replay import Band, ReplayProgress, Target, read_bands, read_target
 from cli.replay_screen import line_of
 
@@ -33,6 +34,29 @@ def test_each_evaluation_is_held_against_the_band_of_its_number() -> None:
         progress.take_event(evaluation(1, 20.1)).place,
     ]
     assert places == ["inside", "below", None, "above"]
+
+
+@pytest.mark.parametrize(
+    ("quality", "target", "unit", "shown"),
+    [
+        (58400 / 599, 97.5, "percent", "97.496 %"),  # 584 of 599, where 585 reach it
+        (58500 / 599, 97.5, "percent", "97.66 %"),
+        (97.5, 97.5, "percent", "97.50 %"),
+        (0.74998, 0.75, "fraction", "0.74998"),
+        (97.4999999, 97.5, "percent", "97.500000 %"),
+        (97.496, None, "percent", "97.50 %"),
+    ],
+)
+def test_a_quality_just_short_of_its_target_does_not_read_as_the_target(
+    quality: float, target: float | None, unit: str, shown: str
+) -> None:
+    assert quality_text(quality, unit, target=target) == shown
+
+
+def test_the_line_of_a_run_just_short_of_its_target_says_so() -> None:
+    progress = ReplayProgress(DIGITS)
+    run = progress.take_event(evaluation(0, 58400 / 599))
+    assert "97.496 %" in line_of(run, progress).plain
 
 
 def test_band_edges_are_inside() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cli.screen import Screen
-from cli.tables import queue_table
+from cli.screen import Screen, as_it_is
+from cli.tables import benchmark_table, leaderboard_table, queue_table
 from cli.up.paths import VarPaths
 from cli.up.redis import RedisAddress
 from cli.up.services import Plan
@@ -54,3 +54,75 @@ def test_the_ids_of_what_waits_are_whole_beside_a_long_reason() -> None:
 
     assert "5da07f0b9618183" in written.getvalue()
     assert "cpu-amd-epyc" in written.getvalue()
+
+
+ENTRY = {
+    "rank": 1, "tta_display": "0:00:10", "tta_seconds": 9.429, "runs_reached": 1, "runs_started": 1,
+    "epochs_to_target": 15.0, "cost_usd": 0.105006, "status": "claimed",
+    "submitter": "Four authors of one laboratory, each with a first name and a second one",
+    "model": "Custom ResNet 9", "system": {"name": "Tesla V100 * 8 GPU / 488 GB / 56 CPU"},
+    "submission_id": "nkdf7dywwe82",
+}  # fmt: skip
+
+
+def test_a_board_on_a_narrow_terminal_keeps_names_and_ids_and_names_what_it_left_out() -> None:
+    screen, written = narrow_screen(80)
+
+    screen.say(leaderboard_table({"entries": [ENTRY]}))
+
+    header, row, told = (line.rstrip() for line in written.getvalue().splitlines())
+    assert max(map(len, (header, row, told))) <= 80
+    assert header.split()[-4:] == ["submitter", "model", "system", "submission"]
+    assert "seconds" not in header
+    assert row.endswith("nkdf7dywwe82")
+    assert all(name in row for name in ("Four autho", "Custom Res", "Tesla V100", "0:00:10"))
+    assert told.startswith("Left out, for the terminal is narrow: epochs, seconds")
+
+
+def test_a_board_of_costs_keeps_the_cost_on_a_narrow_terminal() -> None:
+    screen, written = narrow_screen(80)
+
+    screen.say(leaderboard_table({"entries": [ENTRY], "metric": "cost"}))
+
+    assert "$0.105006" in written.getvalue()
+
+
+def test_a_board_that_fits_is_whole() -> None:
+    screen, written = narrow_screen(240)
+
+    screen.say(leaderboard_table({"entries": [ENTRY]}))
+
+    header, row = written.getvalue().splitlines()
+    assert header.split() == [
+        "rank", "TTA", "seconds", "CV", "runs", "epochs", "cost", "status", "submitter", "model",
+        "system", "submission",
+    ]  # fmt: skip
+    assert str(ENTRY["submitter"]) in row
+    assert "Left out" not in written.getvalue()
+
+
+def test_the_targets_of_benchmarks_can_be_read_on_a_narrow_terminal() -> None:
+    target = {"metric": "mask-LM accuracy", "value": 0.72, "unit": "fraction",
+              "direction": "higher"}  # fmt: skip
+    benchmark = {"id": "mlperf-v4.1-stable_diffusion", "target": target, "clock": "mlperf",
+                 "runs": {"count": 10}, "divisions": ["closed", "open"], "replayable": True,
+                 "submissions": 62, "phases": {"phase": "open"}}  # fmt: skip
+    screen, written = narrow_screen(80)
+
+    screen.say(benchmark_table([benchmark]))
+
+    first, second, third, told = written.getvalue().splitlines()
+    assert "mask-LM accuracy" in second
+    assert "≥ 0.7200" in third
+    assert "mlperf-v4.1-stable_diffusion" in second
+    assert first.split()[:2] == ["benchmark", "target"]
+    assert told.rstrip() == "Left out, for the terminal is narrow: divisions, clock."
+
+
+def test_a_path_to_be_copied_is_not_broken_at_a_blank() -> None:
+    screen, written = narrow_screen(40)
+    path = "results/a/folder/with/a/long/name/result_0.txt"
+
+    screen.say(as_it_is(("refused", "red"), f" {path}: 1 problem"))
+
+    assert written.getvalue().splitlines() == [f"refused {path}: 1 problem"]

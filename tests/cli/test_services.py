@@ -1,12 +1,14 @@
 """What `finishline up` tells its services."""
 
+import inspect
 from pathlib import Path
 
 import pytest
 
 from cli.up.paths import VarPaths
 from cli.up.redis import RedisAddress
-from cli.up.services import Plan, worker_service
+from cli.up.services import DRAINED, Plan, worker_service
+from worker import intake
 
 
 @pytest.mark.parametrize(("chosen", "told"), [(None, "off"), ("canary", "canary")])
@@ -22,3 +24,5 @@ def test_its_worker_measures_nothing_of_itself_unless_it_is_asked_to(
     service = worker_service(plan, tmp_path / "worker.token")
 
     assert service.environment["FINISHLINE_MEASURE"] == told
+    assert service.farewells[DRAINED] == "was drained and takes nothing until it is resumed"
+    assert f'log.info("{DRAINED}")' in inspect.getsource(intake), "what a drained worker says"

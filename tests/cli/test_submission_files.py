@@ -6,6 +6,8 @@ import pytest
 
 from cli.errors import CliError, ExitCode
 from cli.submission_files import find_submission_files
+from finishline.errors import Refused
+from finishline.files import find_submission_files as find_files_of_a_program
 from finishline.files import idempotency_key
 
 
@@ -60,9 +62,25 @@ def test_a_json_that_describes_no_submission_is_refused(tmp_path: Path, content:
     assert caught.value.exit_code is ExitCode.REFUSED
 
 
-def test_nothing_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CliError, match="is not there"):
-        find_submission_files(tmp_path / "gone")
+def test_what_is_missing_is_named_once_with_its_path(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    with pytest.raises(CliError) as caught:
+        find_submission_files(gone)
+    whole = f"{gone}: not there; expected a submission's JSON, or the folder that has it"
+    assert caught.value.message == f"{whole}."
+    assert [str(problem) for problem in caught.value.problems] == [whole]
+
+    folder = write_submission(tmp_path / "sub", runs=["run_9.log"])
+    with pytest.raises(Refused) as refused:
+        find_files_of_a_program(folder)
+    missing = f"{folder}/run_9.log: not there; expected every run log that submission.json lists."
+    assert str(refused.value) == missing, "a program is told once too"
+
+
+def test_a_misspelt_list_of_logs_is_named_with_the_field_that_was_meant(tmp_path: Path) -> None:
+    folder = write_submission(tmp_path / "sub", rusn=["run_0.log"])
+    with pytest.raises(CliError, match=r"field runs: missing \(did you mean 'runs' where"):
+        find_submission_files(folder)
 
 
 def test_the_key_is_the_same_for_the_same_files_wherever_they_are(tmp_path: Path) -> None:

@@ -94,8 +94,10 @@ def test_a_signal_stops_all_services_in_reverse_order(
     assert not any(is_alive(pid) for pid in pids)
 
 
-def test_a_service_killed_with_sigkill_is_started_again(supervise: Supervise) -> None:
-    up = supervise("first", "second")
+def test_a_service_that_was_killed_or_told_to_end_is_started_again_and_which_is_said(
+    supervise: Supervise,
+) -> None:
+    up = supervise("first", "second:polite")
     up.wait_ready()
     before, other = up.pid("second"), up.pid("first")
     os.kill(before, signal.SIGKILL)
@@ -103,9 +105,17 @@ def test_a_service_killed_with_sigkill_is_started_again(supervise: Supervise) ->
     after = up.pid("second")
     assert is_alive(after)
     assert up.pid("first") == other
+    os.kill(after, signal.SIGTERM)
+    wait_for(lambda: up.pid("second") != after, "a third process")
+    third = up.pid("second")
+    os.kill(third, signal.SIGUSR1)
+    wait_for(lambda: up.pid("second") != third, "a fourth process")
     code, output = up.end(signal.SIGTERM)
     assert code == 0
     assert re.search(r"second died \(SIGKILL\); starting it again in 0\.\d s", output)
+    assert re.search(r"second went as it was told; starting it again in 0\.\d s", output)
+    assert "second ended as if it was told to (exit code 0); starting it again" in output
+    assert output.count("died") == output.count("went as it was told") == 1
     assert not is_alive(after)
 
 

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,40 @@ def test_a_wrong_file_names_file_and_field(old: str, new: str, field: str) -> No
     error = caught.value
     assert (error.file, error.field) == ("toy.toml", field)
     assert error.expected
+
+
+def test_of_a_misspelt_field_the_one_that_was_meant_is_named() -> None:
+    for line in re.finditer(r"^(\w+) = .*$", GOOD, re.MULTILINE):
+        name = line[1]
+        misspelt = f"{name[:-2]}{name[-1]}{name[-2]}"
+        with pytest.raises(BenchmarkError) as caught:
+            parse(GOOD[: line.start()] + misspelt + GOOD[line.start() + len(name) :])
+
+        assert f"did you mean {name!r}" in caught.value.message, str(caught.value)
+        assert misspelt in str(caught.value)
+
+
+def test_of_a_field_that_is_left_out_no_other_is_taken_for_it() -> None:
+    optional = ("train_items", "test_items", "integer", "closed")
+    for line in re.finditer(r"^(\w+) = .*\n", GOOD, re.MULTILINE):
+        if line[1] not in optional:
+            with pytest.raises(BenchmarkError) as caught:
+                parse(GOOD[: line.start()] + GOOD[line.end() :])
+            assert caught.value.message == "missing", str(caught.value)
+
+
+def test_a_misspelt_table_is_named_with_the_one_that_was_meant() -> None:
+    with pytest.raises(BenchmarkError) as caught:
+        parse(GOOD.replace("[data_set]", "[dataset]"))
+    assert str(caught.value) == (
+        "toy.toml, field data_set: missing (did you mean 'data_set' where it says 'dataset'?); "
+        "expected a table"
+    )
+    with pytest.raises(BenchmarkError) as unknown:
+        parse(GOOD.replace("[[reference_runs]]", "[[reference_run]]"))
+    assert str(unknown.value).startswith(
+        "toy.toml, field reference_run: unknown field (did you mean 'reference_runs'?); expected"
+    )
 
 
 def test_runs_that_stop_at_a_fixed_step_are_replayed_twice_at_least() -> None:

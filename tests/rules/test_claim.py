@@ -143,6 +143,38 @@ def test_a_wrong_claim_names_file_field_and_what_was_expected(
     assert len(str(error)) < 400
 
 
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ("modle", "model: missing (did you mean 'model' where it says 'modle'?)"),
+        ("system.memory_gb", "system.memory_gb: unknown field (did you mean 'memory_gib'?)"),
+        (
+            "hyperparameters.batchsize",
+            "hyperparameters.batchsize: unknown hyperparameter (did you mean 'batch_size'?)",
+        ),
+    ],
+)
+def test_of_a_misspelt_field_the_one_that_was_meant_is_named(
+    read: Callable[[object], Claim], field: str, said: str
+) -> None:
+    table = good()
+    if field == "modle":
+        del table["model"]
+    put(field, 1 if field != "modle" else "net")(table)
+
+    with pytest.raises(ClaimError) as caught:
+        read(table)
+
+    assert str(caught.value).startswith(f"submission.json, field {said}; expected ")
+
+
+def test_a_misspelt_benchmark_is_told_which_was_meant(read: Callable[[object], Claim]) -> None:
+    with pytest.raises(ClaimError) as caught:
+        read(good() | {"benchmark": "digit"})
+
+    assert caught.value.message == "unknown benchmark 'digit' (did you mean 'digits'?)"
+
+
 def test_an_unknown_benchmark_is_told_the_known_ones(read: Callable[[object], Claim]) -> None:
     with pytest.raises(ClaimError) as caught:
         read(good() | {"benchmark": "mnist"})

@@ -150,6 +150,20 @@ def test_an_unknown_field_is_refused_with_the_known_ones() -> None:
     assert (caught.value.field, caught.value.expected) == ("runs.cuont", "one of count")
 
 
+def test_a_field_that_was_read_is_no_misspelt_one() -> None:
+    read = fields({"counts": 1, "cuont": 1})
+    read.integer("counts")
+
+    with pytest.raises(BenchmarkError) as caught:
+        read.integer("count")
+
+    assert caught.value.message == "missing (did you mean 'count' where it says 'cuont'?)"
+    read.raw("cuont")
+    with pytest.raises(BenchmarkError) as again:
+        read.integer("count")
+    assert again.value.message == "missing"
+
+
 def test_fields_that_were_listed_count_as_known() -> None:
     read = fields({"a": 1, "b": 2})
 

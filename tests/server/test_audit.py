@@ -7,6 +7,7 @@ signs whatever it likes. The second kind is caught by what the rules derive agai
 import hashlib
 import io
 import json
+import re
 import zipfile
 from collections.abc import Callable
 from copy import deepcopy
@@ -95,6 +96,12 @@ def test_an_honest_bundle_passes_every_check(bundle: Bundle) -> None:
          "calibration", "band", "runs", "times", "attempts", "verdict"),
         "pass",
     )  # fmt: skip
+    page = (Path(__file__).parents[2] / "docs" / "verifying.md").read_text()
+    rows = re.findall(r"^\| `?([a-z]+)`? \|", page, re.MULTILINE)
+    parts = rows.index("part")
+    assert rows[1:parts] == list(results), "the page lists every check, in order"
+    named = set(rows[parts + 1 :]) | {"format"}
+    assert named == set(bundle.document), "the page lists every part"
 
 
 def test_without_the_logs_what_needs_them_is_open(bundle: Bundle) -> None:

@@ -44,6 +44,7 @@ def test_local_training_writes_a_submission_and_logs_that_read_back(tmp_path, ca
         (["--set", "batch_size=64.5"], "whole number"),
         (["--set", "momentum=0.8"], "closed division"),
         (["--set", "speed=2"], "unknown hyperparameter"),
+        (["--set", "batchsize=32"], "unknown hyperparameter (did you mean 'batch_size'?)"),
         (["--division", "mixed"], "closed or open"),
     ],
 )

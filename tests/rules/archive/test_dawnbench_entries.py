@@ -82,6 +82,7 @@ def test_an_f1_score_in_percent_is_a_fraction_and_flagged(score_tree: Score) -> 
         ({"costPerHour": -1}, {"bad_value"}),
         ({"timestamp": "20.4.2018"}, {"bad_timestamp"}),
         ({"author": None, "model": ""}, {"missing_field", "bad_value"}),
+        ({"author": None, "autohr": "Ada"}, {"missing_field"}),
         (
             {"version": "v0", "costPerHour": "NA", "misc": 3},
             {"bad_version", "number_as_string", "bad_misc"},
