@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 import rules.benchmark
 from rules.benchmark import (
@@ -24,6 +25,10 @@ from rules.run import Evaluation, Run
 from tests.support.chromium import running_chromium
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+# A busy machine takes long for any example: none is wrong for that.
+settings.register_profile("finishline", deadline=None)
+settings.load_profile("finishline")
 
 
 def pytest_collection_finish() -> None:

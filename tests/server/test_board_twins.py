@@ -159,7 +159,6 @@ def html_rows(page: str) -> list[tuple[str, str, str, str | None]]:
 
 @settings(
     max_examples=20,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(entries=st.lists(ENTRIES, min_size=1, max_size=8), query=QUERIES)

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 Score = Callable[..., list[dict[str, Any]]]
 calmly = settings(
     max_examples=150,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 

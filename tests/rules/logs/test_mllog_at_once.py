@@ -186,7 +186,7 @@ def outcome(read: Callable[..., Any], content: bytes, *, quickly: bool) -> tuple
     return found, [(str(problem), problem.code) for problem in problems]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(content=edited_logs())
 # An object from one line to the next, and two in the one behind them.
 @example(f'{line()[:-1]}\n:::MLLOG "z":1}}\n{line()},{line()[9:]}\n'.encode())

@@ -107,7 +107,7 @@ def without_seconds(run: Run) -> Run:
 
 
 @given(run=runs(), started_at_ms=st.integers(0, STARTED_AT_MS))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_written_run_reads_back_to_the_microsecond(
     digits: Benchmark, run: Run, started_at_ms: int
 ) -> None:
