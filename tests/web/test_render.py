@@ -313,6 +313,9 @@ def test_a_submission_page_explains_its_score(make: Make, read: Read) -> None:
     assert "Drop the fastest and the slowest of 3, mean of the rest." in words
     assert "run 1 0.87" in words
     assert "finishline verify sub-1 --watch" in words
+    assert "with torch 2.13.0, submitted" in words
+    published = read(render("submission.html", submission=make["submission"](archive=True)))
+    assert "with torch 2.13.0, imported" in published  # Nobody knows when it was submitted.
 
 
 def test_a_submission_of_absent_figures_renders(make: Make, read: Read) -> None:
@@ -320,6 +323,8 @@ def test_a_submission_of_absent_figures_renders(make: Make, read: Read) -> None:
     assert "None" not in read(page)
     assert "Not ranked." in read(page)
     assert "/api/v1/submissions/sub-1/runs/0/log" in page
+    assert "– target not reached" in read(page)
+    assert "no interval below three runs" not in read(page)
 
 
 def test_the_curves_of_a_submission_have_a_table_twin(make: Make, curves: list[View]) -> None:
