@@ -93,7 +93,14 @@ from web.sparkline import record_sparkline
 from web.splits import chosen_ghost, ghost_label, off_class, signed, split_rows
 from web.target_range import target_range
 from web.thinning import left_out
-from web.verdicts import is_convergence_only, published_check, scope_sentence, status_words
+from web.verdicts import (
+    board_status,
+    is_convergence_only,
+    published_check,
+    reads_between_evaluations,
+    scope_sentence,
+    status_words,
+)
 from web.worker_words import (
     class_sentence,
     doing_sentence,
@@ -166,6 +173,7 @@ def environment() -> Environment:
         beside_hardware=board_table.beside_hardware,
         board_columns=board_table.board_columns,
         board_query=board_links.board_query,
+        board_status=board_status,
         canary_line=canary_line,
         chosen_ghost=chosen_ghost,
         class_sentence=class_sentence,
@@ -209,6 +217,7 @@ def environment() -> Environment:
         pages_of=board_links.pages_of,
         present_figures=board_table.present_figures,
         rank_label=formats.rank_label,
+        reads_between_evaluations=reads_between_evaluations,
         rcp_verdicts=RCP_VERDICTS,
         record_sparkline=record_sparkline,
         replay_rows=replay_rows,

@@ -151,6 +151,9 @@ def test_a_board_says_whose_convergence_alone_was_verified(make: Make, read: Rea
     words = read(page)
     assert words.count("verified convergence only") == 1
     assert "claimed convergence only" not in words
+    # The column of the status is out of sight on a phone: there it stands beneath the name.
+    for status in ("verified, convergence only", "verified", "claimed"):
+        assert words.count(f"{status} · alice") == 1
     assert 'title="a replay confirmed that the training converges as claimed; its time' in page
 
 
