@@ -377,12 +377,15 @@ def test_a_failed_attempt_shows_what_it_left_and_that_it_costs_nothing(
 
 def test_a_calibration_says_what_it_is_and_names_no_submission(make: Make, read: Read) -> None:
     calibration = make["verification"](kind="calibration", submission_id=None, outcome=None)
+    calibration["report"] |= {"runs": [make["replay_run"](tta_seconds=0.66)]}
     page = render("verification.html", verification=calibration, submission=None)
     text = read(page)
     assert "calibration ver-1" in text
     assert "digits reference" in text
     assert "No claim is checked here" in text
     assert "/submissions/" not in page
+    # Its runs go on beyond the target: their seconds are those of the last evaluation.
+    assert "8 0.880 s 98.1 % reached" in text.replace("\u00a0", " ")
 
 
 def test_a_failed_run_shows_its_next_step(make: Make, read: Read) -> None:
