@@ -295,6 +295,22 @@ def test_an_empty_board_says_how_to_submit(make: Make) -> None:
     assert "charts.js" not in page
 
 
+def test_a_board_tells_what_its_embargo_hides_and_until_when_it_takes_submissions(
+    make: Make, read: Read
+) -> None:
+    dates = [
+        ("Closes", "2026-12-01T00:00:00+00:00"),
+        ("Results under embargo until", "2026-12-24T00:00:00+00:00"),
+    ]
+    context = {"benchmark": make["benchmark"](), "board": make["board"](), "filters": {}}
+    words = read(render("benchmark.html", **context, dates=dates))
+
+    assert "Nobody has submitted" not in words
+    assert "what is submitted before 2026-12-24 00:00:00 UTC is shown from then on." in words
+    assert "Submissions that arrive after 2026-12-01 00:00:00 UTC are refused." in words
+    assert "Submissions that arrive after" not in read(render("benchmark.html", **context))
+
+
 def test_filters_that_fit_nothing_can_be_cleared(make: Make) -> None:
     page = benchmark_page(make, make["board"](), status="verified")
     assert "Nothing fits these filters" in page
