@@ -130,6 +130,7 @@
 
   const onThemeChange = (redraw) => {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+    matchMedia("print").addEventListener("change", redraw);  // A page is printed in the light colours.
     narrow.addEventListener("change", redraw);
     new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ["data-theme", "class"] });
   };

@@ -288,6 +288,19 @@ def test_a_chart_takes_the_colours_of_a_dark_page(tab: Any, site: Any) -> None:
     eventually(tab, ink, "rgb(90, 97, 105)")
 
 
+def test_a_dark_page_is_printed_in_light_colours_without_its_controls(tab: Any, site: Any) -> None:
+    tab.emulate_media(color_scheme="dark")
+    tab.goto(site.url + "/benchmarks/digits")
+    show_chart(tab)
+    tab.emulate_media(color_scheme="dark", media="print")
+    ink = "getComputedStyle(document.querySelector('.xtick text')).fill"
+    eventually(tab, ink, "rgb(90, 97, 105)")
+    for control in (".filters", "form.compare", ".board td.mark"):
+        assert not tab.locator(control).first.is_visible(), control
+    assert tab.locator(".board td.model").first.is_visible()
+    assert tab.locator(".board .badge .mark").first.is_visible()
+
+
 def test_a_chart_that_cannot_be_fetched_says_so(tab: Any, site: Any) -> None:
     del site.answers["/benchmarks/digits/charts/pareto.json"]
     tab.goto(site.url + "/benchmarks/digits")
