@@ -68,6 +68,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from web import board_links, board_table, formats
 from web.assets import static_url
+from web.board_chart import intervals_height
 from web.board_charts import CHARTS
 from web.calibration_chart import largest_shift
 from web.canary_line import canary_line, off_text, speed_text
@@ -193,6 +194,7 @@ def environment() -> Environment:
         group_starts=board_table.group_starts,
         hardware=board_table.hardware,
         interval=formats.interval,
+        intervals_height=intervals_height,
         is_convergence_only=is_convergence_only,
         is_filtered=board_links.is_filtered,
         kind_link=board_links.kind_link,

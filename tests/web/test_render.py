@@ -288,6 +288,12 @@ def test_a_board_of_unranked_entries_alone_has_no_chart(make: Make, bare_entry: 
     assert "data-chart=" not in benchmark_page(make, make["board"](bare_entry))
 
 
+def test_a_board_keeps_room_for_the_row_of_each_of_its_first_times(make: Make) -> None:
+    free = [make["entry"](submission_id=f"s{i}", cost_usd=None) for i in range(40)]
+    assert 'data-height="1000"' in benchmark_page(make, make["board"](*free))
+    assert 'data-height="184"' in benchmark_page(make, make["board"](free[0]))
+
+
 def test_an_empty_board_says_how_to_submit(make: Make) -> None:
     page = benchmark_page(make, make["board"]())
     assert "finishline submit" in page
