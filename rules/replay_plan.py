@@ -75,7 +75,7 @@ def why_not_replayable(benchmark: Benchmark, claim: Claim) -> str | None:
     if benchmark.replay is None:
         return f"{benchmark.benchmark_id} has no reference model to replay yet"
     if claim.dawnbench is not None:
-        return "a DAWNBench entry tells no hyperparameters, so it cannot be replayed"
+        return "a DAWNBench entry tells no hyperparameters"
     unknown = sorted(set(claim.hyperparameters) - set(benchmark.hyperparameters))
     if unknown:
         return f"the reference model has no hyperparameter {unknown[0]!r}"

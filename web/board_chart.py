@@ -210,12 +210,25 @@ def _interval_figure(ranked: Sequence[View]) -> Figure:
     return {
         "data": [whiskers, *dots],
         "layout": layout(
-            xaxis=axis(f"Time to accuracy ({unit})"),
+            xaxis=axis(f"Time to accuracy ({unit})", range=_around(entries, scale)),
             yaxis=rows_axis(entries),
-            height=150 + 34 * len(entries),
+            height=intervals_height(len(entries)),
             meta=about | note,
         ),
     }
+
+
+def _around(entries: Sequence[View], scale: float) -> list[float]:
+    """A range in which the widest interval ends short of the edges, as one that is not cut off."""
+    places = (x for e in entries for x in (*_ends(e, scale), e["tta_seconds"] / scale))
+    known = [x for x in places if x is not None]
+    margin = 0.04 * (max(known) - min(known) or max(known) or 1.0)
+    return [max(0.0, min(known) - margin), max(known) + margin]
+
+
+def intervals_height(ranked: int) -> int:
+    """Pixels of the chart of times and their intervals on a board with so many ranked entries."""
+    return 150 + 34 * min(ranked, MOST_INTERVALS)
 
 
 def rows_axis(entries: Sequence[View]) -> dict[str, Any]:

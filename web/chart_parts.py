@@ -42,10 +42,18 @@ def time_unit(seconds: Iterable[float]) -> tuple[str, float]:
 
 
 def axis(title: str, values: Iterable[float] = (), **more: Any) -> dict[str, Any]:
-    """An axis; logarithmic where its values are positive and differ widely."""
+    """An axis; logarithmic where its values are positive and differ widely.
+
+    Around a single value Plotly draws one unit to each side. That would go below zero for a small
+    amount, which stands halfway between zero and its double instead.
+    """
     known = list(values)
-    wide = bool(known) and min(known) > 0 and max(known) / min(known) >= _WIDE_RANGE
-    kind = _logarithmic(min(known), max(known)) if wide else {}
+    positive = bool(known) and min(known) > 0
+    kind: dict[str, Any] = {}
+    if positive and max(known) / min(known) >= _WIDE_RANGE:
+        kind = _logarithmic(min(known), max(known))
+    elif positive and max(known) == min(known) <= 1:
+        kind = {"range": [0, 2 * max(known)]}
     return {
         "title": {"text": title},
         "automargin": True,

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from web.formats import duration, milliseconds, moment
+from web.verdicts import status_words
 
 View = Mapping[str, Any]
 _SPECIAL = {
@@ -25,25 +26,28 @@ _SPECIAL = {
 _IN_ADDRESS = {"%": r"\%", "#": r"\#", "{": r"\{", "}": r"\}", "\\": "/"}
 
 
-def bibtex(submission: View, address: str) -> str:
-    """A @misc entry that BibTeX and biber read, whatever the names hold."""
+def bibtex(submission: View, address: str, check: View | None = None) -> str:
+    """A @misc entry that BibTeX and biber read, whatever the names hold.
+
+    `check` is the verification that the status of the submission rests on.
+    """
     fields = {
         "author": f"{{{escape_tex(submission['submitter'])}}}",
         "title": f"{{{escape_tex(_title(submission))}}}",
         "year": str(submission_year(submission)),
         "howpublished": rf"\url{{{_escaped(address, _IN_ADDRESS)}}}",
-        "note": escape_tex(_note(submission)),
+        "note": escape_tex(_note(submission, check)),
     }
     key = "finishline-" + re.sub(r"[^A-Za-z0-9-]", "-", str(submission["id"]))
     lines = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items())
     return f"@misc{{{key},\n{lines}\n}}"
 
 
-def plain_citation(submission: View, address: str) -> str:
+def plain_citation(submission: View, address: str, check: View | None = None) -> str:
     """The same in a sentence."""
     return one_line(
         f"{submission['submitter']} ({submission_year(submission)}). {_title(submission)}. "
-        f"{_note(submission)} {address}"
+        f"{_note(submission, check)} {address}"
     )
 
 
@@ -72,11 +76,16 @@ def _title(submission: View) -> str:
     return f"{submission['model']}: {what} on {submission['benchmark']}"
 
 
-def _note(submission: View) -> str:
+def _note(submission: View, check: View | None) -> str:
+    version = f"{submission['benchmark']} {submission['benchmark_version']}"
+    status = status_words(submission, check)
+    return f"{_figure(submission)}, {submission['division']} division, rules {version}, {status}."
+
+
+def _figure(submission: View) -> str:
     result = submission["result"]
     if submission["kind"] == "inference":
-        figure = f"Latency {milliseconds(result['latency_ms'])}"
-    else:
-        figure = f"Time to accuracy {duration(result['tta_seconds'])}"
-    version = f"{submission['benchmark']} {submission['benchmark_version']}"
-    return f"{figure}, {submission['division']} division, rules {version}, {submission['status']}."
+        return f"Latency {milliseconds(result['latency_ms'])}"
+    if result["tta_seconds"] is None:
+        return "Target not reached"
+    return f"Time to accuracy {duration(result['tta_seconds'])}"

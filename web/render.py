@@ -68,6 +68,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from web import board_links, board_table, formats
 from web.assets import static_url
+from web.board_chart import intervals_height
 from web.board_charts import CHARTS
 from web.calibration_chart import largest_shift
 from web.canary_line import canary_line, off_text, speed_text
@@ -93,7 +94,14 @@ from web.sparkline import record_sparkline
 from web.splits import chosen_ghost, ghost_label, off_class, signed, split_rows
 from web.target_range import target_range
 from web.thinning import left_out
-from web.verdicts import is_convergence_only, published_check, scope_sentence, status_words
+from web.verdicts import (
+    board_status,
+    is_convergence_only,
+    published_check,
+    reads_between_evaluations,
+    scope_sentence,
+    status_words,
+)
 from web.worker_words import (
     class_sentence,
     doing_sentence,
@@ -166,6 +174,7 @@ def environment() -> Environment:
         beside_hardware=board_table.beside_hardware,
         board_columns=board_table.board_columns,
         board_query=board_links.board_query,
+        board_status=board_status,
         canary_line=canary_line,
         chosen_ghost=chosen_ghost,
         class_sentence=class_sentence,
@@ -185,6 +194,7 @@ def environment() -> Environment:
         group_starts=board_table.group_starts,
         hardware=board_table.hardware,
         interval=formats.interval,
+        intervals_height=intervals_height,
         is_convergence_only=is_convergence_only,
         is_filtered=board_links.is_filtered,
         kind_link=board_links.kind_link,
@@ -209,6 +219,7 @@ def environment() -> Environment:
         pages_of=board_links.pages_of,
         present_figures=board_table.present_figures,
         rank_label=formats.rank_label,
+        reads_between_evaluations=reads_between_evaluations,
         rcp_verdicts=RCP_VERDICTS,
         record_sparkline=record_sparkline,
         replay_rows=replay_rows,

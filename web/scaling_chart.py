@@ -8,7 +8,7 @@ from typing import Any
 
 from web.chart_parts import Figure, axis, empty_figure, label, layout, plain, series_marks
 from web.chart_tables import Table, columns, submission_row
-from web.formats import duration, number
+from web.formats import duration, number, percent
 
 NOTHING = (
     "This needs at least two ranked submissions by one submitter with different numbers of the "
@@ -119,7 +119,7 @@ def scaling_table(board: View) -> Table:
                 str(step.accelerators),
                 duration(step.entry["tta_seconds"]),
                 number(step.speed_up, 4),
-                f"{step.efficiency:.0%}",
+                percent(100 * step.efficiency, 0),
             )
             for family in scaling_families(board)
             for step in family.steps
@@ -148,6 +148,6 @@ def _text(family: ScalingFamily, step: Step) -> str:
     lines: Sequence[str] = (
         f"{label(family.submitter)}, {step.accelerators} × {plain(family.accelerator, longest=40)}",
         plain(step.entry["system"]["name"], longest=60),
-        f"{duration(step.entry['tta_seconds'])}, {step.efficiency:.0%} of ideal",
+        f"{duration(step.entry['tta_seconds'])}, {percent(100 * step.efficiency, 0)} of ideal",
     )
     return "<br>".join(lines)

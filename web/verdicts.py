@@ -5,6 +5,7 @@ from typing import Any
 
 from rules.confirmed_time import time_confirmed
 from rules.verdict import ReasonCode
+from web.formats import number
 
 View = Mapping[str, Any]
 # Why a verdict says nothing about the time: each is a reason without weight.
@@ -67,6 +68,16 @@ def board_status(entry: View) -> str:
     """A status as a board or a record has it, and whether its time is not confirmed."""
     only = entry.get("time_confirmed") is False
     return f"{entry['status']}, convergence only" if only else str(entry["status"])
+
+
+def reads_between_evaluations(check: View, submission: View) -> bool:
+    """Whether a verdict tells other epochs of a claim than the submission's own page does."""
+    whole = submission["result"]["epochs_to_target"]
+    numbers = (reason.get("numbers") or {} for reason in check["reasons"])
+    read_off = (known.get("claimed_mean_epochs") for known in numbers)
+    return whole is not None and any(
+        epochs is not None and number(epochs, 3) != number(whole, 3) for epochs in read_off
+    )
 
 
 def _message(check: View, codes: Sequence[str]) -> str | None:

@@ -10,6 +10,11 @@ from pydantic_core import ErrorDetails
 
 T = TypeVar("T", bound=BaseModel)
 Errors = dict[str, str]
+NUMBERS = {
+    "int_parsing": "Expected a whole number.",
+    "int_from_float": "Expected a whole number.",
+    "float_parsing": "Expected a number.",
+}
 MISSING = ("missing", "string_too_short", "string_pattern_mismatch", "too_short")
 
 
@@ -45,5 +50,7 @@ def sentence_of(item: ErrorDetails) -> str:
         return "Fill this in."
     if item["type"] == "missing":
         return "Fill this in."
+    if item["type"] in NUMBERS:
+        return NUMBERS[item["type"]]
     message = item["msg"].removeprefix("Value error, ").removeprefix("Input ")
     return message[:1].upper() + message[1:].rstrip(".") + "."

@@ -411,6 +411,8 @@ def test_a_calibration_is_started_cancelled_continued_and_not_adopted_too_soon(
         assert console.post(path, **fields | change).status_code == status, change
     refused = console.post(path, **fields | {"batch_sizes": ""}).text
     assert error_of(refused, "batch_sizes") == "Fill this in."
+    refused = console.post(path, **fields | {"batch_sizes": "many"}).text
+    assert error_of(refused, "batch_sizes") == "Expected a whole number."
     page = console.done(path, **fields)
     one = re.findall(rf'action="({path}/\w+)/cancel"', page)[0]
     assert console.post(f"{one}/adopt", reason="x").status_code == 409

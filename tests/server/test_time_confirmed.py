@@ -73,8 +73,8 @@ def told(replay: Any, client: TestClient, settings: Settings) -> Callable[[], tu
         page = client.get(f"/submissions/{replay.submission_id}", headers=BROWSER).text
         assert ("convergence only" in words_of(board)) is (said is False)
         assert ("convergence only" in words_of(page)) is (said is False)
-        home = client.get("/", headers=BROWSER).text
-        assert ('title="a replay confirmed' in home) is (said is False)
+        cards, _ = client.get("/", headers=BROWSER).text.split('id="verdicts"')
+        assert ('title="a replay confirmed' in cards) is (said is False)
         records = client.get("/api/v1/benchmarks/digits/records").json()["divisions"]
         kept = [] if entry["status"] == "rejected" else [said]
         assert [r["time_confirmed"] for d in records for r in d["records"]] == kept
@@ -108,6 +108,9 @@ def test_a_board_follows_the_published_verdict_about_the_time(
     publish()
     assert told() == ("verified", True)
     assert client.get(BOARD).json()["version"] > before
+    _, verdicts = client.get("/", headers=BROWSER).text.split('id="verdicts"')
+    latest, earlier = verdicts.split('class="lines"')[1:]
+    assert ("convergence only" in latest, "convergence only" in earlier) == (False, True)
 
     rerun()
     finish(qualities=[90.0] * 12)

@@ -563,6 +563,7 @@ def make_verdict_line(**changes: Any) -> View:
         "model": "digits-cnn",
         "submitter": "alice",
         "outcome": "verified",
+        "time_confirmed": True,
         "reason": {
             "code": "reached_target",
             "weight": "supports",

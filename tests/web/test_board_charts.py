@@ -15,7 +15,7 @@ from web.chart_parts import names_of, series_marks
 from web.curves_chart import MOST_EVALUATIONS, convergence_curves_figure
 from web.distribution_chart import box_of, distribution_figure, distribution_table
 from web.records_chart import records_figure, records_table
-from web.scaling_chart import scaling_families, scaling_figure
+from web.scaling_chart import scaling_families, scaling_figure, scaling_table
 from web.survival_chart import reached_by, survival_figure, survival_table
 from web.thinning import thin_entries, thinning_note
 
@@ -237,6 +237,9 @@ def test_speed_up_is_against_the_smallest_system_of_the_family(make: Make, targe
     ideal, line = scaling_figure(board)["data"]
     assert ideal["x"] == ideal["y"] == [8, 32]
     assert line["x"] == [8, 16, 32]
+    assert [row.cells[-1] for row in scaling_table(board).rows] == [
+        "100\u00a0%", "83\u00a0%", "83\u00a0%",
+    ]  # fmt: skip
 
 
 def test_curves_have_the_reference_over_epochs_alone_and_are_thinned(

@@ -69,6 +69,14 @@ def test_without_any_cost_the_times_stand_with_their_intervals(make: Make) -> No
     whiskers = trace_named(figure, "95 % interval of the mean")
     assert whiskers["x"] == [0.79, 0.91, None, 0.79, 0.91, None]
     assert figure["layout"]["xaxis"]["title"]["text"] == "Time to accuracy (seconds)"
+    low, high = figure["layout"]["xaxis"]["range"]
+    assert 0 < low < 0.79 < 1 < high < 1.1  # Neither an interval nor a dot is cut off.
+
+
+def test_a_small_amount_that_stands_alone_is_drawn_between_zero_and_its_double(make: Make) -> None:
+    axes = pareto_figure(make["board"](priced(make, "a", 2.5, 0.00084)))["layout"]
+    assert axes["xaxis"]["range"] == [0, 0.00168]
+    assert "range" not in axes["yaxis"]  # One unit to each side of 2.5 is above zero.
 
 
 def test_widely_different_times_are_drawn_on_a_logarithmic_axis(busy_board: View) -> None:

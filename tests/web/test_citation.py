@@ -33,6 +33,22 @@ def test_a_citation_names_who_what_when_and_where(make: Make) -> None:
     assert plain.endswith(ADDRESS)
 
 
+def test_a_citation_says_what_the_badge_says_of_the_status(make: Make) -> None:
+    unranked = {**make["submission"]()["result"], "tta_seconds": None}
+    withdrawn = make["submission"](
+        result=unranked,
+        withdrawal={"by": "alice", "at": "2026-11-20T10:00:00Z", "reason": "wrong logs"},
+    )
+    assert "Target not reached, closed division, rules digits 1.0, withdrawn." in plain_citation(
+        withdrawn, ADDRESS
+    )
+    elsewhere = {"code": "hardware_differs", "message": "time was not compared: another machine"}
+    check = {"id": "v", "kind": "replay", "outcome": "verified", "reasons": [elsewhere]}
+    verified = make["submission"](status="verified")
+    assert "rules digits 1.0, convergence verified." in plain_citation(verified, ADDRESS, check)
+    assert "rules digits 1.0, convergence verified." in bibtex(verified, ADDRESS, check)
+
+
 def test_no_name_is_a_command_or_ends_its_field(make: Make) -> None:
     hostile = "}},\n note={\\input{/etc/passwd}} 100% of #1 & $x_2^3$ ~<é>\x07"
     entry = bibtex(make["submission"](model=hostile, submitter=hostile), ADDRESS)

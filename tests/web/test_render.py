@@ -151,6 +151,9 @@ def test_a_board_says_whose_convergence_alone_was_verified(make: Make, read: Rea
     words = read(page)
     assert words.count("verified convergence only") == 1
     assert "claimed convergence only" not in words
+    # The column of the status is out of sight on a phone: there it stands beneath the name.
+    for status in ("verified, convergence only", "verified", "claimed"):
+        assert words.count(f"{status} · alice") == 1
     assert 'title="a replay confirmed that the training converges as claimed; its time' in page
 
 
@@ -285,11 +288,33 @@ def test_a_board_of_unranked_entries_alone_has_no_chart(make: Make, bare_entry: 
     assert "data-chart=" not in benchmark_page(make, make["board"](bare_entry))
 
 
+def test_a_board_keeps_room_for_the_row_of_each_of_its_first_times(make: Make) -> None:
+    free = [make["entry"](submission_id=f"s{i}", cost_usd=None) for i in range(40)]
+    assert 'data-height="1000"' in benchmark_page(make, make["board"](*free))
+    assert 'data-height="184"' in benchmark_page(make, make["board"](free[0]))
+
+
 def test_an_empty_board_says_how_to_submit(make: Make) -> None:
     page = benchmark_page(make, make["board"]())
     assert "finishline submit" in page
     assert "Nobody has submitted yet" in page
     assert "charts.js" not in page
+
+
+def test_a_board_tells_what_its_embargo_hides_and_until_when_it_takes_submissions(
+    make: Make, read: Read
+) -> None:
+    dates = [
+        ("Closes", "2026-12-01T00:00:00+00:00"),
+        ("Results under embargo until", "2026-12-24T00:00:00+00:00"),
+    ]
+    context = {"benchmark": make["benchmark"](), "board": make["board"](), "filters": {}}
+    words = read(render("benchmark.html", **context, dates=dates))
+
+    assert "Nobody has submitted" not in words
+    assert "what is submitted before 2026-12-24 00:00:00 UTC is shown from then on." in words
+    assert "Submissions that arrive after 2026-12-01 00:00:00 UTC are refused." in words
+    assert "Submissions that arrive after" not in read(render("benchmark.html", **context))
 
 
 def test_filters_that_fit_nothing_can_be_cleared(make: Make) -> None:
@@ -313,6 +338,9 @@ def test_a_submission_page_explains_its_score(make: Make, read: Read) -> None:
     assert "Drop the fastest and the slowest of 3, mean of the rest." in words
     assert "run 1 0.87" in words
     assert "finishline verify sub-1 --watch" in words
+    assert "with torch 2.13.0, submitted" in words
+    published = read(render("submission.html", submission=make["submission"](archive=True)))
+    assert "with torch 2.13.0, imported" in published  # Nobody knows when it was submitted.
 
 
 def test_a_submission_of_absent_figures_renders(make: Make, read: Read) -> None:
@@ -320,6 +348,8 @@ def test_a_submission_of_absent_figures_renders(make: Make, read: Read) -> None:
     assert "None" not in read(page)
     assert "Not ranked." in read(page)
     assert "/api/v1/submissions/sub-1/runs/0/log" in page
+    assert "– target not reached" in read(page)
+    assert "no interval below three runs" not in read(page)
 
 
 def test_the_curves_of_a_submission_have_a_table_twin(make: Make, curves: list[View]) -> None:
@@ -369,12 +399,15 @@ def test_a_failed_attempt_shows_what_it_left_and_that_it_costs_nothing(
 
 def test_a_calibration_says_what_it_is_and_names_no_submission(make: Make, read: Read) -> None:
     calibration = make["verification"](kind="calibration", submission_id=None, outcome=None)
+    calibration["report"] |= {"runs": [make["replay_run"](tta_seconds=0.66)]}
     page = render("verification.html", verification=calibration, submission=None)
     text = read(page)
     assert "calibration ver-1" in text
     assert "digits reference" in text
     assert "No claim is checked here" in text
     assert "/submissions/" not in page
+    # Its runs go on beyond the target: their seconds are those of the last evaluation.
+    assert "8 0.880 s 98.1 % reached" in text.replace("\u00a0", " ")
 
 
 def test_a_failed_run_shows_its_next_step(make: Make, read: Read) -> None:

@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from web.verdicts import is_convergence_only, published_check, scope_sentence, status_words
+from web.verdicts import (
+    is_convergence_only,
+    published_check,
+    reads_between_evaluations,
+    scope_sentence,
+    status_words,
+)
 
 
 def check(*codes: str, **changes: Any) -> dict[str, Any]:
@@ -67,3 +73,17 @@ def test_a_latency_that_was_not_compared_stands_as_claimed() -> None:
 def test_the_published_check_is_the_one_the_status_rests_on() -> None:
     assert published_check({"published_verification": "v"}, [check(id="u"), check()]) == check()
     assert published_check({"published_verification": None}, [check()]) is None
+
+
+def test_epochs_that_differ_from_the_submissions_own_are_told_to_be_read_off() -> None:
+    """7, 8 and 7 whole epochs, whose curves cross the target after 6.89 on average."""
+    whole = {"result": {"epochs_to_target": 7.3333}}
+
+    def judged(epochs: float) -> dict[str, Any]:
+        numbers = {"claimed_mean_epochs": epochs}
+        return {"reasons": [{"code": "convergence_agrees", "numbers": numbers}, {"code": "x"}]}
+
+    assert reads_between_evaluations(judged(6.8903), whole)
+    assert not reads_between_evaluations(judged(7.3331), whole)
+    assert not reads_between_evaluations(judged(6.8903), {"result": {"epochs_to_target": None}})
+    assert not reads_between_evaluations({"reasons": []}, whole)

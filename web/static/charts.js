@@ -94,7 +94,9 @@
 
   const drawViews = (box, chart) => {
     const group = box.querySelector(".views");
-    if (!group || chart.views.length < 2) return;
+    if (!group) return;
+    group.hidden = chart.views.length < 2;
+    if (group.hidden) return;
     for (const view of chart.views) {
       const button = document.createElement("button");
       button.type = "button";
@@ -107,7 +109,13 @@
       });
       group.append(button);
     }
-    group.hidden = false;
+  };
+
+  // The page does not move when the chart is drawn.
+  const keepRoom = (box) => {
+    const group = box.querySelector(".views");
+    if (group && "views" in box.dataset) group.hidden = false;
+    if (box.dataset.height) box.querySelector(".plot").style.minHeight = `${box.dataset.height}px`;
   };
 
   const openEntry = (event) => {
@@ -120,6 +128,9 @@
     words.className = "soft";
     words.textContent = sentence;
     plot.classList.add("in-words");
+    plot.style.minHeight = "";
+    const group = plot.parentElement.querySelector(".views");
+    if (group) group.hidden = true;
     plot.replaceChildren(words);
   };
 
@@ -130,6 +141,7 @@
 
   const onThemeChange = (redraw) => {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+    matchMedia("print").addEventListener("change", redraw);  // A page is printed in the light colours.
     narrow.addEventListener("change", redraw);
     new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ["data-theme", "class"] });
   };
@@ -186,6 +198,7 @@
   const watch = () => {
     for (const box of document.querySelectorAll("[data-chart]:not([data-watched])")) {
       box.dataset.watched = "";
+      keepRoom(box);
       watcher.observe(box);
     }
   };

@@ -288,6 +288,38 @@ def test_a_chart_takes_the_colours_of_a_dark_page(tab: Any, site: Any) -> None:
     eventually(tab, ink, "rgb(90, 97, 105)")
 
 
+def test_a_page_keeps_the_room_that_its_chart_will_take(tab: Any, site: Any) -> None:
+    path = "/submissions/sub-1/charts/curves.json"
+    drawn, gate = site.answers[path], threading.Event()
+
+    def late() -> Any:
+        gate.wait(60)
+        return drawn
+
+    site.answers[path] = late
+    tab.goto(site.url + "/submissions/sub-1")
+    tab.locator("[data-chart]").first.scroll_into_view_if_needed()
+    below = "document.querySelector('.chart').offsetHeight"
+    before = tab.evaluate(below)
+    gate.set()
+    tab.wait_for_selector(DRAWN, timeout=30_000)
+    assert tab.get_by_role("button", name="epochs").is_visible()
+    assert abs(tab.evaluate(below) - before) < 10
+
+
+def test_a_dark_page_is_printed_in_light_colours_without_its_controls(tab: Any, site: Any) -> None:
+    tab.emulate_media(color_scheme="dark")
+    tab.goto(site.url + "/benchmarks/digits")
+    show_chart(tab)
+    tab.emulate_media(color_scheme="dark", media="print")
+    ink = "getComputedStyle(document.querySelector('.xtick text')).fill"
+    eventually(tab, ink, "rgb(90, 97, 105)")
+    for control in (".filters", "form.compare", ".board td.mark"):
+        assert not tab.locator(control).first.is_visible(), control
+    assert tab.locator(".board td.model").first.is_visible()
+    assert tab.locator(".board .badge .mark").first.is_visible()
+
+
 def test_a_chart_that_cannot_be_fetched_says_so(tab: Any, site: Any) -> None:
     del site.answers["/benchmarks/digits/charts/pareto.json"]
     tab.goto(site.url + "/benchmarks/digits")
