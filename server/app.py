@@ -167,6 +167,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     app.state.limits = limits
     app.state.feeds = Feeds()
     app.state.figures = keep_figures(parts.database, settings)
+    app.state.figures_are_away = False
     # First, because they are asked for most often, and a router's routes are analysed when a
     # request first comes as far: whoever asks whether the process lives does not wait for that.
     app.include_router(health.router)

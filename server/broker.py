@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from celery import Celery
 
+ASKED_KEY = "finishline-asked"
+ASKED_KEPT_SECONDS = 60
+
 
 class Broker:
     """Sends tasks by name to the broker at an address; several threads may share it."""
@@ -21,10 +24,14 @@ class Broker:
         self._made: Celery | None = None
 
     def ask(self) -> None:
-        """Raise what the broker's driver raises unless the broker answers."""
+        """Raise what the broker's driver raises unless the broker answers and takes what is sent.
+
+        One that is full, or a replica that only reads, answers a PING all the same.
+        """
         with self._celery().connection_for_write() as connection:
-            # Opening a connection sends a PING; kombu would wait for two seconds between two tries.
+            # Kombu would wait for two seconds between two tries.
             connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0)
+            connection.default_channel.client.set(ASKED_KEY, 1, ex=ASKED_KEPT_SECONDS)
 
     def send_task(
         self, name: str, *, args: list[Any], queue: str, expires: float | None = None

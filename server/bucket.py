@@ -1,6 +1,7 @@
 """Raw logs in an S3-compatible bucket, by the SHA-256 of their content."""
 
 import contextlib
+import hashlib
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +14,8 @@ UPLOADS_AT_ONCE = 8
 CONNECT_SECONDS = 3
 READ_SECONDS = 30
 NO_SUCH_KEY = ("NoSuchKey", "404")
+REFUSAL = "The artifact store does not serve this; nothing was kept. Try again."
+NOTHING = hashlib.sha256(b"").hexdigest()
 
 
 class Content(Protocol):
@@ -40,6 +43,7 @@ class Bucket:
         parts = urlsplit(url)
         self._bucket, self._folder = parts.netloc, parts.path.strip("/")
         self._client = _make_client(endpoint_url)
+        self._has_refused = False
 
     def put_all(self, files: Collection[Content]) -> None:
         """Write files under their hashes; when it returns the bucket has acknowledged them all.
@@ -70,14 +74,26 @@ class Bucket:
             more = {"ContinuationToken": found["NextContinuationToken"]}
 
     def check(self) -> None:
-        """Raise UnavailableError unless the bucket answers and may be used."""
+        """Raise UnavailableError unless the bucket answers and may be used.
+
+        One without room, or without the right to write, answers all the same. Since it refused an
+        object it is given one each time, of no bytes, until it takes it; before, that would only
+        cost.
+        """
         self._ask("head_bucket")
+        if self._has_refused:
+            self._ask("put_object", Key=self._key(NOTHING), Body=b"")
+            self._has_refused = False
 
     def _put(self, file: Content) -> None:
         with contextlib.ExitStack() as opened:
             held = file.content
             body = held if held is not None else opened.enter_context(file.path.open("rb"))
-            self._ask("put_object", Key=self._key(file.sha256), Body=body)
+            try:
+                self._ask("put_object", Key=self._key(file.sha256), Body=body)
+            except UnavailableError:
+                self._has_refused = True
+                raise
 
     def _key(self, sha256: str) -> str:
         return "/".join(part for part in (self._folder, sha256[:2], sha256) if part)
@@ -90,13 +106,9 @@ class Bucket:
         except ClientError as error:
             if operation == "get_object" and error.response["Error"]["Code"] in NO_SUCH_KEY:
                 raise FileNotFoundError(2, f"not in {self.url}", arguments["Key"]) from error
-            raise UnavailableError(_refusal(self.url, error)) from error
+            raise UnavailableError(REFUSAL, cause=f"{self.url}: {error}") from error
         except BotoCoreError as error:
-            raise UnavailableError(_refusal(self.url, error)) from error
-
-
-def _refusal(url: str, error: Exception) -> str:
-    return f"The artifact store {url} does not serve this ({error}); nothing was kept. Try again."
+            raise UnavailableError(REFUSAL, cause=f"{self.url}: {error}") from error
 
 
 def _make_client(endpoint_url: str | None) -> Any:

@@ -15,6 +15,7 @@ from sqlalchemy import (
     DateTime,
     Dialect,
     Engine,
+    ExceptionContext,
     TypeDecorator,
     create_engine,
     event,
@@ -28,6 +29,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from server.viewer import ANYBODY, Viewer
 
 CONNECT_SECONDS = 5
+DISK_FULL = "53100"  # As PostgreSQL names it.
 # A server that was started again took longer to come back.
 RESTED_SECONDS = 0.5
 RESTS_SINCE = "rests_since"
@@ -85,6 +87,8 @@ class Database:
         self._writers = threading.Lock() if self.is_sqlite else nullcontext()
         if self.is_sqlite and self.url.database:
             Path(self.url.database).parent.mkdir(parents=True, exist_ok=True)
+        # Whether PostgreSQL has refused a write for want of room, until somebody finds room again.
+        self.was_full = False
         self.engine = self._make_engine()
 
     def _make_engine(self) -> Engine:
@@ -111,7 +115,12 @@ class Database:
         else:
             event.listen(engine, "checkin", _note_rest)
             event.listen(engine, "checkout", partial(_look_at_rested, engine))
+            event.listen(engine, "handle_error", self._note_full)
         return engine
+
+    def _note_full(self, context: ExceptionContext) -> None:
+        if getattr(context.original_exception, "sqlstate", None) == DISK_FULL:
+            self.was_full = True
 
     @contextmanager
     def read(self, viewer: Viewer = ANYBODY) -> Iterator[Session]:

@@ -4,21 +4,25 @@ An attempt is sent when a worker is free for it, so that whose turn it is is dec
 be, and again after a while if nobody claimed it. The loop wakes when this process commits something
 it may act on (see server.bell) and every interval. Expired leases are found by the same loop. Any
 number of servers may run it: each step is one conditional UPDATE that only one of them wins.
+
+A lease is a time of the server that granted it. A process whose clock is not the database's would
+end the leases of all others, so it leaves that to them.
 """
 
 import logging
 import threading
 import time
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import exists, select
+from sqlalchemy import ColumnElement, exists, func, select
 from sqlalchemy.exc import DBAPIError
 
 from rules.messages import REPLAY_TASK, ReplayJob
 from server.bell import bell_of
 from server.broker import Broker
-from server.database import Database
+from server.database import Database, utc_now
 from server.models import Attempt
 from server.queues.sending import Sending, anything_to_send, take_due
 from server.settings import Settings
@@ -32,6 +36,8 @@ MESSAGE_LIFE_SECONDS = 60.0
 BREATH_SECONDS = 0.01
 # With nothing queued and nothing running there is nothing that only time brings about.
 IDLE_INTERVALS = 4
+# Less than any lease.
+CLOCK_SECONDS = 2.0
 
 
 class Dispatcher:
@@ -49,6 +55,8 @@ class Dispatcher:
         self._broker_ok: bool | None = None
         self._database_ok = True
         self._round_ended_at: float | None = None
+        # How far this process's clock is ahead of the database's; negative where it is behind.
+        self.clock_ahead_seconds = 0.0
         self._thread = threading.Thread(target=self._loop, name="dispatch", daemon=True)
 
     @property
@@ -65,6 +73,11 @@ class Dispatcher:
     def seconds_since_round(self) -> float | None:
         """How long ago a round last ended well; None before the first."""
         return None if self._round_ended_at is None else time.monotonic() - self._round_ended_at
+
+    @property
+    def is_clock_off(self) -> bool:
+        """Whether this process has another time than the database, and so than other servers."""
+        return abs(self.clock_ahead_seconds) > CLOCK_SECONDS
 
     def ask_broker(self) -> None:
         """Raise what the broker's driver raises unless the broker answers."""
@@ -111,7 +124,11 @@ class Dispatcher:
         runs, waits = self._open()
         self._is_idle = not runs and not waits
         since = time.monotonic() - self._tended_at
-        if runs and (not self._woken or since >= self._settings.dispatch_interval_seconds):
+        if (
+            runs
+            and not self.is_clock_off
+            and (not self._woken or since >= self._settings.dispatch_interval_seconds)
+        ):
             self._tended_at = time.monotonic()
             with self._database.write() as session:
                 waits = bool(expire_leases(session) + end_overdue(session)) or waits
@@ -123,15 +140,17 @@ class Dispatcher:
 
     def _open(self) -> tuple[bool, bool]:
         """Whether any attempt runs, and whether any waits."""
+        columns: list[ColumnElement[Any]] = [
+            exists().where(Attempt.state == state).select_from(Attempt)
+            for state in ("running", "queued")
+        ]
+        if not self._database.is_sqlite:  # Which has the clock of this machine.
+            columns.append(func.clock_timestamp())
         with self._database.read(ORGANISER) as session:
-            row = session.execute(
-                select(
-                    *(
-                        exists().where(Attempt.state == state).select_from(Attempt)
-                        for state in ("running", "queued")
-                    )
-                )
-            ).one()
+            asked_at = utc_now()
+            row = session.execute(select(*columns)).one()
+        if not self._database.is_sqlite:
+            self.clock_ahead_seconds = seconds_ahead(row[2], since=asked_at, until=utc_now())
         return bool(row[0]), bool(row[1])
 
     def _choose(self) -> list[Sending]:
@@ -156,6 +175,13 @@ class Dispatcher:
         self._broker_ok = True
         log.info("attempt sent to %s", sending.queue, extra=_ids(sending.job))
         return True
+
+
+def seconds_ahead(there: datetime, *, since: datetime, until: datetime) -> float:
+    """How far a clock here is ahead of one that was read between two of its times; 0 if not."""
+    if there < since:
+        return (since - there).total_seconds()
+    return min((until - there).total_seconds(), 0.0)
 
 
 def _ids(job: ReplayJob) -> dict[str, str]:

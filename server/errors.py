@@ -8,21 +8,34 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
-from sqlalchemy.exc import DataError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import (
+    DataError,
+    DBAPIError,
+    InterfaceError,
+    InternalError,
+    OperationalError,
+    ProgrammingError,
+    SQLAlchemyError,
+)
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
 from rules.errors import RuleError
-from server.observability.context import current_request_id
+from server.observability.context import current_request_id, note_told
 from web.render import render
 
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1
+# Somebody has to make room first.
+FULL_DISK_RETRY_SECONDS = 60
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# What PostgreSQL says after a failover to a standby that only reads (25006), to a database without
+# this schema (3F000, 42P01), or at another revision (42703), and without the rights (42501).
+NOT_AS_NEEDED = ("25006", "3F000", "42P01", "42703", "42501")
 
 
 class ServerError(Exception):
@@ -99,10 +112,29 @@ class UsedUpError(ServerError):
 
 
 class UnavailableError(ServerError):
-    """Something the server stands on does not answer; the same request may succeed later."""
+    """Something the server stands on does not answer; the same request may succeed later.
+
+    The cause may name hosts: it is for logs and for administrators, not for whoever asked.
+    """
 
     status = 503
     title = "Service unavailable"
+
+    def __init__(self, detail: str, *, cause: object = None) -> None:
+        super().__init__(detail)
+        if cause is not None:
+            self.args = (f"{detail} ({cause})",)
+
+
+class LostFileError(ServerError):
+    """A file that a row names is not where it was kept."""
+
+    title = "Lost file"
+
+    def __init__(self, sha256: str) -> None:
+        super().__init__(
+            f"The file {sha256} of this submission is not in the artifact store; put it back."
+        )
 
 
 def _optional(kind: str) -> dict[str, Any]:
@@ -162,6 +194,8 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(ServerError)
     def _server_error(request: Request, error: ServerError) -> Response:
         headers = {"Retry-After": str(RETRY_SECONDS)} if error.status == 503 else None
+        if error.status >= 500:
+            log.error("%s cannot be served: %s", request.url.path, error)
         if isinstance(error, UsedUpError):
             headers = {"Retry-After": str(error.retry_seconds)}
             request.app.state.limits.metrics.note_used_up(error.measure)
@@ -211,13 +245,21 @@ def add_error_handlers(app: FastAPI) -> None:
         retry = {"Retry-After": str(RETRY_SECONDS)}
         return answer(request, 503, "Service unavailable", detail, [], retry)
 
+    @app.exception_handler(InternalError)
+    @app.exception_handler(ProgrammingError)
+    def _database_not_as_needed(request: Request, error: DBAPIError) -> Response:
+        if getattr(error.orig, "sqlstate", None) not in NOT_AS_NEEDED:
+            return _unforeseen(request, error)
+        return _no_database(request, error)
+
     @app.exception_handler(OSError)
     def _no_space(request: Request, error: OSError) -> Response:
         if error.errno not in DISK_FULL:
             return _unforeseen(request, error)
         log.error("no room for %s: %s", request.url.path, error)
         detail = "The server's disk is full; nothing of this request was kept. Try again later."
-        return answer(request, 507, "Insufficient storage", detail, [])
+        retry = {"Retry-After": str(FULL_DISK_RETRY_SECONDS)}
+        return answer(request, 507, "Insufficient storage", detail, [], retry)
 
     @app.exception_handler(ClientDisconnect)
     def _gone(request: Request, _error: ClientDisconnect) -> Response:
@@ -226,6 +268,7 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     def _unforeseen(request: Request, error: Exception) -> Response:
         log.error("unforeseen error at %s", request.url.path, exc_info=error)
+        note_told()
         detail = "The server made a mistake; its log says more. Nothing of this request was kept."
         return answer(request, 500, "Internal error", detail, [])
 

@@ -22,6 +22,7 @@ from worker.wire import read_job
 log = logging.getLogger(__name__)
 
 BROKER_RETRIES = 60
+SOCKET_SECONDS = 15.0
 
 
 def make_app(
@@ -43,6 +44,10 @@ def make_app(
         worker_redirect_stdouts=False,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=BROKER_RETRIES,
+        # A broker that is full, or a replica for a moment, takes messages again later.
+        broker_channel_error_retry=True,
+        # A broker whose host vanished closes no connection: without a limit a worker waits on it.
+        broker_transport_options={"socket_timeout": SOCKET_SECONDS},
         accept_content=["json"],
         task_serializer="json",
     )

@@ -2,6 +2,11 @@
 
 A message that a worker takes and leaves is lost until the server sends it again; one that waits in
 the queue is there for the worker beside it.
+
+A message is acknowledged when its training has ended. Where the broker is away at that moment the
+failed acknowledgement keeps the one place that a worker has for messages, and nobody asks the
+broker for anything any more: so the connection is given up, and the next one begins with a free
+place.
 """
 
 import logging
@@ -28,6 +33,8 @@ def end_process() -> None:
 class Intake:
     """Stops taking messages when the worker's state says so, and starts again; ends a drained one.
 
+    It gives up a connection on which nothing can come any more.
+
     The queue belongs to the thread of Celery's loop: this one only asks it, and seldom twice.
     `worker` is the Celery worker; its queue is taken up again after each lost connection. `end`
     ends the process as its operator would.
@@ -48,6 +55,7 @@ class Intake:
         self._is_closed = False
         self._is_ending = False
         self._ask_from = 0.0
+        self._was_deaf = False
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name="intake", daemon=True)
 
@@ -68,18 +76,26 @@ class Intake:
         while not self._over.wait(LOOK_SECONDS):
             consumer = self._worker.consumer
             follows = self._state.takes_nothing == self._is_closed and not self._must_end()
-            if follows or consumer is None:
+            # Seen twice: after an attempt its message is acknowledged a moment later.
+            was_deaf, self._was_deaf = self._was_deaf, self._is_deaf(consumer)
+            if consumer is None or (follows and not (was_deaf and self._was_deaf)):
                 continue
             if time.monotonic() >= self._ask_from:
                 self._ask_from = time.monotonic() + ASK_AGAIN_SECONDS
                 consumer.call_soon(self.follow, consumer)
 
     def follow(self, consumer: Any) -> None:
-        """Take messages or take none, as the state says. In the thread of Celery's loop."""
+        """Take messages or take none, as the state says. In the thread of Celery's loop.
+
+        Raises ConnectionError, for which Celery makes a new connection, where nothing can come.
+        """
         self._ask_from = 0.0
         close = self._state.takes_nothing
         if consumer.task_consumer is None:
             return  # The connection is lost; asked again once there is one.
+        if self._was_deaf and self._is_deaf(consumer):
+            self._was_deaf = False
+            raise ConnectionError("a message could not be acknowledged")
         if close and consumer.task_consumer.consuming_from(self._queue):
             consumer.cancel_task_queue(self._queue)
         elif not close and self._is_closed:
@@ -91,6 +107,13 @@ class Intake:
             self._is_ending = True
             log.info("drained: ending")
             self._end()
+
+    def _is_deaf(self, consumer: Any) -> bool:
+        """Whether a message of an attempt that is over keeps further ones away."""
+        taking = getattr(consumer, "task_consumer", None)
+        if taking is None or self._state.busy:
+            return False
+        return not taking.channel.qos.can_consume()
 
     def _must_end(self) -> bool:
         return self._state.drained and not self._is_ending

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.orm import Session
 
 from server.artifacts import ArtifactStore
@@ -22,6 +23,10 @@ from server.viewer import ORGANISER
 
 STALE_ROUND_SECONDS = 30.0
 STUCK_SECONDS = 120.0
+GROW = (
+    "CREATE TEMPORARY TABLE finishline_room ON COMMIT DROP AS "
+    "SELECT repeat('x', 1000) FROM generate_series(1, 100)"
+)
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,7 @@ def make_checks(
         Check("artifacts", partial(check_artifacts, parts.artifacts, settings), needed=True),
         Check("broker", partial(check_broker, dispatcher), needed=False),
         Check("dispatch", partial(check_dispatch, dispatcher), needed=False),
+        Check("clock", partial(check_clock, dispatcher), needed=False),
         Check("queue", partial(check_queue, database, settings), needed=False),
         Check("definitions", partial(check_definitions, definitions), needed=False),
     ]
@@ -53,10 +59,14 @@ def check_database(database: Database, revision: str | None) -> Said:
     with database.read() as session:
         found = session.scalar(text("SELECT version_num FROM alembic_version"))
         is_writable = _is_writable(session, database)
+        has_room = not database.was_full or _has_room(session)
     if found != revision:
         raise UnwellError(f"The database is at revision {found}, this server needs {revision}.")
     if not is_writable:
         raise UnwellError("The database can be read and not written: nothing can be kept.")
+    if not has_room:
+        raise UnwellError("The database's disk is full: nothing can be kept.")
+    database.was_full = False
     return Said(f"The database answers; it is at revision {found}.")
 
 
@@ -69,6 +79,22 @@ def _is_writable(session: Session, database: Database) -> bool:
         return str(session.scalar(text("SHOW transaction_read_only"))) == "off"
     path = database.url.database
     return path in (None, "", ":memory:") or os.access(path, os.W_OK)
+
+
+def _has_room(session: Session) -> bool:
+    """Whether a table can grow. Asked only since one could not: it writes, and keeps nothing.
+
+    A small change finds room in a full database still, so what went well since says nothing.
+    """
+    try:
+        session.execute(text(GROW))
+    except OperationalError:
+        return False
+    except DBAPIError:
+        return True  # It may not be asked, by want of a right.
+    finally:
+        session.rollback()
+    return True
 
 
 def check_artifacts(store: ArtifactStore, settings: Settings) -> Said:
@@ -104,6 +130,17 @@ def check_dispatch(dispatcher: Dispatcher) -> Said:
     if seconds > STALE_ROUND_SECONDS:
         return Said(f"Attempts were last looked for {seconds:.0f} s ago.", "degraded", figures)
     return Said(f"Attempts were looked for {seconds:.1f} s ago.", figures=figures)
+
+
+def check_clock(dispatcher: Dispatcher) -> Said:
+    """The loop that sends attempts found the database's clock where this machine's is."""
+    if dispatcher.is_clock_off:
+        ahead = dispatcher.clock_ahead_seconds
+        word = "ahead of" if ahead > 0 else "behind"
+        return Said(
+            f"This machine's clock is {abs(ahead):.0f} s {word} the database's.", "degraded"
+        )
+    return Said("This machine and the database have the same time.")
 
 
 def check_queue(database: Database, settings: Settings) -> Said:

@@ -75,5 +75,5 @@ class Readiness:
         if said.state == before:
             return
         level = logging.INFO if said.state == "ok" else logging.WARNING
-        why = f" ({cause})" if cause is not None and str(cause) != said.detail else ""
+        why = f" ({cause})" if cause is not None and str(cause) not in ("", said.detail) else ""
         log.log(level, "check %s is %s: %s%s", check.name, said.state, said.detail, why)

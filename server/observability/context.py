@@ -22,6 +22,8 @@ class RequestContext:
     request_id: str
     scope: Scope
     role: str | None = None
+    # Whether the log has the traceback of what this request failed with.
+    is_told: bool = False
     noted: dict[str, str | int] = field(default_factory=dict)
 
     def fields(self) -> dict[str, str | int]:
@@ -61,6 +63,19 @@ def note_signed_in(role: str) -> None:
     context = CURRENT.get()
     if context is not None:
         context.role = role
+
+
+def note_told() -> None:
+    """The log has the traceback of what the request under way failed with."""
+    context = CURRENT.get()
+    if context is not None:
+        context.is_told = True
+
+
+def is_told() -> bool:
+    """Whether the log has it already."""
+    context = CURRENT.get()
+    return context is not None and context.is_told
 
 
 def signed_in_role() -> str | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from server.observability.context import CURRENT, ID_PARAMETERS
+from server.observability.context import CURRENT, ID_PARAMETERS, is_told
 from server.settings import Settings
 
 IDS = ("request_id", "user_id", *ID_PARAMETERS)
@@ -50,12 +50,17 @@ class JsonFormatter(logging.Formatter):
 FORMATTERS = {"text": TextFormatter, "json": JsonFormatter}
 
 
+def is_first_telling(record: logging.LogRecord) -> bool:
+    """Whether a line of uvicorn's is no traceback that a line of ours has already."""
+    return record.exc_info is None or not is_told()
+
+
 def configure_logging(settings: Settings) -> None:
     """Send every line of this process to stderr in the format and from the level of the settings.
 
     Other packages say nothing below "info": some write down what they send, credentials included.
     uvicorn's lines come in the same format; its access lines, which hold whole addresses, are
-    replaced by ours.
+    replaced by ours, and so is its second traceback of an error that was told.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(FORMATTERS[settings.log_format]())
@@ -70,6 +75,7 @@ def configure_logging(settings: Settings) -> None:
     for name in ("uvicorn", "uvicorn.error"):
         logging.getLogger(name).handlers.clear()
         logging.getLogger(name).propagate = True
+    logging.getLogger("uvicorn.error").addFilter(is_first_telling)
     access = logging.getLogger("uvicorn.access")
     access.handlers.clear()
     access.propagate = False

@@ -8,7 +8,7 @@ from typing import IO
 
 from rules.proof import LOGS_FOLDER, PROOF_NAME
 from server.artifacts import CHUNK_BYTES, ArtifactStore
-from server.errors import ServerError
+from server.errors import LostFileError
 from server.settings import MIB
 
 # A zip must say when a file was made; the earliest moment it can say is the same every time.
@@ -19,7 +19,7 @@ IN_MEMORY_BYTES = 8 * MIB
 def write_bundle(proof: bytes, files: Iterable[str], artifacts: ArtifactStore) -> IO[bytes]:
     """The zip of a proof and of the stored files of these hashes, to be read from its beginning.
 
-    Raises ServerError naming a file that the store has lost.
+    Raises LostFileError naming a file that the store has lost.
     """
     target = SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)  # noqa: SIM115  the caller closes it
     try:
@@ -38,9 +38,7 @@ def _add(bundle: zipfile.ZipFile, sha256: str, artifacts: ArtifactStore) -> None
     try:
         source = artifacts.open(sha256)
     except OSError as error:
-        raise ServerError(
-            f"The file {sha256} of this submission is not in the artifact store; put it back."
-        ) from error
+        raise LostFileError(sha256) from error
     with source, bundle.open(_entry(LOGS_FOLDER + sha256), "w") as target:
         shutil.copyfileobj(source, target, CHUNK_BYTES)
 

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from server.artifacts import pieces
 from server.dependencies import Caller, PartsDep, SubmitterDep
-from server.errors import TooLargeError, UnsupportedMediaError
+from server.errors import LostFileError, TooLargeError, UnsupportedMediaError
 from server.observability.context import note
 from server.prices.costs import BookCosts
 from server.sessions.viewing import ViewerDep
@@ -240,7 +240,12 @@ def get_log(submission_id: str, index: RunIndex, parts: PartsDep, viewer: Viewer
     media_type = "text/plain; charset=utf-8"
     if parts.artifacts.bucket is None:
         path = parts.artifacts.path_of(run.log_sha256)
+        if not path.is_file():
+            raise LostFileError(run.log_sha256)
         return FileResponse(path, media_type=media_type, headers=headers)
-    content = pieces(parts.artifacts.open(run.log_sha256))
+    try:
+        opened = parts.artifacts.open(run.log_sha256)
+    except FileNotFoundError as error:
+        raise LostFileError(run.log_sha256) from error
     headers["Content-Length"] = str(run.log_bytes)
-    return StreamingResponse(content, media_type=media_type, headers=headers)
+    return StreamingResponse(pieces(opened), media_type=media_type, headers=headers)

@@ -8,12 +8,15 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from fastapi.testclient import TestClient
 from moto.server import ThreadedMotoServer
 
 from server.artifacts import ArtifactStore, make_store
 from server.backups.restore import restore
 from server.backups.service import Choice, back_up
+from server.bucket import NOTHING
+from server.errors import UnavailableError
 from server.exports.importing import import_export
 from server.exports.service import export_everything
 from server.integrity.commands import check_server
@@ -85,6 +88,40 @@ def test_a_submission_lies_in_the_bucket_alone_and_is_read_from_there(
     assert log.headers["content-length"] == str(len(log.content))
     again = client.post("/api/v1/rescore", json={}, headers=olivia.headers).json()
     assert (again["failed"], again["total"]) == ([], 1)
+
+    s3.delete_object(Bucket="results", Key=f"kept/logs/{hashes[1][:2]}/{hashes[1]}")
+    lost = client.get(f"{address}/runs/1/log")
+    assert (lost.status_code, lost.json()["title"]) == (500, "Lost file")
+    assert hashes[1] in lost.json()["detail"]
+
+
+def test_a_bucket_that_answers_and_takes_nothing_is_told_until_it_takes_something(
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    client: TestClient,
+    s3: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bucket = client.app.state.parts.artifacts.bucket  # type: ignore[attr-defined]
+
+    def refuse(**_: Any) -> None:
+        raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "PutObject")
+
+    bucket.check()
+    assert keys_of(s3) == []  # Nothing is written before something was refused.
+    with monkeypatch.context() as patched:
+        patched.setattr(bucket._client, "put_object", refuse)
+        refused = submit(digits_submission)
+        with pytest.raises(UnavailableError, match="AccessDenied"):
+            bucket.check()
+
+    assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
+    assert "s3://" not in refused.text  # Whoever asks is told no address; the log is.
+    assert [line for line in caplog.messages if "s3://results" in line and "AccessDenied" in line]
+    bucket.check()
+    bucket.check()
+    assert keys_of(s3) == [f"kept/logs/{NOTHING[:2]}/{NOTHING}"]
 
 
 def test_logs_go_from_a_bucket_into_copies_and_from_copies_into_a_bucket(

@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy.exc import OperationalError
 
 from server.database import Database, utc_now
-from server.dispatch import Dispatcher
+from server.dispatch import Dispatcher, seconds_ahead
 from server.models import WorkerRow
 from server.settings import Settings
 from tests.support.processes import wait_for
@@ -361,3 +361,25 @@ def test_a_database_that_is_away_is_told_once_and_its_return_too(
         "the database does not answer (connection refused); trying again until it does",
         "the database answers again",
     ]
+
+
+def test_a_process_with_another_time_ends_no_lease(
+    replay: Any, dispatcher: Dispatcher, broker: NotingBroker, hello: Callable[..., None]
+) -> None:
+    hello()
+    grant = replay.claim().json()
+    replay.change(grant["attempt_id"], lease_expires_at=utc_now() - LATE)
+    dispatcher.clock_ahead_seconds = -3.0
+    dispatcher.run_once()
+    assert replay.view()["attempts"][0]["state"] == "running"
+
+    dispatcher.clock_ahead_seconds = 1.0
+    dispatcher.run_once()
+    assert replay.view()["attempts"][0]["state"] == "lost"
+
+
+@pytest.mark.parametrize(("there", "ahead"), [(7, 3.0), (10, 0.0), (11, 0.0), (15, -3.0)])
+def test_a_clock_is_off_by_more_than_it_took_to_read_the_other(there: int, ahead: float) -> None:
+    noon = datetime(2030, 1, 1, 12, tzinfo=UTC)
+    since, until = noon + timedelta(seconds=10), noon + timedelta(seconds=12)
+    assert seconds_ahead(noon + timedelta(seconds=there), since=since, until=until) == ahead

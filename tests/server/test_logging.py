@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
 from datetime import datetime, timedelta
 from io import StringIO
 from typing import Any
@@ -11,8 +12,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.database import Database, utc_now
-from server.observability.context import CURRENT
-from server.observability.logs import FORMATTERS, configure_logging
+from server.observability.context import CURRENT, begin_request, note_told
+from server.observability.logs import FORMATTERS, configure_logging, is_first_telling
 from server.settings import Settings
 from server.verifications.overdue import expire_leases
 
@@ -171,11 +172,13 @@ def test_the_settings_choose_format_and_level(
     kept = {name: logging.getLogger(name) for name in LOGGERS}
     before = [(each, each.level, each.propagate, each.handlers[:]) for each in kept.values()]
     root_before = (root.level, root.handlers[:])
+    filters = len(kept["uvicorn.error"].filters)
     try:
         configure_logging(settings.model_copy(update={"log_format": "json", "log_level": "debug"}))
         kept["server"].debug("ours")
         kept["celery"].debug("theirs")
         kept["celery"].info("theirs, worth a line")
+        copy_context().run(fail_and_tell, kept["uvicorn.error"])
         assert not kept["uvicorn.access"].hasHandlers()
         configure_logging(settings.model_copy(update={"log_level": "error"}))
         kept["server"].warning("unimportant")
@@ -187,7 +190,20 @@ def test_the_settings_choose_format_and_level(
             each.setLevel(level)
             each.propagate = propagate
             each.handlers[:] = handlers
+        kept["uvicorn.error"].removeFilter(is_first_telling)
     *parsed, text = capsys.readouterr().err.splitlines()
 
-    assert [json.loads(line)["message"] for line in parsed] == ["ours", "theirs, worth a line"]
+    *lines, untold = [json.loads(line) for line in parsed]
+    assert [line["message"] for line in lines] == ["ours", "theirs, worth a line"]
+    assert untold["message"] == "a traceback that no line has"
+    assert len(kept["uvicorn.error"].filters) == filters
     assert text.endswith("ERROR server important")
+
+
+def fail_and_tell(logger: logging.Logger) -> None:
+    """A request that fails: its traceback is written, and then once more by who runs the server."""
+    begin_request({"type": "http", "headers": []})
+    failure = (ZeroDivisionError, ZeroDivisionError("by nought"), None)
+    logger.error("a traceback that no line has", exc_info=failure)
+    note_told()
+    logger.error("a traceback that our line has", exc_info=failure)

@@ -189,7 +189,10 @@ class TestOnOneDatabase:
         assert value(samples, "http_requests_total", **labels) == 1
 
     def test_a_database_that_is_away_leaves_the_rest_and_is_counted(
-        self, client: TestClient, monkeypatch: pytest.MonkeyPatch
+        self,
+        client: TestClient,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
     ) -> None:
         def away(_: Database, *_viewer: object) -> None:
             raise OperationalError("SELECT 1", {}, Exception("connection refused"))
@@ -208,6 +211,10 @@ class TestOnOneDatabase:
         assert value(samples, "check_ok", check="database") == 0
         assert value(samples, "check_ok", check="artifacts") == 1
         assert value(samples, "queued_attempts", hardware_class="any") is None
+        scrape(client)
+        told = [line for line in caplog.messages if "figures of the service" in line]
+        assert len(told) == 1  # Not with every scrape.
+        assert "connection refused" in told[0]
 
     def test_scrapes_in_a_row_read_the_database_once(
         self, client: TestClient, monkeypatch: pytest.MonkeyPatch

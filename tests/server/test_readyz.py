@@ -16,11 +16,19 @@ from fastapi.testclient import TestClient
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
+from server import dispatch
 from server.artifacts import ArtifactStore
 from server.database import Database, utc_now
 from server.dispatch import Dispatcher
 from server.errors import UnavailableError
-from server.health.checks import Check, check_artifacts, check_database, check_dispatch
+from server.health import checks
+from server.health.checks import (
+    Check,
+    check_artifacts,
+    check_clock,
+    check_database,
+    check_dispatch,
+)
 from server.health.draining import drained_before_stop
 from server.health.findings import Said, UnwellError
 from server.health.readiness import Readiness
@@ -60,6 +68,7 @@ def test_a_server_that_works_is_ready(look: Callable[[], Any]) -> None:
         "artifacts": True,
         "broker": False,
         "dispatch": False,
+        "clock": False,
         "queue": False,
         "definitions": False,
     }
@@ -109,7 +118,9 @@ def test_a_database_that_cannot_be_written_makes_it_not_ready(
     assert "read and not written" in found(answer, "database")["detail"]
 
 
-def test_a_postgresql_that_only_reads_is_told_from_one_that_writes(postgresql_url: str) -> None:
+def test_a_postgresql_that_cannot_be_written_or_has_another_time_is_told(
+    postgresql_url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     revision = newest_revision()
     for setting, words in (("off", "answers"), ("on", "read and not written")):
         database = Database(f"{postgresql_url}&options=-cdefault_transaction_read_only%3D{setting}")
@@ -119,6 +130,39 @@ def test_a_postgresql_that_only_reads_is_told_from_one_that_writes(postgresql_ur
             said = str(error)
         database.close()
         assert words in said
+
+    database = Database(postgresql_url)
+    full = "DO $$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = 'disk_full'; END $$"
+    with pytest.raises(OperationalError), database.write() as session:
+        session.execute(text(full))
+    with monkeypatch.context() as patched:
+        patched.setattr(checks, "GROW", full)
+        with pytest.raises(UnwellError, match="disk is full"):
+            check_database(database, revision)
+    assert database.was_full
+    assert "answers" in check_database(database, revision).detail
+    assert not database.was_full
+
+    dispatcher = Dispatcher(database, Silent(), settings)  # type: ignore[arg-type]
+    hour = timedelta(hours=1)
+    for ahead, state, words in (
+        (hour, "degraded", "3600 s ahead of"),
+        (-hour, "degraded", "3600 s behind"),
+        (timedelta(), "ok", "same time"),
+    ):
+        monkeypatch.setattr(dispatch, "utc_now", lambda ahead=ahead: utc_now() + ahead)
+        dispatcher.run_once()
+        told = check_clock(dispatcher)
+        assert told.state == state
+        assert words in told.detail
+    database.close()
+
+
+class Silent:
+    """A broker that nothing is sent to."""
+
+    def close(self) -> None:
+        """Nothing to close."""
 
 
 def test_a_folder_that_takes_no_file_makes_it_not_ready(
@@ -182,10 +226,6 @@ def test_a_loop_whose_last_round_is_long_ago_is_told() -> None:
 def test_the_dispatcher_knows_when_its_last_round_was(
     database: Database, settings: Settings
 ) -> None:
-    class Silent:
-        def close(self) -> None:
-            """Nothing to close."""
-
     dispatcher = Dispatcher(database, Silent(), settings)  # type: ignore[arg-type]
     assert (dispatcher.is_running, dispatcher.seconds_since_round) == (False, None)
     dispatcher.start()

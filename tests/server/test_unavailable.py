@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, InternalError, OperationalError, ProgrammingError
 
 from server.artifacts import ArtifactStore
 from server.database import Database
@@ -31,6 +31,7 @@ def test_a_full_disk_refuses_a_submission_and_keeps_nothing_of_it(
         refused = submit(digits_submission, key="once")
 
     assert (refused.status_code, refused.json()["title"]) == (507, "Insufficient storage")
+    assert refused.headers["Retry-After"] == "60"
     assert "nothing of this request was kept" in refused.json()["detail"]
     assert list_stored_files(settings) == []
     assert client.get("/api/v1/leaderboards/digits").json()["entries"] == []
@@ -67,3 +68,58 @@ def test_another_fault_of_the_machine_is_no_full_disk(
     monkeypatch.setattr(ArtifactStore, "keep", broken)
 
     assert submit(digits_submission).status_code == 500
+
+
+@pytest.mark.parametrize(
+    ("error", "sqlstate", "status"),
+    [
+        (InternalError, "25006", 503),  # read_only_sql_transaction: a standby.
+        (ProgrammingError, "42P01", 503),  # undefined_table: a failover to an empty database.
+        (ProgrammingError, "42601", 500),  # syntax_error: a mistake of ours.
+    ],
+)
+def test_another_database_than_is_needed_is_one_line_and_no_mistake_of_the_server(
+    error: type[DBAPIError],
+    sqlstate: str,
+    status: int,
+    client: TestClient,
+    olivia: Person,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cause = Exception("cannot execute UPDATE in a read-only transaction")
+    cause.sqlstate = sqlstate  # type: ignore[attr-defined]
+
+    def refuse(_: Database, *_viewer: object) -> None:
+        raise error("UPDATE", {}, cause)
+
+    monkeypatch.setattr(Database, "read", refuse)
+    answer = client.get("/api/v1/verifications", headers=olivia.headers)
+    (line,) = [line for line in caplog.records if line.name == "server.errors"]
+
+    assert answer.status_code == status
+    if status == 503:
+        assert answer.headers["Retry-After"] == "1"
+        assert "read-only transaction" in line.getMessage()
+        assert line.exc_info is None
+    else:
+        assert line.exc_info is not None
+
+
+def test_a_log_that_is_lost_is_told_by_its_hash_and_in_one_line(
+    digits_submission: SubmissionParts,
+    submit: Callable[..., Any],
+    client: TestClient,
+    settings: Settings,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    address = f"/api/v1/submissions/{submit(digits_submission).json()['id']}"
+    sha256 = client.get(address).json()["runs"][1]["log_sha256"]
+    (settings.artifacts_dir / sha256[:2] / sha256).unlink()
+    answer = client.get(f"{address}/runs/1/log")
+    (line,) = [line for line in caplog.records if line.name == "server.errors"]
+
+    assert (answer.status_code, answer.json()["title"]) == (500, "Lost file")
+    assert sha256 in answer.json()["detail"]
+    assert sha256 in line.getMessage()
+    assert line.exc_info is None

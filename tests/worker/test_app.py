@@ -67,6 +67,14 @@ def test_messages_are_acknowledged_early_and_taken_one_at_a_time(made):
     assert app.conf.worker_prefetch_multiplier == 1
 
 
+def test_a_broker_that_refuses_or_vanishes_does_not_end_a_worker(made):
+    app, _, _ = made
+    # Redis that is full, or only reads, refuses commands: an error of the channel.
+    assert app.conf.broker_channel_error_retry is True
+    with app.connection_for_read() as connection:
+        assert 1 < connection.transport_options["socket_timeout"] < 60
+
+
 @pytest.fixture
 def broker_url():
     """A private Redis on a unix socket; its path is short because sockets demand it."""

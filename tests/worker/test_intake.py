@@ -110,3 +110,23 @@ def test_a_drained_worker_ends_once_it_takes_nothing(broker: Any) -> None:
         consumer.asking()
     assert ended.is_set()
     assert not consumer.task_consumer.consuming_from(QUEUE)
+
+
+def test_a_connection_whose_message_cannot_be_acknowledged_is_given_up(broker: Any) -> None:
+    """As where the broker is away at the moment an attempt ends: nothing else would ever come."""
+    app, connection = broker
+    consumer = LoopConsumer(app, connection.default_channel)
+    consumer.task_consumer.qos(prefetch_count=1)
+    held: list[Any] = []
+    consumer.task_consumer.callbacks = [lambda _body, message: held.append(message)]
+    state = WorkerState(busy=True)
+    with Intake(SimpleNamespace(consumer=consumer), QUEUE, state):
+        app.send_task(REPLAY_TASK, args=[{}], queue=QUEUE, ignore_result=True)
+        connection.drain_events(timeout=1)
+        assert not consumer.asked.wait(1.2)  # The attempt is under way: its message may wait.
+        state.busy = False
+        assert consumer.asked.wait(10)
+        with pytest.raises(ConnectionError, match="acknowledged"):
+            consumer.asking()
+        held[0].ack()
+        consumer.asking()  # Acknowledged after all, so the connection is kept.

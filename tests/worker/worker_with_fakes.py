@@ -21,7 +21,7 @@ def make_app_with_timeout(*arguments: Any, **named: Any) -> Celery:
     app = make_app(*arguments, **named)
     seconds = os.environ.get("TEST_VISIBILITY_SECONDS")
     if seconds is not None:
-        app.conf.broker_transport_options = {"visibility_timeout": int(seconds)}
+        app.conf.broker_transport_options |= {"visibility_timeout": int(seconds)}
         logging.getLogger(__name__).info("visibility timeout %s s", seconds)
     return app
 
