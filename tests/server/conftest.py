@@ -73,7 +73,7 @@ def empty_postgresql_url(postgresql: Engine) -> Iterator[str]:
 def empty_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     """A database of either kind, for a test of one migration to bring to where it begins."""
     if request.param == "sqlite":
-        database = Database(f"sqlite:///{tmp_path / 'old.db'}")
+        database = Database(f"sqlite:///{tmp_path / 'new' / 'old.db'}")
     else:
         database = Database(request.getfixturevalue("empty_postgresql_url"))
     yield database

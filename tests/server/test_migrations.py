@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,15 +21,10 @@ from server.settings import Settings
 OURS = {table.name for table in Base.metadata.sorted_tables}
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
-def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+@pytest.fixture
+def empty(empty_database: Database) -> Database:
     """A database without any table."""
-    if request.param == "sqlite":
-        database = Database(f"sqlite:///{tmp_path / 'new' / 'empty.db'}")
-    else:
-        database = Database(request.getfixturevalue("empty_postgresql_url"))
-    yield database
-    database.close()
+    return empty_database
 
 
 def tables(database: Database) -> set[str]:
