@@ -5,6 +5,7 @@ import secrets
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -58,15 +59,32 @@ def postgresql() -> Iterator[Engine]:
         engine.dispose()
 
 
+@contextmanager
+def postgresql_database(server: Engine, template: str = "template1") -> Iterator[str]:
+    """The address of a database that is a copy of another, for as long as the block lasts."""
+    name = f"test_{secrets.token_hex(6)}"
+    with server.connect() as connection:
+        connection.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE {template}")
+    yield server.url.set(database=name).render_as_string(hide_password=False)
+    with server.connect() as connection:
+        connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
 @pytest.fixture
 def empty_postgresql_url(postgresql: Engine) -> Iterator[str]:
     """An empty PostgreSQL database of the test's own."""
-    name = f"test_{secrets.token_hex(6)}"
-    with postgresql.connect() as connection:
-        connection.exec_driver_sql(f"CREATE DATABASE {name}")
-    yield postgresql.url.set(database=name).render_as_string(hide_password=False)
-    with postgresql.connect() as connection:
-        connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
+    with postgresql_database(postgresql) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def migrated_postgresql(postgresql: Engine) -> Iterator[str]:
+    """The name of a PostgreSQL database at the newest schema, to be copied."""
+    with postgresql_database(postgresql) as url:
+        database = Database(url)
+        migrate(database)
+        database.close()
+        yield str(database.url.database)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
@@ -81,12 +99,10 @@ def empty_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[D
 
 
 @pytest.fixture
-def postgresql_url(empty_postgresql_url: str) -> str:
+def postgresql_url(postgresql: Engine, migrated_postgresql: str) -> Iterator[str]:
     """A migrated PostgreSQL database of the test's own."""
-    database = Database(empty_postgresql_url)
-    migrate(database)
-    database.close()
-    return empty_postgresql_url
+    with postgresql_database(postgresql, migrated_postgresql) as url:
+        yield url
 
 
 @pytest.fixture

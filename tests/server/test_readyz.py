@@ -109,6 +109,7 @@ def test_a_database_that_cannot_be_written_makes_it_not_ready(
     assert "read and not written" in found(answer, "database")["detail"]
 
 
+@pytest.mark.processes
 def test_a_postgresql_that_only_reads_is_told_from_one_that_writes(postgresql_url: str) -> None:
     revision = newest_revision()
     for setting, words in (("off", "answers"), ("on", "read and not written")):
