@@ -25,12 +25,20 @@ from server.database import Database
 from server.models import Attempt, Base, Verification
 from server.schema import migrate
 from server.settings import MIB, Settings
+from tests.support.made_once import made_once
 from tests.support.postgresql import running_postgresql
 from tests.support.run_logs import make_run_log
 from tests.support.trainings import trained_anew
 
 REFERENCE = [14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1]
 SECONDS_PER_EPOCH = 0.11
+
+
+@pytest.fixture(scope="session", autouse=True)
+def servers_share_what_is_the_same() -> Iterator[None]:
+    """Hundreds of tests start a server: what they have in common is made by the first."""
+    with made_once():
+        yield
 
 
 @pytest.fixture(scope="session")
