@@ -8,11 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from server.settings import Settings
-from tests.support.processes import free_port, stop, wait_for
+from tests.support.processes import asking, free_port, stop, wait_for
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "schemathesis.toml"
@@ -37,7 +36,7 @@ def running_server(settings: Settings, log: Path) -> Iterator[str]:
         try:
             address = f"http://127.0.0.1:{port}"
             wait_for(
-                lambda: httpx2.get(f"{address}/healthz").is_success, seconds=60, what="a server"
+                lambda: asking.get(f"{address}/healthz").is_success, seconds=60, what="a server"
             )
             yield address
         finally:
