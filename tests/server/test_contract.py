@@ -15,6 +15,13 @@ from tests.support.processes import asking, free_port, stop, wait_for
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "schemathesis.toml"
+# Whoever has no token is told 401 whatever they send, which the other phases see; the half of the
+# time would go into making up what they send.
+NO_FUZZED_WRITES = """
+[[operations]]
+include-method = ["POST", "PUT", "PATCH", "DELETE"]
+phases.fuzzing.enabled = false
+"""
 EXAMPLES = int(os.environ.get("FINISHLINE_CONTRACT_EXAMPLES", "5"))
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
 
@@ -62,9 +69,11 @@ def test_every_answer_is_one_that_the_openapi_document_announces(
 def run_schemathesis(address: str, person: Any, folder: Path) -> subprocess.CompletedProcess[str]:
     """All its checks and phases, with a seed of its own, so that a failure comes again."""
     headers = person.headers if person is not None else {}
+    config = folder / CONFIG.name
+    config.write_text(CONFIG.read_text() + ("" if person else NO_FUZZED_WRITES))
     command = [
         str(Path(sys.executable).with_name("schemathesis")),
-        f"--config-file={CONFIG}",
+        f"--config-file={config}",
         "run",
         f"{address}/openapi.json",
         "--phases=examples,coverage,fuzzing,stateful",
