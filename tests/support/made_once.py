@@ -54,7 +54,8 @@ def compiling_once(make_engine: Callable[..., Engine]) -> Callable[..., Engine]:
     dialects: dict[type[Dialect], Dialect] = {}
 
     def make(*arguments: Any, **options: Any) -> Engine:
-        engine = make_engine(*arguments, execution_options={"compiled_cache": compiled}, **options)
+        options.setdefault("execution_options", {"compiled_cache": compiled})
+        engine = make_engine(*arguments, **options)
         kind = type(engine.dialect)
         if kind in dialects:
             engine.dialect = dialects[kind]
