@@ -3,9 +3,11 @@
 import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from importlib.metadata import version
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
+from starlette.routing import BaseRoute
 
 from server.accounts import endpoints as accounts
 from server.accounts.last_use import LastUses
@@ -151,7 +153,6 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
         version=version("finishline"),
         description=DESCRIPTION,
         lifespan=lifespan,
-        responses=ERROR_ANSWERS,
         docs_url=None,
         redoc_url=None,
     )
@@ -168,14 +169,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     app.state.feeds = Feeds()
     app.state.figures = keep_figures(parts.database, settings)
     app.state.figures_are_away = False
-    # First, because they are asked for most often, and a router's routes are analysed when a
-    # request first comes as far: whoever asks whether the process lives does not wait for that.
-    app.include_router(health.router)
-    app.include_router(metrics.router)
-    for feature in FEATURES:
-        app.include_router(feature.router, prefix=API)
-    for router in pages.ROUTERS:
-        app.include_router(router, include_in_schema=False)
+    app.router.routes.extend(_all_routes())
     app.mount(api_reference.ASSETS, api_reference.reference_assets())
     add_error_handlers(app)
     app.add_middleware(
@@ -187,6 +181,25 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     app.add_middleware(SecurityHeaders)
     app.add_middleware(HeadAnswers)
     return app
+
+
+@cache
+def _all_routes() -> list[BaseRoute]:
+    """The routes of every application of this process.
+
+    FastAPI analyses a route of a router that is included when a request first comes as far, which
+    for all of them takes 0.15 s: shared, that is done once, however many applications there are.
+    """
+    router = APIRouter(responses=ERROR_ANSWERS)
+    # First, because they are asked for most often: whoever asks whether the process lives does not
+    # wait until others are analysed.
+    router.include_router(health.router)
+    router.include_router(metrics.router)
+    for feature in FEATURES:
+        router.include_router(feature.router, prefix=API)
+    for page in pages.ROUTERS:
+        router.include_router(page, include_in_schema=False)
+    return router.routes
 
 
 def _add_limits(app: FastAPI, limits: LimitParts) -> None:

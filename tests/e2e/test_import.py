@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
-from tests.support.processes import free_port, stop, wait_for
+from tests.support.processes import asking, free_port, stop, wait_for
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
 
@@ -35,7 +34,7 @@ class Server:
     def board(self, benchmark: str, **query: str) -> list[Any]:
         """The entries of a board."""
         address = f"{self.url}/api/v1/leaderboards/{benchmark}"
-        answer = httpx2.get(address, params={"limit": "100"} | query, timeout=10.0)
+        answer = asking.get(address, params={"limit": "100"} | query, timeout=10.0)
         assert answer.status_code == 200, answer.text
         entries: list[Any] = answer.json()["entries"]
         return entries
@@ -77,7 +76,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         stderr=subprocess.STDOUT,
     )
     try:
-        wait_for(lambda: httpx2.get(f"{url}/healthz"), seconds=60, what="the server to answer")
+        wait_for(lambda: asking.get(f"{url}/healthz"), seconds=60, what="the server to answer")
         yield Server(url, environment)
     finally:
         stop(process)
@@ -135,7 +134,7 @@ def test_mlperf_packages_import_with_their_normalised_scores_and_only_once(
     code, again = server.run_import("mlperf", archives / "mlperf" / "v5.1")
     assert code == 0
     assert (len(again["imported"]), len(again["already_there"])) == (0, expected["n_groups"])
-    counted = httpx2.get(f"{server.url}/api/v1/benchmarks/mlperf-v5.1-retinanet").json()
+    counted = asking.get(f"{server.url}/api/v1/benchmarks/mlperf-v5.1-retinanet").json()
     retinanet = [group for group in expected["groups"] if group["benchmark"] == "retinanet"]
     assert counted["submissions"] == len(retinanet)
 
@@ -170,7 +169,7 @@ def test_sets_of_v0_5_import_with_their_published_times(server: Server, archives
     for path, runs in expected.items():
         (submission_id,) = [found for place, found in ids.items() if place.endswith(path)]
         address = f"{server.url}/api/v1/submissions/{submission_id}"
-        view = httpx2.get(address, timeout=10.0).json()
+        view = asking.get(address, timeout=10.0).json()
         # A log of this round may say that it failed, and need not say that it did not.
         seconds = {Path(r["file"]).name: r["t_stop"] for r in runs if r["success"] is not False}
         reached = {run["file"]: run["tta_seconds"] for run in view["runs"] if run["reached"]}

@@ -5,8 +5,9 @@ import subprocess
 import sys
 from typing import Any
 
-import httpx2
 import pytest
+
+from tests.support.processes import asking
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
@@ -26,7 +27,7 @@ def enter(stack: Any, latency_ms: float) -> str:
         "top1Accuracy": 98.0,
         "costPerHour": 3.6,
     }
-    answer = httpx2.post(
+    answer = asking.post(
         f"{stack.url}/api/v1/submissions",
         files=[("submission", ("entry.json", json.dumps(entry).encode()))],
         data={"benchmark": "digits", "division": "closed"},

@@ -5,6 +5,7 @@ import secrets
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,12 +25,20 @@ from server.database import Database
 from server.models import Attempt, Base, Verification
 from server.schema import migrate
 from server.settings import MIB, Settings
+from tests.support.made_once import made_once
 from tests.support.postgresql import running_postgresql
 from tests.support.run_logs import make_run_log
 from tests.support.trainings import trained_anew
 
 REFERENCE = [14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1]
 SECONDS_PER_EPOCH = 0.11
+
+
+@pytest.fixture(scope="session", autouse=True)
+def servers_share_what_is_the_same() -> Iterator[None]:
+    """Hundreds of tests start a server: what they have in common is made by the first."""
+    with made_once():
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -58,22 +67,39 @@ def postgresql() -> Iterator[Engine]:
         engine.dispose()
 
 
+@contextmanager
+def postgresql_database(server: Engine, template: str = "template1") -> Iterator[str]:
+    """The address of a database that is a copy of another, for as long as the block lasts."""
+    name = f"test_{secrets.token_hex(6)}"
+    with server.connect() as connection:
+        connection.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE {template}")
+    yield server.url.set(database=name).render_as_string(hide_password=False)
+    with server.connect() as connection:
+        connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
 @pytest.fixture
 def empty_postgresql_url(postgresql: Engine) -> Iterator[str]:
     """An empty PostgreSQL database of the test's own."""
-    name = f"test_{secrets.token_hex(6)}"
-    with postgresql.connect() as connection:
-        connection.exec_driver_sql(f"CREATE DATABASE {name}")
-    yield postgresql.url.set(database=name).render_as_string(hide_password=False)
-    with postgresql.connect() as connection:
-        connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
+    with postgresql_database(postgresql) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def migrated_postgresql(postgresql: Engine) -> Iterator[str]:
+    """The name of a PostgreSQL database at the newest schema, to be copied."""
+    with postgresql_database(postgresql) as url:
+        database = Database(url)
+        migrate(database)
+        database.close()
+        yield str(database.url.database)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
 def empty_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     """A database of either kind, for a test of one migration to bring to where it begins."""
     if request.param == "sqlite":
-        database = Database(f"sqlite:///{tmp_path / 'old.db'}")
+        database = Database(f"sqlite:///{tmp_path / 'new' / 'old.db'}")
     else:
         database = Database(request.getfixturevalue("empty_postgresql_url"))
     yield database
@@ -81,12 +107,10 @@ def empty_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[D
 
 
 @pytest.fixture
-def postgresql_url(empty_postgresql_url: str) -> str:
+def postgresql_url(postgresql: Engine, migrated_postgresql: str) -> Iterator[str]:
     """A migrated PostgreSQL database of the test's own."""
-    database = Database(empty_postgresql_url)
-    migrate(database)
-    database.close()
-    return empty_postgresql_url
+    with postgresql_database(postgresql, migrated_postgresql) as url:
+        yield url
 
 
 @pytest.fixture

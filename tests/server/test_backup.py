@@ -1,6 +1,5 @@
 """A backup and what is made of it: the same server, its tokens and its key, or nothing changed."""
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ from server.errors import ConflictError, ContentError, NotFoundError
 from server.integrity.commands import check_server
 from server.models import ConsoleSession, Submission
 from server.settings import Settings
-from tests.server.conftest import SubmissionParts
+from tests.server.conftest import SubmissionParts, postgresql_database
 from tests.support.copies import answers, parts_of, serving, settings_of, unserved
 from tests.support.processes import wait_for
 
@@ -33,12 +32,8 @@ def database_url(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def another_postgresql_url(postgresql: Engine) -> Iterator[str]:
     """A second database, without a table."""
-    name = f"restored_{os.getpid()}"
-    with postgresql.connect() as connection:
-        connection.exec_driver_sql(f"CREATE DATABASE {name}")
-    yield postgresql.url.set(database=name).render_as_string(hide_password=False)
-    with postgresql.connect() as connection:
-        connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
+    with postgresql_database(postgresql) as url:
+        yield url
 
 
 @pytest.fixture

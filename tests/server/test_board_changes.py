@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import event, update
+from sqlalchemy import update
 
 from server.app import create_app
 from server.database import Database
@@ -14,6 +14,7 @@ from server.leaderboard.service import raise_board_version
 from server.leaderboard.watch import VersionWatch
 from server.models import Submission
 from server.settings import Settings
+from tests.support.statements import Statement, statements_of
 
 BOARD = "/api/v1/leaderboards/digits"
 PATHS = (BOARD, f"{BOARD}?metric=cost", f"{BOARD}?sort=rank&order=desc", f"{BOARD}.csv")
@@ -31,17 +32,14 @@ def read_whole(settings: Settings) -> Callable[[str], str]:
 
 
 @pytest.fixture
-def reads_of_submissions(database: Database) -> Iterator[list[str]]:
+def reads_of_submissions(database: Database) -> Iterator[list[Statement]]:
     """The statements that read figures of submissions for a board."""
-    sent: list[str] = []
 
-    def note(_c: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        if "submissions.precision_measured" in statement and "submissions.result" in statement:
-            sent.append(statement)
+    def reads_figures(text: str) -> bool:
+        return "submissions.precision_measured" in text and "submissions.result" in text
 
-    event.listen(database.engine, "before_cursor_execute", note)
-    yield sent
-    event.remove(database.engine, "before_cursor_execute", note)
+    with statements_of(database, reads_figures) as sent:
+        yield sent
 
 
 def test_a_board_after_each_step_of_a_submission_is_what_reading_all_gives(

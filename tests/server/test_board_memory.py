@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import event
 
 from server.app import create_app
 from server.database import Database
 from server.leaderboard.encoding import Encoded
 from server.leaderboard.memory import MIB, BoardMemory, VersionedCache
 from server.settings import Settings
+from tests.support.statements import statements_of
 
 BOARD = "/api/v1/leaderboards/digits"
 
@@ -87,14 +87,8 @@ def test_an_unchanged_board_asks_the_database_for_its_version_alone(
 ) -> None:
     submit(digits_submission)
     first = client.get(path)
-    sent: list[str] = []
-
-    def note(_c: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        sent.append(statement)
-
-    event.listen(database.engine, "before_cursor_execute", note)
-    again = client.get(path)
-    event.remove(database.engine, "before_cursor_execute", note)
+    with statements_of(database) as sent:
+        again = client.get(path)
 
     assert again.content == first.content
     statements = [text for text in sent if not text.startswith("BEGIN")]

@@ -8,14 +8,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from server.settings import Settings
-from tests.support.processes import free_port, stop, wait_for
+from tests.support.processes import asking, free_port, stop, wait_for
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "schemathesis.toml"
+# Whoever has no token is told 401 whatever they send, which the other phases see; the half of the
+# time would go into making up what they send.
+NO_FUZZED_WRITES = """
+[[operations]]
+include-method = ["POST", "PUT", "PATCH", "DELETE"]
+phases.fuzzing.enabled = false
+"""
 EXAMPLES = int(os.environ.get("FINISHLINE_CONTRACT_EXAMPLES", "5"))
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
 
@@ -37,7 +43,7 @@ def running_server(settings: Settings, log: Path) -> Iterator[str]:
         try:
             address = f"http://127.0.0.1:{port}"
             wait_for(
-                lambda: httpx2.get(f"{address}/healthz").is_success, seconds=60, what="a server"
+                lambda: asking.get(f"{address}/healthz").is_success, seconds=60, what="a server"
             )
             yield address
         finally:
@@ -63,9 +69,11 @@ def test_every_answer_is_one_that_the_openapi_document_announces(
 def run_schemathesis(address: str, person: Any, folder: Path) -> subprocess.CompletedProcess[str]:
     """All its checks and phases, with a seed of its own, so that a failure comes again."""
     headers = person.headers if person is not None else {}
+    config = folder / CONFIG.name
+    config.write_text(CONFIG.read_text() + ("" if person else NO_FUZZED_WRITES))
     command = [
         str(Path(sys.executable).with_name("schemathesis")),
-        f"--config-file={CONFIG}",
+        f"--config-file={config}",
         "run",
         f"{address}/openapi.json",
         "--phases=examples,coverage,fuzzing,stateful",

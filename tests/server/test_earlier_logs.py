@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import event
 
 from server.database import Database
 from server.dependencies import Parts
@@ -13,6 +12,7 @@ from server.models import Submission
 from server.rescoring.service import Choice, rescore_submissions
 from server.submissions import earlier_logs
 from tests.server.test_copies import other_seeds
+from tests.support.statements import statements_of
 
 Edit = Callable[[dict[str, bytes]], dict[str, bytes]]
 
@@ -222,25 +222,16 @@ def test_earlier_logs_are_found_by_indexes_alone(
     submit: Callable[..., Any], digits_submission: Any, bob: Any, database: Database
 ) -> None:
     """However many submissions the benchmark has, none is looked at but those with such a log."""
-    sent: list[tuple[str, Any]] = []
-
-    def note(_c: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        if statement.startswith("SELECT runs."):
-            sent.append((statement, parameters))
-
-    event.listen(database.engine, "before_cursor_execute", note)
-    try:
+    with statements_of(database, lambda text: text.startswith("SELECT runs.")) as sent:
         submit(digits_submission, by=bob, as_is=True)
         assert len(sent) == 1  # With no log in common nothing else is asked for.
         sent.clear()
         submit(digits_submission, as_is=True)
-    finally:
-        event.remove(database.engine, "before_cursor_execute", note)
 
     with database.engine.connect() as connection:
         plans = [
-            connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
-            for statement, parameters in sent
+            connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {each}", each.parameters).all()
+            for each in sent
         ]
     steps = [str(row[3]) for plan in plans for row in plan]
     assert len(plans) == 2

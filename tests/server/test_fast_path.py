@@ -4,13 +4,11 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
@@ -25,6 +23,7 @@ from server.observability.access import Observed
 from server.observability.request_metrics import RequestMetrics
 from server.settings import Settings
 from tests.support.loops import run_async
+from tests.support.statements import statements_of
 
 BOARD = "/api/v1/leaderboards/digits"
 READS = [
@@ -111,21 +110,6 @@ def slow_app(settings: Settings) -> Iterator[FastAPI]:
     app.middleware_stack = Observed(stack, app.state.request_metrics)
     with TestClient(app):
         yield app
-
-
-@contextmanager
-def statements_of(database: Database) -> Iterator[list[str]]:
-    """The statements that are sent within the block."""
-    sent: list[str] = []
-
-    def note(_c: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        sent.append(statement)
-
-    event.listen(database.engine, "before_cursor_execute", note)
-    try:
-        yield sent
-    finally:
-        event.remove(database.engine, "before_cursor_execute", note)
 
 
 @pytest.mark.usefixtures("board")

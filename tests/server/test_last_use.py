@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import event
 
 from server.accounts import last_use
 from server.accounts.last_use import LastUses
 from server.database import Database, utc_now
 from server.models import Token
 from tests.support.processes import wait_for
+from tests.support.statements import statements_of
 
 ME = "/api/v1/me"
 
@@ -30,21 +30,17 @@ def last_used(client: TestClient, person: Any) -> Any:
 def test_a_use_is_written_once_a_minute_and_never_by_a_request(
     client: TestClient, alice: Any, last_uses: LastUses, database: Database
 ) -> None:
-    written: list[str] = []
-    event.listen(
-        database.engine, "before_cursor_execute",
-        lambda _c, _cursor, statement, *_: written.extend([statement] * ("UPDATE" in statement)),
-    )  # fmt: skip
-    for _ in range(3):
-        assert client.get(ME, headers=alice.headers).status_code == 200
-    assert (written, last_used(client, alice)) == ([], None)
+    with statements_of(database, lambda text: "UPDATE" in text) as written:
+        for _ in range(3):
+            assert client.get(ME, headers=alice.headers).status_code == 200
+        assert (written, last_used(client, alice)) == ([], None)
 
-    assert (last_uses.write(), last_uses.write()) == (1, 0)
-    first = last_used(client, alice)
-    assert first is not None
-    assert client.get(ME, headers=alice.headers).status_code == 200
-    assert last_uses.write() == 0
-    assert len(written) == 1
+        assert (last_uses.write(), last_uses.write()) == (1, 0)
+        first = last_used(client, alice)
+        assert first is not None
+        assert client.get(ME, headers=alice.headers).status_code == 200
+        assert last_uses.write() == 0
+        assert len(written) == 1
 
 
 def test_of_two_processes_the_later_use_within_a_minute_writes_nothing(

@@ -8,13 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from server.accounts.service import create_token
 from server.database import Database
 from server.models import Verification
-from tests.support.processes import free_port, wait_for
+from tests.support.processes import asking, free_port, wait_for
 
 pytestmark = [pytest.mark.browser, pytest.mark.processes]
 
@@ -44,7 +43,7 @@ class LiveServer:
             stderr=subprocess.DEVNULL,
         )
         wait_for(
-            lambda: httpx2.get(f"{self.url}/api/v1/workers").status_code == 200,
+            lambda: asking.get(f"{self.url}/api/v1/workers").status_code == 200,
             seconds=60,
             what="the server to answer",
         )
@@ -61,7 +60,7 @@ class LiveServer:
         return {"Authorization": f"Bearer {made.secret}"}
 
     def post(self, path: str, headers: dict[str, str], **body: Any) -> Any:
-        answer = httpx2.post(f"{self.url}/api/v1{path}", headers=headers, timeout=20, **body)
+        answer = asking.post(f"{self.url}/api/v1{path}", headers=headers, timeout=20, **body)
         assert answer.is_success, answer.text
         return answer.json() if answer.content else None
 

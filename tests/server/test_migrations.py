@@ -1,9 +1,7 @@
 """Migrations: from nothing to the newest schema and back, and that models agree with them."""
 
-import subprocess
-import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +16,15 @@ from server.models import Base
 from server.revision import current_revision, require_current_schema
 from server.schema import alembic_config, migrate
 from server.settings import Settings
+from tests.support.admin import run_admin
 
 OURS = {table.name for table in Base.metadata.sorted_tables}
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
-def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+@pytest.fixture
+def empty(empty_database: Database) -> Database:
     """A database without any table."""
-    if request.param == "sqlite":
-        database = Database(f"sqlite:///{tmp_path / 'new' / 'empty.db'}")
-    else:
-        database = Database(request.getfixturevalue("empty_postgresql_url"))
-    yield database
-    database.close()
+    return empty_database
 
 
 def tables(database: Database) -> set[str]:
@@ -318,30 +312,21 @@ def test_the_administrators_command_migrates_and_makes_tokens(tmp_path: Path) ->
         "FINISHLINE_ARTIFACTS_DIR": str(tmp_path / "artifacts"),
     }
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "server.admin", *arguments],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-
+    run = partial(run_admin, environment)
     token = ("token", "--user", "ada", "--role", "organiser")
     too_early = run(*token)
-    assert too_early.returncode == 1
-    assert "server.admin migrate" in too_early.stderr
-    assert run("migrate").returncode == 0
+    assert too_early.code == 1
+    assert "server.admin migrate" in too_early.err
+    assert run("migrate").code == 0
     made = run(*token)
-    assert made.returncode == 0, made.stderr
-    assert '"token": "fl_' in made.stdout
+    assert made.code == 0, made.err
+    assert '"token": "fl_' in made.out
     kept = tmp_path / "token"
     for _ in range(2):  # The second time the file is there already and is left alone.
-        assert run(*token, "--out", str(kept)).returncode == 0
+        assert run(*token, "--out", str(kept)).code == 0
         assert kept.stat().st_mode & 0o777 == 0o600
     assert kept.read_text().startswith("fl_")
-    assert run("token", "--user", "ada", "--role", "king").returncode == 2
+    assert run("token", "--user", "ada", "--role", "king").code == 2
 
 
 def test_going_back_drops_the_price_book_and_the_sessions_and_nothing_else(

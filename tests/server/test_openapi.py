@@ -5,6 +5,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from server.settings import Settings
+from tests.support.copies import parts_of, serving
+
 METHODS = ("get", "post", "put", "patch", "delete")
 
 
@@ -169,3 +172,17 @@ def test_what_takes_a_token_says_so(schema: dict[str, Any]) -> None:
 def test_pages_are_no_part_of_the_api(schema: dict[str, Any]) -> None:
     beside = {"/healthz", "/readyz"}
     assert all(path.startswith("/api/v1/") or path in beside for path in schema["paths"])
+
+
+def test_applications_of_a_process_share_the_routes_that_were_analysed(
+    client: TestClient, settings: Settings
+) -> None:
+    with serving(settings) as other:
+        of_both = [
+            (one, two)
+            for one, two in zip(client.app.routes, other.app.routes, strict=True)  # type: ignore[attr-defined]
+            if hasattr(one, "original_router")
+        ]
+        assert len(of_both) > 50
+        assert all(one is two for one, two in of_both)
+        assert parts_of(client) is not parts_of(other)

@@ -1,7 +1,6 @@
 """Lists ask the database as often for four items as for one."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,28 +11,9 @@ from server.database import Database
 from server.leaderboard.service import raise_board_version
 from server.leaderboard.versions import known_versions
 from server.models import RunRow, Submission
+from tests.support.statements import statements_of
 
 BOARD = "/api/v1/leaderboards/digits"
-
-
-@pytest.fixture
-def count_statements(database: Database) -> Callable[[], Any]:
-    """Counts the statements sent within a block: `with count_statements() as sent`."""
-
-    @contextmanager
-    def counting() -> Iterator[list[str]]:
-        sent: list[str] = []
-
-        def note(_c: Any, _cursor: Any, statement: str, *_: Any) -> None:
-            sent.append(statement)
-
-        event.listen(database.engine, "before_cursor_execute", note)
-        try:
-            yield sent
-        finally:
-            event.remove(database.engine, "before_cursor_execute", note)
-
-    return counting
 
 
 @pytest.fixture
@@ -73,11 +53,11 @@ def test_a_list_of_four_takes_as_many_statements_as_a_list_of_one(
     client: TestClient,
     olivia: Any,
     make_report: Callable[..., Any],
-    count_statements: Callable[[], Any],
+    database: Database,
 ) -> None:
     client.get(path)  # The first read of a process asks for more than what changed.
     replay.report(replay.claim().json(), make_report(replay.seeds()))
-    with count_statements() as for_one:
+    with statements_of(database) as for_one:
         assert client.get(path).status_code == 200
     for _ in range(3):
         replay.submission_id = submit(digits_submission).json()["id"]
@@ -85,17 +65,17 @@ def test_a_list_of_four_takes_as_many_statements_as_a_list_of_one(
         asked = client.post(address, headers=olivia.headers).json()
         replay.verification_id = asked["id"]
         replay.report(replay.claim().json(), make_report(replay.seeds()))
-    with count_statements() as for_four:
+    with statements_of(database) as for_four:
         assert client.get(path).status_code == 200
 
     assert len(for_four) == len(for_one), "\n".join(for_four)
 
 
 def test_a_submission_takes_two_transactions_and_a_dozen_statements(
-    digits_submission: Any, submit: Callable[..., Any], count_statements: Callable[[], Any]
+    digits_submission: Any, submit: Callable[..., Any], database: Database
 ) -> None:
     assert submit(digits_submission).status_code == 201
-    with count_statements() as sent:
+    with statements_of(database) as sent:
         assert submit(digits_submission).status_code == 201
 
     # The token, then in one transaction: the user, quotas and their use, phases, the definition,
@@ -109,7 +89,6 @@ def test_a_read_after_a_write_costs_the_same_on_a_small_board_and_on_a_large_one
     submit: Callable[..., Any],
     client: TestClient,
     database: Database,
-    count_statements: Callable[[], Any],
     count_rows: Callable[[], int],
 ) -> None:
     known_versions(database.engine).fresh_seconds = 60.0
@@ -122,13 +101,13 @@ def test_a_read_after_a_write_costs_the_same_on_a_small_board_and_on_a_large_one
             session.execute(update(Submission).where(Submission.id == sent).values(model="x"))
             raise_board_version(session, "digits", submission_id=sent)
         rows = count_rows()
-        with count_statements() as after_write:
+        with statements_of(database) as after_write:
             assert '"model":"x"' in client.get(BOARD).text
         costs[number] = len(after_write), count_rows() - rows
-        with count_statements() as again:
+        with statements_of(database) as again:
             assert client.get(BOARD, headers={"Accept-Encoding": "gzip"}).status_code == 200
         assert [text for text in again if text != "BEGIN"][1:] == []
-        with count_statements() as fresh:
+        with statements_of(database) as fresh:
             for _ in range(3):
                 client.get(BOARD)
         assert fresh == []
@@ -164,10 +143,10 @@ def test_curves_and_reports_are_read_only_where_they_are_shown(
     replay: Any,
     client: TestClient,
     make_report: Callable[..., Any],
-    count_statements: Callable[[], Any],
+    database: Database,
 ) -> None:
     replay.report(replay.claim().json(), make_report(replay.seeds()))
-    with count_statements() as sent:
+    with statements_of(database) as sent:
         client.get("/api/v1/submissions")
         client.get("/api/v1/verifications")
 
@@ -178,10 +157,10 @@ def test_the_first_page_asks_for_little_of_each_benchmark(
     digits_submission: Any,
     submit: Callable[..., Any],
     client: TestClient,
-    count_statements: Callable[[], Any],
+    database: Database,
 ) -> None:
     sent = submit(digits_submission).json()["id"]
-    with count_statements() as of_a_fresh_process:
+    with statements_of(database) as of_a_fresh_process:
         assert f"/submissions/{sent}" in client.get("/").text
     of_boards = [
         text for text in of_a_fresh_process if "submissions" in text and "FROM verif" not in text

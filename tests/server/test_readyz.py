@@ -118,6 +118,7 @@ def test_a_database_that_cannot_be_written_makes_it_not_ready(
     assert "read and not written" in found(answer, "database")["detail"]
 
 
+@pytest.mark.processes
 def test_a_postgresql_that_cannot_be_written_or_has_another_time_is_told(
     postgresql_url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,7 @@ from server.rescoring.service import Choice, rescore_submissions
 from server.settings import Settings
 from server.submissions.queries import lock_submission
 from server.verifications.service import request_verification, set_status
+from tests.support.admin import run_admin
 from tests.support.processes import wait_for
 
 RIGHT_TTA = 0.944  # Epochs of 0.11, 0.114 and 0.118 s and evaluations of 4 ms: 8 x 0.118 s.
@@ -36,20 +37,14 @@ def rescore(settings: Settings) -> Callable[..., Any]:
     """Runs the command and returns its code, its summary and what it said on the way."""
 
     def run(*arguments: str) -> tuple[int, dict[str, Any], str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "server.admin", "rescore", *arguments],
-            env={
-                "FINISHLINE_DATABASE_URL": settings.database_url,
-                "FINISHLINE_ARTIFACTS_DIR": str(settings.artifacts_dir),
-                "FINISHLINE_BENCHMARKS_DIR": str(settings.benchmarks_dir),
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        assert len(done.stdout.splitlines()) == 1, done.stderr
-        return done.returncode, json.loads(done.stdout), done.stderr
+        environment = {
+            "FINISHLINE_DATABASE_URL": settings.database_url,
+            "FINISHLINE_ARTIFACTS_DIR": str(settings.artifacts_dir),
+            "FINISHLINE_BENCHMARKS_DIR": str(settings.benchmarks_dir),
+        }
+        said = run_admin(environment, "rescore", *arguments)
+        assert len(said.out.splitlines()) == 1, said.err
+        return said.code, json.loads(said.out), said.err
 
     return run
 

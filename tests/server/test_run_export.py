@@ -14,7 +14,7 @@ from tests.server.conftest import SubmissionParts
 HOSTILE = '</script>"\\\u2028\u202e\n%0d%0aLink: <x>; rel="next"\U0001f3c1'
 
 
-@pytest.fixture(params=["sqlite_url", "postgresql_url"])
+@pytest.fixture(params=["sqlite_url", pytest.param("postgresql_url", marks=pytest.mark.processes)])
 def database_url(request: pytest.FixtureRequest) -> str:
     """Both databases."""
     url: str = request.getfixturevalue(request.param)

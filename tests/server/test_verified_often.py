@@ -7,18 +7,18 @@ and by the requests at work.
 import gc
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import event, insert
+from sqlalchemy import insert
 
 from server.database import Database
 from server.models import Attempt, Submission, Verification
 from tests.support.pages import BROWSER, words_of
+from tests.support.statements import statements_of
 
 # More than a page shows with their reasons.
 MANY = 14
@@ -52,21 +52,6 @@ def verified(
                 ],
             )
     return replay.submission_id, [first.id, *(f"again-{number}" for number in range(MANY))]
-
-
-@contextmanager
-def statements_of(database: Database) -> Iterator[list[str]]:
-    """The statements sent within a block."""
-    sent: list[str] = []
-
-    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        sent.append(statement)
-
-    event.listen(database.engine, "before_cursor_execute", note)
-    try:
-        yield sent
-    finally:
-        event.remove(database.engine, "before_cursor_execute", note)
 
 
 def test_a_submission_is_read_without_what_is_long_of_its_verifications(

@@ -8,6 +8,10 @@ from typing import Any
 
 import httpx2
 
+# To make a client takes 25 ms of CPU, for certificates that servers of tests have none of. It keeps
+# no connection: the next request may be to a server that was killed and started again.
+asking = httpx2.Client(limits=httpx2.Limits(max_keepalive_connections=0))
+
 
 def free_port() -> int:
     """A port nobody listens on."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx2
 import orjson
 
-from tests.support.processes import free_port, stop, wait_for
+from tests.support.processes import asking, free_port, stop, wait_for
 from tests.support.trainings import trained_anew
 
 ROOT = Path(__file__).parents[2]
@@ -75,7 +75,7 @@ class ServerProcess:
 
     def _answers(self, process: "subprocess.Popen[bytes]") -> bool:
         assert process.poll() is None, self.log()
-        return httpx2.get(f"{self.url}/healthz", timeout=5).status_code == 200
+        return asking.get(f"{self.url}/healthz", timeout=5).status_code == 200
 
     def kill(self) -> None:
         """End it without a word."""

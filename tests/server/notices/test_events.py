@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import event, func, select, update
+from sqlalchemy import func, select, update
 
 from rules.measurements import Canary, WorkerProbe
 from rules.messages import WorkerSystem
@@ -19,6 +19,7 @@ from server.notices.announce import announce_submission, watched_benchmark
 from server.notices.kinds import ABOUT, KINDS
 from server.verifications.overdue import expire_leases
 from server.verifications.service import set_status
+from tests.support.statements import statements_of
 
 FAR_BELOW = [10.0] * 8
 SYSTEM = WorkerSystem(
@@ -250,28 +251,19 @@ class TestOnOneDatabase:
         submit: Callable[..., Any],
         digits_submission: Any,
     ) -> None:
-        sent: list[str] = []
+        def asked_by(model: str) -> list[str]:
+            digits_submission.claim["model"] = model
+            with statements_of(hooks.database, is_about_notices) as sent:
+                assert submit(digits_submission).status_code == 201
+            return [text.partition(" ")[0] for text in sent]
 
-        @event.listens_for(hooks.database.engine, "before_cursor_execute")
-        def note(_c: Any, _cursor: Any, statement: str, *_: Any) -> None:
-            if "webhooks" in statement or "notice_events" in statement:
-                sent.append(statement)
-
-        assert submit(digits_submission).status_code == 201
-        assert len(sent) == 1
-        assert sent[0].startswith("SELECT")
+        assert asked_by("first") == ["SELECT"]
         made = hooks.make(alice, receiver.url)
-        sent.clear()
-        digits_submission.claim["model"] = "again"
-        assert submit(digits_submission).status_code == 201
-        assert [statement.partition(" ")[0] for statement in sent] == ["SELECT", "INSERT"]
+        assert asked_by("again") == ["SELECT", "INSERT"]
         with hooks.database.write() as session:
             hook = session.get_one(Webhook, made["id"])
             hook.disabled_at = utc_now()
-        sent.clear()
-        digits_submission.claim["model"] = "and again"
-        assert submit(digits_submission).status_code == 201
-        assert len(sent) == 1
+        assert asked_by("and again") == ["SELECT"]
 
     def test_a_withdrawn_submission_can_be_told_of(
         self, hooks: Any, receiver: Any, alice: Any, replay: Any
@@ -293,6 +285,10 @@ def test_who_watches_a_benchmark_is_told_nothing_of_what_is_under_embargo() -> N
 
 def test_every_kind_says_what_it_means() -> None:
     assert list(ABOUT) == list(KINDS)
+
+
+def is_about_notices(text: str) -> bool:
+    return "webhooks" in text or "notice_events" in text
 
 
 def _untold() -> Any:

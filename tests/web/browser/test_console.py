@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import orjson
 import pytest
 import uvicorn
@@ -20,6 +19,7 @@ from server.database import Database
 from server.schema import migrate
 from server.settings import Settings
 from tests.server.conftest import build_log
+from tests.support.processes import asking
 
 pytestmark = pytest.mark.browser
 WAIT_SECONDS = 20.0
@@ -73,7 +73,7 @@ def submit(url: str, secret: str, digits: Benchmark) -> str:
     logs = [
         ("logs", (name, build_log(digits, index, name=name))) for index, name in enumerate(names)
     ]
-    answer = httpx2.post(
+    answer = asking.post(
         f"{url}/api/v1/submissions",
         files=[("submission", ("submission.json", orjson.dumps(claim))), *logs],
         headers={"Authorization": f"Bearer {secret}"},

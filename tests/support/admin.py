@@ -1,0 +1,40 @@
+"""The administrator's command, run within the tests: a process of its own imports for 2 s."""
+
+import gc
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
+
+import pytest
+
+from server.admin import main
+from server.settings import get_settings
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command left: its exit code and both its outputs."""
+
+    code: int
+    out: str
+    err: str
+
+
+def run_admin(environment: Mapping[str, str], *arguments: str) -> Said:
+    """Run `python -m server.admin` with these arguments, and with these settings alone."""
+    out, err, thresholds = StringIO(), StringIO(), gc.get_threshold()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["server.admin", *arguments])
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        get_settings.cache_clear()
+        try:
+            code = main()
+        except SystemExit as refused:  # How argparse ends a command it does not understand.
+            code = int(refused.code or 0)
+        finally:
+            get_settings.cache_clear()
+            gc.set_threshold(*thresholds)
+    return Said(code, out.getvalue(), err.getvalue())
