@@ -29,7 +29,7 @@ from sqlalchemy import (
 
 from rules.benchmark import load_benchmark
 from server.database import Database
-from server.models import Board, RunRow, Submission
+from server.models import Board, BoardChange, RunRow, Submission
 from tests.support.run_logs import make_run_log
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -103,20 +103,19 @@ class Log:
 class Requests:
     """Submissions as the bytes of a request; each has a key and trainings of its own."""
 
-    def __init__(self, token: str) -> None:
-        self._token = token
+    def __init__(self) -> None:
         self._logs = {name: Log(content) for name, content in make_logs().items()}
         self._numbers = itertools.count()
 
-    def make(self) -> bytes:
-        """The next request."""
+    def make(self, token: str) -> bytes:
+        """The next request, of whom a token belongs to."""
         key, number = secrets.token_hex(12), next(self._numbers)
         parts = [_part("submission", "submission.json", json.dumps(CLAIM).encode())]
         parts += [_part("logs", name, log.training(number)) for name, log in self._logs.items()]
         body = b"".join(parts) + f"--{BOUNDARY}--\r\n".encode()
         head = (
             "POST /api/v1/submissions HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-            f"Authorization: Bearer {self._token}\r\nIdempotency-Key: {key}\r\n"
+            f"Authorization: Bearer {token}\r\nIdempotency-Key: {key}\r\n"
             f"Content-Type: multipart/form-data; boundary={BOUNDARY}\r\n"
             f"Content-Length: {len(body)}\r\n\r\n"
         )
@@ -140,16 +139,16 @@ class Answered:
 
 
 async def send_for(
-    ports: list[int], requests: Requests, *, clients: int, seconds: float
+    ports: list[int], requests: Requests, *, tokens: list[str], seconds: float
 ) -> Answered:
-    """Submit over so many connections for so long, each as soon as it is answered."""
+    """Submit for so long, everybody over a connection and as soon as they are answered."""
     answered = Answered()
     until = time.perf_counter() + seconds
 
-    async def client(port: int) -> None:
+    async def client(port: int, token: str) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         while (started := time.perf_counter()) < until:
-            writer.write(requests.make())
+            writer.write(requests.make(token))
             head = await reader.readuntil(b"\r\n\r\n")
             found = LENGTH.search(head)
             body = await reader.readexactly(int(found[1]) if found else 0)
@@ -158,7 +157,8 @@ async def send_for(
                 answered.faults.append((head + body).decode()[:500])
         writer.close()
 
-    await asyncio.gather(*(client(ports[n % len(ports)]) for n in range(clients)))
+    each = (client(ports[n % len(ports)], token) for n, token in enumerate(tokens))
+    await asyncio.gather(*each)
     return answered
 
 
@@ -217,10 +217,16 @@ def insert_rows(connection: Connection, rows: Rows, *, evaluations: bool) -> Non
                 for evaluation in run["curve"]
             ],
         )
-    connection.execute(
+    benchmark_id = rows.submission["benchmark_id"]
+    version = connection.execute(
         update(Board.__table__)  # type: ignore[arg-type]
-        .where(Board.benchmark_id == rows.submission["benchmark_id"])
+        .where(Board.benchmark_id == benchmark_id)
         .values(version=Board.version + 1)
+        .returning(Board.version)
+    ).scalar_one()
+    connection.execute(
+        insert(BoardChange.__table__),  # type: ignore[arg-type]
+        {"benchmark_id": benchmark_id, "version": version, "submission_id": own},
     )
 
 

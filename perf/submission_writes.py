@@ -2,11 +2,11 @@
 
 `python perf/submission_writes.py` measures SQLite, with one server process as `finishline up` has
 it, and PostgreSQL with two. A submission has 5 run logs of 100 evaluations as the digits reference
-writes them, 51 kB each, and 8 clients send one after the other. Bare inserts are SQLAlchemy Core's
+writes them, 51 kB each, and 8 users send one after the other. Bare inserts are SQLAlchemy Core's
 statements with the very rows that the server stored (one submission, five runs with their curves,
-the board's version), one transaction for each, from as many clients in as many processes, with the
-same settings of the same database (SQLite: WAL, synchronous=FULL). They take turns with the server;
-the median of the ratios counts. Exit code 1 where it is below 0.60.
+the board's version and what changed in it), one transaction for each, from as many clients in as
+many processes, with the same settings of the same database (SQLite: WAL, synchronous=FULL). They
+take turns with the server; the median of the ratios counts. Exit code 1 where it is below 0.60.
 
 What the server does beside: read 255 kB of request, check and score 1,540 lines of logs, write 6
 files to the disk. Last comes, for comparison alone, what bare inserts reach if every evaluation is
@@ -16,7 +16,6 @@ a row: 506 rows for a submission.
 import argparse
 import asyncio
 import contextlib
-import json
 import multiprocessing
 import os
 import statistics
@@ -39,6 +38,7 @@ from perf.submission_load import (
     read_rows,
     send_for,
 )
+from server.accounts.service import create_token
 from server.database import Database
 from tests.support.postgresql import running_postgresql
 from tests.support.processes import free_port
@@ -125,13 +125,15 @@ def running_database(name: str, folder: Path) -> Iterator[str]:
 class Servers:
     """Server processes and somebody who submits to all of them."""
 
-    def __init__(self, ports: list[int], processes: list[psutil.Process], token: str) -> None:
-        self._ports, self._processes = ports, processes
-        self._requests = Requests(token)
+    def __init__(
+        self, ports: list[int], processes: list[psutil.Process], tokens: list[str]
+    ) -> None:
+        self._ports, self._processes, self._tokens = ports, processes, tokens
+        self._requests = Requests()
 
     def send(self, *, seconds: float) -> Answered:
         """Submit for so long. Stops the measurement if one is not taken."""
-        load = send_for(self._ports, self._requests, clients=CLIENTS, seconds=seconds)
+        load = send_for(self._ports, self._requests, tokens=self._tokens, seconds=seconds)
         answered = asyncio.run(load)
         if answered.faults:
             raise SystemExit(f"submission writes: {answered.faults[0]}")
@@ -153,14 +155,9 @@ def running_servers(url: str, folder: Path, processes: int) -> Iterator[Servers]
         "FINISHLINE_RATE_LIMITS": "false",
         "FINISHLINE_QUOTA_SUBMISSIONS_PER_DAY": "unlimited",
     }
-    admin = [sys.executable, "-m", "server.admin"]
-    subprocess.run([*admin, "migrate"], env=environment, check=True, capture_output=True)
-    made = subprocess.run(
-        [*admin, "token", "--user", "perf", "--role", "submitter"],
-        env=environment,
-        check=True,
-        capture_output=True,
-    )
+    migrate = [sys.executable, "-m", "server.admin", "migrate"]
+    subprocess.run(migrate, env=environment, check=True, capture_output=True)
+    tokens = make_tokens(url)
     ports = [free_port() for _ in range(processes)]
     command = [sys.executable, "-m", "uvicorn", "server.app:app", "--no-access-log", "--port"]
     servers = [
@@ -170,13 +167,24 @@ def running_servers(url: str, folder: Path, processes: int) -> Iterator[Servers]
     try:
         for port in ports:
             wait_until_ready(port)
-        token = json.loads(made.stdout)["token"]
-        yield Servers(ports, [psutil.Process(server.pid) for server in servers], token)
+        yield Servers(ports, [psutil.Process(server.pid) for server in servers], tokens)
     finally:
         for server in servers:
             server.terminate()
         for server in servers:
             server.wait(timeout=20)
+
+
+def make_tokens(url: str) -> list[str]:
+    """A token for each client; submissions of one user wait for each other."""
+    database = Database(url)
+    with database.write() as session:
+        made = [
+            create_token(session, user_name=f"perf{n}", role="submitter", expires_in=None)
+            for n in range(CLIENTS)
+        ]
+    database.close()
+    return [each.secret for each in made]
 
 
 def wait_until_ready(port: int) -> None:

@@ -58,6 +58,7 @@ from server.run_export import endpoints as run_export
 from server.sessions.limits import FailedSignIns
 from server.settings import Settings, get_settings
 from server.submissions import endpoints as submissions
+from server.submissions.recovery import move_what_waits
 from server.users import endpoints as users
 from server.verifications import endpoints as verifications
 from server.verifications import events
@@ -119,6 +120,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     definitions = RulingDefinitions(parts.benchmarks, settings.benchmarks_dir)
     with parts.database.read() as session:
         definitions.begin(session)
+    move_what_waits(parts.database, parts.artifacts)
     parts.artifacts.sweep(older_than_seconds=STALE_UPLOAD_SECONDS)
     dispatcher = Dispatcher(parts.database, Broker(settings.broker_url), settings)
     readiness = Readiness(make_checks(parts, dispatcher, definitions, revision=revision))

@@ -42,7 +42,8 @@ class ArtifactStore:
 
     A file is staged first, then settled, and kept only when the submission it belongs to is
     accepted: what is discarded leaves nothing behind. Keeping is a rename, so a reader never sees
-    half a file, and what was settled and kept outlasts a loss of power.
+    half a file. What was settled outlasts a loss of power, in the waiting room at the least; what
+    was kept too may be found there again (server.submissions.recovery).
 
     With a `bucket`, the folder is the waiting room alone: settling writes to the bucket. What is
     then not accepted stays there under its hash, where nothing refers to it.
@@ -103,28 +104,38 @@ class ArtifactStore:
         starts = range(0, len(missing), WRITTEN_TOGETHER)
         together = [missing[start : start + WRITTEN_TOGETHER] for start in starts]
         list(self._syncs.map(_write_out, together))
+        if missing:
+            self._sync_folders({self.incoming})
 
     def keep(self, staged: Collection[Staged]) -> None:
-        """Move settled files to their final places, for good; the same content is kept once.
+        """Move settled files to their final places; the same content is kept once.
 
-        Another request may have moved the same content a moment ago and not written its folder
-        yet, so the folders are written to the disk in any case.
+        Others wait for the transaction that this is in, so the disk is not waited for: when the
+        power fails, a file is in its final place or still in the waiting room.
         """
         if self.bucket is not None:
             for each in staged:
                 self.discard(each)
             return
-        folders = {self._folder_of(each.sha256) for each in staged}
-        for folder in folders:
-            if not folder.is_dir():
-                folder.mkdir(exist_ok=True)
         for each in staged:
-            final = self.path_of(each.sha256)
-            if final.exists():
+            if self.path_of(each.sha256).exists():
                 self.discard(each)
             else:
-                each.path.replace(final)
-        self._sync_folders(folders)
+                self.move_in(each.path, each.sha256)
+
+    def move_in(self, path: Path, sha256: str) -> None:
+        """Move a file of the waiting room, of this hash, to its final place."""
+        final = self.path_of(sha256)
+        try:
+            path.replace(final)
+        except FileNotFoundError:
+            final.parent.mkdir(exist_ok=True)
+            path.replace(final)
+
+    def write_places(self, staged: Collection[Staged]) -> None:
+        """Write to the disk where files are kept, for a folder that nobody looks after later."""
+        if self.bucket is None:
+            self._sync_folders({self._folder_of(each.sha256) for each in staged})
 
     def _sync_folders(self, folders: set[Path]) -> None:
         """Write folders to the disk, at the same time: a disk takes several as one.
@@ -132,7 +143,8 @@ class ArtifactStore:
         That a folder is there at all is written once: folders never go.
         """
         unsure = folders - self._lasting
-        list(self._syncs.map(_sync, folders | {self.folder} if unsure else folders))
+        wanted = folders | {self.folder} if unsure else folders
+        list(map(_sync, wanted) if len(wanted) == 1 else self._syncs.map(_sync, wanted))
         self._lasting |= unsure
 
     def discard(self, staged: Staged) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from server.artifacts import HELD_BYTES, ArtifactStore
 from server.database import Database
+from server.exports.logs import copy_logs, size_in
 
 Written = list[tuple[str, int]]
 
@@ -45,36 +46,38 @@ def number_of(path: Path) -> int:
     return path.stat().st_ino
 
 
-def test_a_kept_file_is_on_the_disk_before_it_moves_and_its_folders_after(
+def test_a_file_is_on_the_disk_where_it_waits_before_it_moves(
     store: ArtifactStore, written: Written
 ) -> None:
     staged = [store.stage_bytes(content) for content in (b"one", b"two")]
     assert written == []
     store.settle(staged)
+    settled = list(written)
     store.keep(staged)
 
     finals = [store.path_of(each.sha256) for each in staged]
     assert [path.read_bytes() for path in finals] == [b"one", b"two"]
     for final in finals:
-        moved = written.index(("moved", number_of(final)))
-        assert ("synced", number_of(final)) in written[:moved]
-        for folder in (final.parent, store.folder):
-            assert ("synced", number_of(folder)) in written[moved:]
+        on_disk = settled.index(("synced", number_of(final)))
+        for folder in (store.incoming, store.folder):
+            assert ("synced", number_of(folder)) in settled[on_disk:]
+    assert {step for step, _ in written[len(settled) :]} == {"moved"}
 
 
-def test_content_that_another_request_has_just_moved_is_written_all_the_same(
-    store: ArtifactStore, written: Written
+def test_a_copied_file_is_on_the_disk_where_it_is_kept(
+    store: ArtifactStore, tmp_path: Path, written: Written
 ) -> None:
-    first, second = store.stage_bytes(b"same"), store.stage_bytes(b"same")
-    store.settle([first, second])
-    store.keep([first])
-    written.clear()
-    store.keep([second])
+    """Nobody looks through the waiting room of an export or a backup."""
+    staged = store.stage_bytes(b"one")
+    store.settle([staged])
+    store.keep([staged])
+    target = ArtifactStore(tmp_path / "export")
+    copy_logs([staged.sha256], store.open, target, known=size_in(target))
 
-    final = store.path_of(second.sha256)
-    assert ("synced", number_of(final.parent)) in written
-    assert final.read_bytes() == b"same"
-    assert list(store.incoming.iterdir()) == []
+    final = target.path_of(staged.sha256)
+    moved = written.index(("moved", number_of(final)))
+    for folder in (final.parent, target.folder):
+        assert ("synced", number_of(folder)) in written[moved:]
 
 
 @pytest.mark.parametrize("length", [HELD_BYTES, HELD_BYTES + 1])
@@ -115,8 +118,8 @@ def test_content_that_is_kept_is_not_written_again(store: ArtifactStore, written
         store.settle([staged])
         store.keep([staged])
 
-    final = store.path_of(staged.sha256)
-    assert written == [("synced", number_of(final.parent))]
+    assert store.path_of(staged.sha256).read_bytes() == b"same"
+    assert written == []
 
 
 def test_a_submission_is_on_the_disk_before_it_is_committed(
@@ -142,12 +145,14 @@ def test_a_submission_is_on_the_disk_before_it_is_committed(
     assert submit(digits_submission).status_code == 201
 
     start, end = locked
+    incoming = settings.artifacts_dir / "incoming"
     files = [number_of(settings.artifacts_dir / path) for path in stored_files()]
     assert len(files) == 4
-    # While others wait for the database, files are moved and folders written, nothing more.
-    assert {number for step, number in written[:start] if step == "synced"} == set(files)
-    assert {number for step, number in written[start:end] if step == "moved"} == set(files)
-    assert written[end:] == []
+    folders = {number_of(path) for path in (settings.artifacts_dir, incoming)}
+    # While others wait for the database, files are moved, and the disk is not waited for.
+    assert sorted(written[:start]) == sorted(("synced", each) for each in {*files, *folders})
+    assert set(written[start:]) == {("moved", each) for each in files}
+    assert end == len(written)
 
 
 def test_sqlite_writes_every_commit_to_the_disk(database: Database) -> None:
