@@ -72,7 +72,7 @@ def board_status(entry: View) -> str:
 
 def reads_between_evaluations(check: View, submission: View) -> bool:
     """Whether a verdict tells other epochs of a claim than the submission's own page does."""
-    whole = submission["result"]["epochs_to_target"]
+    whole = submission["result"].get("epochs_to_target")  # Inference has none.
     numbers = (reason.get("numbers") or {} for reason in check["reasons"])
     read_off = (known.get("claimed_mean_epochs") for known in numbers)
     return whole is not None and any(
