@@ -5,13 +5,17 @@ from dataclasses import dataclass
 
 from rules.comparison import ALPHA, log_gap, log_times
 
+# What a check has contradicted or left open holds no record until another one confirms it.
+HOLDS_NONE = ("rejected", "inconclusive")
+
 
 @dataclass(frozen=True)
 class Contender:
     """A submission that may hold the record of its benchmark and division.
 
     `runs` holds the seconds of the runs that reached the target, on the scale of `tta_seconds`.
-    `eligible` is False for one that breaks a rule or was rejected. Dates are ordered as text.
+    `eligible` is False for one that breaks a rule or has a status of HOLDS_NONE. Dates are ordered
+    as text.
     """
 
     submission_id: str

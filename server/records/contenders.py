@@ -12,7 +12,7 @@ from typing import Any, overload
 from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.orm import Session
 
-from rules.records import Contender, in_time_order, record_history
+from rules.records import HOLDS_NONE, Contender, in_time_order, record_history
 from server.models import Submission
 from server.submissions.run_times import convergence_factor, run_times
 from server.submissions.visibility import ranks
@@ -114,7 +114,7 @@ def _may_hold(benchmark_id: str) -> list[ColumnElement[bool]]:
         Submission.kind == "train",
         Submission.tta_seconds.is_not(None),
         Submission.eligible.is_(True),
-        Submission.status != "rejected",
+        Submission.status.not_in(HOLDS_NONE),
         ranks(),
     ]
 

@@ -87,7 +87,7 @@ def mark_verifying(session: Session, verification: Verification) -> None:
     submission = verification.submission
     if submission is None or not checks_claim(verification, submission):
         return
-    if submission.status not in ("verified", "rejected"):
+    if submission.status == "claimed":
         set_status(session, submission, "verifying")
 
 

@@ -66,7 +66,7 @@ def own_figures(random: Random, name: str) -> dict[str, Any]:
         "id": name,
         "idempotency_key": None,
         "division": random.choice(("closed", "closed", "open")),
-        "status": random.choice(("claimed", "verified", "verified", "rejected")),
+        "status": random.choice(("claimed", "verified", "verified", "rejected", "inconclusive")),
         "eligible": random.random() < 0.9,
         "withdrawn_at": DAY if random.random() < 0.1 else None,
         "embargoed": random.random() < 0.1,
@@ -93,7 +93,7 @@ def among_all(database: Database, runs: Runs, division: str) -> RecordHistory:
                 (row.submitted_on or row.submitted_at).isoformat(),
                 row.tta_seconds,
                 runs[row.id],
-                eligible=row.eligible and row.status != "rejected",
+                eligible=row.eligible and row.status in ("claimed", "verified"),
             )
             for row in rows
             if row.withdrawn_at is None and not row.embargoed

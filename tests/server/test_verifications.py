@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from server.database import utc_now
+from server.database import Database, utc_now
+from server.models import Submission
+from server.verifications.service import set_status
 
 CIFAR10_CURVE = b"epoch\thours\ttop1Accuracy\n1\t0.05\t94.5\n"
 CIFAR10_ENTRY = {
@@ -57,6 +59,27 @@ def test_an_organiser_asks_for_a_verification(
     submission = client.get(f"/api/v1/submissions/{submission_id}").json()
     assert submission["status"] == "verifying"
     assert [v["id"] for v in submission["verifications"]] == [view["id"]]
+
+
+def test_what_was_left_open_holds_no_record_while_it_is_verified_again(
+    digits_submission: Any,
+    submit: Callable[..., Any],
+    client: TestClient,
+    olivia: Any,
+    database: Database,
+) -> None:
+    def standing() -> tuple[str, int]:
+        (division, _) = client.get("/api/v1/benchmarks/digits/records").json()["divisions"]
+        submission = client.get(f"/api/v1/submissions/{submission_id}").json()
+        return submission["status"], len(division["records"])
+
+    submission_id = submit(digits_submission).json()["id"]
+    assert standing() == ("claimed", 1)
+    with database.write() as session:
+        set_status(session, session.get_one(Submission, submission_id), "inconclusive")
+    assert standing() == ("inconclusive", 0)
+    assert ask(client, submission_id, olivia).status_code == 201
+    assert standing() == ("inconclusive", 0)
 
 
 def test_a_verification_needs_no_body(
