@@ -10,11 +10,10 @@ from rules.benchmark import Benchmark
 from rules.quality import UNITS, QualityTarget
 from rules.run import Run
 from rules.scoring import RunScore
+from rules.significance import SHORTEST_SECONDS
 from rules.tta import first_evaluation_at_target
 from rules.violations import Violation
 
-# A log counts in milliseconds, and no training is at its target within the first.
-SHORTEST_SECONDS = 1e-3
 # Of metrics whose unit sets no bounds. No quality, and no count of epochs, is near these.
 SMALLEST_QUALITY, LARGEST_QUALITY = 1e-12, 1e6
 FEWEST_EPOCHS, MOST_EPOCHS = 1e-6, 1e9

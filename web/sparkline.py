@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rules.significance import SHORTEST_SECONDS
 from web.formats import day, duration, moment
 
 WIDTH = 120
@@ -31,8 +32,9 @@ def record_sparkline(records: Sequence[Mapping[str, Any]]) -> Sparkline | None:
     if len({day(record["date"]) for record in records}) < 2:
         return None
     days = [moment(record["date"]).timestamp() / 86_400 for record in records]
-    levels = [math.log(record["tta_seconds"]) for record in records]
-    span, height = days[-1] - days[0], levels[0] - levels[-1]
+    # An archive may have any time, and the page this is on is everybody's.
+    levels = [math.log(max(record["tta_seconds"], SHORTEST_SECONDS)) for record in records]
+    span, height = days[-1] - days[0], levels[0] - levels[-1] or 1.0
     points = [
         (
             round(_PAD + (WIDTH - 2 * _PAD) * (1 - _HOLD) * (one - days[0]) / span, 1),

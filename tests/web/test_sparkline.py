@@ -35,6 +35,15 @@ def test_equal_ratios_are_equal_steps() -> None:
     assert (line.end_x, line.end_y) == (WIDTH - 3, bottom)
 
 
+def test_a_time_that_no_training_has_is_drawn_as_the_shortest_that_is_measured() -> None:
+    def last(*seconds: float) -> float:
+        line = record_sparkline(records(("2020-01-01", seconds[0]), ("2020-01-11", seconds[1])))
+        assert line is not None
+        return line.end_y
+
+    assert last(1.0, 0.0) == last(1.0, 0.001) > last(0.001, 0.0)
+
+
 def test_one_record_or_one_day_is_no_history() -> None:
     assert record_sparkline([]) is None
     assert record_sparkline(records(DAWNBENCH[0])) is None
