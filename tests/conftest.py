@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
 
 import rules.benchmark
 from rules.benchmark import (
@@ -26,9 +25,15 @@ from tests.support.chromium import running_chromium
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
-# A busy machine takes long for any example: none is wrong for that.
-settings.register_profile("finishline", deadline=None)
-settings.load_profile("finishline")
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hold no example of Hypothesis to a time: a busy machine takes long for any."""
+    if not config.pluginmanager.has_plugin("hypothesispytest"):
+        return  # The environment of the vision tests has none.
+    from hypothesis import settings
+
+    settings.register_profile("finishline", deadline=None)
+    settings.load_profile("finishline")
 
 
 def pytest_collection_finish() -> None:

@@ -77,7 +77,6 @@ def submit(url: str, secret: str, digits: Benchmark) -> str:
         f"{url}/api/v1/submissions",
         files=[("submission", ("submission.json", orjson.dumps(claim))), *logs],
         headers={"Authorization": f"Bearer {secret}"},
-        trust_env=False,
         timeout=WAIT_SECONDS,
     )
     assert answer.status_code == 201, answer.text
