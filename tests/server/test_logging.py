@@ -178,6 +178,7 @@ def test_the_settings_choose_format_and_level(
         kept["server"].debug("ours")
         kept["celery"].debug("theirs")
         kept["celery"].info("theirs, worth a line")
+        kept["uvicorn.error"].setLevel(logging.INFO)  # A server of tests changes it.
         copy_context().run(fail_and_tell, kept["uvicorn.error"])
         assert not kept["uvicorn.access"].hasHandlers()
         configure_logging(settings.model_copy(update={"log_level": "error"}))
