@@ -7,7 +7,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from cli.formats import ABSENT, number_text, seconds_text
-from cli.tables import verdict_lines
+from cli.submission_tables import verdict_lines
 
 View = Mapping[str, Any]
 

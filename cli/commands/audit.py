@@ -16,7 +16,7 @@ from cli.errors import CliError, ExitCode
 from cli.options import DEFAULT_URL, Json, Url
 from cli.screen import open_screen
 from cli.signatures import check_signature, keys_in, read_keys
-from cli.tables import check_table
+from cli.submission_tables import check_table
 from rules.proof_check import Check, check_proof
 
 FILE_ENDINGS = (".zip", ".json")

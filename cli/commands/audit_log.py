@@ -9,8 +9,8 @@ from cli.audit_logs import fetch_log, write_log
 from cli.client import ServerClient
 from cli.errors import ExitCode
 from cli.options import DEFAULT_URL, Json, Limit, Token, Url
+from cli.organiser_tables import audit_table
 from cli.screen import open_screen
-from cli.tables import audit_table
 
 
 def audit_log(

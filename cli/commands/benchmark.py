@@ -7,11 +7,11 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
+from cli.board_tables import phases_table
 from cli.client import ServerClient, View, segment
 from cli.errors import CliError, ExitCode, refusal
 from cli.options import DEFAULT_BENCHMARKS, DEFAULT_URL, BenchmarksDir, Json, Token, Url
 from cli.screen import open_screen
-from cli.tables import phases_table
 from rules.benchmark import Benchmark, parse_benchmark
 from rules.errors import RuleError
 

@@ -17,7 +17,7 @@ from cli.record_views import problem_text
 from cli.records import Found, find_in, score_found
 from cli.screen import as_it_is, open_screen
 from cli.submission_files import CLAIM_NAME, SubmissionFiles, find_submission_files
-from cli.tables import inference_sentence, run_table, violation_lines
+from cli.submission_tables import inference_sentence, run_table, violation_lines
 from cli.training import read_benchmarks
 from finishline.files import problems_of
 from rules.archive.submissions import task_and_kind

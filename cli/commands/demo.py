@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from cli.board_tables import leaderboard_table
 from cli.client import ServerClient, View, segment
 from cli.commands.run import train_shown
 from cli.commands.submit import send_submission
@@ -16,7 +17,7 @@ from cli.options import DEFAULT_BENCHMARKS, DEFAULT_URL, DEFAULT_VAR, Benchmarks
 from cli.replay import ReplayProgress
 from cli.screen import Screen, open_screen
 from cli.submission_files import find_submission_files
-from cli.tables import leaderboard_table, submission_lines, verdict_lines
+from cli.submission_tables import submission_lines, verdict_lines
 from cli.training import Training, find_benchmark, require_training_packages, target_of
 from cli.up.paths import VarPaths
 from cli.up.tokens import read_token, token_path

@@ -4,11 +4,12 @@ from typing import Annotated
 
 import typer
 
+from cli.board_tables import benchmark_table, leaderboard_table, unranked_lines
 from cli.client import ServerClient, segment
 from cli.errors import ExitCode
 from cli.options import DEFAULT_URL, Json, Limit, Token, Url
 from cli.screen import open_screen
-from cli.tables import benchmark_table, leaderboard_table, submission_lines, unranked_lines
+from cli.submission_tables import submission_lines
 
 Choice = str | None
 Metric = Annotated[

@@ -9,9 +9,9 @@ import typer
 from cli.client import ServerClient
 from cli.errors import ExitCode, refusal
 from cli.options import DEFAULT_URL, Json, Token, Url
+from cli.organiser_tables import price_table
 from cli.price_files import read_prices
 from cli.screen import open_screen
-from cli.tables import price_table
 from rules.errors import RuleError
 from rules.price_book import Price
 

@@ -12,7 +12,7 @@ from cli.errors import CliError, ExitCode
 from cli.options import DEFAULT_URL, Json, Token, Url
 from cli.screen import open_screen
 from cli.submission_files import SubmissionFiles, find_submission_files
-from cli.tables import submission_lines
+from cli.submission_tables import submission_lines
 from finishline.files import idempotency_key, open_parts
 
 

@@ -10,7 +10,7 @@ from cli.errors import CliError, ExitCode
 from cli.options import DEFAULT_URL, Json, Token, Url
 from cli.rerun_views import batch_lines
 from cli.screen import Screen, open_screen
-from cli.tables import verdict_lines
+from cli.submission_tables import verdict_lines
 from cli.watching import ENDED, verdict_code, watch_verification
 
 

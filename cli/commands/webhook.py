@@ -6,9 +6,9 @@ import typer
 
 from cli.client import ServerClient, View, segment
 from cli.errors import ExitCode
+from cli.notice_tables import delivery_table, webhook_table
 from cli.options import DEFAULT_URL, Json, Token, Url
 from cli.screen import open_screen
-from cli.tables import delivery_table, webhook_table
 
 app = typer.Typer(no_args_is_help=True, help="Have events posted to an address, signed.")
 Id = Annotated[str, typer.Argument(metavar="ID", help="Id of the webhook.")]

@@ -9,7 +9,7 @@ from cli.errors import ExitCode
 from cli.hold_lines import held_lines, paused_lines
 from cli.options import DEFAULT_URL, Json, Token, Url
 from cli.screen import open_screen
-from cli.tables import queue_table, worker_table
+from cli.worker_tables import queue_table, worker_table
 
 workers_app = typer.Typer(help="Workers: list them; pause, drain and resume one (organisers).")
 queue_app = typer.Typer(help="What waits: list it; pause and resume it (organisers).")

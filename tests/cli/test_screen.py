@@ -5,12 +5,13 @@ from pathlib import Path
 
 from rich.console import Console
 
+from cli.board_tables import benchmark_table, leaderboard_table
 from cli.screen import Screen, as_it_is
-from cli.tables import benchmark_table, leaderboard_table, queue_table
 from cli.up.paths import VarPaths
 from cli.up.redis import RedisAddress
 from cli.up.services import Plan
 from cli.up.start import UpOptions, invitation
+from cli.worker_tables import queue_table
 
 
 def narrow_screen(width: int) -> tuple[Screen, io.StringIO]:

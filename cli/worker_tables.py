@@ -1,0 +1,61 @@
+"""Workers and what waits for them as tables for people."""
+
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from cli.formats import number_text
+from cli.tables import View, make_table, minute, or_dash
+
+
+def worker_table(workers: Sequence[View]) -> RenderableType:
+    """The workers a server has heard of."""
+    if not workers:
+        return Text("No worker has reported yet; start one with `python -m worker`.", style="dim")
+    table = make_table(
+        "worker", "hardware class", "state", "alive", "canary", "last seen", "processor",
+        right=("canary",),
+    )  # fmt: skip
+    for item in workers:
+        table.add_row(
+            or_dash(item.get("name")),
+            or_dash(item.get("hardware_class")),
+            or_dash(item.get("state")),
+            "yes" if item.get("alive") else "no",
+            _of_baseline(item),
+            minute(item.get("last_seen_at")),
+            or_dash((item.get("system") or {}).get("processor")),
+        )
+    return table
+
+
+def _of_baseline(worker: View) -> str:
+    """How fast a worker is, by its own baseline; a dash where it has none yet."""
+    ratio = (worker.get("canary") or {}).get("ratio")
+    return number_text(None if ratio is None else 100 * ratio, digits=1, unit=" %")
+
+
+def queue_table(queue: View) -> RenderableType:
+    """What waits, by hardware class, in the order in which it starts."""
+    classes = [one for one in queue.get("classes") or [] if one.get("waiting")]
+    if not classes:
+        return Text("Nothing waits.", style="dim")
+    table = make_table(
+        "hardware class", "place", "verification", "kind", "benchmark", "asked at", "starts",
+        right=("place",), spare=("kind", "asked at"),
+    )  # fmt: skip
+    for one in classes:
+        for item in one["waiting"]:
+            table.add_row(
+                one.get("hardware_class") or "any",
+                str(item.get("position")),
+                or_dash(item.get("verification_id")),
+                or_dash(item.get("kind")),
+                or_dash(item.get("benchmark")),
+                minute(item.get("asked_at")),
+                minute(start)
+                if (start := item.get("expected_start"))
+                else or_dash(item.get("why_unknown")),
+            )
+    return table
