@@ -23,7 +23,7 @@ from server.database import Database
 from server.dependencies import Parts
 from server.dispatch import Dispatcher
 from server.duels import endpoints as duels
-from server.errors import ERROR_ANSWERS, add_error_handlers
+from server.error_answers import ERROR_ANSWERS, add_error_handlers
 from server.health import endpoints as health
 from server.health.checks import make_checks
 from server.health.draining import drained_before_stop

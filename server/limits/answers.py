@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from fastapi import Request, Response
 from starlette.types import Receive, Scope, Send
 
-from server.errors import answer
+from server.error_answers import answer
 
 TITLES = {429: "Too many requests", 503: "Busy"}
 

@@ -129,7 +129,7 @@ def test_lines_of_a_failure_and_of_its_request_share_an_id(
     client._transport.raise_server_exceptions = False  # type: ignore[attr-defined]
     monkeypatch.setattr(Database, "read", broken)
     answer = client.get("/api/v1/workers")
-    (unforeseen,) = lines_of(written(), "server.errors")
+    (unforeseen,) = lines_of(written(), "server.error_answers")
     (access,) = lines_of(written(), "server.access")
 
     assert "ZeroDivisionError: by nought" in unforeseen["exception"]
@@ -149,13 +149,13 @@ def test_probes_that_went_well_are_quiet(
 
 def test_a_text_line_is_one_line_and_a_traceback_follows() -> None:
     record = logging.LogRecord(
-        *("server.errors", logging.WARNING, __file__, 1, "a\nforged %s", ("line",), None)
+        *("server.error_answers", logging.WARNING, __file__, 1, "a\nforged %s", ("line",), None)
     )
     record.attempt_id = "a1"
     CURRENT.set(None)
     text = FORMATTERS["text"]().format(record)
 
-    assert text.endswith("WARNING server.errors a\\nforged line [attempt_id=a1]")
+    assert text.endswith("WARNING server.error_answers a\\nforged line [attempt_id=a1]")
     try:
         raise ZeroDivisionError("by nought")
     except ZeroDivisionError as error:

@@ -95,7 +95,7 @@ def test_another_database_than_is_needed_is_one_line_and_no_mistake_of_the_serve
 
     monkeypatch.setattr(Database, "read", refuse)
     answer = client.get("/api/v1/verifications", headers=olivia.headers)
-    (line,) = [line for line in caplog.records if line.name == "server.errors"]
+    (line,) = [line for line in caplog.records if line.name == "server.error_answers"]
 
     assert answer.status_code == status
     if status == 503:
@@ -117,7 +117,7 @@ def test_a_log_that_is_lost_is_told_by_its_hash_and_in_one_line(
     sha256 = client.get(address).json()["runs"][1]["log_sha256"]
     (settings.artifacts_dir / sha256[:2] / sha256).unlink()
     answer = client.get(f"{address}/runs/1/log")
-    (line,) = [line for line in caplog.records if line.name == "server.errors"]
+    (line,) = [line for line in caplog.records if line.name == "server.error_answers"]
 
     assert (answer.status_code, answer.json()["title"]) == (500, "Lost file")
     assert sha256 in answer.json()["detail"]

@@ -1,0 +1,212 @@
+"""Every error as an answer: problem+json (RFC 9457), or a page where a browser asked."""
+
+import errno
+import logging
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from sqlalchemy.exc import (
+    DataError,
+    DBAPIError,
+    InterfaceError,
+    InternalError,
+    OperationalError,
+    ProgrammingError,
+    SQLAlchemyError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.routing import Match
+
+from rules.errors import RuleError
+from server.errors import ServerError, UsedUpError, problem_of
+from server.observability.context import current_request_id, note_told
+from web.render import render
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 1
+# Somebody has to make room first.
+FULL_DISK_RETRY_SECONDS = 60
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# What PostgreSQL says after a failover to a standby that only reads (25006), to a database without
+# this schema (3F000, 42P01), or at another revision (42703), and without the rights (42501).
+NOT_AS_NEEDED = ("25006", "3F000", "42P01", "42703", "42501")
+
+
+def _optional(kind: str) -> dict[str, Any]:
+    return {"anyOf": [{"type": kind}, {"type": "null"}]}
+
+
+ERROR_SCHEMA: dict[str, Any] = {
+    "title": "Refusal",
+    "description": "RFC 9457. `detail` is one sentence to act on; `problems` lists every fault; "
+    "`request_id` finds this request in the server's log.",
+    "type": "object",
+    "required": ["type", "title", "status", "detail", "problems"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "request_id": _optional("string"),
+        "problems": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["file", "line", "field", "message", "expected"],
+                "properties": {
+                    "file": _optional("string"),
+                    "line": _optional("integer"),
+                    "field": _optional("string"),
+                    "message": {"type": "string"},
+                    "expected": _optional("string"),
+                },
+            },
+        },
+    },
+}
+ERROR_ANSWERS: dict[int | str, dict[str, Any]] = {
+    "4XX": {
+        "description": "Refused: the sentence in `detail` says why and what to do.",
+        "content": {"application/problem+json": {"schema": ERROR_SCHEMA}},
+    }
+}
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Answer every error as problem+json (RFC 9457), or as a page where a browser asked."""
+
+    @app.exception_handler(ServerError)
+    def _server_error(request: Request, error: ServerError) -> Response:
+        headers = {"Retry-After": str(RETRY_SECONDS)} if error.status == 503 else None
+        if error.status >= 500:
+            log.error("%s cannot be served: %s", request.url.path, error)
+        if isinstance(error, UsedUpError):
+            headers = {"Retry-After": str(error.retry_seconds)}
+            request.app.state.limits.metrics.note_used_up(error.measure)
+        return answer(request, error.status, error.title, error.detail, error.problems, headers)
+
+    @app.exception_handler(RuleError)
+    def _rule_error(request: Request, error: RuleError) -> Response:
+        problems = [problem_of(problem) for problem in error.problems]
+        return answer(request, 422, "Refused", str(error), problems)
+
+    @app.exception_handler(RequestValidationError)
+    def _invalid_request(request: Request, error: RequestValidationError) -> Response:
+        problems = [
+            {
+                "file": None,
+                "line": None,
+                "field": ".".join(str(part) for part in item["loc"]),
+                "message": item["msg"].removeprefix("Value error, "),
+                "expected": None,
+            }
+            for item in error.errors()
+        ]
+        first = problems[0]
+        return answer(request, 422, "Refused", f"{first['field']}: {first['message']}", problems)
+
+    @app.exception_handler(HTTPException)
+    def _http_error(request: Request, error: HTTPException) -> Response:
+        headers = dict(error.headers) if error.headers else None
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            headers = {"Allow": ", ".join(_methods_of(request))}
+        title = HTTPStatus(error.status_code).phrase
+        return answer(request, error.status_code, title, str(error.detail), [], headers)
+
+    @app.exception_handler(DataError)
+    def _unstorable(request: Request, error: DataError) -> Response:
+        log.warning("a value of %s cannot be stored: %s", request.url.path, error.orig)
+        detail = "A value is too long, too large, or holds a character that cannot be stored."
+        return answer(request, 422, "Refused", detail, [])
+
+    @app.exception_handler(OperationalError)
+    @app.exception_handler(InterfaceError)
+    @app.exception_handler(PoolTimeoutError)
+    def _no_database(request: Request, error: SQLAlchemyError) -> Response:
+        cause = getattr(error, "orig", error)
+        log.error("the database did not answer %s: %s", request.url.path, cause)
+        detail = "The database does not answer; nothing of this request was kept. Try again."
+        retry = {"Retry-After": str(RETRY_SECONDS)}
+        return answer(request, 503, "Service unavailable", detail, [], retry)
+
+    @app.exception_handler(InternalError)
+    @app.exception_handler(ProgrammingError)
+    def _database_not_as_needed(request: Request, error: DBAPIError) -> Response:
+        if getattr(error.orig, "sqlstate", None) not in NOT_AS_NEEDED:
+            return _unforeseen(request, error)
+        return _no_database(request, error)
+
+    @app.exception_handler(OSError)
+    def _no_space(request: Request, error: OSError) -> Response:
+        if error.errno not in DISK_FULL:
+            return _unforeseen(request, error)
+        log.error("no room for %s: %s", request.url.path, error)
+        detail = "The server's disk is full; nothing of this request was kept. Try again later."
+        retry = {"Retry-After": str(FULL_DISK_RETRY_SECONDS)}
+        return answer(request, 507, "Insufficient storage", detail, [], retry)
+
+    @app.exception_handler(ClientDisconnect)
+    def _gone(request: Request, _error: ClientDisconnect) -> Response:
+        return answer(request, 400, "Bad Request", "The request ended before its body did.", [])
+
+    @app.exception_handler(Exception)
+    def _unforeseen(request: Request, error: Exception) -> Response:
+        log.error("unforeseen error at %s", request.url.path, exc_info=error)
+        note_told()
+        detail = "The server made a mistake; its log says more. Nothing of this request was kept."
+        return answer(request, 500, "Internal error", detail, [])
+
+
+def _methods_of(request: Request) -> list[str]:
+    """The methods that the address asked for has, in whichever routes.
+
+    An address that the API names counts as no other's parameter: /workers/hello is no worker.
+    """
+    named = request.app.openapi()["paths"].get(request.url.path)
+    if named is not None:
+        return [method for method in METHODS if method.lower() in named]
+    routes = request.app.routes
+    return [
+        method
+        for method in METHODS
+        if any(
+            route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes
+        )
+    ]
+
+
+def answer(
+    request: Request,
+    status: int,
+    title: str,
+    detail: str,
+    problems: list[dict[str, Any]],
+    headers: dict[str, str] | None = None,
+) -> Response:
+    """The error as a page for a browser outside the API, else as problem+json."""
+    if status == 401:
+        headers = (headers or {}) | {"WWW-Authenticate": "Bearer"}
+    wants_page = "text/html" in request.headers.get("accept", "")
+    if wants_page and not request.url.path.startswith("/api/"):
+        page = render("error.html", status=status, title=title, detail=detail, problems=problems)
+        return HTMLResponse(page, status_code=status, headers=headers)
+    return JSONResponse(
+        {
+            "type": "about:blank",
+            "title": title,
+            "status": status,
+            "detail": detail,
+            "request_id": current_request_id(),
+            "problems": problems,
+        },
+        status_code=status,
+        media_type="application/problem+json",
+        headers=headers,
+    )
