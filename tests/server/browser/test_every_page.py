@@ -186,9 +186,11 @@ def test_a_board_is_filtered_sorted_and_its_chart_read_by_keyboard(browser: Any,
     tab_to(page, "th a:has-text('Model')")
     page.keyboard.press("Enter")
     page.wait_for_selector("th[aria-sort=ascending] >> text=Model")
+    assert page.url.endswith("#board")
     tab_to(page, "figcaption a")
     page.keyboard.press("Enter")
-    page.wait_for_url("**#board")
+    page.wait_for_url("**/charts/pareto?*#figures")
+    assert page.locator("[aria-labelledby=figures] tbody tr").count() == 1
     context.close()
 
 
