@@ -239,10 +239,13 @@ def test_what_the_images_copy_is_there(dockerfile: dict[str, list[str]]) -> None
 
 def test_the_worker_image_asks_for_the_ranges_of_pyproject() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    declared = requirements(project["dependencies"] + project["optional-dependencies"]["worker"])
+    extras = project["optional-dependencies"]
+    asked_of_a_worker = [*extras["worker"], *extras["vision"], *extras["gpu"]]
+    declared = requirements(project["dependencies"] + asked_of_a_worker)
     lines = (ROOT / "deploy/worker-requirements.txt").read_text().splitlines()
     asked = requirements([line for line in lines if not line.startswith("#")])
     assert {name: declared[name] for name in asked} == asked
+    assert {"torchvision", "nvidia-ml-py"} < set(asked)
     assert not {"sqlalchemy", "fastapi", "alembic"} & set(asked)
 
 
