@@ -118,8 +118,8 @@ def _make_client(endpoint_url: str | None) -> Any:
         from botocore.config import Config
     except ModuleNotFoundError as error:
         raise RuntimeError(
-            "FINISHLINE_ARTIFACTS_URL names a bucket, which takes boto3: pip install "
-            "'finishline[s3]'."
+            "FINISHLINE_ARTIFACTS_URL names a bucket, which takes boto3: "
+            "pip install -c constraints.txt -e '.[s3]'."
         ) from error
     settings = Config(
         connect_timeout=CONNECT_SECONDS,

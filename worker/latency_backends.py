@@ -86,7 +86,8 @@ def _import_onnxruntime() -> ModuleType:
         import onnxscript  # noqa: F401
     except ImportError as error:
         raise BackendAbsentError(
-            "not_installed", f"{error.name or error} is missing: pip install 'finishline[onnx]'"
+            "not_installed",
+            f"{error.name or error} is missing: pip install -c constraints.txt -e '.[onnx]'",
         ) from error
     module: ModuleType = onnxruntime
     return module

@@ -208,5 +208,5 @@ def test_a_bucket_without_boto3_stops_the_start_with_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
 
-    with pytest.raises(RuntimeError, match=r"finishline\[s3\]"):
+    with pytest.raises(RuntimeError, match=r"-e '\.\[s3\]'"):
         make_store(settings)
