@@ -61,7 +61,7 @@ def interpolated_epochs(
     Mean and standard deviation lie on the line between the two neighbours, and count as 2 N runs.
     Source: MLPerf training_rules.adoc, "Reference Convergence Points"; mlperf-logging.
     """
-    sizes = sorted({run.batch_size for run in benchmark.reference_runs})
+    sizes = {run.batch_size for run in benchmark.reference_runs}
     below = max((size for size in sizes if size < batch_size), default=None)
     above = min((size for size in sizes if size > batch_size), default=None)
     if below is None or above is None:
@@ -79,7 +79,7 @@ def interpolated_epochs(
     return Reference(
         mean=first.mean + (second.mean - first.mean) * share,
         stdev=first.stdev + (second.stdev - first.stdev) * share,
-        count=max(2, 2 * benchmark.runs.count),
+        count=2 * benchmark.runs.count,
     )
 
 

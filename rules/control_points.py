@@ -37,7 +37,7 @@ def control_points(
     Intervals", 4.7).
     """
     n = len(reference_curves)
-    if n < 2 * runs or n < 2:
+    if n < 2 * runs:
         return []
     m = min(len(curve) for curve in reference_curves)
     quantile = t_quantile(1 - alpha / (2 * m * runs), n - 1)

@@ -214,7 +214,7 @@ def shortfall(
 
     In the unit of the metric, negative where all are beyond it; None where there is none.
     """
-    crossing = find_crossing(curve, target, reach) if curve else None
+    crossing = find_crossing(curve, target, reach)
     if crossing is None:
         return None
     near = curve[max(0, crossing.index - 1) : crossing.index]

@@ -25,7 +25,7 @@ def judge_selection(
     Source: likelihood ratio of the n smallest of m figures; Hahn & Meeker, "Statistical Intervals",
     4.8 (one-sided prediction bound for all of n further figures).
     """
-    if len(claimed) < FEWEST_RUNS or reference.count < 2 or reference.stdev == 0.0:
+    if len(claimed) < FEWEST_RUNS or reference.stdev == 0.0:
         return []
     if any(epochs is None for epochs in claimed):
         return []

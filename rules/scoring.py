@@ -153,7 +153,7 @@ def score(
         evaluation_interval_seconds=max(intervals) if intervals else None,
         violations=(*find_violations(runs, benchmark, division=division), *rcp_violations),
         steps=(
-            *_run_steps(scores, benchmark, clock),
+            *_run_steps(runs, scores, benchmark, clock),
             *_tta_steps(scores, benchmark, raw, rcp, tta),
             *_other_steps(scores, cv, tta, price_usd_per_hour, cost),
         ),
@@ -200,18 +200,27 @@ def score_run(run: Run, benchmark: Benchmark, *, division: str, clock: Clock) ->
     )
 
 
-def _run_steps(scores: Sequence[RunScore], benchmark: Benchmark, clock: Clock) -> list[Step]:
+def _run_steps(
+    runs: Sequence[Run], scores: Sequence[RunScore], benchmark: Benchmark, clock: Clock
+) -> list[Step]:
     return [
         Step(
-            name=f"TTA of {run.file}",
-            formula=f"seconds on the {clock.name} clock to the first evaluation with "
+            name=f"TTA of {score.file}",
+            formula=f"seconds on the {clock.name} clock to {_end_of(run, clock)} "
             f"{benchmark.target.in_words}",
-            numbers={"best quality": run.best_quality, "epoch": run.epochs_to_target},
-            value=run.tta_seconds,
+            numbers={"best quality": score.best_quality, "epoch": score.epochs_to_target},
+            value=score.tta_seconds,
             unit="s",
         )
-        for run in scores
+        for run, score in zip(runs, scores, strict=True)
     ]
+
+
+def _end_of(run: Run, clock: Clock) -> str:
+    """What a time is taken to, as `time_to_accuracy` takes it."""
+    if run.stop_seconds is not None and run.clock == clock.name:
+        return "the run_stop of a run that reached"
+    return "the first evaluation with"
 
 
 def _tta_steps(

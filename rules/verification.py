@@ -134,8 +134,6 @@ def _judge_band(
     benchmark: Benchmark, claim: Claim, report: ReplayReport, planned: int
 ) -> list[Reason]:
     points = band_for(benchmark, claim, runs=planned)
-    if not points:
-        return []
     higher = benchmark.target.direction == "higher"
     breaks = []
     for run in report.runs:
