@@ -133,8 +133,7 @@ def convergence_of(
         return None
     if fractions is not None:
         return Convergence(fractions, reference, quantum=LINE_SHARE * REFERENCE_INTERVAL_EPOCHS)
-    quantum = REFERENCE_INTERVAL_EPOCHS if report.runs else 0.0
-    return Convergence(claimed, reference, quantum=quantum)
+    return Convergence(claimed, reference, quantum=REFERENCE_INTERVAL_EPOCHS)
 
 
 def _fractions(
@@ -162,7 +161,7 @@ def _reference(
 ) -> Reference | None:
     """Epochs to the target of the replays, pooled with what calibration tells of the settings."""
     target, reach = benchmark.target, benchmark.reach
-    crossings = [find_crossing(c, target, reach) for c in map(curve_of_replay, report.runs) if c]
+    crossings = [find_crossing(c, target, reach) for c in map(curve_of_replay, report.runs)]
     epochs = [(c.fraction if fractional else c.epoch) for c in crossings if c is not None]
     batch_size = batch_size_of(benchmark, claim)
     if is_calibrated(benchmark, claim):

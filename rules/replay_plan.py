@@ -225,10 +225,10 @@ def is_calibrated(benchmark: Benchmark, claim: Claim) -> bool:
 
 def has_default_settings(benchmark: Benchmark, claim: Claim) -> bool:
     """Whether a claim has the reference's settings in everything but the batch size."""
+    defaults = benchmark.defaults()
     return all(
-        name == "batch_size" or value == benchmark.hyperparameters[name].default
+        name == "batch_size" or value == defaults.get(name)
         for name, value in claim.hyperparameters.items()
-        if name in benchmark.hyperparameters
     )
 
 
