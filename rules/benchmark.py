@@ -206,8 +206,22 @@ def parse_benchmark(content: bytes, *, file: str) -> Benchmark:
         raise root.fail("replay.min_runs", "1 with fixed_stop", expected="at least 2: a mean")
     if benchmark.latency is not None and benchmark.replay is None:
         raise root.fail("latency", "no reference trains the model", expected="a [replay] table")
+    _check_direction(root, benchmark)
     root.refuse_unknown()
     return benchmark
+
+
+def _check_direction(root: Fields, benchmark: Benchmark) -> None:
+    """Refuse a target that every calibrated run is at before it has learned anything."""
+    runs, target = benchmark.reference_runs, benchmark.target
+    if benchmark.reach.name == "fixed_stop" or not any(len(run.quality) > 1 for run in runs):
+        return
+    if all(target.is_reached(quality) for run in runs for quality in run.quality[:1]):
+        raise root.fail(
+            "target.direction",
+            f"every reference run is at {target.in_words} at its first evaluation",
+            expected="the direction in which quality gets better, and a target to be trained for",
+        )
 
 
 def load_benchmarks(folder: Path) -> dict[str, Benchmark]:

@@ -60,8 +60,6 @@ class QualityTarget:
         """Whether an evaluation is at the target in every metric; one it lacks is not reached."""
         if not self.is_reached(evaluation.quality):
             return False
-        if not self.also:
-            return True
         others = evaluation.others or {}
         return all(
             (quality := others.get(other.logged_as or other.metric)) is not None
@@ -168,6 +166,8 @@ def _read_metric(
         single_precision=single_precision,
         floor=table.optional_number("floor"),
     )
+    if scale is not None:
+        _check_scale(table, target, scale)
     if target.is_beyond_floor(target.value):
         raise table.fail(
             "floor",
@@ -176,3 +176,19 @@ def _read_metric(
         )
     table.refuse_unknown()
     return target
+
+
+def _check_scale(table: Fields, target: QualityTarget, scale: float) -> None:
+    """Refuse a share that no run has, and one that was written in the other unit."""
+    if not 0 <= target.value <= scale:
+        raise table.fail(
+            "value",
+            f"{target.value:g} {target.unit}",
+            expected=f"0 to {scale:g}, or another unit",
+        )
+    if target.unit == "percent" and target.direction == "higher" and target.value <= 1:
+        raise table.fail(
+            "value",
+            f"{target.value:g} percent",
+            expected=f"{100 * target.value:g}, or the unit fraction",
+        )

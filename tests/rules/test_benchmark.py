@@ -96,6 +96,12 @@ def test_a_good_file_is_read_whole() -> None:
         ("value = 90.0", 'value = "90"', "target.value"),
         ("value = 90.0", "value = nan", "target.value"),
         ('unit = "percent"', 'unit = "per mille"', "target.unit"),
+        ('unit = "percent"', 'unit = "fraction"', "target.value"),
+        ("value = 90.0", "value = 0.9", "target.value"),
+        ("value = 90.0", "value = 101", "target.value"),
+        ("value = 90.0", "value = -1", "target.value"),
+        ('direction = "higher"', 'direction = "lower"', "target.direction"),
+        ("value = 90.0", "value = 50.0", "target.direction"),
         ('direction = "higher"', 'direction = "up"', "target.direction"),
         ('reach = "first_crossing"', 'reach = "ever"', "target.reach"),
         ('reach = "first_crossing"', 'reach = "sustained"', "target.evaluations"),
@@ -131,6 +137,13 @@ def test_a_wrong_file_names_file_and_field(old: str, new: str, field: str) -> No
     error = caught.value
     assert (error.file, error.field) == ("toy.toml", field)
     assert error.expected
+
+
+def test_an_error_rate_below_one_percent_is_a_target() -> None:
+    text = GOOD.replace('direction = "higher"', 'direction = "lower"')
+    benchmark = parse(text.replace("value = 90.0", "value = 0.9"))
+
+    assert (benchmark.target.value, benchmark.target.direction) == (0.9, "lower")
 
 
 def test_of_a_misspelt_field_the_one_that_was_meant_is_named() -> None:
@@ -189,7 +202,10 @@ def test_what_is_no_toml_is_refused_by_name(content: bytes) -> None:
 def test_the_resolution_is_one_test_item_where_items_are_counted(
     unit: str, resolution: float | None
 ) -> None:
-    benchmark = parse(GOOD.replace('unit = "percent"', f'unit = "{unit}"'))
+    text = GOOD.replace('unit = "percent"', f'unit = "{unit}"')
+    if unit == "fraction":
+        text = text.replace("90.0", "0.9").replace("[50.0, 91.0]", "[0.5, 0.91]")
+    benchmark = parse(text)
 
     assert benchmark.target.resolution == resolution
 

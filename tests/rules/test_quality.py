@@ -32,6 +32,9 @@ def test_both_metrics_must_be_reached_at_one_evaluation(
 def test_a_metric_that_was_not_measured_is_not_reached() -> None:
     assert not MASKRCNN.is_reached_at(evaluation(0.4))
     assert not MASKRCNN.is_reached_at(Evaluation(1.0, 1.0, 0.4))
+    three = replace(MASKRCNN, also=(MASK, replace(MASK, logged_as="KEYPOINTS")))
+    assert not three.is_reached_at(evaluation(0.4, SEGM=0.4, KEYPOINTS=0.3))
+    assert three.is_reached_at(evaluation(0.4, SEGM=0.4, KEYPOINTS=0.4))
 
 
 def test_one_metric_may_fall_while_the_other_rises() -> None:
