@@ -52,6 +52,8 @@ def test_elsewhere_one_gap_among_even_steps_is_missing_evaluations(
     assert found_in(run_at([4, 8, 12, 16, 17, 18, 19]), benchmark) == []  # finer at the end
     assert found_in(run_at([None] * 7, samples=gap), benchmark) == [("evaluations_missing", 23)]
     assert found_in(run_at([4, 8, 16]), benchmark) == []  # too few to know what is even
+    uneven = [4, 8, 12, 16, 17, 19, 28]
+    assert found_in(run_at(uneven), benchmark) == []
 
 
 def test_a_log_that_goes_back_is_told_once_for_each_place(digits: Benchmark) -> None:
@@ -85,6 +87,16 @@ def test_no_stretch_takes_less_than_a_fifth_of_the_usual_time(
     ]
 
 
+@pytest.mark.parametrize(("late", "lines"), [(0.049, []), (0.051, [22])])
+def test_the_stamp_of_a_line_may_be_as_late_as_two_clocks_may_differ(
+    digits: Benchmark, late: float, lines: list[int]
+) -> None:
+    times = [0.06, 0.12 + late, 0.18, 0.24, 0.30, 0.36]
+
+    found = found_in(run_at([1, 2, 3, 4, 5, 6], seconds=times), digits)
+    assert found == [("time_steps_differ", line) for line in lines]
+
+
 def test_a_host_may_be_slow_for_a_while(digits: Benchmark) -> None:
     times = [10.0, 20.0, 120.0, 130.0, 140.0, 142.5]
 
@@ -98,5 +110,35 @@ def test_a_dawnbench_curve_is_held_to_its_order_alone(
     good = run_at([1, 1, 2, 5, 6, 7], seconds=times, clock="dawnbench")
     bad = run_at([1, 2, 1], clock="dawnbench")
 
+    at_once = [10.0, 20.0, 20.001, 30.0, 40.0, 50.0]
     assert found_in(good, make_benchmark()) == []
+    assert (
+        found_in(run_at([1, 2, 3, 4, 5, 6], seconds=at_once, clock="dawnbench"), make_benchmark())
+        == []
+    )
     assert found_in(bad, make_benchmark()) == [("epochs_go_back", 22)]
+
+
+@pytest.mark.parametrize("samples", [[None] * 6, [100, None, 300, 400, 500, 600]])
+def test_a_log_that_tells_neither_epochs_nor_samples_is_held_to_no_steps(
+    make_benchmark: Callable[..., Benchmark], samples: list[int | None]
+) -> None:
+    at_once = [10.0, 20.0, 30.0, 30.001, 40.0, 50.0]
+
+    assert found_in(run_at([None] * 6, seconds=at_once, samples=samples), make_benchmark()) == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "lines"),
+    [
+        ([10.0], []),
+        ([10.0, 20.0, 30.0, 30.001], []),  # three steps are too few to know the usual one
+        ([10.0, 20.0, 30.0, 40.0, 40.001], [24]),
+    ],
+)
+def test_the_usual_time_of_a_step_is_known_from_four(
+    digits: Benchmark, seconds: list[float], lines: list[int]
+) -> None:
+    run = run_at([float(j) for j in range(1, len(seconds) + 1)], seconds=seconds)
+
+    assert found_in(run, digits) == [("time_steps_differ", line) for line in lines]
