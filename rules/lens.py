@@ -15,14 +15,17 @@ from rules.aggregate import (
     olympic_mean,
 )
 from rules.benchmark import Benchmark, QualityTarget
+from rules.claim_checks_figures import MOST_EPOCHS
 from rules.clock import CLOCK_NAMES, Clock
 from rules.curve import EPOCH, QUALITY, SECONDS, CurveRow, evaluation_of, ledger_of
 from rules.errors import RuleError
 from rules.logs import clock_of_log
 from rules.quality import UNITS
 from rules.scoring import scored_places
+from rules.significance import LONGEST_SECONDS
 from rules.tta import place_at_target
 
+IMPOSSIBLE = "a figure of its curve is none that a training has"
 NO_LEDGER = "no ledger: this log does not tell seconds of evaluation apart"
 # Of a loss there is no largest value.
 LARGEST = {"BLEU": 100.0}
@@ -127,10 +130,20 @@ def time_of_run(run: StoredRun, lens: Lens, benchmark: Benchmark, *, division: s
     if lens.own_target and was_scored and not run.reached:
         return LensTime(None)
     if ledger is not None:
-        return LensTime(lens.clock.seconds(ledger, division=division), row[EPOCH])
-    if own_clock == lens.clock.name:
-        return LensTime(row[SECONDS], row[EPOCH])
-    return LensTime(None, row[EPOCH], NO_LEDGER)
+        found = LensTime(lens.clock.seconds(ledger, division=division), row[EPOCH])
+    elif own_clock == lens.clock.name:
+        found = LensTime(row[SECONDS], row[EPOCH])
+    else:
+        found = LensTime(None, row[EPOCH], NO_LEDGER)
+    return found if _can_be_summed(found) else LensTime(None, reason=IMPOSSIBLE)
+
+
+def _can_be_summed(found: LensTime) -> bool:
+    """Whether no figure is beyond any that a training has: its sum with others may have no value.
+
+    None that short is refused here: the rank of the whole set is (rules.ranking).
+    """
+    return abs(found.seconds or 0.0) <= LONGEST_SECONDS and abs(found.epochs or 0.0) <= MOST_EPOCHS
 
 
 def _is_at_target(row: CurveRow, target: QualityTarget) -> bool:

@@ -7,6 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rules.claim import Kind
+from rules.logs.dawnbench_entry import (
+    HIGHEST_COST_USD,
+    LONGEST_LATENCY_MS,
+    SHORTEST_LATENCY_MS,
+)
+from rules.significance import LONGEST_SECONDS, SHORTEST_SECONDS
 
 Metric = Literal["tta", "cost", "latency", "inference_cost"]
 # A board ranks submissions of one kind: a training and an inference have no figure in common.
@@ -21,6 +27,18 @@ FIGURE_OF_METRIC: dict[Metric, str] = {
     "cost": "cost_usd",
     "latency": "latency_ms",
     "inference_cost": "cost_usd_per_10000",
+}
+# What a submission states or its logs say is within these, each included: a claim beyond them is
+# refused. What was stored before it was, and what was published elsewhere, may have any figure.
+POSSIBLE: dict[str, tuple[float, float]] = {
+    "tta_seconds": (SHORTEST_SECONDS, LONGEST_SECONDS),
+    "latency_ms": (SHORTEST_LATENCY_MS, LONGEST_LATENCY_MS),
+    "cost_usd_per_10000": (0.0, 1e4 * HIGHEST_COST_USD),
+}
+IMPOSSIBLE = {
+    "tta_seconds": "its time is none that a training can take",
+    "latency_ms": "its latency is none that an item can take",
+    "cost_usd_per_10000": "its cost is none that an item can have",
 }
 Status = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
 
@@ -155,12 +173,21 @@ def why_unranked(standing: Standing, *, metric: Metric) -> str | None:
         # All that is asked of an inference is that its model meets the quality target.
         return "did not reach the target" if inference else "breaks a rule of the benchmark"
     if metric_value(standing, metric=metric) is not None:
-        return None
+        return _why_impossible(standing, metric=metric)
     if inference:
         return "no latency was measured" if metric == "latency" else "states no cost"
     if standing.tta_seconds is None:
         return "did not reach the target"
     return "states no price"
+
+
+def _why_impossible(standing: Standing, *, metric: Metric) -> str | None:
+    """Nobody is beaten by a figure that none can have; what a training cost rests on its time."""
+    name = "tta_seconds" if metric == "cost" else FIGURE_OF_METRIC[metric]
+    figure, (lowest, highest) = getattr(standing, name), POSSIBLE[name]
+    if figure is None or lowest <= figure <= highest:
+        return None
+    return IMPOSSIBLE[name]
 
 
 def pareto_front(standings: Sequence[Standing]) -> list[str]:

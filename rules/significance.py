@@ -113,6 +113,7 @@ def welch_slower(
 
 
 SHORTEST_SECONDS = 0.001  # Logs are stamped in milliseconds: nothing shorter was measured.
+LONGEST_SECONDS = 1e12  # No log has so late a time stamp.
 
 
 @dataclass(frozen=True)

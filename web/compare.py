@@ -22,6 +22,7 @@ from web.formats import (
 
 View = Mapping[str, Any]
 LETTERS = "ABCDEF"
+_LARGEST_RATIO, _BEYOND = 1e6, "more than a million"
 
 
 @dataclass(frozen=True)
@@ -167,8 +168,13 @@ def _inverse(value: float | None) -> float | None:
     return 1.0 / value if value else None
 
 
+def ratio(value: float) -> str:
+    """A ratio with three decimals, and in words where nobody reads its digits."""
+    return f"{value:.3f}" if value < _LARGEST_RATIO else _BEYOND
+
+
 def _ratio(value: float) -> str:
-    return significant(value, 3) if math.isfinite(value) and value < 1e6 else "more than a million"
+    return significant(value, 3) if value < _LARGEST_RATIO else _BEYOND
 
 
 def _p(value: float) -> str:
@@ -269,8 +275,8 @@ def _multiple(value: Any, first: Any) -> str | None:
     figures = (value, first)
     if any(isinstance(f, bool) or not isinstance(f, int | float) or f <= 0 for f in figures):
         return None
-    ratio = value / first
-    return None if math.isclose(ratio, 1.0) else f"{significant(ratio, 3)} × {LETTERS[0]}"
+    times = value / first
+    return None if math.isclose(times, 1.0) else f"{_ratio(times)} × {LETTERS[0]}"
 
 
 def _three(value: float) -> str:

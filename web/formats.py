@@ -8,6 +8,8 @@ from rules.tta import display_seconds
 
 DASH = "–"
 _GAP = "\u00a0"  # A number never parts from its unit at the end of a line.
+# Written out, what lies beyond would fill a page with digits.
+SMALLEST_PLAIN, LARGEST_PLAIN = 1e-15, 1e15
 _AGES = ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"), (1.0, "second"))
 
 
@@ -15,12 +17,16 @@ def duration(seconds: float | None) -> str:
     """Seconds as read on a stopwatch: "0.853 s" below a minute, else H:MM:SS rounded up."""
     if seconds is None:
         return DASH
-    return f"{significant(seconds, 3)}{_GAP}s" if seconds < 60 else display_seconds(seconds)
+    is_watch_time = 60 <= seconds <= LARGEST_PLAIN
+    return display_seconds(seconds) if is_watch_time else f"{significant(seconds, 3)}{_GAP}s"
 
 
 def seconds_exact(seconds: float | None) -> str:
     """Seconds with milliseconds, grouped by thousands."""
-    return DASH if seconds is None else f"{seconds:,.3f}{_GAP}s"
+    if seconds is None:
+        return DASH
+    is_plain = abs(seconds) <= LARGEST_PLAIN
+    return f"{seconds:,.3f}{_GAP}s" if is_plain else f"{significant(seconds, 3)}{_GAP}s"
 
 
 def interval(low: float | None, high: float | None) -> str:
@@ -36,7 +42,8 @@ def money(usd: float | None) -> str:
     """US dollars: cents from a cent upwards, two significant digits below."""
     if usd is None:
         return DASH
-    return f"${usd:,.2f}" if usd >= 0.01 or usd == 0 else f"${significant(usd, 2)}"
+    is_in_cents = 0.01 <= usd <= LARGEST_PLAIN or usd == 0
+    return f"${usd:,.2f}" if is_in_cents else f"${significant(usd, 2)}"
 
 
 def small_money(usd: float | None) -> str:
@@ -91,9 +98,13 @@ def number(value: object, digits: int = 5) -> str:
 
 
 def significant(value: float, digits: int) -> str:
-    """A plain decimal, never in scientific notation, with so many significant digits."""
+    """A plain decimal with so many significant digits; in scientific notation if nobody measures
+    a figure as large or as small.
+    """
     if value == 0:
         return "0"
+    if not SMALLEST_PLAIN <= abs(value) <= LARGEST_PLAIN:
+        return f"{value:.{digits}g}"
     places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
     return f"{value:,.{places}f}"
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rules.claim_checks_figures import LARGEST_QUALITY
 from rules.quality import UNITS
 
 STEPS = 100
@@ -31,10 +32,11 @@ def target_range(target: Mapping[str, Any], qualities: tuple[float, float] | Non
     """
     own, higher = float(target["value"]), target["direction"] == "higher"
     low, high = qualities or (own, own)
+    largest = UNITS.get(str(target["unit"])) or LARGEST_QUALITY
+    low, high = max(low, 0.0), min(high, largest)  # An archive may have any figure.
     beyond = max((high - own) if higher else (own - low), abs(own) * NARROWEST, 1e-9)
     step = _round_step(beyond * (1.0 + EASIER) / STEPS)
     below, above = (EASIER, 1.0) if higher else (1.0, EASIER)
-    largest = UNITS.get(str(target["unit"])) or math.inf
     return TargetRange(
         low=_at_step(math.ceil(max(0.0, own - below * beyond) / step - SLACK), step),
         high=_at_step(math.floor(min(largest, own + above * beyond) / step + SLACK), step),

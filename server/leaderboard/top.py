@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
-from rules.ranking import FIGURE_OF_METRIC, Metric, Standing, why_unranked
+from rules.ranking import FIGURE_OF_METRIC, POSSIBLE, Metric, Standing, why_unranked
 from rules.tie_groups import is_tested
 from server.leaderboard.changes import changes_between
 from server.leaderboard.groups import METRICS_OF_RUNS
@@ -93,9 +93,10 @@ def _best(session: Session, query: BoardQuery, which: Sequence[Any], end: int) -
     """Ids of the first `end` places and of who is tied with the last; None if there are not so many
     or some more would have to be looked at than there are at the top.
     """
-    figure = getattr(Submission, FIGURE_OF_METRIC[query.metric])
+    name = FIGURE_OF_METRIC[query.metric]
+    figure, possible = getattr(Submission, name), POSSIBLE[name]
     columns = (Submission.id, Submission.status, Submission.eligible, figure.label("figure"))
-    statement = select(*columns).where(*which, figure.is_not(None)).order_by(figure)
+    statement = select(*columns).where(*which, figure.between(*possible)).order_by(figure)
     most = end + SPARE
     while most <= MORE * (LOWEST + SPARE):
         found = session.execute(statement.limit(most)).all()
@@ -111,10 +112,10 @@ def _best(session: Session, query: BoardQuery, which: Sequence[Any], end: int) -
 
 @lru_cache(maxsize=64)
 def _is_ranked(status: Any, eligible: bool, metric: Metric) -> bool:
-    """Whether whatever has the metric's figure ranks, by the rule that ranks it."""
+    """Whether whatever has a possible figure of the metric ranks, by the rule that ranks it."""
     names = ("tta_seconds", "cost_usd", "latency_ms", "cost_usd_per_10000")
     figures: dict[str, Any] = dict.fromkeys(names)
-    figures[FIGURE_OF_METRIC[metric]] = 1.0
+    figures[FIGURE_OF_METRIC[metric]] = POSSIBLE[FIGURE_OF_METRIC[metric]][1]
     standing = Standing("", status, "", eligible=eligible, **figures)
     return why_unranked(standing, metric=metric) is None
 

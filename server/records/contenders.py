@@ -12,6 +12,7 @@ from typing import Any, overload
 from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.orm import Session
 
+from rules.ranking import POSSIBLE
 from rules.records import HOLDS_NONE, Contender, in_time_order, record_history
 from server.models import Submission
 from server.submissions.run_times import convergence_factor, run_times
@@ -112,7 +113,7 @@ def _may_hold(benchmark_id: str) -> list[ColumnElement[bool]]:
     return [
         Submission.benchmark_id == benchmark_id,
         Submission.kind == "train",
-        Submission.tta_seconds.is_not(None),
+        Submission.tta_seconds.between(*POSSIBLE["tta_seconds"]),
         Submission.eligible.is_(True),
         Submission.status.not_in(HOLDS_NONE),
         ranks(),
