@@ -113,6 +113,8 @@ def test_of_more_runs_the_window_with_the_median_score_counts() -> None:
     # Windows of 3, olympic: 51, 52, 90. The middle one is 51, 52, 90.
 
     assert window_of(times, count=3, dropped=1) == [51.0, 52.0, 90.0]
+    # Here they are 50, 60, 45: the first.
+    assert window_of([50.0, 60.0, 40.0, 70.0, 45.0], count=3, dropped=1) == [50.0, 60.0, 40.0]
 
 
 def test_of_an_even_number_of_windows_the_slower_middle_one_counts() -> None:

@@ -53,13 +53,23 @@ def test_at_the_ends_and_beyond_nothing_is_interpolated(digits: Benchmark, batch
     assert interpolated_epochs(digits, batch_size, fractional=False) is None
 
 
-def test_one_calibrated_run_gives_no_line(digits: Benchmark) -> None:
-    few = (*digits.reference_runs_at(64)[:1], *digits.reference_runs_at(128))
+@pytest.mark.parametrize(("low", "high", "known"), [(1, 40, False), (2, 2, True), (40, 1, False)])
+def test_a_line_takes_two_calibrated_runs_at_either_end(
+    digits: Benchmark, low: int, high: int, known: bool
+) -> None:
+    few = (*digits.reference_runs_at(64)[:low], *digits.reference_runs_at(128)[:high])
+    benchmark = dataclasses.replace(digits, reference_runs=few)
 
-    assert (
-        interpolated_epochs(dataclasses.replace(digits, reference_runs=few), 96, fractional=False)
-        is None
-    )
+    assert (interpolated_epochs(benchmark, 96, fractional=False) is not None) is known
+
+
+@pytest.mark.parametrize(("fractional", "epochs"), [(False, (2.0,)), (True, (1.5,))])
+def test_a_calibrated_run_that_missed_the_target_tells_no_epochs(
+    digits: Benchmark, fractional: bool, epochs: tuple[float, ...]
+) -> None:
+    curves = ((97.0, 98.0), (90.0, 97.4))
+
+    assert crossing_epochs(curves, digits.target, digits.reach, fractional=fractional) == epochs
 
 
 def test_crossings_lie_within_the_epoch_before_the_evaluation(digits: Benchmark) -> None:

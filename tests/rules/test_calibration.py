@@ -16,6 +16,7 @@ from rules.calibration import (
     chunk_sizes,
     compare_calibrations,
     convergence_table,
+    judged_beside,
     plan_calibration,
     reference_run_toml,
     runs_sha256,
@@ -111,6 +112,15 @@ def test_seeds_are_drawn_from_the_entropy_and_never_twice() -> None:
     assert not set(others) & set(taken)
 
 
+def test_whoever_is_told_the_nonce_of_a_calibration_draws_its_seeds() -> None:
+    """Drawn again here without the rules: SHA-256 with a counter, four bytes each."""
+    drawn = plan_calibration(3, entropy=ENTROPY)
+
+    told = b"finishline calibration" + bytes.fromhex(drawn.nonce)
+    digests = [hashlib.sha256(told + i.to_bytes(4, "big")).digest() for i in range(3)]
+    assert list(drawn.seeds) == [int.from_bytes(digest[:4], "big") for digest in digests]
+
+
 def test_what_a_seal_covers_is_the_json_of_the_runs_whatever_their_order() -> None:
     runs = make_runs([50.0, 98.5], [40.0, 97.5])
     text = "[[64,0,[50.0,98.5]],[64,1,[40.0,97.5]]]"
@@ -123,6 +133,10 @@ def test_what_a_seal_covers_is_the_json_of_the_runs_whatever_their_order() -> No
 def test_runs_of_a_calibration_stand_in_for_those_of_the_file(digits: Benchmark) -> None:
     runs = make_runs([50.0, 98.5])
     judged = calibrated_by(digits, runs)
+    assert judged_beside("cal-1", judged) == {
+        "calibration": "cal-1",
+        "reference_runs_sha256": hashlib.sha256(b"[[64,0,[50.0,98.5]]]").hexdigest(),
+    }
 
     assert judged.reference_runs == tuple(runs)
     assert judged.sha256 == digits.sha256
@@ -184,6 +198,10 @@ def test_without_bands_the_means_still_compare(digits: Benchmark) -> None:
     assert [d.mean_difference for d in size.band] == [-2.0, 1.0]
     assert {d.lower_difference for d in size.band} == {None}
     assert (size.difference, size.p_value) == (None, None)
+    known = digits.reference_runs
+    (one_sided,) = compare_calibrations(digits, known, make_runs([52.0, 97.0]))
+    assert {(d.lower_difference, d.upper_difference) for d in one_sided.band} == {(None, None)}
+    assert [s.batch_size for s in compare_calibrations(digits, known, known)] == [32, 64, 128]
 
 
 def test_too_few_runs_cannot_judge(digits: Benchmark) -> None:
@@ -193,6 +211,12 @@ def test_too_few_runs_cannot_judge(digits: Benchmark) -> None:
     assert why_not_adoptable(digits, runs) == "batch size 64 has 7 runs of at least 8"
     assert why_not_adoptable(digits, [*runs, digits.reference_runs_at(64)[7]]) is None
     assert why_not_adoptable(digits, []) == "it has no run"
+    unreplayed = dataclasses.replace(digits, replay=None)
+    assert why_not_adoptable(unreplayed, make_runs([98.0], [98.0])) is None
+    assert why_not_adoptable(unreplayed, make_runs([98.0])) == (
+        "batch size 64 has 1 runs of at least 2"
+    )
+    assert band_at(unreplayed, runs, 32) == []
     never = make_runs(*[[50.0]] * 8)
     assert "fewer than two runs reached" in (why_not_adoptable(digits, never) or "")
 

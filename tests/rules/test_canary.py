@@ -32,3 +32,5 @@ def test_the_sentence_says_how_far_which_way_and_from_what():
 
 def test_without_a_baseline_there_is_no_drift():
     assert drift_of(80.0, None) is None
+    assert drift_of(80.0, 0.0) is None
+    assert drift_of(0.4, 0.5).ratio == pytest.approx(0.8)

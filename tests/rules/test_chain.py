@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rules.chain import FIRST_PREVIOUS, check_chain, has_head, record_sha256
+from rules.chain import FIRST_PREVIOUS, Chain, Head, check_chain, has_head, record_sha256
 
 
 def make_records(count: int) -> list[dict[str, Any]]:
@@ -31,7 +31,7 @@ def test_a_whole_log_has_no_problem_and_its_last_hash_as_head() -> None:
 
     assert (chain.records, chain.problems) == (4, ())
     assert (chain.head.id, chain.head.sha256) == (4, records[-1]["sha256"])
-    assert check_chain([]).head.sha256 == FIRST_PREVIOUS
+    assert check_chain([]) == Chain(Head(0, FIRST_PREVIOUS), 0, ())
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,13 @@ def test_a_changed_field_is_found_at_its_record(name: str, value: Any) -> None:
 
     (problem,) = check_chain(records).problems
     assert problem.field == "record 2.sha256"
+
+
+def test_a_record_that_has_no_hash_is_a_problem_of_the_log() -> None:
+    records = make_records(3)
+    records[1]["after"] = {"x": float("nan")}
+
+    assert len(check_chain(records).problems) == 1
 
 
 def test_a_record_that_was_changed_and_hashed_again_breaks_the_next_one() -> None:

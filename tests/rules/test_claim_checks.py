@@ -1,8 +1,13 @@
-"""Which logs of a set are of one training."""
+"""Which logs of a set are of one training, and what a set and its claim must agree on."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from rules.claim_checks import check_same_logs
+import pytest
+
+from rules.benchmark import Benchmark
+from rules.claim import Claim, System
+from rules.claim_checks import check_claim, check_same_logs
 from rules.run import Evaluation, Run
 
 CURVE = [(1.0, 20.0), (2.0, 50.0), (3.0, 80.0), (4.0, 95.0)]
@@ -40,3 +45,43 @@ def test_logs_that_only_end_alike_are_of_two_trainings() -> None:
 
 def test_logs_of_few_evaluations_prove_nothing() -> None:
     assert same(run_of("a", CURVE[:3]), run_of("b", CURVE[:3])) == []
+
+
+def claim_checks(benchmark: Benchmark, system: System, *runs: Run) -> list[tuple[str, str | None]]:
+    claim = Claim("cifar10", "closed", "m", "f", system, tuple(run.name for run in runs))
+    return [(found.code, found.file) for found in check_claim(claim, runs, benchmark)]
+
+
+def test_where_no_claim_tells_the_batch_size_all_logs_have_one(
+    make_benchmark: Callable[..., Benchmark],
+) -> None:
+    runs = [
+        Run(f"run_{i}.log", "mlperf", (), batch_size=size)
+        for i, size in enumerate([None, 128, 128, 256])
+    ]
+
+    found = claim_checks(make_benchmark(), System("laptop", "cpu", "any"), *runs)
+
+    assert found == [("batch_size_differs", "run_3.log")]
+
+
+@pytest.mark.parametrize(
+    ("platform", "logged", "codes"),
+    [
+        ("DGX-1 of 2019", {"accelerators_per_node": 8, "number_of_nodes": 2}, []),
+        ("the 8xdgx", {"accelerators_per_node": 16}, []),
+        (None, {"accelerators_per_node": 8}, ["accelerators_contradict_claim"]),
+        ("box 2024", {}, ["system_contradicts_claim"]),  # a year alone tells no systems apart
+        ("of me", {}, ["system_contradicts_claim"]),  # nor does a short word
+    ],
+)
+def test_a_log_names_the_system_of_its_claim(
+    make_benchmark: Callable[..., Benchmark],
+    platform: str | None,
+    logged: dict[str, float],
+    codes: list[str],
+) -> None:
+    system = System("my dgx of 2024", "16x-v100", "any", "V100", accelerator_count=16)
+    run: Any = Run("run_0.log", "mlperf", (), platform=platform, hyperparameters=logged)
+
+    assert [code for code, _ in claim_checks(make_benchmark(), system, run)] == codes

@@ -10,7 +10,7 @@ from rules.claim_checks_figures import check_figures, check_times
 from rules.errors import RuleError
 from rules.quality import QualityTarget
 from rules.run import Evaluation, Run
-from rules.scoring import score_run
+from rules.scoring import RunScore, score_run
 from rules.submission import score_submission
 
 ENTRY = {
@@ -53,10 +53,41 @@ def test_a_quality_without_bounds_is_a_number_that_can_be_measured(
     assert found_in(loss, 0.6) == found_in(loss, 0.0) == found_in(loss, -40.0) == []
 
 
+def test_every_metric_of_a_target_is_held_to_its_unit(
+    make_benchmark: Callable[..., Benchmark],
+) -> None:
+    mask = QualityTarget("mask AP", 0.339, "fraction", "higher", logged_as="SEGM")
+    box = QualityTarget("box AP", 0.377, "fraction", "higher", logged_as="BBOX", also=(mask,))
+    logged = (
+        Evaluation(1.0, 5.0, 0.5, others=None, line=16),
+        Evaluation(2.0, 10.0, 0.5, others={"SEGM": 1.1}, line=17),
+    )
+
+    (found,) = check_figures(Run("run_0.log", "mlperf", logged), make_benchmark(target=box))
+
+    assert (found.message, found.line, found.field) == ("mask AP 1.1", 17, "mask AP")
+    assert found.expected == "a fraction from 0 to 1"
+
+
+def test_what_was_expected_is_said_in_the_words_of_the_log(
+    digits: Benchmark, make_benchmark: Callable[..., Benchmark]
+) -> None:
+    loss = make_benchmark(target=QualityTarget("loss", 0.2, "nats/byte", "lower"))
+
+    for clock, names in (("dawnbench", ("epoch", "hours")), ("mlperf", ("epoch_num", "time_ms"))):
+        run = Run("run_0.log", clock, (Evaluation(1e300, 0.0, 1e308, line=17),))
+        quality, epoch = check_figures(run, loss)
+        (time,) = check_times([run], [RunScore("run_0.log", 1, True, 0.0, 1.0, 1.0, None)], digits)
+
+        assert quality.expected == "0, or 1e-12 to 1e+06 with either sign"
+        assert (epoch.field, time.field) == names
+
+
 @pytest.mark.parametrize("epoch", [1e-300, 1e300])
 def test_epochs_are_counted(digits: Benchmark, epoch: float) -> None:
     assert found_in(digits, epoch=epoch) == [("impossible_epoch", 17)]
-    assert found_in(digits, epoch=0.0) == found_in(digits, epoch=None) == []
+    for possible in (None, 0.0, 1e-6, 1e9):
+        assert found_in(digits, epoch=possible) == []
 
 
 @pytest.mark.parametrize("seconds", [0.0, 5e-324, 0.0009])

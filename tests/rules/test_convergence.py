@@ -95,6 +95,9 @@ def test_between_two_batch_sizes_mean_and_deviation_are_interpolated() -> None:
     assert limit is not None
     assert limit.mean == 18.25
     assert limit.stdev == pytest.approx(0.547, abs=5e-4)
+    # 2 N = 10 reference runs against N - 2 = 3 of the submission.
+    margin = stats.t.ppf(0.95, 10 + 3 - 2) * limit.stdev * (1 / 10 + 1 / 3) ** 0.5
+    assert limit.lowest == pytest.approx(18.25 - margin)
     assert check([17, 18, 18, 18, 20], 192).lowest == limit.lowest
 
 
@@ -154,6 +157,33 @@ def test_pruning_drops_what_is_slower_than_the_line_between_its_neighbours() -> 
     assert [limit.batch_size for limit in prune(points)] == [128, 512]
     assert [limit.batch_size for limit in prune(points[:2])] == [128, 256]
     assert prune([]) == []
+
+
+@pytest.mark.parametrize(("pruned", "kept"), [(True, [128, 512]), (False, [128, 256, 512])])
+def test_points_are_pruned_only_where_the_rules_ask_for_it(pruned: bool, kept: list[int]) -> None:
+    points = [ReferencePoint(b, (epochs,) * 10) for b, epochs in ((512, 20), (256, 20), (128, 10))]
+    found = convergence_limits(points, runs=5, dropped=1, stdev_of="all", pruned=pruned)
+
+    assert [limit.batch_size for limit in found] == kept
+
+
+@pytest.mark.parametrize(
+    ("reference_runs", "submission_runs", "known"),
+    [(1, 1, False), (0, 3, False), (3, 0, False), (1, 2, True), (2, 1, True)],
+)
+def test_a_t_test_takes_a_run_on_both_sides_and_three_together(
+    reference_runs: int, submission_runs: int, known: bool
+) -> None:
+    def lowest() -> float:
+        return lowest_mean(
+            16.0, 0.5, reference_runs=reference_runs, submission_runs=submission_runs
+        )
+
+    if known:
+        assert lowest() < 16.0
+        return
+    with pytest.raises(RuleError, match="at least 3 runs"):
+        lowest()
 
 
 def test_a_point_on_the_line_is_kept() -> None:

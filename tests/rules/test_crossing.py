@@ -55,6 +55,15 @@ def test_nothing_lies_before_the_first_evaluation() -> None:
     assert (found.index, found.epoch, found.fraction, found.interval_epochs) == (0, 1.0, 1.0, None)
 
 
+def test_between_two_evaluations_of_one_epoch_there_is_no_line() -> None:
+    twice = [Evaluation(2.0, 10.0, 93.0), Evaluation(2.0, 11.0, 95.0)]
+
+    found = find_crossing(twice, HIGHER, FIRST)
+
+    assert found is not None
+    assert (found.index, found.epoch, found.fraction, found.interval_epochs) == (1, 2.0, 2.0, None)
+
+
 @pytest.mark.parametrize("evaluations", [[], [Evaluation(1.0, 1.0, 90.0)]])
 def test_a_curve_that_never_gets_there_has_no_crossing(evaluations: list[Evaluation]) -> None:
     assert find_crossing(evaluations, HIGHER, FIRST) is None

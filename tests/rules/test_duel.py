@@ -84,6 +84,9 @@ def test_four_pairs_worked_by_hand() -> None:
     assert duel.p_value == pytest.approx(0.0041, abs=5e-5)
     assert duel.pairs_needed is None
     assert [pair.winner for pair in duel.pairs] == ["challenger"] * 4
+    reversed_pairs = fight(*((holder, challenger) for challenger, holder in BY_HAND)).pairs
+    assert [pair.winner for pair in reversed_pairs] == ["holder"] * 4
+    assert fight((1.0, 1.0), (1.0, 1.2)).pairs[0].winner is None
 
 
 def test_the_other_way_round_the_holder_is_faster() -> None:
@@ -196,6 +199,32 @@ def test_the_ratio_of_times_is_that_of_epochs_times_that_of_paces() -> None:
     assert duel.time.ratio == pytest.approx(duel.epochs.ratio * duel.pace.ratio)
 
 
+def test_equal_readings_scatter_as_much_as_they_are_rounded() -> None:
+    """Times to a millisecond, epochs to one; paces to a millisecond over the fewest epochs, 4."""
+    duel = judge_duel([Pair(n, run_of(2.0, epochs=8.0), run_of(2.0, epochs=4.0)) for n in (1, 2)])
+
+    assert duel.time is not None
+    assert duel.epochs is not None
+    assert duel.pace is not None
+    a_step = math.sqrt(12)  # An even spread's width over its standard deviation.
+    assert duel.time.log_stdev == pytest.approx(math.hypot(0.001 / 2, 0.001 / 2) / a_step)
+    assert duel.epochs.log_stdev == pytest.approx(math.hypot(1 / 8, 1 / 4) / a_step)
+    assert duel.pace.log_stdev == pytest.approx(math.hypot(0.00025 / 0.25, 0.00025 / 0.5) / a_step)
+
+
+def test_a_pair_is_won_by_the_shorter_time_and_by_nobody_at_equal_ones() -> None:
+    winners = [pair.winner for pair in fight((1.0, 1.1), (1.1, 1.0), (1.0, 1.0)).pairs]
+
+    assert winners == ["challenger", "holder", None]
+
+
+def test_a_few_missed_runs_of_noisy_sides_need_six_pairs_to_be_counted() -> None:
+    """Two of three pairs have both times and tell nothing apart; a side that misses is counted."""
+    duel = fight((1.0, 2.0), (2.0, 1.0), (1.0, None))
+
+    assert (duel.outcome, duel.test, duel.pairs_needed) == ("not_separable", "paired_t", 6)
+
+
 def test_equal_sides_are_separated_at_most_one_time_in_twenty() -> None:
     draw = random.Random(17)
     wrong = 0
@@ -240,6 +269,17 @@ def test_a_time_of_zero_counts_as_the_shortest_that_is_measured(digits: Benchmar
     (pair,) = pair_runs(digits, ReplayReport(runs, SYSTEM))
 
     assert pair.ratio == pytest.approx(0.001)
+
+
+@pytest.mark.parametrize(("epoch", "known"), [(0.5, 0.5), (0.0, None)])
+def test_epochs_are_compared_where_the_log_counts_them(
+    digits: Benchmark, epoch: float, known: float | None
+) -> None:
+    at_target = ReplayEvaluation(epoch, 576, 1.0, 98.0, {"train": 1.0})
+    runs = [replace(replayed(index), evaluations=[at_target]) for index in (0, 1)]
+    (pair,) = pair_runs(digits, ReplayReport(runs, SYSTEM))
+
+    assert (pair.challenger.seconds, pair.challenger.epochs) == (1.0, known)
 
 
 def test_an_odd_number_of_runs_is_no_duel(digits: Benchmark) -> None:

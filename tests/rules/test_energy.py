@@ -27,6 +27,7 @@ JOULES = {
 )
 def test_energy_counts_over_the_phases_on_the_clock(clock, joules):
     assert timed_joules(JOULES, Clock(clock)) == joules
+    assert timed_joules(JOULES | {"cooling": 5.0}, Clock(clock)) == joules  # no phase of a ledger
 
 
 def test_the_thirty_free_minutes_of_preparation_are_no_joules():
@@ -35,6 +36,7 @@ def test_the_thirty_free_minutes_of_preparation_are_no_joules():
 
 def test_a_counter_that_went_on_counts_the_difference():
     assert counted_since(10.0, 12.5, wraps_at=100.0) == 2.5
+    assert counted_since(10.0, 10.0, wraps_at=100.0) == 0.0
 
 
 def test_a_counter_that_wrapped_counts_to_its_end_and_from_zero():
@@ -51,6 +53,7 @@ def test_samples_per_joule_is_absent_without_energy():
     assert samples_per_joule(100, None) is None
     assert samples_per_joule(100, 0.0) is None
     assert samples_per_joule(100, 50.0) == 2.0
+    assert samples_per_joule(100, 0.5) == 200.0
 
 
 def test_the_energy_to_the_target_is_the_mean_of_runs_that_were_all_measured():

@@ -28,6 +28,8 @@ def test_the_mean_curve_ends_where_most_runs_have_ended() -> None:
         GhostPoint(index=2, epoch=2, seconds=3.0, quality=85.0, runs=2),
     ]
     assert mean_curve([]) == []
+    # Of two runs one is half: the curve goes on with it.
+    assert [point.runs for point in mean_curve(runs[1:])] == [2, 1]
 
 
 def test_evaluations_are_set_beside_those_of_the_same_epoch() -> None:
@@ -35,6 +37,8 @@ def test_evaluations_are_set_beside_those_of_the_same_epoch() -> None:
     points = run_curve(every_second_epoch, epochs_per_evaluation=2.0)
     assert [point.index for point in points] == [None, 1, 3]
     assert [point.seconds for point in points] == [10.0, 20.0, 60.0]
+    before_the_first = run_curve(curve((0.001, 1.0, 50.0)), epochs_per_evaluation=2.0)
+    assert [point.index for point in before_the_first] == [None]
 
 
 @pytest.mark.parametrize(("epoch", "each"), [(None, 1.0), (7.0, None)])
@@ -47,3 +51,4 @@ def test_epochs_between_evaluations_come_from_the_last() -> None:
     points = mean_curve([curve((0.5, 1.0, 50.0), (1.0, 2.0, 60.0))])
     assert epochs_per_evaluation(points) == 0.5
     assert epochs_per_evaluation(mean_curve([curve((None, 1.0, 50.0))])) is None
+    assert epochs_per_evaluation([]) is None

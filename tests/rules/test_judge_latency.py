@@ -102,6 +102,7 @@ def test_a_claim_too_fast_is_left_open_where_the_model_may_be_another() -> None:
     assert (closed.outcome, opened.outcome) == ("rejected", "inconclusive")
     assert closed.reasons[-1].code == opened.reasons[-1].code == "latency_slower_than_claimed"
     assert closed.reasons[-1].numbers["ratio"] == pytest.approx(10.0)
+    assert closed.reasons[-1].numbers["tolerated_ratio"] == 1.5
 
 
 def test_a_few_slow_items_do_not_speak_against_a_claim() -> None:
@@ -136,6 +137,36 @@ def test_a_latency_that_drifts_rejects_nobody() -> None:
 
     assert judge_latency(DIGITS, claim(), 0.01, report(drifting)).outcome == "inconclusive"
     assert judge_latency(DIGITS, claim(), 0.01, report(steady)).outcome == "rejected"
+    nearly = replace(timed("eager", 0.2), milliseconds=[1.0] * 30 + [0.2] * 299 + [0.221] * 300)
+    assert judge_latency(DIGITS, claim(), 0.01, report(nearly)).outcome == "inconclusive"
+
+
+def test_a_measurement_that_tells_no_processor_time_is_no_excuse() -> None:
+    untold = replace(timed("eager", 0.2), cpu_seconds=None)
+
+    assert judge_latency(DIGITS, claim(), 0.01, report(untold)).outcome == "rejected"
+
+
+def test_a_benchmark_without_a_protocol_measures_nothing() -> None:
+    bare = replace(DIGITS, latency=None)
+
+    assert measured_figures(bare, report(*MEASURED)) is None
+    with pytest.raises(RuleError, match="no latency protocol"):
+        judge_latency(bare, claim(), 0.2, report(*MEASURED))
+    with pytest.raises(RuleError, match="no latency protocol"):
+        check_latency(report(*MEASURED), bare)
+    with pytest.raises(RuleError, match="no latency protocol"):
+        build_job(
+            bare,
+            claim(),
+            plan_latency(DIGITS, claim(), entropy=bytes(32)),
+            kind="latency",
+            attempt_id="a",
+            verification_id="v",
+            submission_id="s",
+        )
+    assert run_limit_seconds(bare, "latency") == 60
+    assert run_limit_seconds(replace(DIGITS, replay=None), "latency") == 240
 
 
 def test_too_few_samples_decide_nothing() -> None:
@@ -168,6 +199,7 @@ def test_without_a_backend_nothing_is_decided(latency: tuple[BackendLatency, ...
     verdict = judge_latency(DIGITS, claim(), 0.2, report(*latency))
 
     assert (verdict.outcome, verdict.reasons[-1].code) == ("inconclusive", "latency_not_measured")
+    assert measured_figures(DIGITS, report(*latency)) is None
 
 
 def test_a_run_that_failed_measured_nothing() -> None:
@@ -177,6 +209,11 @@ def test_a_run_that_failed_measured_nothing() -> None:
 
     assert verdict.outcome == "inconclusive"
     assert verdict.reasons[0].message == "nothing was measured: stopped after 300 s"
+    cancelled = replace(report(*MEASURED).runs[0], status="cancelled")
+    for runs in ([], [cancelled]):
+        verdict = judge_latency(DIGITS, claim(), 0.2, replace(report(), runs=runs))
+        assert verdict.outcome == "inconclusive"
+        assert verdict.reasons[0].message == "nothing was measured: no run"
 
 
 def test_the_measured_figures_are_those_of_the_fastest_backend() -> None:
@@ -209,9 +246,11 @@ def test_a_slow_model_may_have_fewer_times_once_its_seconds_are_over(
         ((replace(MEASURED[0], largest_difference=None), *MEASURED[1:]), "at most 0.0001"),
         ((replace(ABSENT, milliseconds=[1.0]), MEASURED[0], MEASURED[2]), "beside an absence"),
         ((timed("eager", 200.0), *MEASURED[1:]), "at most the run's 60.000 s"),
+        ((timed("eager", 47.504), *MEASURED[1:]), "60.030 s of items"),
         ((slow(120, seconds=29.0), *MEASURED[1:]), "1228 with warm-up"),
         ((slow(119, seconds=31.0), *MEASURED[1:]), "1228 with warm-up"),
         ((slow(0, seconds=61.0), *MEASURED[1:]), "1228 with warm-up"),
+        ((slow(1199, seconds=61.0), *MEASURED[1:]), "1228 with warm-up"),
     ],
 )
 def test_a_report_that_is_not_as_ordered_is_refused(
@@ -220,6 +259,16 @@ def test_a_report_that_is_not_as_ordered_is_refused(
     with pytest.raises(RuleError, match=r"latency") as refusal:
         check_latency(report(*broken), DIGITS)
     assert told in str(refusal.value)
+
+
+def test_a_refused_report_names_the_backend_or_else_the_run() -> None:
+    for broken, field in (
+        ((timed("eager", 0.0), *MEASURED[1:]), "runs[0].latency.eager"),
+        (MEASURED[:2], "runs[0].latency"),
+    ):
+        with pytest.raises(RuleError) as refusal:
+            check_latency(report(*broken), DIGITS)
+        assert refusal.value.field == field
 
 
 def test_a_run_that_failed_may_have_some_backends_and_none_twice() -> None:

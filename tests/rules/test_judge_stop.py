@@ -142,6 +142,7 @@ def test_replays_that_prove_nothing_leave_a_claim_open(stopping: Benchmark) -> N
     found = verdict(stopping, [curve(rng, gain=-0.02) for _ in range(5)], replays, epochs=9.0)
 
     assert weights(found)["did_not_reach"] == "leaves_open"
+    assert weights(found)["convergence_agrees"] == "supports"
     assert found.outcome == "inconclusive"
 
 
@@ -158,9 +159,46 @@ def test_replays_that_never_came_to_their_stop_reject_a_claim(stopping: Benchmar
     assert weights(found)["did_not_reach"] == "rejects"
 
 
-def test_a_claim_that_stops_before_its_replays_is_rejected(stopping: Benchmark) -> None:
+def test_one_replay_that_never_came_to_its_stop_is_left_out_of_the_mean(
+    stopping: Benchmark,
+) -> None:
+    rng = random.Random(5)
+    replays = [*honest_replays(rng), replay(4, curve(rng)[:4], status="not_reached")]
+    found = verdict(stopping, [curve(rng) for _ in range(5)], replays)
+
+    finals = [run.evaluations[-1].quality for run in replays[:4]]
+    assert found.reasons[0].numbers["mean"] == pytest.approx(sum(finals) / 4)
+    assert found.reasons[0].numbers["started"] == 5.0
+    assert weights(found)["reached_target"] == "supports"
+
+
+def test_replays_without_scatter_tell_no_choice(stopping: Benchmark) -> None:
+    """Training without chance: away from the calibrated settings every replay is the same."""
+    same = [0.75 + 2 * (1 - epoch / EPOCHS) ** 2 for epoch in range(1, EPOCHS + 1)]
+    replays = [replay(i, same) for i in range(3)]
+    found = verdict(stopping, [same] * 5, replays, epochs=9.0)
+    assert weights(found)["convergence_agrees"] == "supports"
+    assert "runs_selected" not in weights(found)
+
+
+@pytest.mark.parametrize("runs", [0, 5])
+def test_a_claim_that_does_not_tell_where_it_stopped_is_left_open(
+    stopping: Benchmark, runs: int
+) -> None:
+    rng = random.Random(12)
+    scores = [RunScore(f"run_{i}.log", i, True, 3.0, None, 0.7, 0.3) for i in range(runs)]
+    system = WorkerSystem("w", "cpu-x86_64", "any", 2, 24.0, None, 0, 1, {})
+    found = judge(stopping, claim(), scores, ReplayReport(honest_replays(rng), system))
+    assert weights(found)["claim_has_no_time"] == "leaves_open"
+
+
+@pytest.mark.parametrize("early_runs", [5, 1])
+def test_a_claim_that_stops_before_its_replays_is_rejected(
+    stopping: Benchmark, early_runs: int
+) -> None:
     rng = random.Random(6)
-    early = [[*curve(rng)[:7], 0.75 + rng.gauss(0, SPREAD)] for _ in range(5)]
+    early = [[*curve(rng)[:7], 0.75 + rng.gauss(0, SPREAD)] for _ in range(early_runs)]
+    early += [curve(rng) for _ in range(5 - early_runs)]
     found = verdict(stopping, early, honest_replays(rng))
 
     assert found.outcome == "rejected"
@@ -203,6 +241,9 @@ def test_the_best_of_very_many_runs_are_taken_for_chosen(stopping: Benchmark) ->
     many = sorted((curve(rng) for _ in range(400)), key=lambda c: c[-1])
     found = verdict(stopping, many[:5], honest_replays(rng), division="open")
     assert weights(found)["runs_selected"] == "leaves_open"
+    selected = next(r for r in found.reasons if r.code == "runs_selected")
+    assert f"{many[4][-1]:.4g} or better at the stop" in selected.message
+    assert selected.numbers["worst_claimed"] == many[4][-1]
 
 
 def test_a_claim_that_was_evaluated_less_often_crossed_nothing_by_chance(
@@ -265,6 +306,13 @@ def test_where_more_is_better_the_same_tests_hold(stopping: Benchmark) -> None:
         replays = [replay(i, up(0.0, rng)) for i in range(4)]
         found = verdict(benchmark, [up(gain, rng) for _ in range(5)], replays)
         assert found.outcome == outcome, found.reasons
+
+    rng = random.Random(9)
+    best = sorted((up(0.0, rng) for _ in range(400)), key=lambda c: -c[-1])[:5]
+    replays = [replay(i, up(0.0, rng)) for i in range(4)]
+    found = verdict(benchmark, best, replays, division="open")
+    selected = next(r for r in found.reasons if r.code == "runs_selected")
+    assert f"{best[4][-1]:.4g} or better at the stop" in selected.message
 
 
 def test_a_replay_goes_on_to_its_stop(stopping: Benchmark) -> None:

@@ -63,6 +63,10 @@ def test_drift_is_the_second_half_against_the_first() -> None:
     assert latency_figures([4.0, 4.0, 3.0, 3.0], warmup_items=0).drift_percent == (
         pytest.approx(-25.0)
     )
+    assert latency_figures([1.0, 2.0, 3.0, 4.0], warmup_items=0).drift_percent == (
+        pytest.approx(200.0)  # the lower middle of either half: 1 and 3
+    )
+    assert latency_figures([4.0, 5.0], warmup_items=0).drift_percent == pytest.approx(25.0)
     assert latency_figures([4.0], warmup_items=0).drift_percent is None
 
 

@@ -15,6 +15,7 @@ KNOWN = ("name", "min_runs", "max_runs", "hardware_class", "reference_runs", "co
         ("reference_run", "reference_runs"),
         ("Min_Runs", "min_runs"),
         ("mx_runs", "max_runs"),
+        ("coumt", "count"),  # four of five letters: just alike
     ],
 )
 def test_a_misspelt_name_is_told_apart_from_its_neighbours(written: str, meant: str) -> None:
@@ -39,4 +40,5 @@ def test_of_a_strangers_table_only_so_many_names_of_some_length_are_compared() -
     assert near_miss("naem", [*filler[1:], "name"]) == "name"
     assert near_miss("naem", [*filler, "name"]) is None
     assert near_miss("a" * 101, ["a" * 101]) is None
+    assert near_miss("a" * 101, ["a" * 100]) is None
     assert near_miss("a" * 100, ["a" * 101]) is None

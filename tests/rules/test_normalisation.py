@@ -98,11 +98,22 @@ def test_the_open_division_and_a_benchmark_without_points_are_not_checked(
     assert scored(without, [1] * 5).rcp is None
 
 
+def test_too_few_runs_to_drop_from_are_not_checked(
+    make_benchmark: Callable[..., Benchmark],
+) -> None:
+    rcp = RcpRule(stdev_of="trimmed", allowance=0.0, points=(POINT,))
+    benchmark = make_benchmark(value=90.0, count=6, dropped=2, clock="mlperf", rcp=rcp)
+
+    assert scored(benchmark, [16] * 4).rcp is None
+    assert scored(benchmark, [16] * 5).rcp is not None
+
+
 def test_runs_of_different_batch_sizes_are_no_set(benchmark: Benchmark) -> None:
     runs = [a_run(16, number, batch_size=128 + number // 4) for number in range(5)]
     result = score(runs, benchmark, division="closed", price_usd_per_hour=None)
 
     assert [(v.code, v.file) for v in result.violations] == [("batch_size_differs", "run_4.log")]
+    assert result.violations[0].message == "batch size 129, and 128 in run_0.log"
     assert scored(benchmark, [16] * 5, batch_size=None).violations[0].code == "batch_size_differs"
 
 

@@ -51,6 +51,13 @@ def test_in_a_tie_the_earlier_submission_stands_first() -> None:
     assert places([late, early]) == [("b", 1), ("a", 1)]
 
 
+def test_the_unranked_stand_last_in_the_order_they_were_submitted() -> None:
+    late = standing("a", None, submitted_at="2026-11-21T09:00:00Z")
+    early = standing("b", None, submitted_at="2026-11-21T08:00:00Z")
+
+    assert places([late, standing("c", 5.0), early]) == [("c", 1), ("b", None), ("a", None)]
+
+
 def test_a_time_of_none_is_never_first() -> None:
     assert places([standing("none", None), standing("slow", 1e9)]) == [("slow", 1), ("none", None)]
 
@@ -174,6 +181,7 @@ def test_the_pareto_front_is_all_that_no_other_dominates(board: list[Standing]) 
         s.submission_id: (s.tta_seconds, s.cost_usd)
         for s in board
         if s.tta_seconds is not None
+        and s.tta_seconds >= 0.001  # No training is shorter.
         and s.cost_usd is not None
         and s.eligible
         and s.status != "rejected"

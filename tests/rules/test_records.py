@@ -63,8 +63,15 @@ def test_the_holder_is_challenged_and_not_the_first() -> None:
     ]
 
 
-def test_a_single_run_takes_no_record_from_a_holder_of_several() -> None:
-    history = record_history([contender("a", 0, 100.0), contender("b", 1, 1.0, count=1)])
+def test_two_runs_are_enough_to_hold_a_record_against_chance() -> None:
+    (record,) = record_history([contender("a", 0, 100.0, count=2), contender("b", 1, 99.9)]).records
+
+    assert (record.submission_id, record.single_run) == ("a", False)
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_single_run_takes_no_record_from_a_holder_of_several(count: int) -> None:
+    history = record_history([contender("a", 0, 100.0), contender("b", 1, 1.0, count=count)])
 
     assert [r.submission_id for r in history.records] == ["a"]
     (missed,) = history.not_records
@@ -112,6 +119,7 @@ def test_of_one_day_the_lowest_time_comes_first_and_then_the_smaller_id() -> Non
     round_of_one_day = [contender("b", 0, 90.0), contender("a", 0, 100.0), contender("c", 0, 95.0)]
     assert holders(*round_of_one_day) == ["b"]
     assert holders(contender("b", 0, 90.0), contender("a", 0, 90.0)) == ["a"]
+    assert holders(contender("never", 0, None), *round_of_one_day) == ["b"]
 
 
 def test_a_lower_mean_is_asked_for_even_where_the_logs_are_lower() -> None:

@@ -91,8 +91,12 @@ def test_a_seed_that_was_drawn_already_is_drawn_again(
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
+        ({"kind": "inference"}, "inference result"),
         ({"dawnbench": {"author": "someone"}}, "tells no hyperparameters"),
-        ({"division": "open", "hyperparameters": {"dropout": 0.1}}, "no hyperparameter 'dropout'"),
+        (
+            {"division": "open", "hyperparameters": {"width": 2.0, "dropout": 0.1}},
+            "no hyperparameter 'dropout'",
+        ),
     ],
 )
 def test_what_the_reference_cannot_train_is_not_planned(
@@ -149,9 +153,12 @@ def test_a_seal_from_before_draws_were_numbered_opens_as_the_first(digits: Bench
     assert draw_of(digits, "sub-2", sealed, sealed_as=earlier) is None
 
 
-def test_whoever_is_told_the_nonce_draws_the_same_runs_and_seeds(digits: Benchmark) -> None:
+@pytest.mark.parametrize("start", range(6))
+def test_whoever_is_told_the_nonce_draws_the_same_runs_and_seeds(
+    digits: Benchmark, start: int
+) -> None:
     """Drawn again here without the rules: SHA-256 with a counter, four bytes each."""
-    drawn = plan(digits, claim_of(), entropy=ENTROPY)
+    drawn = plan(digits, claim_of(), entropy=bytes(range(start, start + 32)))
     entropy = bytes.fromhex(drawn.nonce)
     assert digits.replay is not None
     first = int.from_bytes(hashlib.sha256(b"finishline plan" + entropy).digest()[:8], "big")
@@ -213,6 +220,7 @@ def test_nothing_beside_the_draw_can_stand_in_for_a_part_of_it(digits: Benchmark
         ({"batch_size": 48.0}, False),
         ({"momentum": 0.8}, False),
         ({"batch_size": 64.0, "epochs": 19.0}, False),
+        ({"batch_size": 64.0, "dropout": 0.1}, False),  # The reference has no such setting.
     ],
 )
 def test_calibrated_are_the_defaults_at_batch_sizes_with_reference_runs(

@@ -41,6 +41,12 @@ def test_a_run_that_did_not_reach_needs_no_time() -> None:
     check_report(report(status="not_reached", tta_seconds=None), seeds=SEEDS)
 
 
+def test_two_evaluations_may_have_one_time_and_a_run_may_take_less_than_a_second() -> None:
+    at_once = [ReplayEvaluation(j / 2, j, 0.4, 97.0 + j, {}) for j in (1, 2)]
+    changes = {"tta_seconds": 0.4, "parent_seconds": 0.4, "child_seconds": 0.4}
+    check_report(report(evaluations=at_once, **changes), seeds=SEEDS)
+
+
 BACKWARDS = [ReplayEvaluation(1.0, 100, 0.9, 91.0, {}), ReplayEvaluation(2.0, 200, 0.8, 98.0, {})]
 NEGATIVE = [ReplayEvaluation(1.0, 100, -0.1, 98.0, {})]
 
@@ -55,6 +61,7 @@ NEGATIVE = [ReplayEvaluation(1.0, 100, -0.1, 98.0, {})]
         ({"evaluations": []}, "runs[1].tta_seconds"),
         ({"tta_seconds": None}, "runs[1].tta_seconds"),
         ({"tta_seconds": 0.7}, "runs[1].tta_seconds"),
+        ({"tta_seconds": 1.0}, "runs[1].tta_seconds"),  # it went on after its target
         ({"parent_seconds": 0.0}, "runs[1].parent_seconds"),
         ({"child_seconds": None}, "runs[1].child_seconds"),
     ],

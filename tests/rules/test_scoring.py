@@ -1,9 +1,10 @@
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from rules.benchmark import Benchmark
+from rules.benchmark import Benchmark, RunsRule
 from rules.clock import Clock
 from rules.errors import RuleError
 from rules.run import Evaluation, Ledger, Run
@@ -91,6 +92,52 @@ def test_every_step_of_a_score_is_kept(make_benchmark: MakeBenchmark, five_runs:
     assert cost.numbers == {"TTA (s)": 102.0, "price (USD/h)": 3.6}
 
 
+@pytest.mark.parametrize(
+    ("count", "dropped", "started", "words"),
+    [
+        (5, 0, None, "mean of all runs"),
+        (5, 1, None, "the mean of the 3 runs left after dropping the fastest and the slowest"),
+        (5, 2, None, "the run left after dropping the 2 fastest and slowest"),
+        (3, 0, None, "of 3 runs in a row, where that is the median: mean of all runs"),
+        (3, 0, 5, "of the first 3 runs that reached the target: mean of all runs"),
+    ],
+)
+def test_the_step_says_of_which_runs_the_mean_is(
+    make_benchmark: MakeBenchmark,
+    five_runs: list[Run],
+    count: int,
+    dropped: int,
+    started: int | None,
+    words: str,
+) -> None:
+    rule = RunsRule(count=count, dropped=dropped, started=started)
+    result = score_of(five_runs, make_benchmark(runs=rule))
+
+    assert next(step for step in result.steps if step.name == "TTA").formula == words
+
+
+def test_a_run_that_ended_without_success_has_no_epochs_to_the_target(
+    make_benchmark: MakeBenchmark, make_run: MakeRun
+) -> None:
+    aborted = make_run([90.0, 94.5], status="aborted")
+    (run,) = score_of([aborted], make_benchmark()).runs
+
+    assert (run.reached, run.epochs_to_target, run.convergence) == (False, None, None)
+
+
+def test_a_target_measured_afterwards_converges_where_it_was_first_reached(
+    make_benchmark: MakeBenchmark, make_run: MakeRun
+) -> None:
+    run = make_run([90.0, 94.5, 95.0], status="success", clock="mlperf", stop_seconds=40.0)
+    at_once = make_benchmark(clock="mlperf")
+    afterwards = dataclasses.replace(at_once.target, offline=True)
+
+    (last,) = score_of([run], at_once).runs
+    (first,) = score_of([run], dataclasses.replace(at_once, target=afterwards)).runs
+
+    assert (last.convergence, first.convergence) == (3.0, 2.0)
+
+
 def test_a_run_that_never_reaches_the_target_is_no_error(
     make_benchmark: MakeBenchmark, make_run: MakeRun
 ) -> None:
@@ -163,6 +210,18 @@ def test_a_clock_nobody_measured_gives_no_time_and_accuses_nobody(
 
     assert result.tta_seconds is None
     assert result.violations == ()
+
+
+def test_a_step_says_what_its_time_is_taken_to(
+    make_benchmark: MakeBenchmark, make_run: MakeRun
+) -> None:
+    stopped = make_run([94.0, 94.5], clock="mlperf", status="success", stop_seconds=30.0)
+    of_mlperf = make_benchmark(clock="mlperf")
+    [step, *_] = score_of([stopped], of_mlperf).steps
+    assert step.value == 30.0
+    assert step.formula.startswith("seconds on the mlperf clock to the run_stop of a run that")
+    [step, *_] = score_of([make_run([94.0, 94.5])], make_benchmark()).steps
+    assert "clock to the first evaluation with" in step.formula
 
 
 def test_runs_without_any_time_at_all_have_no_spread(

@@ -87,6 +87,14 @@ def test_an_entry_without_runs_stands_as_one_that_is_not_tested() -> None:
     assert [p.single_run for p in tie_groups(board([], around(10.0)))] == [True, False]
 
 
+def test_by_cost_one_without_runs_or_without_a_price_breaks_nothing() -> None:
+    none, free = RankedRuns("none", 1, [], scale=0.5), RankedRuns("free", 2, around(9.0), scale=0.0)
+
+    placed = tie_groups([none, free, RankedRuns("paid", 3, around(10.0), scale=2.0)])
+
+    assert [p.single_run for p in placed] == [True, False, False]
+
+
 def test_entries_are_tested_on_the_scale_they_are_ranked_on() -> None:
     """Ten times the price of the faster one: the slower one leads, and a cost may be tiny."""
     cheap = RankedRuns("cheap", 1, around(200.0), scale=1e-9)

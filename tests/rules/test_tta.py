@@ -1,3 +1,4 @@
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from rules.run import Evaluation, Ledger, Run
 from rules.tta import (
     display_seconds,
     evaluation_interval_seconds,
+    excess_preparation_seconds,
     first_evaluation_at_target,
     time_to_accuracy,
 )
@@ -155,6 +157,18 @@ def test_one_long_gap_does_not_move_the_evaluation_interval() -> None:
     run = Run("a.log", "mlperf", tuple(Evaluation(None, t, 1.0) for t in times))
 
     assert evaluation_interval_seconds(run) == 3.0
+    fewer = dataclasses.replace(run, evaluations=run.evaluations[:4])  # 1, 2, 97
+    assert evaluation_interval_seconds(fewer) == 2.0
+
+
+@pytest.mark.parametrize(("clock", "excess"), [("mlperf", 600.0), ("dawnbench", 0.0)])
+def test_preparation_beyond_the_allowance_counts_on_the_clock_of_mlperf_alone(
+    clock: str, excess: float
+) -> None:
+    """40 minutes, of which 30 are free in the closed division."""
+    run = Run("a.log", "mlperf", (), ledger=Ledger(init=1500.0, compile=600.0, warmup=300.0))
+
+    assert excess_preparation_seconds(run, Clock(clock), "closed") == excess
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from rules.measurements import Figure, ModelWork, PrecisionAudit
 from rules.messages import ReplayEvaluation, ReplayReport, ReplayRun, WorkerSystem
-from rules.utilisation import best_roof_tflops, roofline, run_utilisations
+from rules.utilisation import best_roof_tflops, roofline, run_utilisations, samples_per_second
 
 # 1 GFLOP and 10 MB a step: 100 FLOP per byte.
 WORK = ModelWork(batch_size=64, step_flops=1e9, step_bytes=1e7)
@@ -110,6 +110,23 @@ def test_what_is_not_known_of_a_replay_is_absent_with_its_reason(report, figures
     assert found.utilisation is None
     assert missing in found.missing
     assert found.samples_per_second == (None if rate is None else pytest.approx(rate))
+
+
+def test_a_step_whose_bytes_nobody_counted_has_no_intensity():
+    point = roofline(
+        replace(WORK, step_bytes=None),
+        seconds_per_step=0.01,
+        roof_flops=4e11,
+        bytes_per_second=1e11,
+    )
+    assert (point.intensity, point.utilisation) == (None, pytest.approx(0.25))
+
+
+def test_the_rate_is_that_up_to_the_last_evaluation():
+    seconds = [(1, 640, 1.0), (2, 1280, 2.0), (3, 1920, 4.0)]
+    told = [ReplayEvaluation(float(j), n, s, 98.0, {"train": s}) for j, n, s in seconds]
+
+    assert samples_per_second(ReplayRun(0, 1, "reached", told, {})) == pytest.approx(480.0)
 
 
 def test_a_run_without_an_evaluation_has_no_utilisation():

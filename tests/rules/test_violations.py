@@ -151,6 +151,17 @@ def test_at_a_fixed_stop_all_runs_stop_at_the_same_epoch(
     assert [(v.code, v.file) for v in violations] == [("different_stop", "2.log")]
 
 
+def test_at_a_fixed_stop_a_run_without_evaluations_proves_nothing(
+    make_benchmark: MakeBenchmark, make_run: MakeRun
+) -> None:
+    runs = [*stopped(make_run, [95.0, 95.1]), make_run([], name="2.log", seed=2)]
+    benchmark = make_benchmark(reach="fixed_stop", count=3)
+
+    found = find_violations(runs, benchmark, division="closed")
+
+    assert "a run without evaluations" in [v.message for v in found]
+
+
 def test_a_loss_below_the_entropy_of_the_data_is_told_with_its_run(
     make_benchmark: MakeBenchmark, make_run: MakeRun
 ) -> None:
