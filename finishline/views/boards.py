@@ -70,6 +70,7 @@ class BoardEntry(View):
     verification_id: str | None = None
     withdrawn: bool = False
     time_confirmed: bool | None = None
+    benchmark_sha256: str | None = None
 
 
 class Board(View):

@@ -59,6 +59,7 @@ CSV_COLUMNS = (
     "cost_price",
     "withdrawn",
     "time_confirmed",
+    "benchmark_sha256",
 )
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 # Most of what a higher level saves costs more time than sending it does.

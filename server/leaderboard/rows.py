@@ -43,6 +43,7 @@ COLUMNS = (
     Submission.precision_measured,
     Submission.withdrawn_at,
     Submission.time_confirmed,
+    Submission.benchmark_sha256,
     User.name.label("submitter"),
 )
 # A stored result explains every step: many decoded ones at once keep the garbage collector busier
@@ -275,5 +276,6 @@ def _shown(row: Any, kind: Kind, runs: _Runs) -> dict[str, Any]:
         "precision_measured": row.precision_measured,
         "withdrawn": row.withdrawn_at is not None,
         "time_confirmed": row.time_confirmed,
+        "benchmark_sha256": row.benchmark_sha256,
         **{name: result.get(name) for name in RESULT_FIELDS},
     }

@@ -147,7 +147,7 @@ class BoardEntry(BaseModel):
     together, over their time to accuracy, where their logs count samples. `verification_id` is what
     the status rests on, or what is under way. `time_confirmed` is false of a training that was
     verified for its convergence only, true where its time was confirmed too, and null of all that
-    no replay verified.
+    no replay verified. `benchmark_sha256` is the definition that it was scored under.
     """
 
     rank: int | None
@@ -190,6 +190,7 @@ class BoardEntry(BaseModel):
     verification_id: str | None = None
     withdrawn: bool = False
     time_confirmed: bool | None = None
+    benchmark_sha256: str
 
 
 class LensView(BaseModel):

@@ -1,5 +1,6 @@
 """`python -m server.admin rescore`: results again from their raw logs, and only what changed."""
 
+import hashlib
 import json
 import shutil
 import subprocess
@@ -222,6 +223,34 @@ def test_the_current_definition_is_used_where_asked_for(
     assert view["result"]["violations"][0]["code"] == "success_without_target"
     _, again, _ = rescore("--definition", "current")
     assert again["unchanged"] == 1
+
+
+def test_a_board_marks_what_was_scored_by_other_rules(
+    submission_id: str, settings: Settings, tmp_path: Path, benchmarks_dir: Path
+) -> None:
+    folder = tmp_path / "benchmarks"
+    shutil.copytree(benchmarks_dir, folder)
+    digits = folder / "digits.toml"
+    own = hashlib.sha256(digits.read_bytes()).hexdigest()
+    settings.benchmarks_dir = folder
+
+    def board() -> tuple[str, str]:
+        with TestClient(create_app(settings, dispatch=False)) as client:
+            [entry] = client.get("/api/v1/leaderboards/digits").json()["entries"]
+            csv = client.get("/api/v1/leaderboards/digits.csv").text
+            assert csv.splitlines()[1].endswith(own)
+            return entry["benchmark_sha256"], client.get("/benchmarks/digits").text
+
+    kept, page = board()
+    assert (kept, "other rules" in page.lower()) == (own, False)
+    # Another definition by whose rules a figure is the same one.
+    digits.write_text(digits.read_text() + "\n# Another.\n")
+    kept, page = board()
+    assert (kept, "other rules" in page.lower()) == (own, False)
+    digits.write_text(digits.read_text().replace("value = 97.5", "value = 98.0"))
+    kept, page = board()
+    assert kept == own
+    assert "other rules: version 1, other target</small>" in page
 
 
 def test_what_is_being_verified_keeps_its_definition(
