@@ -3,7 +3,7 @@
 import importlib.util
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE
@@ -13,6 +13,7 @@ from cli.errors import CliError, ExitCode, refusal
 from cli.processes import end, python_module, spawn
 from cli.replay import Target
 from rules.benchmark import Benchmark, load_benchmark, load_benchmarks
+from rules.chosen_settings import check_settings, reference_of
 from rules.errors import RuleError
 from rules.near_miss import did_you_mean
 
@@ -40,12 +41,13 @@ class Training:
         return python_module("worker.local", *arguments)
 
 
-def require_settings(settings: Sequence[str]) -> None:
-    """Raise CliError unless each is NAME=VALUE with a number."""
+def read_settings(settings: Sequence[str]) -> dict[str, float]:
+    """The settings by name. Raises CliError unless each is NAME=VALUE with a number."""
+    found = {}
     for setting in settings:
         name, _, value = setting.partition("=")
         try:
-            float(value)
+            found[name] = float(value)
         except ValueError as error:
             raise CliError(
                 f"--set {setting}: expected a name and a number, such as batch_size=64.",
@@ -53,6 +55,18 @@ def require_settings(settings: Sequence[str]) -> None:
             ) from error
         if not name:
             raise CliError(f"--set {setting}: name a setting.", exit_code=ExitCode.USAGE)
+    return found
+
+
+def require_trainable(
+    benchmark: Benchmark, settings: Mapping[str, float], *, division: str | None
+) -> None:
+    """Raise CliError, before anything is trained, unless the reference takes the settings."""
+    try:
+        reference_of(benchmark)
+        check_settings(benchmark, division or benchmark.divisions[0], settings)
+    except RuleError as error:
+        raise refusal(error) from error
 
 
 def read_benchmarks(folder: Path) -> dict[str, Benchmark]:

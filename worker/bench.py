@@ -18,11 +18,12 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from rules.benchmark import Benchmark, load_benchmark
+from rules.chosen_settings import check_settings, reference_of
 from rules.errors import RuleError
 from rules.measurements import Figure, ModelWork
 from rules.reference_points import calibrated_epochs
 from rules.utilisation import best_roof_tflops, roofline
-from worker.local import check_settings, hyperparameters, read_setting
+from worker.local import hyperparameters, read_setting
 from worker.measuring import Answer, Measure, measure_apart
 from worker.probe import probe
 from worker.surroundings import describe_surroundings
@@ -162,19 +163,13 @@ def read_arguments(arguments: Sequence[str] | None = None) -> Bench:
     parser.add_argument("--seconds", type=float, default=DEFAULT_SECONDS)
     given = parser.parse_args(arguments)
     benchmark = load_benchmark(given.benchmark)
-    if benchmark.replay is None:
-        raise RuleError(
-            f"{benchmark.title} has no reference training",
-            file=given.benchmark.name,
-            field="replay",
-            expected="a benchmark with a [replay] table",
-        )
+    replay = reference_of(benchmark)
     settings = dict(given.set)
     check_settings(benchmark, benchmark.divisions[-1], settings)
     found = probe(worker="bench", hardware_class=None, threads=given.threads)
     return Bench(
         benchmark=benchmark,
-        reference=benchmark.replay.reference,
+        reference=replay.reference,
         settings=hyperparameters(benchmark, settings),
         device=given.device or ("cuda" if found.accelerator_count else "cpu"),
         threads=max(1, given.threads),

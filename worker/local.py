@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from rules.benchmark import Benchmark, load_benchmark
+from rules.chosen_settings import check_settings, reference_of
 from rules.errors import RuleError
 from rules.logs.mllog import write_run_log
 from rules.messages import ReplayEvent, ReplayJob, ReplayRun, TargetSpec, WorkerSystem
-from rules.near_miss import did_you_mean
 from rules.run import Evaluation, Ledger, Run
 from worker.announcer import Announcer
 from worker.child_process import Host
@@ -80,13 +80,7 @@ def run_locally(chosen: Chosen) -> int:
 
 def local_job(chosen: Chosen) -> ReplayJob:
     """The job of a local training: no attempt, no control points, everything else as a replay."""
-    benchmark, replay = chosen.benchmark, chosen.benchmark.replay
-    if replay is None:
-        raise RuleError(
-            f"{benchmark.title} has no reference training",
-            field="replay",
-            expected="a benchmark with a [replay] table",
-        )
+    benchmark, replay = chosen.benchmark, reference_of(chosen.benchmark)
     return ReplayJob(
         attempt_id="local",
         verification_id="local",
@@ -211,39 +205,6 @@ def read_arguments(arguments: Sequence[str] | None = None) -> Chosen:
         division=division,
         host=Host(device=given.device, data_dir=given.data_dir),
     )
-
-
-def check_settings(benchmark: Benchmark, division: str, settings: Mapping[str, float]) -> None:
-    """Raise RuleError, naming the field, for a setting that a division does not take."""
-    file = f"{benchmark.benchmark_id}.toml"
-    if division not in benchmark.divisions:
-        raise RuleError(
-            f"no division {division!r}", file=file, expected=" or ".join(benchmark.divisions)
-        )
-    for name, value in settings.items():
-        known = benchmark.hyperparameters.get(name)
-        if known is None:
-            raise RuleError(
-                f"unknown hyperparameter{did_you_mean(name, benchmark.hyperparameters)}",
-                file=file,
-                field=f"hyperparameters.{name}",
-                expected="one of " + ", ".join(benchmark.hyperparameters),
-            )
-        if division == "closed" and not known.closed and value != known.default:
-            raise RuleError(
-                f"{value:g} in the closed division",
-                file=file,
-                field=f"hyperparameters.{name}",
-                expected=f"{known.default:g}, or the open division",
-            )
-        whole = "whole " if known.integer else ""
-        if not known.minimum <= value <= known.maximum or (whole and not value.is_integer()):
-            raise RuleError(
-                f"got {value:g}",
-                file=file,
-                field=f"hyperparameters.{name}",
-                expected=f"a {whole}number from {known.minimum:g} to {known.maximum:g}",
-            )
 
 
 def read_setting(text: str) -> tuple[str, float]:

@@ -15,7 +15,8 @@ from cli.submission_files import CLAIM_NAME, find_submission_files
 from cli.training import (
     Training,
     find_benchmark,
-    require_settings,
+    read_settings,
+    require_trainable,
     require_training_packages,
     target_of,
     train_reference,
@@ -43,13 +44,14 @@ def run(
 ) -> int:
     """Train a benchmark's reference model here and write the submission it makes."""
     require_training_packages()
-    require_settings(settings or [])
+    chosen = read_settings(settings or [])
     if out is not None and (out / CLAIM_NAME).exists():
         raise CliError(
             f"{out} holds a submission already; choose another folder, or take that away.",
             exit_code=ExitCode.USAGE,
         )
     file, definition = find_benchmark(benchmark, benchmarks_dir)
+    require_trainable(definition, chosen, division=division)
     training = Training(
         benchmark_file=file,
         out=out or Path("runs") / f"{definition.benchmark_id}-{time.strftime('%Y%m%d-%H%M%S')}",
