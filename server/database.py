@@ -1,11 +1,10 @@
 """One engine a process; a transaction is opened and committed at the edge only."""
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import InvalidatePoolError
-from sqlalchemy.orm import DeclarativeBase, Session
+from sqlalchemy.orm import DeclarativeBase, Mapper, Session, object_mapper
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from server.viewer import ANYBODY, Viewer
+from server.write_turns import WriteTurns
 
 CONNECT_SECONDS = 5
 DISK_FULL = "53100"  # As PostgreSQL names it.
@@ -77,14 +77,19 @@ def to_json(value: Any) -> str:
 class Database:
     """The engine, and sessions that read or write.
 
-    SQLite takes one writer at a time: a lock queues the writers of this process, so that none of
-    them waits in the database's own busy loop, and a write transaction starts as one.
+    SQLite takes one writer at a time: they take turns (server.write_turns), so that none of them
+    waits in the database's own busy loop, and a write transaction starts as one.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, lock_seconds: float | None = None) -> None:
+        """With `lock_seconds` no statement waits longer for what others hold on PostgreSQL.
+
+        It raises an OperationalError then. SQLite has a time of its own, of ten seconds.
+        """
         self.url = make_url(url)
+        self._lock_seconds = lock_seconds
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
-        self._writers = threading.Lock() if self.is_sqlite else nullcontext()
+        self._take_turn = WriteTurns(self._file()).take if self.is_sqlite else nullcontext
         if self.is_sqlite and self.url.database:
             Path(self.url.database).parent.mkdir(parents=True, exist_ok=True)
         # Whether PostgreSQL has refused a write for want of room, until somebody finds room again.
@@ -116,6 +121,8 @@ class Database:
             event.listen(engine, "connect", _prepare_sqlite)
             event.listen(engine, "begin", _begin_sqlite)
         else:
+            if self._lock_seconds is not None:
+                event.listen(engine, "connect", partial(_bound_locks, self._lock_seconds))
             event.listen(engine, "checkin", _note_rest)
             event.listen(engine, "checkout", partial(_look_at_rested, engine))
             event.listen(engine, "handle_error", self._note_full)
@@ -129,10 +136,12 @@ class Database:
     def read(self, viewer: Viewer = ANYBODY) -> Iterator[Session]:
         """A session that only reads, and shows its viewer no submission that is not theirs to see.
 
-        Nothing it changes is kept.
+        Nothing it changes is kept. Lists of a row are read within the block: they are not there
+        afterwards.
         """
         with Session(self.engine, expire_on_commit=False, info={VIEWER: viewer}) as session:
             yield session
+            _untie(session)
 
     def read_columns(self) -> Connection:
         """A connection that only reads, for `with`: a third of what a session costs.
@@ -158,7 +167,7 @@ class Database:
         What was asked for with `before_commit` is called at the end of the block, what was asked
         for with `after_commit` before it is left.
         """
-        with self._writers, Session(self.engine, expire_on_commit=False) as session:
+        with self._take_turn(), Session(self.engine, expire_on_commit=False) as session:
             session.connection(execution_options={"finishline_write": True})
             yield session
             for call in session.info.pop(BEFORE_COMMIT, ()):
@@ -174,14 +183,34 @@ class Database:
 
     def is_missing(self) -> bool:
         """Whether it is a file of SQLite that is not there, and that a look at it would make."""
+        path = self._file()
+        return path is not None and not Path(path).exists()
+
+    def _file(self) -> str | None:
         path = (self.url.database or "") if self.is_sqlite else ""
-        if not path or path.startswith((":memory:", "file:")):
-            return False
-        return not Path(path).exists()
+        return None if not path or path.startswith((":memory:", "file:")) else path
 
     def close(self) -> None:
         """Close every pooled connection."""
         self.engine.dispose()
+
+
+def _untie(session: Session) -> None:
+    """Let go of the lists of rows that know the row they are listed by.
+
+    A submission and its verifications hold each other, as do a verification and its attempts.
+    Untied they are gone with the last use; else they wait until the garbage collector looks at
+    all there is, and under load that is minutes and ten MiB later.
+    """
+    for row in session.identity_map.values():
+        if lists := _lists_tied(object_mapper(row)):
+            session.expire(row, lists)
+
+
+@cache
+def _lists_tied(table: Mapper[Any]) -> list[str]:
+    relations = table.relationships
+    return [each.key for each in relations if each.uselist and each.back_populates]
 
 
 def after_commit(session: Session, call: Callable[[], None]) -> None:
@@ -210,6 +239,11 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
         "foreign_keys=ON",
     ):
         connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _bound_locks(seconds: float, connection: Any, _record: object) -> None:
+    connection.execute(f"SET lock_timeout = '{seconds:g}s'")
+    connection.commit()
 
 
 def _note_rest(_connection: object, record: ConnectionPoolEntry) -> None:

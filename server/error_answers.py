@@ -169,9 +169,9 @@ def _methods_of(request: Request) -> list[str]:
 
     An address that the API names counts as no other's parameter: /workers/hello is no worker.
     """
-    named = request.app.openapi()["paths"].get(request.url.path)
+    named = request.app.state.named_methods.get(request.url.path)
     if named is not None:
-        return [method for method in METHODS if method.lower() in named]
+        return [method for method in METHODS if method in named]
     routes = request.app.routes
     return [
         method

@@ -15,6 +15,7 @@ from server.database import Database, utc_now
 from server.errors import ConflictError
 from server.exports.folders import sync
 from server.exports.snapshot import rows_present
+from server.write_turns import LOCK_FILES
 
 BESIDE = "finishline_restore_"
 REPLACED = "finishline_replaced_"
@@ -90,7 +91,7 @@ class SqlitePlace:
             yield database
         finally:
             database.close()
-            for ending in ("", "-wal", "-shm", "-journal"):
+            for ending in ("", "-wal", "-shm", "-journal", *LOCK_FILES):
                 made.with_name(made.name + ending).unlink(missing_ok=True)
 
     def swap(self, made: Database) -> str | None:

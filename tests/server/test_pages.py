@@ -7,10 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 HOSTILE = '<script>alert("x")</script>\'"><img src=x onerror=alert(1)>'
 BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+def app_of(client: TestClient) -> FastAPI:
+    return client.app  # type: ignore[return-value]
 
 
 @pytest.fixture
@@ -189,6 +194,18 @@ def test_a_wrong_method_is_405_and_tells_the_right_one(client: TestClient) -> No
     several = client.delete("/api/v1/submissions").headers["allow"]
     assert set(several.split(", ")) - {"HEAD"} == {"GET", "POST"}
     assert response.headers["content-type"] == "application/problem+json"
+    # Next to it every name of a worker has a page.
+    assert client.delete("/api/v1/workers/hello").headers["allow"] == "POST"
+    assert app_of(client).openapi_schema is None, "to describe the whole API takes half a second"
+
+
+def test_the_methods_of_an_address_are_those_that_are_described(client: TestClient) -> None:
+    described = {
+        path: {method.upper() for method in methods}
+        for path, methods in app_of(client).openapi()["paths"].items()
+        if "{" not in path
+    }
+    assert app_of(client).state.named_methods == described
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, InternalError, OperationalError, ProgrammingError
 
+import server.app
+from server.accounts.service import create_token
+from server.app import create_app
 from server.artifacts import ArtifactStore
 from server.database import Database
 from server.settings import Settings
@@ -123,3 +127,35 @@ def test_a_log_that_is_lost_is_told_by_its_hash_and_in_one_line(
     assert sha256 in answer.json()["detail"]
     assert sha256 in line.getMessage()
     assert line.exc_info is None
+
+
+@pytest.mark.processes
+def test_a_table_that_somebody_holds_refuses_and_is_not_waited_for(
+    postgresql_url: str,
+    settings: Settings,
+    digits_submission: SubmissionParts,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server.app, "LOCK_SECONDS", 0.2)
+    database = Database(postgresql_url)
+    with database.write() as session:
+        token = create_token(session, user_name="alice", role="submitter", expires_in=None)
+    app = create_app(settings.model_copy(update={"database_url": postgresql_url}), dispatch=False)
+
+    def send() -> Any:
+        return client.post(
+            "/api/v1/submissions",
+            files=digits_submission.files(),
+            headers={"Authorization": f"Bearer {token.secret}", "Idempotency-Key": "once"},
+        )
+
+    with TestClient(app) as client:
+        with database.write() as holder:
+            holder.execute(text("LOCK TABLE submissions IN ACCESS EXCLUSIVE MODE"))
+            refused = send(), client.get("/api/v1/submissions")
+        taken = send()
+    database.close()
+
+    for answer in refused:
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+    assert taken.status_code == 201

@@ -1,0 +1,80 @@
+"""Whose turn it is to write to a file of SQLite, of the threads and processes that share it.
+
+Whoever finds the file locked sleeps, in SQLite, and looks again up to 100 ms later, when another
+process may have begun its next transaction. So one process goes on and on, and in the other
+everybody who has something to write waits behind the one who sleeps.
+
+Here two empty files beside the database are locked: whoever is next holds one of them while it
+waits for the other, so that nobody writes twice while another process waits. It is a courtesy: who
+waited too long, or can lock no file there, goes without, and the database decides as ever. What a
+process held that was killed is free.
+"""
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+NEXT, TURN = LOCK_FILES = ("-next", "-turn")
+ASKED_EVERY_SECONDS = 0.001
+PATIENCE_SECONDS = 2.0
+
+
+class WriteTurns:
+    """Turns of one thread of this process after the other, and of one process after the other.
+
+    Without a path, of a database in memory, there are no other processes.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self._here = threading.Lock()
+        self._path = path
+
+    @contextmanager
+    def take(self) -> Iterator[None]:
+        """Wait for a turn; it ends with the block."""
+        with self._here:
+            turn = None if self._path is None else _wait_for_turn(self._path)
+            try:
+                yield
+            finally:
+                if turn is not None:
+                    os.close(turn)
+
+
+def _wait_for_turn(path: str) -> int | None:
+    """The locked file, which ends the turn when it is closed; None of one who goes without."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    with suppress(OSError):  # A full disk takes no file, a foreign one may lock none.
+        following = _lock(path + NEXT, until=until)
+        if following is not None:
+            try:
+                return _lock(path + TURN, until=until)
+            finally:
+                os.close(following)
+    return None
+
+
+def _lock(path: str, *, until: float) -> int | None:
+    """A file that nobody else has locked, opened and locked; None if it is not free in time."""
+    file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        while not (locked := _try_to_lock(file)) and time.monotonic() < until:
+            time.sleep(ASKED_EVERY_SECONDS)
+    except BaseException:
+        os.close(file)
+        raise
+    if locked:
+        return file
+    os.close(file)
+    return None
+
+
+def _try_to_lock(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
