@@ -91,37 +91,35 @@ class ArtifactStore:
         """As `stage`, for content that is in memory."""
         return self.stage(io.BytesIO(content))
 
-    def settle(self, staged: Collection[Staged]) -> None:
-        """Write staged files to the disk. It is slow, so it comes before the transaction.
+    def settle(self, staged: Collection[Staged]) -> Collection[Staged]:
+        """Write staged files to the disk; those that are to be kept.
 
-        What is kept already under its hash is not written again. Raises UnavailableError if the
-        bucket does not take them.
+        It is slow, so it comes before the transaction. What is kept already under its hash is not
+        written again. Raises UnavailableError if the bucket does not take them.
         """
         if self.bucket is not None:
             self.bucket.put_all(staged)
-            return
+            return staged
         missing = [each for each in staged if not self.path_of(each.sha256).exists()]
         starts = range(0, len(missing), WRITTEN_TOGETHER)
         together = [missing[start : start + WRITTEN_TOGETHER] for start in starts]
         list(self._syncs.map(_write_out, together))
         if missing:
             self._sync_folders({self.incoming})
+        return missing
 
-    def keep(self, staged: Collection[Staged]) -> None:
+    def keep(self, settled: Collection[Staged]) -> None:
         """Move settled files to their final places; the same content is kept once.
 
-        Others wait for the transaction that this is in, so the disk is not waited for: when the
-        power fails, a file is in its final place or still in the waiting room.
+        Others wait for the transaction that this is in, so the disk is asked for nothing else and
+        is not waited for: when the power fails, a file is in its final place or still in the
+        waiting room. Where another request has kept the same content since, it is replaced.
         """
-        if self.bucket is not None:
-            for each in staged:
-                self.discard(each)
-            return
-        for each in staged:
-            if self.path_of(each.sha256).exists():
-                self.discard(each)
-            else:
+        for each in settled:
+            if self.bucket is None:
                 self.move_in(each.path, each.sha256)
+            else:
+                self.discard(each)
 
     def move_in(self, path: Path, sha256: str) -> None:
         """Move a file of the waiting room, of this hash, to its final place."""

@@ -83,8 +83,7 @@ def copy_logs(
                 missing = [name for name, each in zip(fresh, found, strict=True) if each is None]
                 if missing and not keep_missing:
                     raise RuleError("not in the artifact store", file=missing[0])
-                target.settle(staged)
-                target.keep(staged)
+                target.keep(target.settle(staged))
                 target.write_places(staged)
             finally:
                 for each in staged:

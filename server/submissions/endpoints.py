@@ -143,10 +143,12 @@ def _submit(
 ) -> tuple[SubmissionView, bool]:
     """The submission and whether it was there already.
 
-    It is shown from memory: what was stored is not read again.
+    One that was not is shown from memory: what was stored is not read again.
     """
     with staged_upload(form, parts.artifacts, parts.settings) as upload:
         accepted = service.submit(parts, caller, upload, key=key)
+    if isinstance(accepted, service.Repeated):
+        return _view(parts, accepted.submission_id, Viewer(user_ids=(caller.user_id,))), True
     with parts.database.read() as session:
         view = submission_view(
             accepted.submission,
@@ -154,7 +156,7 @@ def _submit(
             costs=BookCosts(session),
             runs=accepted.runs,
         )
-    return view, accepted.repeated
+    return view, False
 
 
 def _view(parts: PartsDep, submission_id: str, viewer: Viewer) -> SubmissionView:

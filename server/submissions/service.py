@@ -37,19 +37,22 @@ MAX_KEY_LENGTH = 200
 
 
 @dataclass(frozen=True)
-class Accepted:
-    """A stored submission, and whether this request had been answered before.
-
-    One that was stored just now has its `runs` here: it is not asked for them.
-    """
+class Stored:
+    """A submission that was stored just now, with all it is shown by: it is not read again."""
 
     submission: Submission
     benchmark_version: str
-    repeated: bool
-    runs: list[RunView] | None = None
+    runs: list[RunView]
 
 
-def submit(parts: Parts, caller: Caller, upload: Upload, *, key: str | None) -> Accepted:
+@dataclass(frozen=True)
+class Repeated:
+    """The submission that an earlier request under the same key has made."""
+
+    submission_id: str
+
+
+def submit(parts: Parts, caller: Caller, upload: Upload, *, key: str | None) -> Stored | Repeated:
     """Check, score and store an upload. Raises a RuleError listing every problem.
 
     An archive is stored with the rules it breaks, and only an organiser may hand it in.
@@ -110,7 +113,7 @@ def check_idempotency_key(key: str | None) -> None:
         )
 
 
-def _find_earlier(parts: Parts, caller: Caller, upload: Upload, key: str | None) -> Accepted | None:
+def _find_earlier(parts: Parts, caller: Caller, upload: Upload, key: str | None) -> Repeated | None:
     if key is None:
         return None
     with parts.database.read_columns() as connection:
@@ -124,8 +127,7 @@ def _find_earlier(parts: Parts, caller: Caller, upload: Upload, key: str | None)
                 f"This Idempotency-Key was used for submission {earlier.id} with other content; "
                 "use a new key for a new submission."
             )
-        version = definition(session, earlier.benchmark_sha256).version
-        return Accepted(earlier, benchmark_version=version, repeated=True)
+        return Repeated(earlier.id)
 
 
 def _store(
@@ -136,11 +138,11 @@ def _store(
     benchmarks: Mapping[str, Benchmark],
     *,
     key: str | None,
-) -> Accepted:
+) -> Stored:
     benchmark = benchmarks[scored.claim.benchmark_id]
     row = submission_row(caller, upload, scored, benchmark, key=key)
     runs = run_rows(row["id"], scored, upload.logs)
-    parts.artifacts.settle(upload.files)
+    settled = parts.artifacts.settle(upload.files)
     with parts.database.write() as session:
         if not caller.may("organise"):
             require_room_for_submission(
@@ -163,15 +165,14 @@ def _store(
         # Almost last, so that what fails leaves no file; before the commit, so that a stored
         # submission always has its logs.
         if upload.archive:
-            parts.artifacts.keep(upload.files)
+            parts.artifacts.keep(settled)
             _record_import(session, caller, submission)
         else:
             _verify_by_policy(parts, session, caller, submission, scored.claim)
-            parts.artifacts.keep(upload.files)
-    return Accepted(
+            parts.artifacts.keep(settled)
+    return Stored(
         submission,
         benchmark_version=benchmark.version,
-        repeated=False,
         runs=[run_view_of(run) for run in runs],
     )
 

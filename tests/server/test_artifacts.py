@@ -51,9 +51,9 @@ def test_a_file_is_on_the_disk_where_it_waits_before_it_moves(
 ) -> None:
     staged = [store.stage_bytes(content) for content in (b"one", b"two")]
     assert written == []
-    store.settle(staged)
+    to_keep = store.settle(staged)
     settled = list(written)
-    store.keep(staged)
+    store.keep(to_keep)
 
     finals = [store.path_of(each.sha256) for each in staged]
     assert [path.read_bytes() for path in finals] == [b"one", b"two"]
@@ -69,8 +69,7 @@ def test_a_copied_file_is_on_the_disk_where_it_is_kept(
 ) -> None:
     """Nobody looks through the waiting room of an export or a backup."""
     staged = store.stage_bytes(b"one")
-    store.settle([staged])
-    store.keep([staged])
+    store.keep(store.settle([staged]))
     target = ArtifactStore(tmp_path / "export")
     copy_logs([staged.sha256], store.open, target, known=size_in(target))
 
@@ -94,8 +93,7 @@ def test_what_is_staged_is_read_as_it_came_however_it_comes(
 
     staged = store.stage(Dripping(content))
     assert (staged.size_bytes, staged.read()) == (length, content)
-    store.settle([staged])
-    store.keep([staged])
+    store.keep(store.settle([staged]))
 
     assert store.path_of(hashlib.sha256(content).hexdigest()).read_bytes() == content
     assert list(store.incoming.iterdir()) == []
@@ -105,18 +103,41 @@ def test_what_is_settled_twice_is_kept_once(store: ArtifactStore) -> None:
     """A submission is stored anew where other rules turn out to hold."""
     staged = store.stage_bytes(b"same")
     store.settle([staged])
-    store.settle([staged])
-    store.keep([staged])
+    store.keep(store.settle([staged]))
 
     assert store.path_of(staged.sha256).read_bytes() == b"same"
+
+
+def test_content_that_two_requests_settled_is_kept_once(store: ArtifactStore) -> None:
+    staged = [store.stage_bytes(b"same") for _ in range(2)]
+    for settled in [store.settle([each]) for each in staged]:
+        store.keep(settled)
+
+    assert store.path_of(staged[0].sha256).read_bytes() == b"same"
+    assert list(store.incoming.iterdir()) == []
+
+
+def test_nothing_is_looked_for_while_others_wait(
+    store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staged = [store.stage_bytes(content) for content in (b"one", b"two")]
+    settled = store.settle(staged)
+
+    def look(path: Path, **_: Any) -> Any:
+        raise AssertionError(f"looked for {path}")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "stat", look)
+        store.keep(settled)
+
+    assert all(store.path_of(each.sha256).is_file() for each in staged)
 
 
 def test_content_that_is_kept_is_not_written_again(store: ArtifactStore, written: Written) -> None:
     for _ in range(2):
         written.clear()
         staged = store.stage_bytes(b"same")
-        store.settle([staged])
-        store.keep([staged])
+        store.keep(store.settle([staged]))
 
     assert store.path_of(staged.sha256).read_bytes() == b"same"
     assert written == []
