@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
 from server.models import Attempt, Charge, Submission, User, Verification
+from server.withdrawals.cut_short import CUT_SHORT
 
 Measure = Literal["submissions_per_day", "gpu_seconds_per_month"]
 MEASURES: tuple[Measure, ...] = ("submissions_per_day", "gpu_seconds_per_month")
@@ -109,11 +110,7 @@ def _spent(session: Session, whose: ColumnElement[bool], *, now: datetime) -> It
 def _seconds_by_verification(
     session: Session, whose: ColumnElement[bool], *, now: datetime
 ) -> dict[str, float]:
-    cut_short = (
-        (Attempt.state == "cancelled")
-        & (Attempt.ended_at >= Submission.withdrawn_at)
-        & (Submission.withdrawn_by == User.name)
-    )
+    cut_short = CUT_SHORT & (Attempt.state == "cancelled") & (Submission.withdrawn_by == User.name)
     rows = session.execute(
         select(Attempt.verification_id, Attempt.state, Attempt.failure, Attempt.started_at,
                Attempt.ended_at, Attempt.accelerators, cut_short)

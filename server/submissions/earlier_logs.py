@@ -19,6 +19,7 @@ from rules.earlier_logs import (
 from server.errors import ConflictError, problem_of
 from server.models import Attempt, RunRow, Submission, User, Verification
 from server.verifications.publishing import KIND_THAT_CHECKS
+from server.withdrawals.cut_short import CUT_SHORT
 
 # Own ones come first: a thousand copies by others hide none of them.
 MOST_CANDIDATES = 200
@@ -41,15 +42,14 @@ _ALIKE = (
     .order_by("id")
     .limit(MOST_ALIKE)
 )
-# A worker had begun on a check that the withdrawal ended: it ended no earlier than that.
-_CUT_SHORT = exists(
+# A worker had begun on it.
+_BEGUN_AND_CUT_SHORT = exists(
     select(Attempt.id)
     .join(Verification, Verification.id == Attempt.verification_id)
     .where(
         Verification.submission_id == Submission.id,
         Verification.kind.in_(KIND_THAT_CHECKS.values()),
-        Verification.state == "cancelled",
-        Verification.ended_at >= Submission.withdrawn_at,
+        CUT_SHORT,
         Attempt.started_at.is_not(None),
     )
     .correlate(Submission)
@@ -184,7 +184,7 @@ def _with_runs_in_common(
             Submission.embargoed,
             Submission.withdrawn_at,
             Submission.withdrawn_by,
-            _CUT_SHORT.label("cut_short"),
+            _BEGUN_AND_CUT_SHORT.label("cut_short"),
             User.name.label("submitter"),
         )
         .join(Submission, Submission.id == RunRow.submission_id)
@@ -197,7 +197,7 @@ def _with_runs_in_common(
                 Submission.withdrawn_at.is_(None),
                 Submission.withdrawn_by != User.name,
                 Submission.status.in_(DOUBTED),
-                _CUT_SHORT,
+                _BEGUN_AND_CUT_SHORT,
             ),
             *conditions,
         )

@@ -1,7 +1,7 @@
 """A submitter asks for the first verification of their own submission, on their own quota."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ from sqlalchemy import delete, select
 
 from server.database import Database, utc_now
 from server.models import Attempt, Charge, Submission, Verification
+from server.quotas.usage import Spent, _room_at
 from server.verifications.overdue import expire_leases
 from tests.server.test_phase_pages import ORIGIN, sign_in
 
@@ -190,6 +191,41 @@ def test_without_room_the_answer_says_what_is_used_and_when_to_come_again(
         headers=olivia.headers,
     )
     assert ask(client, other, alice).status_code == 201
+
+
+def test_a_benchmark_has_a_quota_of_seconds_for_everybody(
+    own: str, digits_submission: Any, submit: Callable[..., Any], client: TestClient, alice: Any,
+    bob: Any, olivia: Any,
+) -> None:  # fmt: skip
+    def allow(amount: int) -> None:
+        body = {"gpu_seconds_per_month": amount, "reason": "it is crowded"}
+        address = "/api/v1/quotas/benchmark/digits"
+        assert client.put(address, json=body, headers=olivia.headers).status_code == 200
+
+    theirs = submit(digits_submission, by=bob).json()["id"]
+    allow(2 * 840 - 1)
+    assert ask(client, own, alice).status_code == 201
+    refused = ask(client, theirs, bob)
+    assert refused.status_code == 429
+    assert "All submitters of digits together have used 840" in refused.json()["detail"]
+    allow(2 * 840)
+    assert ask(client, theirs, bob).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("wanted", "day"),
+    [(100, None), (101, 1), (400, 1), (401, 2), (1000, 3), (1001, None)],
+)
+def test_there_is_room_again_when_enough_was_spent_thirty_days_ago(
+    wanted: float, day: int | None
+) -> None:
+    """Of 1,000 seconds 300, 400 and 200 were used, one after the other."""
+    days = {number: datetime(2026, 3, number, tzinfo=UTC) for number in (1, 2, 3)}
+    spent = [Spent(days[number], used, False) for number, used in ((1, 300), (2, 400), (3, 200))]
+
+    found = _room_at(spent, allowed=1000, used=900, wanted=wanted)
+
+    assert found == (None if day is None else days[day] + timedelta(days=30))
 
 
 def test_a_claim_keeps_the_accelerators_of_its_worker(
