@@ -35,9 +35,12 @@ def calibration_table(calibrations: Sequence[View]) -> RenderableType:
 
 def calibration_lines(view: View) -> list[RenderableType]:
     """One calibration: its state, and epochs to converge by batch size."""
-    judges = ", judges what is planned now" if view["judges"] else ""
+    if view.get("outdated"):
+        judges = ", of an earlier definition: judges nothing that is planned now"
+    else:
+        judges = ", judges what is planned now" if view["judges"] else ""
     header = (
-        f"Calibration {view['id']}: {view['benchmark']} version {view['version']}, "
+        f"Calibration {view['id']}: number {view['version']} of {view['benchmark']}, "
         f"{view['state']}, {view['runs_finished']} of {view['runs_planned']} runs{judges}"
     )
     return [Text(header, style="bold"), size_table(view["sizes"])]

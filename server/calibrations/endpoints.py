@@ -25,7 +25,9 @@ def start_calibration(
 ) -> CalibrationView:
     """Measure a benchmark's reference: sealed seeds, to the last epoch, at each batch size."""
     with parts.database.write() as session:
-        return views.view(session, requests.ask_for_calibration(parts, session, caller, body))
+        return views.view(
+            session, requests.ask_for_calibration(parts, session, caller, body), parts.benchmarks
+        )
 
 
 @router.get("/calibrations")
@@ -39,7 +41,10 @@ def list_calibrations(
         counts = queries.count_runs(session)
         found = queries.list_calibrations(session, benchmark_id=benchmark, limit=limit)
         return CalibrationList(
-            calibrations=[views.summary(item, finished=counts.get(item.id, 0)) for item in found]
+            calibrations=[
+                views.summary(item, finished=counts.get(item.id, 0), offered=parts.benchmarks)
+                for item in found
+            ]
         )
 
 
@@ -47,7 +52,9 @@ def list_calibrations(
 def get_calibration(calibration_id: str, parts: PartsDep) -> CalibrationView:
     """A calibration: how far it is, epochs to converge and the band at each batch size."""
     with parts.database.read() as session:
-        return views.view(session, queries.find_calibration(session, calibration_id))
+        return views.view(
+            session, queries.find_calibration(session, calibration_id), parts.benchmarks
+        )
 
 
 @router.get("/calibrations/{calibration_id}/runs")
@@ -81,7 +88,7 @@ def continue_calibration(
     wanted = body or CalibrationContinue()
     with parts.database.write() as session:
         calibration = requests.go_on_with_calibration(session, caller, calibration_id, wanted)
-        return views.view(session, calibration)
+        return views.view(session, calibration, parts.benchmarks)
 
 
 @router.post("/calibrations/{calibration_id}/cancel")
@@ -90,7 +97,9 @@ def cancel_calibration(
 ) -> CalibrationView:
     """End what is under way; finished runs are kept, and it can be continued."""
     with parts.database.write() as session:
-        return views.view(session, requests.end_calibration(session, caller, calibration_id))
+        return views.view(
+            session, requests.end_calibration(session, caller, calibration_id), parts.benchmarks
+        )
 
 
 @router.post("/calibrations/{calibration_id}/adopt")
@@ -102,4 +111,4 @@ def adopt_calibration(
         calibration = service.adopt_calibration(
             session, calibration_id, adopted_by=caller, reason=body.reason
         )
-        return views.view(session, calibration)
+        return views.view(session, calibration, parts.benchmarks)

@@ -79,7 +79,11 @@ class ChunkView(BaseModel):
 
 
 class CalibrationSummary(BaseModel):
-    """A calibration in one line. `version` counts per benchmark."""
+    """A calibration in one line. `version` counts per benchmark.
+
+    `outdated` is whether the benchmark has another definition now, or none: then nothing that is
+    planned is judged by it.
+    """
 
     id: str
     benchmark: str
@@ -97,6 +101,7 @@ class CalibrationSummary(BaseModel):
     adopted_at: datetime | None
     adopted_by: str | None
     adopted_because: str | None
+    outdated: bool
 
 
 class CalibrationView(CalibrationSummary):

@@ -1,5 +1,6 @@
 """Stored calibrations as the API shows them."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 
 from sqlalchemy.orm import Session
@@ -37,10 +38,13 @@ from server.calibrations.schemas import (
 from server.errors import ContentError
 from server.models import Calibration, CalibrationRunRow, Verification
 
+Offered = Mapping[str, Benchmark]
 
-def summary(calibration: Calibration, *, finished: int) -> CalibrationSummary:
-    """A calibration in one line."""
+
+def summary(calibration: Calibration, *, finished: int, offered: Offered) -> CalibrationSummary:
+    """A calibration in one line; `offered` are the benchmarks as they are defined now, by id."""
     adopter = calibration.adopter
+    current = offered.get(calibration.benchmark_id)
     return CalibrationSummary(
         id=calibration.id,
         benchmark=calibration.benchmark_id,
@@ -58,10 +62,11 @@ def summary(calibration: Calibration, *, finished: int) -> CalibrationSummary:
         adopted_at=calibration.adopted_at,
         adopted_by=adopter.name if adopter is not None else None,
         adopted_because=calibration.adopted_because,
+        outdated=current is None or current.sha256 != calibration.benchmark_sha256,
     )
 
 
-def view(session: Session, calibration: Calibration) -> CalibrationView:
+def view(session: Session, calibration: Calibration, offered: Offered) -> CalibrationView:
     """A calibration with every batch size as far as it is known."""
     session.flush()
     session.refresh(calibration)
@@ -75,7 +80,7 @@ def view(session: Session, calibration: Calibration) -> CalibrationView:
         for size in calibration.batch_sizes
     ]
     return CalibrationView(
-        **summary(calibration, finished=len(rows)).model_dump(),
+        **summary(calibration, finished=len(rows), offered=offered).model_dump(),
         judges=judging is not None and judging.id == calibration.id,
         runs_sha256=runs_sha256(runs),
         sizes=sizes,

@@ -27,7 +27,7 @@ def calibrations_page(parts: PartsDep, benchmark: BenchmarkQuery = None) -> str:
     """Every calibration, benchmark by benchmark, the newest first."""
     chosen = find_benchmark(parts.benchmarks, benchmark) if benchmark else None
     with parts.database.read() as session:
-        summaries = _summaries(session, benchmark or None)
+        summaries = _summaries(session, benchmark or None, parts.benchmarks)
         judging = {
             sha256: found.id
             for sha256 in {each.benchmark_sha256 for each in summaries}
@@ -49,7 +49,7 @@ def calibrations_page(parts: PartsDep, benchmark: BenchmarkQuery = None) -> str:
             }
             for name in names
         ],
-        chosen=chosen.benchmark_id if chosen is not None else None,
+        chosen={"id": chosen.benchmark_id, "title": chosen.title} if chosen is not None else None,
     )
 
 
@@ -65,8 +65,8 @@ def calibration_page(calibration_id: str, parts: PartsDep, other: WithQuery = No
         judging = queries.adopted_calibration(session, calibration.benchmark_sha256)
         second = _second(session, calibration, judging, other)
         benchmark = definition(session, calibration.benchmark_sha256)
-        own = _summaries(session, calibration.benchmark_id)
-        shown = views.view(session, calibration)
+        own = _summaries(session, calibration.benchmark_id, parts.benchmarks)
+        shown = views.view(session, calibration, parts.benchmarks)
         comparison = views.comparison_view(session, calibration, second)
     return render(
         "calibration.html",
@@ -84,16 +84,18 @@ def bands_chart(calibration_id: str, parts: PartsDep) -> dict[str, Any]:
     with parts.database.read() as session:
         calibration = queries.find_calibration(session, calibration_id)
         benchmark = definition(session, calibration.benchmark_sha256)
-        shown = views.view(session, calibration).model_dump(mode="json")
+        shown = views.view(session, calibration, parts.benchmarks).model_dump(mode="json")
         runs = views.runs_view(session, calibration).model_dump(mode="json")["runs"]
     target = benchmark_view(benchmark).target.model_dump(mode="json")
     return calibration_figure(shown["sizes"], runs, target)
 
 
-def _summaries(session: Session, benchmark_id: str | None) -> list[CalibrationSummary]:
+def _summaries(
+    session: Session, benchmark_id: str | None, offered: views.Offered
+) -> list[CalibrationSummary]:
     counts = queries.count_runs(session)
     found = queries.list_calibrations(session, benchmark_id=benchmark_id, limit=LATEST)
-    return [views.summary(each, finished=counts.get(each.id, 0)) for each in found]
+    return [views.summary(each, finished=counts.get(each.id, 0), offered=offered) for each in found]
 
 
 def _second(

@@ -104,7 +104,10 @@ def _list(parts: Parts, signed_in: SignedIn, typed: Fields, **wrong: Any) -> HTM
     with parts.database.read(viewer_for(signed_in.caller)) as session:
         counts = queries.count_runs(session)
         found = queries.list_calibrations(session, benchmark_id=None, limit=LATEST)
-        shown = [views.summary(item, finished=counts.get(item.id, 0)) for item in found]
+        shown = [
+            views.summary(item, finished=counts.get(item.id, 0), offered=parts.benchmarks)
+            for item in found
+        ]
     replayed = [name for name, made in sorted(parts.benchmarks.items()) if made.replay is not None]
     return console_page(
         parts,
@@ -119,6 +122,8 @@ def _list(parts: Parts, signed_in: SignedIn, typed: Fields, **wrong: Any) -> HTM
 
 def _one(parts: Parts, signed_in: SignedIn, calibration_id: str, **form: Any) -> HTMLResponse:
     with parts.database.read(viewer_for(signed_in.caller)) as session:
-        shown = views.view(session, queries.find_calibration(session, calibration_id))
+        shown = views.view(
+            session, queries.find_calibration(session, calibration_id), parts.benchmarks
+        )
     calibration = shown.model_dump(mode="json")
     return console_page(parts, signed_in, "calibration.html", calibration=calibration, **form)

@@ -7,7 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session, joinedload, selectinload
 
 from server.calibrations.queries import count_runs
-from server.calibrations.views import summary
+from server.calibrations.views import Offered, summary
 from server.database import utc_now
 from server.models import Attempt, Calibration, Submission, Verification
 from server.verifications.publishing import is_pending, published_status
@@ -106,8 +106,11 @@ def _failed_row(attempt: Attempt) -> Row:
     }
 
 
-def open_calibrations(session: Session) -> list[Row]:
-    """Calibrations that are under way, or wait to be continued or adopted."""
+def open_calibrations(session: Session, offered: Offered) -> list[Row]:
+    """Calibrations that are under way, or wait to be continued or adopted.
+
+    One that has ended for an earlier definition of its benchmark waits for nothing.
+    """
     rows = session.scalars(
         select(Calibration)
         .where(Calibration.adopted_at.is_(None), Calibration.state != "cancelled")
@@ -115,7 +118,12 @@ def open_calibrations(session: Session) -> list[Row]:
         .limit(MOST)
     )
     counts = count_runs(session)
-    return [summary(row, finished=counts.get(row.id, 0)).model_dump(mode="json") for row in rows]
+    found = [summary(row, finished=counts.get(row.id, 0), offered=offered) for row in rows]
+    return [
+        each.model_dump(mode="json")
+        for each in found
+        if each.state == "running" or not each.outdated
+    ]
 
 
 def _text(moment: Any) -> str | None:

@@ -33,6 +33,6 @@ def overview(parts: PartsDep, signed_in: SignedInDep) -> Response:
             "under_way": under_way(session, alive_seconds=alive),
             "out": workers_out(session, alive_seconds=alive),
             "failed": failed_attempts(session),
-            "calibrations": open_calibrations(session),
+            "calibrations": open_calibrations(session, parts.benchmarks),
         }
     return console_page(parts, signed_in, "overview.html", **context)

@@ -48,7 +48,17 @@ def test_calibrate_asks_for_runs_at_each_batch_size(
         "reason": "new torch",
     }
     assert asked.headers["Authorization"] == "Bearer fl_o"
-    assert "Calibration c1: digits version 3, running, 0 of 2 runs" in ran.out
+    assert "Calibration c1: number 3 of digits, running, 0 of 2 runs" in ran.out
+
+
+def test_a_calibration_of_an_earlier_definition_is_not_said_to_judge(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    for outdated in (True, False):
+        standin.answer(GET, DONE | {"judges": True, "outdated": outdated})
+    said = finishline("calibration", "show", "c1").out
+    assert "of an earlier definition: judges nothing that is planned now" in said
+    assert "2 of 2 runs, judges what is planned now" in finishline("calibration", "show", "c1").out
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,17 @@
 """Calibrations, and two verifications side by side, as pages."""
 
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
+from server.app import create_app
 from server.database import Database
 from server.models import Calibration, CalibrationRunRow
+from server.settings import Settings
 from tests.support.pages import BROWSER, HOSTILE, words_of
 
 CURVE = [14.0, 45.0, 73.0, 85.0, 91.0, 95.5, 97.4, 98.1, 98.3]
@@ -64,6 +68,31 @@ def test_a_calibration_shows_its_figures_its_bands_and_what_it_would_change(
     assert "by olivia, because: it is measured here." in words
     assert f'href="{address}"' in client.get("/benchmarks/digits/convergence").text
     assert client.get("/calibrations/nothing", headers=BROWSER).status_code == 404
+
+
+def test_a_calibration_of_an_earlier_definition_is_in_force_nowhere(
+    calibration_id: str, client: TestClient, settings: Settings, tmp_path: Path, olivia: Any
+) -> None:
+    address = f"/calibrations/{calibration_id}"
+    body = {"reason": "it is measured here"}
+    adopted = client.post(f"/api/v1{address}/adopt", json=body, headers=olivia.headers).json()
+    assert (adopted["judges"], adopted["outdated"]) == (True, False)
+
+    folder = tmp_path / "benchmarks"
+    shutil.copytree(settings.benchmarks_dir, folder)
+    digits = folder / "digits.toml"
+    digits.write_text(digits.read_text() + "\n# Another.\n")
+    settings.benchmarks_dir = folder
+    with TestClient(create_app(settings, dispatch=False)) as later:
+        assert later.get(f"/api/v1{address}").json()["outdated"]
+        [listed] = later.get("/api/v1/calibrations").json()["calibrations"]
+        assert listed["outdated"]
+        page = words_of(later.get(address, headers=BROWSER).text)
+        assert "For an earlier definition: nothing that is planned now is judged by it." in page
+        assert "In force" not in page
+        page = words_of(later.get("/calibrations", headers=BROWSER).text)
+        assert ", for an earlier definition" in page
+        assert "in force" not in page
 
 
 def test_calibrations_are_listed_by_benchmark_with_their_state(

@@ -2,17 +2,21 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from rules.chain import check_chain
+from server.app import create_app
 from server.audit.service import Administrator, Subject, record
-from server.database import utc_now
-from server.models import Attempt, WorkerRow
+from server.database import Database, utc_now
+from server.models import Attempt, Calibration, WorkerRow
+from server.settings import Settings
 
 ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
 HOSTILE = '<script>alert("x")</script>\'"><img src=x onerror=alert(1)>'
@@ -585,3 +589,29 @@ def test_workers_and_queues_are_held_and_let_go_on(
     assert (refused.status_code, "cannot drain" in refused.text) == (409, True)
     gone = console.post("/console/workers", **order | {"what": "worker:gone"})
     assert gone.status_code == 404
+
+
+def test_a_calibration_of_an_earlier_definition_waits_for_nobody(
+    database: Database, settings: Settings, tmp_path: Path, olivia: Any
+) -> None:
+    folder = tmp_path / "benchmarks"
+    shutil.copytree(settings.benchmarks_dir, folder)
+    settings.benchmarks_dir = folder
+    waits = "compare it and adopt it, or continue it with more runs"
+
+    with TestClient(create_app(settings, dispatch=False)) as client:
+        body = {"benchmark": "digits", "batch_sizes": [64], "runs": 8}
+        made = client.post("/api/v1/calibrations", json=body, headers=olivia.headers).json()
+        with database.write() as session:
+            session.get_one(Calibration, made["id"]).state = "done"
+        console = Console(client, olivia)
+        assert waits in console.get("/console").text
+        assert waits in console.get("/console/calibrations").text
+    digits = folder / "digits.toml"
+    digits.write_text(digits.read_text() + "\n# Another.\n")
+    with TestClient(create_app(settings, dispatch=False)) as client:
+        console = Console(client, olivia)
+        assert made["id"] not in console.get("/console").text
+        page = console.get(f"/console/calibrations/{made['id']}").text
+        assert "asks for a calibration of its own" in page
+        assert waits not in page
