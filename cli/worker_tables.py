@@ -1,6 +1,6 @@
 """Workers and what waits for them as tables for people."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -36,11 +36,22 @@ def _of_baseline(worker: View) -> str:
     return number_text(None if ratio is None else 100 * ratio, digits=1, unit=" %")
 
 
+def _under_embargo(queue: View) -> int:
+    return sum(one.get("under_embargo") or 0 for one in queue.get("classes") or [])
+
+
+def embargo_lines(queue: View) -> Iterator[Text]:
+    """How many wait that whoever asks may not see, where there are any."""
+    if hidden := _under_embargo(queue):
+        yield Text(f"{hidden} under embargo {'waits' if hidden == 1 else 'wait'}.", style="dim")
+
+
 def queue_table(queue: View) -> RenderableType:
     """What waits, by hardware class, in the order in which it starts."""
     classes = [one for one in queue.get("classes") or [] if one.get("waiting")]
     if not classes:
-        return Text("Nothing waits.", style="dim")
+        hidden = _under_embargo(queue)
+        return Text("Nothing else waits." if hidden else "Nothing waits.", style="dim")
     table = make_table(
         "hardware class", "place", "verification", "kind", "benchmark", "asked at", "starts",
         right=("place",), spare=("kind", "asked at"),

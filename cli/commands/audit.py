@@ -13,7 +13,7 @@ from cli.audit_logs import check_log_file
 from cli.bundles import BUNDLE_LIMIT_BYTES, Bundle, read_bundle, read_bundle_file
 from cli.client import ServerClient, segment
 from cli.errors import CliError, ExitCode
-from cli.options import DEFAULT_URL, Json, Url
+from cli.options import DEFAULT_URL, Json, Token, Url
 from cli.screen import open_screen
 from cli.signatures import check_signature, keys_in, read_keys
 from cli.submission_tables import check_table
@@ -42,6 +42,7 @@ def audit(
         str | None, typer.Option("--head", help="A head of the log that was noted earlier.")
     ] = None,
     url: Url = DEFAULT_URL,
+    token: Token = None,
     as_json: Json = False,
 ) -> int:
     """Check that a verdict follows from what it stands on. A file is checked offline.
@@ -61,7 +62,7 @@ def audit(
     if is_file(proof):
         bundle = read_bundle_file(Path(proof))
     else:
-        bundle, listed = _fetch(url, proof, with_keys=key is None)
+        bundle, listed = _fetch(url, token, proof, with_keys=key is None)
         keys = keys or listed
     checks = [
         *check_signature(bundle.document, keys),
@@ -78,8 +79,10 @@ def is_file(name: str) -> bool:
     return name.endswith(FILE_ENDINGS) or "/" in name or Path(name).is_file()
 
 
-def _fetch(url: str, verification: str, *, with_keys: bool) -> tuple[Bundle, list[bytes]]:
-    with ServerClient(url) as server:
+def _fetch(
+    url: str, token: str | None, verification: str, *, with_keys: bool
+) -> tuple[Bundle, list[bytes]]:
+    with ServerClient(url, token) as server:
         path = f"/verifications/{segment(verification)}/proof"
         try:
             content = server.download(path, limit_bytes=BUNDLE_LIMIT_BYTES)

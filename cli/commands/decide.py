@@ -36,10 +36,11 @@ def compare_verifications(
     first: Annotated[str, typer.Argument(help="Id of a verification.")],
     second: Annotated[str, typer.Argument(help="Id of another one of the same submission.")],
     url: Url = DEFAULT_URL,
+    token: Token = None,
     as_json: Json = False,
 ) -> int:
     """Show two verifications of one submission side by side."""
-    with ServerClient(url) as server:
+    with ServerClient(url, token) as server:
         view = server.get("/verifications/compare", first=first, second=second)
     open_screen(as_json=as_json).answer(view, comparison_lines(view))
     return int(ExitCode.OK)

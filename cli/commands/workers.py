@@ -9,7 +9,7 @@ from cli.errors import ExitCode
 from cli.hold_lines import held_lines, paused_lines
 from cli.options import DEFAULT_URL, Json, Token, Url
 from cli.screen import open_screen
-from cli.worker_tables import queue_table, worker_table
+from cli.worker_tables import embargo_lines, queue_table, worker_table
 
 workers_app = typer.Typer(help="Workers: list them; pause, drain and resume one (organisers).")
 queue_app = typer.Typer(help="What waits: list it; pause and resume it (organisers).")
@@ -23,11 +23,13 @@ OneClass = Annotated[
 
 
 @workers_app.callback(invoke_without_command=True)
-def workers(ctx: typer.Context, url: Url = DEFAULT_URL, as_json: Json = False) -> int:
+def workers(
+    ctx: typer.Context, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
+) -> int:
     """List the workers that have reported to the server, or hold one of them."""
     if ctx.invoked_subcommand is not None:
         return int(ExitCode.OK)
-    with ServerClient(url) as server:
+    with ServerClient(url, token) as server:
         view = server.get("/workers")
     open_screen(as_json=as_json).answer(view, [worker_table(view["workers"]), *held_lines(view)])
     return int(ExitCode.OK)
@@ -78,13 +80,17 @@ def _order(
 
 
 @queue_app.callback(invoke_without_command=True)
-def queue(ctx: typer.Context, url: Url = DEFAULT_URL, as_json: Json = False) -> int:
+def queue(
+    ctx: typer.Context, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
+) -> int:
     """List what waits, in the order in which it starts, or pause it."""
     if ctx.invoked_subcommand is not None:
         return int(ExitCode.OK)
-    with ServerClient(url) as server:
+    with ServerClient(url, token) as server:
         view = server.get("/queue")
-    open_screen(as_json=as_json).answer(view, [queue_table(view), *paused_lines(view)])
+    open_screen(as_json=as_json).answer(
+        view, [*embargo_lines(view), queue_table(view), *paused_lines(view)]
+    )
     return int(ExitCode.OK)
 
 

@@ -178,6 +178,28 @@ def test_run_refuses_a_setting_without_a_number_and_a_folder_that_holds_a_submis
     assert list(tmp_path.iterdir()) == [claim]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "wrong"),
+    [
+        (("digits", "--set", "batchsize=64"),
+         "digits.toml, field hyperparameters.batchsize: unknown hyperparameter (did you mean "
+         "'batch_size'?)"),
+        (("digits", "--set", "batch_size=0"),
+         "digits.toml, field hyperparameters.batch_size: got 0; expected a whole number from 16 "),
+        (("digits", "--division", "ajar"), "digits.toml: no division 'ajar'"),
+        (("mlperf-v5.1-rgat",), "has no reference training"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_trained_is_said_before_a_training_begins(
+    finishline: "Finishline", tmp_path: Path, arguments: tuple[str, ...], wrong: str
+) -> None:
+    ran = finishline("run", *arguments, "--out", str(tmp_path / "fresh"))
+
+    assert (ran.code, wrong in ran.err) == (1, True)
+    assert "training failed" not in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_wrong_usage_is_json_for_programs(finishline: "Finishline") -> None:
     assert finishline("show", "--json").error()["kind"] == "usage"
     assert finishline("up", "--demo", "--json").error()["exit_code"] == 2
@@ -439,6 +461,34 @@ def test_workers_and_queues_are_held_and_let_go_on(
         "every queue paused by olga since 2026-01-01 00:00 UTC: we move",
         "cpu paused by olga since 2026-01-01 00:00 UTC: we move",
     ]
+
+
+def test_what_waits_under_embargo_is_counted_where_it_may_not_be_seen(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    classes = [{"hardware_class": "cpu", "waiting": [], "under_embargo": 2}]
+    standin.answer("GET /api/v1/queue", {"classes": classes})
+    assert finishline("queue").out.splitlines() == ["2 under embargo wait.", "Nothing else waits."]
+    classes[0]["under_embargo"] = 1
+    standin.answer("GET /api/v1/queue", {"classes": classes})
+    assert finishline("queue").out.splitlines()[0] == "1 under embargo waits."
+
+
+@pytest.mark.parametrize(
+    ("path", "arguments"),
+    [
+        ("queue", ["queue"]),
+        ("workers", ["workers"]),
+        ("verifications/compare", ["compare-verifications", "v1", "v2"]),
+        ("verifications/v1/proof", ["audit", "v1"]),
+    ],
+)
+def test_what_only_some_may_see_is_asked_for_with_the_token(
+    path: str, arguments: list[str], finishline: "Finishline", standin: "StandIn"
+) -> None:
+    standin.answer(f"GET /api/v1/{path}", {"title": "Missing", "detail": "-"}, status=404)
+    assert finishline(*arguments, "--token", "fl_o").code == 6
+    assert standin.asked[0].headers["Authorization"] == "Bearer fl_o"
 
 
 def test_tokens_are_made_listed_and_revoked(finishline: "Finishline", standin: "StandIn") -> None:
