@@ -1,5 +1,6 @@
 """`finishline check`: the server's own validator, offline; and the same for published archives."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
@@ -9,7 +10,7 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from cli.errors import CliError, ExitCode, refusal
+from cli.errors import CliError, ExitCode, Problem, refusal
 from cli.formats import count_text
 from cli.options import DEFAULT_BENCHMARKS, BenchmarksDir, Json
 from cli.phase_question import ServerToAsk, ask_phase
@@ -64,7 +65,7 @@ def check(
         division=division,
     )
     result = asdict(scored.result) | {"eligible": scored.result.eligible}
-    remarks = problems_of(find_cut_off(scored.scored_runs))
+    remarks = remarks_on(scored)
     document: dict[str, Any] = {
         "claim": asdict(scored.claim),
         "result": result,
@@ -73,8 +74,8 @@ def check(
     phase_lines: list[Text] = []
     if url is not None:
         document["server"], phase_lines = ask_phase(url, scored)
-    remark_lines = [as_it_is((f"warning: {remark}", STYLES["warning"])) for remark in remarks]
-    open_screen(as_json=as_json).answer(document, [*_lines(document), *remark_lines, *phase_lines])
+    lines = [*_lines(document), *remark_lines(remarks), *phase_lines]
+    open_screen(as_json=as_json).answer(document, lines)
     return int(ExitCode.OK)
 
 
@@ -100,6 +101,16 @@ def check_files(
         raise CliError(
             f"Cannot read {error.filename} ({error.strerror}).", exit_code=ExitCode.REFUSED
         ) from error
+
+
+def remarks_on(scored: ScoredSubmission) -> tuple[Problem, ...]:
+    """What is odd about a submission that breaks no rule."""
+    return tuple(problems_of(find_cut_off(scored.scored_runs)))
+
+
+def remark_lines(remarks: Sequence[Problem]) -> list[Text]:
+    """A line for people for each remark."""
+    return [as_it_is((f"warning: {remark}", STYLES["warning"])) for remark in remarks]
 
 
 def with_next_step(refused: CliError) -> CliError:

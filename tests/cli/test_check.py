@@ -12,7 +12,7 @@ from rules.logs.mllog import write_run_log
 from rules.run import Evaluation, Ledger, Run
 
 if TYPE_CHECKING:
-    from conftest import Finishline
+    from conftest import Finishline, StandIn
 
 SYSTEM = {"name": "laptop", "hardware_class": "cpu", "processor": "two cores"}
 CLAIM = {"benchmark": "digits", "division": "closed", "model": "conv", "framework": "torch",
@@ -66,7 +66,7 @@ def test_a_submission_that_missed_the_target_is_no_error(
 
 
 def test_a_log_that_ends_without_run_stop_is_told_with_what_that_means(
-    finishline: "Finishline", tmp_path: Path
+    finishline: "Finishline", standin: "StandIn", tmp_path: Path
 ) -> None:
     folder = write_submission(tmp_path / "sub")
     for name, kept in (("run_1.log", "INTERVAL_START"), ("run_2.log", "eval_stop")):
@@ -78,7 +78,7 @@ def test_a_log_that_ends_without_run_stop_is_told_with_what_that_means(
 
     assert (ran.code, ran.err) == (0, "")
     assert "2 of 3 runs reached the target" in ran.out
-    assert ran.out.splitlines()[-2:] == [
+    warnings = [
         f"warning: {name}, field run_stop: the log ends without run_stop, so it was probably cut "
         f"off; {meaning}; expected a run_stop with its status at the end of a whole log"
         for name, meaning in (
@@ -86,6 +86,7 @@ def test_a_log_that_ends_without_run_stop_is_told_with_what_that_means(
             ("run_2.log", "its time is that of the evaluation that reached the target"),
         )
     ]
+    assert ran.out.splitlines()[-2:] == warnings
     remarks = finishline("check", str(folder), "--json").json()["remarks"]
     assert [(remark["file"], remark["field"]) for remark in remarks] == [
         ("run_1.log", "run_stop"),
@@ -93,6 +94,10 @@ def test_a_log_that_ends_without_run_stop_is_told_with_what_that_means(
     ]
     whole = write_submission(tmp_path / "whole", finals=(60.0,) * 3)
     assert finishline("check", str(whole), "--json").json()["remarks"] == []
+    standin.answer("POST /api/v1/submissions", {"id": "s1", "result": {}}, status=201)
+    assert finishline("submit", str(folder)).out.splitlines()[:2] == warnings
+    assert finishline("submit", str(folder), "--json").json()["remarks"] == remarks
+    assert "warning" not in finishline("submit", str(whole)).out
 
 
 @pytest.mark.parametrize(
