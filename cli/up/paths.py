@@ -68,6 +68,9 @@ def prepare_var(root: Path) -> VarPaths:
             folder.mkdir(parents=True, exist_ok=True)
         paths.tokens.mkdir(exist_ok=True)
         paths.tokens.chmod(0o700)
+        # It holds draws that are sealed and secrets of webhooks; what lies beside it follows it.
+        paths.database.touch(mode=0o600)
+        paths.database.chmod(0o600)
         with tempfile.TemporaryFile(dir=paths.root) as probe:
             probe.write(b"x")
     except OSError as error:

@@ -16,6 +16,16 @@ def test_folders_are_made_and_tokens_are_for_their_owner_alone(tmp_path: Path) -
     assert paths.tokens.stat().st_mode & 0o777 == 0o700
 
 
+def test_the_database_is_its_owners_alone_also_one_that_was_not(tmp_path: Path) -> None:
+    paths = prepare_var(tmp_path)
+    assert paths.database.stat().st_mode & 0o777 == 0o600
+    paths.database.write_bytes(b"kept")
+    paths.database.chmod(0o644)
+    prepare_var(tmp_path)
+    assert paths.database.stat().st_mode & 0o777 == 0o600
+    assert paths.database.read_bytes() == b"kept"
+
+
 def test_a_folder_that_cannot_be_written_is_refused_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(CliError, match=r"Cannot write in .*--var") as caught:
