@@ -110,7 +110,7 @@ def verdict_lines(view: View) -> list[RenderableType]:
             lines.append(
                 Text(
                     f"  attempt {attempt.get('number')} failed ({failure.get('code')}): "
-                    f"{failure.get('message')}; {failure.get('next_step')}",
+                    f"{str(failure.get('message')).rstrip('.')}. {failure.get('next_step')}",
                     style="yellow",
                 )
             )

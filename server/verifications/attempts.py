@@ -41,6 +41,7 @@ from server.workers.service import require_own_name
 TOKEN_PREFIX = "fla_"  # noqa: S105  a prefix, so that leaked tokens can be searched for
 LARGEST_SEQUENCE = 2**31 - 1
 LOG_TAIL_CHARACTERS = 4_000
+NONE_LEFT = "no attempt is left; ask again once the workers are well"
 
 
 def claim_attempt(
@@ -189,13 +190,15 @@ def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> No
         queue_attempt(session, verification, number=attempt.number + 1)
         return
     attempts = f"after {attempt.number} attempt{'s' if attempt.number > 1 else ''}"
+    is_spent = failure.kind == "infrastructure"  # Its next step is of an attempt that is followed.
+    next_step = NONE_LEFT if is_spent else failure.next_step
     end_without_verdict(
         session,
         verification,
         Reason(
-            "infrastructure" if failure.kind == "infrastructure" else "replay_failed",
+            "infrastructure" if is_spent else "replay_failed",
             "leaves_open",
-            f"{attempts}: {failure.message}; {failure.next_step}",
+            f"{attempts}: {failure.message}; {next_step}",
         ),
     )
 

@@ -85,7 +85,7 @@ def list_probes(name: str, parts: PartsDep) -> ProbeList:
 def renew_baseline(name: str, parts: PartsDep, organiser: OrganiserDep) -> None:
     """Take a worker in as it is now: its next readings become its baseline. For organisers."""
     with parts.database.write() as session:
-        probes.set_baseline_anew(session, name)
+        probes.set_baseline_anew(session, organiser, name)
 
 
 @router.post("/attempts/{attempt_id}/claim")

@@ -7,7 +7,8 @@ from sqlalchemy.orm import Session
 
 from rules.canary import BASELINE_READINGS, TOLERANCE, baseline_of, drift_of
 from rules.measurements import Canary, ProbeAnswer, WorkerProbe
-from server.database import utc_now
+from server.audit.service import Subject, record
+from server.database import moment_text, utc_now
 from server.dependencies import Caller
 from server.errors import ConflictError, NotFoundError
 from server.models import WorkerProbeRow, WorkerRow
@@ -43,13 +44,27 @@ def record_probe(session: Session, probe: WorkerProbe, *, caller: Caller) -> Pro
     )
 
 
-def set_baseline_anew(session: Session, name: str) -> WorkerRow:
+def set_baseline_anew(session: Session, caller: Caller, name: str) -> None:
     """Take a worker in as it is: its next readings are its baseline. Raises NotFoundError."""
     worker = find_worker(session, name)
+    before = _logged(worker)
     worker.baseline_since = utc_now()
     worker.drift = None
     worker.drifted_at = None
-    return worker
+    record(
+        session,
+        caller,
+        "worker.baseline",
+        Subject("worker", name),
+        reason=None,
+        before=before,
+        after=_logged(worker),
+    )
+
+
+def _logged(worker: WorkerRow) -> dict[str, str | None]:
+    since = worker.baseline_since
+    return {"baseline_since": moment_text(since) if since else None, "drift": worker.drift}
 
 
 def probe_history(session: Session, name: str) -> list[ProbeView]:

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from cli.board_tables import benchmark_table, leaderboard_table
 from cli.screen import Screen, as_it_is
+from cli.submission_tables import verdict_lines
 from cli.up.paths import VarPaths
 from cli.up.redis import RedisAddress
 from cli.up.services import Plan
@@ -55,6 +56,16 @@ def test_the_ids_of_what_waits_are_whole_beside_a_long_reason() -> None:
 
     assert "5da07f0b9618183" in written.getvalue()
     assert "cpu-amd-epyc" in written.getvalue()
+
+
+def test_a_failed_attempt_is_told_in_two_sentences() -> None:
+    failure = {"code": "clock_mismatch", "message": "It measured 1 s.", "next_step": "Look there."}
+    [line] = [
+        str(each)
+        for each in verdict_lines({"attempts": [{"number": 1, "failure": failure}]})
+        if "failed" in str(each)
+    ]
+    assert line == "  attempt 1 failed (clock_mismatch): It measured 1 s. Look there."
 
 
 ENTRY = {

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from datetime import timedelta
@@ -13,7 +14,7 @@ from sqlalchemy import select
 
 from rules.messages import Failure
 from server.database import Database, utc_now
-from server.models import Attempt, ReplayEventRow, Token
+from server.models import Attempt, ReplayEventRow, Token, WorkerRow
 from server.verifications.overdue import end_overdue, expire_leases
 
 LATE = timedelta(hours=1)
@@ -69,6 +70,34 @@ def test_a_claim_gives_the_attempt_to_one_worker(replay: Any) -> None:
     view = replay.view()
     assert (view["state"], view["attempts"][0]["state"]) == ("running", "running")
     assert view["attempts"][0]["worker"] == "walter-1"
+
+
+def test_a_claim_holds_for_its_whole_lease_though_nothing_is_posted(
+    replay: Any, database: Database
+) -> None:
+    grant = replay.claim().json()
+
+    left = lease_of(database, grant["attempt_id"]) - utc_now()
+    assert timedelta(seconds=6) < left <= timedelta(seconds=8)
+    assert expire(database) == 0
+
+
+def test_a_worker_is_busy_from_its_claim_to_its_report(
+    replay: Any, client: TestClient, database: Database, make_report: Callable[..., Any]
+) -> None:
+    report = make_report(replay.seeds())
+    hello = {"system": asdict(report.system), "state": "idle"}
+    client.post("/api/v1/workers/hello", json=hello, headers=replay.worker.headers)
+
+    def state() -> str:
+        with database.read() as session:
+            return str(session.get_one(WorkerRow, "walter-1").state)
+
+    assert state() == "idle"
+    grant = replay.claim().json()
+    assert state() == "busy"
+    replay.report(grant, report)
+    assert state() == "idle"
 
 
 def test_a_second_claim_is_409_and_changes_nothing(replay: Any) -> None:
@@ -195,7 +224,10 @@ def test_after_the_last_attempt_the_verification_fails_and_costs_the_submitter_n
     assert (view["state"], view["outcome"]) == ("failed", "inconclusive")
     (reason,) = view["reasons"]
     assert reason["code"] == "infrastructure"
-    assert "after 3 attempts" in reason["message"]
+    assert reason["message"] == (
+        "after 3 attempts: worker walter-1 went silent and its lease ran out; "
+        "no attempt is left; ask again once the workers are well"
+    )
     assert view["ended_at"] is not None
     assert replay.status() == "claimed"
 
@@ -583,3 +615,22 @@ def test_a_report_names_the_worker_that_claimed_and_the_class_it_says_it_has(
     assert (refused.status_code, f"system.{field}" in refused.json()["detail"]) == (422, True)
     assert replay.view()["state"] == "running"
     assert replay.report(grant, report).status_code == 200
+
+
+def test_a_run_that_ended_is_drawn_to_its_end_whatever_it_reached(
+    replay: Any, make_report: Callable[..., Any]
+) -> None:
+    replay.report(replay.claim().json(), make_report(replay.seeds(), qualities=[10.0] * 8))
+
+    page = replay.client.get(f"/verifications/{replay.verification_id}").text
+
+    assert page.count('<progress max="1" value="1"') == len(replay.seeds())
+
+
+def test_why_an_attempt_ended_stands_before_what_a_narrow_screen_cuts_off(replay: Any) -> None:
+    page = replay.client.get(f"/verifications/{replay.verification_id}").text
+    table = page[page.index('<h2 id="attempts">') :]
+
+    heads = re.findall(r"<th[^>]*>([^<]*)</th>", table[: table.index("</thead>")])
+
+    assert heads[:3] == ["#", "State", "Why it ended"]

@@ -171,6 +171,11 @@ def test_an_organiser_takes_a_worker_in_as_it_is(
     assert client.post(address, headers=alice.headers).status_code == 403
     assert client.post(address, headers=olivia.headers).status_code == 204
     assert worker(client)["drift"] is None
+    logged = client.get("/api/v1/audit", headers=olivia.headers).json()["records"][0]
+    assert (logged["action"], logged["actor"]) == ("worker.baseline", "olivia")
+    assert (logged["subject_kind"], logged["subject_id"]) == ("worker", "walter-1")
+    assert logged["before"]["drift"].startswith("10.0 % slower")
+    assert logged["after"]["drift"] is None
     for _ in range(3):
         assert tell(90.0).json()["drifted"] is False
     assert tell(100.0).json()["drifted"] is True

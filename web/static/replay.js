@@ -42,7 +42,9 @@
     count.textContent = String(run.points.length);
     time.textContent = seconds(last?.seconds ?? null);
     best.textContent = last ? quality(last.quality) : "–";
-    status.textContent = run.status?.replaceAll("_", " ") ?? run.phase ?? "training";
+    // What waits shows the runs of an attempt that was lost: nobody trains them.
+    const word = state === "queued" ? "ended early" : run.phase ?? "training";
+    status.textContent = run.status?.replaceAll("_", " ") ?? word;
   };
 
   const emptyRuns = () => {
@@ -150,7 +152,7 @@
       fillTable();
       fillSplits();
       fillChart();
-      comment();
+      if (state !== "queued") comment();
     });
   };
 
@@ -201,7 +203,7 @@
       run.phase = "training";
       latest = event;
     }
-    if (event.kind === "phase") run.phase = event.phase;
+    if (event.kind === "phase") run.phase = event.phase === "train" ? "training" : event.phase;
     if (event.kind === "run_finished") run.status = event.status;
     fill();
   };
