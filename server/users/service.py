@@ -59,7 +59,13 @@ def change_user(session: Session, caller: Caller, name: str, change: UserChange)
 
 
 def create_organisation(session: Session, caller: Caller, name: str) -> Organisation:
-    """Add an organisation. Raises ConflictError."""
+    """Add an organisation. Raises ConflictError for a name that differs from another in case only.
+
+    Nobody would see which of the two their members share an embargo with.
+    """
+    for other in session.scalars(select(Organisation.name)):
+        if other.casefold() == name.casefold():
+            raise ConflictError(f"There is an organisation {other!r} already.")
     made = Organisation(name=name, created_at=utc_now())
     _add_one(session, made, f"There is an organisation {name!r} already.")
     subject = Subject("organisation", str(made.id))

@@ -149,6 +149,12 @@ def test_what_is_missing_or_there_already_is_said(as_ada: Callable[..., Any]) ->
         assert as_ada("POST", address, json={"name": "twice"}).status_code == 409
 
 
+def test_an_organisation_is_not_another_one_in_capitals(as_ada: Callable[..., Any]) -> None:
+    assert as_ada("POST", ORGANISATIONS, json={"name": "Straße Labs"}).status_code == 201
+    again = as_ada("POST", ORGANISATIONS, json={"name": "STRASSE LABS"})
+    assert (again.status_code, "'Straße Labs'" in again.json()["detail"]) == (409, True)
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [
