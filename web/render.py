@@ -21,12 +21,12 @@ docs.html          document (name, address, title, description, html, headings, 
                    chapters, decisions (name, address, title)
 compare.html       ids, chosen, unknown, problem (text or None), comparison (or None), submissions,
                    pick (board entries), ranks, rows, most; with a comparison benchmark
-calibrations.html  boards (id, title, calibrations with "judges"), chosen (a benchmark or None)
+calibrations.html  boards (id, title, calibrations with "judges"), chosen (id and title, or None)
 calibration.html   calibration, comparison, benchmark, judging (an id or None), others
 verification_comparison.html
                    comparison, submission, benchmark, sides (two VerificationViews)
-verification.html  verification, submission; optional against (a duel's holder), race, ghost (its
-                   role), place (of the queue: "queue" of its class and "item")
+verification.html  verification, submission; optional benchmark_title, against (a duel's holder),
+                   race, ghost (its role), place (of the queue: "queue" of its class and "item")
 workers.html       workers; optional queue, readings (of canaries, newest first, by worker)
 worker.html        worker, attempts, roofline, probes
 api_reference.html openapi_url, assets (where Swagger UI is served)
@@ -37,8 +37,9 @@ error.html         status, title, detail, problems
 console/sign_in.html  next (where to go), out (signed out just now), error (a sentence or None)
 console/*.html        account (name, role), csrf, notices (text, once_only), typed (what the fields
                       hold), errors (a sentence by field), refusal (a sentence or None); and:
-  account.html        me (MeView), submissions, more, tokens, quota (quotas, benchmarks), own_token,
-                      session_ends_at, roles, scopes, may_change (tokens)
+  account.html        me (MeView), submissions, before (whether later ones are on pages before),
+                      older (address of the next page or None), tokens, quota (quotas, benchmarks),
+                      own_token, session_ends_at, roles, scopes, may_change (tokens)
   overview.html       pending, under_way, out (workers), failed (attempts), calibrations
   verify.html         preview (None), benchmarks, statuses_to_choose, under_way; or
                       preview (BatchView), kind, shown (ids), back (an address)
@@ -81,6 +82,7 @@ from web.compare import (
     only_differences,
     pair_sentence,
     probability,
+    ratio,
 )
 from web.console_pages import console_pages_of
 from web.families import families, short_title
@@ -160,6 +162,7 @@ def environment() -> Environment:
         number=formats.number,
         percent=formats.percent,
         price=formats.price,
+        ratio=ratio,
         quality=formats.quality,
         rate=board_table.rate,
         seconds_exact=formats.seconds_exact,

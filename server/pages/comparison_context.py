@@ -11,7 +11,7 @@ from server.comparisons.queries import FEWEST, MOST, compare_submissions
 from server.dependencies import Parts
 from server.models import Submission, Verification
 from server.pages.measured import measured_beside
-from server.pages.queries import submission_with_checks, submission_with_curves
+from server.pages.queries import submission_with_checks, submission_with_curves, title_of
 from server.pages.standings import places_of
 from web.verdicts import published_check, scope_sentence
 
@@ -37,7 +37,7 @@ def comparison_context(session: Session, parts: Parts, ids: Sequence[str]) -> tu
     context: Context = {
         "ids": list(ids),
         "unknown": unknown,
-        "chosen": [_in_short(submission) for submission in chosen],
+        "chosen": [_in_short(parts, submission) for submission in chosen],
         "problem": problem,
         "comparison": None,
         "submissions": [],
@@ -71,12 +71,13 @@ def _problem(
     return 200, None
 
 
-def _in_short(submission: Submission) -> Context:
+def _in_short(parts: Parts, submission: Submission) -> Context:
     return {
         "id": submission.id,
         "model": submission.model,
         "submitter": submission.submitter,
         "benchmark": submission.benchmark_id,
+        "benchmark_title": title_of(parts, submission.benchmark_id),
         "kind": submission.kind,
     }
 

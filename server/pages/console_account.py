@@ -1,12 +1,11 @@
 """Who somebody is here, what they submitted, and their tokens."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
+from urllib.parse import urlencode
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
-from sqlalchemy import select
-from sqlalchemy.orm import Session
 
 from server.accounts.roles import ROLES, SCOPES_OF, Scope, is_within
 from server.accounts.schemas import me_view, token_view
@@ -18,12 +17,14 @@ from server.pages.console_page import console_page
 from server.quotas.service import own_quotas
 from server.sessions.dependencies import AccountDep
 from server.sessions.schemas import SignedIn
+from server.submissions.queries import CURSOR_PATTERN, list_submissions
 from server.submissions.visibility import viewer_for
 from server.verifications.publishing import pending_verifications
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/account"
 LATEST = 50
+CursorDep = Annotated[str | None, Query(pattern=CURSOR_PATTERN)]
 SCOPE_MEANINGS: dict[Scope, str] = {
     "read": "see what asks for a token",
     "submit": "send submissions",
@@ -35,24 +36,32 @@ SCOPE_MEANINGS: dict[Scope, str] = {
 
 
 @router.get(ADDRESS)
-def account(parts: PartsDep, signed_in: AccountDep) -> HTMLResponse:
+def account(parts: PartsDep, signed_in: AccountDep, before: CursorDep = None) -> HTMLResponse:
     """A person's own submissions and tokens, and the form that makes one."""
     caller = signed_in.caller
     ticked = {f"scopes_{scope}": "on" for scope in caller.scopes}
-    return account_page(parts, signed_in, typed={"role": caller.role} | ticked)
+    return account_page(parts, signed_in, typed={"role": caller.role} | ticked, before=before)
 
 
 def account_page(
-    parts: Parts, signed_in: SignedIn, *, typed: Mapping[str, Any] | None = None, **wrong: Any
+    parts: Parts,
+    signed_in: SignedIn,
+    *,
+    typed: Mapping[str, Any] | None = None,
+    before: str | None = None,
+    **wrong: Any,
 ) -> HTMLResponse:
-    """The page, also after a form that was refused."""
+    """The page, also after a form that was refused; its submissions are those `before` a cursor."""
     caller = signed_in.caller
     with parts.database.read(viewer_for(caller)) as session:
-        found = own_submissions(session, caller.user_id)
+        found, cursor = list_submissions(
+            session, user_id=caller.user_id, limit=LATEST, cursor=before
+        )
         context: dict[str, Any] = {
             "me": me_view(session.get_one(Token, caller.token_id)).model_dump(mode="json"),
-            "submissions": [_submission_row(row) for row in found[:LATEST]],
-            "more": len(found) > LATEST,
+            "submissions": [_submission_row(row) for row in found],
+            "before": before,
+            "older": f"{ADDRESS}?{urlencode({'before': cursor})}#submissions" if cursor else None,
             "tokens": [token_row(token) for token in list_own_tokens(session, caller.user_id)],
             "quota": own_quotas(session, parts.settings, caller).model_dump(mode="json"),
         }
@@ -68,18 +77,6 @@ def account_page(
         may_change=caller.may("tokens"),
         session_ends_at=signed_in.ends_at.isoformat(),
         **wrong,
-    )
-
-
-def own_submissions(session: Session, user_id: int) -> list[Submission]:
-    """What somebody submitted, the latest first: one more than a page shows, if there are more."""
-    return list(
-        session.scalars(
-            select(Submission)
-            .where(Submission.user_id == user_id)
-            .order_by(Submission.submitted_at.desc(), Submission.id.desc())
-            .limit(LATEST + 1)
-        )
     )
 
 
@@ -100,6 +97,7 @@ def _submission_row(submission: Submission) -> dict[str, Any]:
         "benchmark": submission.benchmark_id,
         "model": submission.model,
         "status": submission.status,
+        "time_confirmed": submission.time_confirmed,
         "withdrawn": submission.withdrawn_at is not None,
         "under_embargo": submission.embargoed,
         "waiting": bool(pending_verifications(submission)),

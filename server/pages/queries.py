@@ -128,6 +128,12 @@ def sampled_curve(curve: Sequence[Sequence[Any]], most: int) -> list[Context]:
     ]
 
 
+def title_of(parts: Parts, benchmark_id: str) -> str:
+    """What a benchmark is called; one that this server has no more by its id."""
+    benchmark = parts.benchmarks.get(benchmark_id)
+    return benchmark_id if benchmark is None else benchmark.title
+
+
 def verification_context(session: Session, parts: Parts, verification_id: str) -> Context:
     """A verification with the submission it checks and that of a duel's holder, or None."""
     verification = find_verification(session, verification_id)
@@ -140,4 +146,5 @@ def verification_context(session: Session, parts: Parts, verification_id: str) -
         "verification": shown.model_dump(mode="json"),
         "submission": submission,
         "against": against,
+        "benchmark_title": title_of(parts, shown.benchmark),
     }

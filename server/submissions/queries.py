@@ -78,12 +78,21 @@ def benchmark_versions(session: Session, sha256s: set[str]) -> dict[str, str]:
 
 
 def list_submissions(
-    session: Session, *, benchmark_id: str | None, limit: int, cursor: str | None
+    session: Session,
+    *,
+    benchmark_id: str | None = None,
+    user_id: int | None = None,
+    limit: int,
+    cursor: str | None,
 ) -> tuple[list[Submission], str | None]:
-    """A page of submissions, newest first, and the cursor of the next page."""
+    """A page of a benchmark's, a user's or all submissions, newest first, and the cursor of the
+    next page.
+    """
     query = select(Submission).order_by(Submission.submitted_at.desc(), Submission.id.desc())
     if benchmark_id is not None:
         query = query.where(Submission.benchmark_id == benchmark_id)
+    if user_id is not None:
+        query = query.where(Submission.user_id == user_id)
     if cursor is not None:
         moment, last_id = read_cursor(cursor)
         query = query.where(

@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from server.pages import console_account
 from tests.server.test_console import Console, error_of, unnamed
+from tests.server.test_submission_pages import judged
+
+__all__ = ["judged"]  # A fixture.
 
 ACCOUNT = "/console/account"
 USERS = "/console/users"
@@ -160,3 +164,28 @@ def test_users_are_paged_by_name(adas: Console, make_person: Callable[..., Any])
     assert first.count('href="/console/users/user') == 100
     more = unescape(re.findall(r'class="next" href="([^"]+)"', first)[0])
     assert re.findall(r'href="/console/users/(user[^"]+)"', adas.get(more).text) == ["user%20100"]
+
+
+def test_ones_own_submissions_go_on_where_a_page_ends_and_say_what_was_verified(
+    judged: Callable[..., str],
+    alices: Console,
+    monkeypatch: pytest.MonkeyPatch,
+    submit: Callable[..., Any],
+    digits_submission: Any,
+    bob: Any,
+) -> None:
+    first = judged(hardware_class="gpu-elsewhere").rpartition("/")[2]
+    second, third = (submit(digits_submission).json()["id"] for _ in range(2))
+    others = submit(digits_submission, by=bob).json()["id"]
+    monkeypatch.setattr(console_account, "LATEST", 2)
+
+    page = alices.get(ACCOUNT).text
+    older = unescape(re.findall(r'<a class="next" href="([^"]+)"', page)[0])
+    rest = alices.get(older).text
+
+    shown = [re.findall(r'class="mono" href="/submissions/(\w+)"', text) for text in (page, rest)]
+    assert shown == [[third, second], [first]]
+    assert others not in page + rest
+    assert ("convergence only" in page, "convergence only" in rest) == (False, True)
+    assert 'class="next"' not in rest
+    assert alices.get(ACCOUNT, before="yesterday").status_code == 422

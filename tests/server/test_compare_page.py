@@ -52,6 +52,19 @@ def test_two_submissions_stand_side_by_side_with_what_differs_and_who_is_faster(
         assert "<script" not in str(figure)
 
 
+def test_beside_a_verdict_stands_that_it_is_about_convergence_alone(
+    two: list[str], client: TestClient, database: Database
+) -> None:
+    for submission_id, confirmed in zip(two, (False, True), strict=True):
+        with database.write() as session:
+            submission = session.get_one(Submission, submission_id)
+            submission.status, submission.time_confirmed = "verified", confirmed
+    page = client.get(f"/compare?ids={two[0]},{two[1]}", headers=BROWSER).text
+    sides = page.split('class="sides"')[1].split("</ol>")[0]
+
+    assert [words_of(each).count("convergence only") for each in sides.split("</li>")[:2]] == [1, 0]
+
+
 def test_what_a_form_sends_leads_to_one_address(two: list[str], client: TestClient) -> None:
     pasted = f"http://testserver/submissions/{two[1]}/"
     answer = client.get(

@@ -74,6 +74,8 @@ def make_entry(**changes: Any) -> View:
         "samples_per_second": None,
         "verification_id": None,
         "time_confirmed": None,
+        "benchmark_sha256": "ab" * 32,
+        "other_rules": None,
     } | changes
 
 

@@ -23,6 +23,7 @@ def error_page(status: int, *, detail: str = "It went wrong.", field: str | None
         (422, "query.sort", '<a href="?">', "without its filters"),
         (422, "claim.runs", '<a href="/">', "Back to the benchmarks"),
         (500, None, '<a href="">', "tell whoever runs this server"),
+        (429, None, '<a href="">', "again in a moment"),
         (503, None, '<a href="">', "again in a moment"),
         (403, None, '<a href="/">', "Back to the benchmarks"),
     ],

@@ -407,6 +407,33 @@ def test_a_replay_is_followed_live_to_its_verdict(
     assert complaints == []
 
 
+def test_what_was_lost_and_waits_again_is_not_said_to_train(
+    tab: Any, site: Any, make: Make, complaints: list[str]
+) -> None:
+    queued, submission = make["queued_verification"](), make["submission"]()
+    path = "/verifications/ver-1"
+    site.answers[path] = html("verification.html", verification=queued, submission=submission)
+    site.answers[f"{path}/charts/replay.json"] = as_json(replay_figure(queued))
+    claimed = threading.Event()
+
+    def stream() -> tuple[str, bytes]:
+        events = sent(1, 1, quality=45.0)
+        if claimed.is_set():
+            running = make["queued_verification"](state="running")
+            events = sse("state", running) + sent(2, 1, quality=45.0)
+        return "text/event-stream", f"retry: 100\n\n{events}".encode()
+
+    site.answers[f"/api/v1{path}/events"] = stream
+    tab.goto(site.url + path)
+    row = "document.querySelector('#run-rows tr')"
+    eventually(tab, f"{row}.cells[2].textContent", "1")
+    eventually(tab, f"{row}.cells[5].textContent", "ended early")
+    assert tab.locator("#commentary").text_content() == ""
+    claimed.set()
+    eventually(tab, f"{row}.cells[5].textContent", "training")
+    assert complaints == []
+
+
 def test_a_duel_that_ends_shows_its_pairs_and_draws_them(
     tab: Any, site: Any, make: Make, complaints: list[str]
 ) -> None:
