@@ -26,8 +26,8 @@ class DuelCreate(BaseModel):
         json_schema_extra={
             "examples": [
                 {
-                    "challenger": "1f0c2a9d77e3b51",
-                    "holder": "9be0417c5d2f8a6",
+                    "challenger": "3f9k2m7q1xyz",
+                    "holder": "7wyexdafxm0d",
                     "pairs": 4,
                     "reason": "record claim",
                 }

@@ -13,6 +13,7 @@ from sqlalchemy import select, update
 from server.app import create_app
 from server.database import Database, utc_now
 from server.models import AuditRecord, BenchmarkPhases, Submission
+from server.phases.service import freeze_if_due
 from server.settings import Settings
 from tests.support.trainings import trained_anew
 
@@ -168,6 +169,9 @@ def test_frozen_rules_hold_whatever_file_a_server_has_and_it_says_so(
     frozen = set_phases(freezes_at=timedelta())
     assert frozen.json()["frozen_sha256"] == original
     assert frozen.json()["phase"] == "frozen"
+    client.app.state.phase_watch.look_once()  # type: ignore[attr-defined]
+    checks = {item["name"]: item for item in client.get("/readyz").json()["checks"]}
+    assert checks["definitions"]["state"] == "ok"  # Its file is the frozen text.
     change_file(own_benchmarks, target="90.0")
     with TestClient(create_app(own_benchmarks, dispatch=False)) as other:
         assert "digits.toml" in caplog.text
@@ -195,6 +199,20 @@ def test_frozen_rules_hold_whatever_file_a_server_has_and_it_says_so(
     assert checks["definitions"]["state"] == "ok"
     digits_submission.logs = {name: trained_anew(log, 2) for name, log in logs.items()}
     assert submit(digits_submission).json()["benchmark_sha256"] == original
+
+
+def test_a_server_without_the_file_serves_what_is_frozen(
+    set_phases: Callable[..., Any],
+    client: TestClient,
+    own_benchmarks: Settings,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    original = client.get("/api/v1/benchmarks/digits").json()["sha256"]
+    assert set_phases(freezes_at=timedelta()).status_code == 201
+    (own_benchmarks.benchmarks_dir / "digits.toml").unlink()
+    with TestClient(create_app(own_benchmarks, dispatch=False)) as other:
+        assert other.get("/api/v1/benchmarks/digits").json()["sha256"] == original
+        assert "digits.toml is missing" in caplog.text
 
 
 def test_a_server_that_has_not_looked_yet_still_scores_under_the_frozen_rules(
@@ -235,6 +253,21 @@ def test_a_definition_freezes_by_itself_when_its_moment_passes(
     assert [record.actor for record in frozen] == ["server.phases"]
 
 
+def test_of_two_servers_whose_moment_has_come_one_freezes(
+    set_phases: Callable[..., Any], client: TestClient, database: Database, settings: Settings
+) -> None:
+    set_phases(freezes_at=HOUR)
+    digits = client.app.state.parts.benchmarks["digits"]  # type: ignore[attr-defined]
+
+    def freezes(at: datetime) -> bool:
+        with database.write() as session:
+            return freeze_if_due(session, digits, settings.benchmarks_dir, at)
+
+    assert not freezes(utc_now())
+    assert freezes(utc_now() + 2 * HOUR)
+    assert not freezes(utc_now() + 2 * HOUR)
+
+
 def test_a_freeze_is_not_undone_by_the_way_and_not_moved_before_a_submission(
     set_phases: Callable[..., Any],
     submit: Callable[..., Any],
@@ -243,9 +276,10 @@ def test_a_freeze_is_not_undone_by_the_way_and_not_moved_before_a_submission(
     database: Database,
     olivia: Any,
 ) -> None:
-    submission_id = submit(digits_submission).json()["id"]
-    with database.write() as session:
-        session.get_one(Submission, submission_id).submitted_at = datetime.now(UTC) - HOUR
+    for ago in (HOUR, 3 * HOUR):
+        submission_id = submit(digits_submission).json()["id"]
+        with database.write() as session:
+            session.get_one(Submission, submission_id).submitted_at = datetime.now(UTC) - ago
     refused = set_phases(freezes_at=-2 * HOUR)
     assert refused.status_code == 409
     assert "before a submission that was taken" in refused.json()["detail"]
@@ -254,6 +288,7 @@ def test_a_freeze_is_not_undone_by_the_way_and_not_moved_before_a_submission(
         answer = set_phases(**dates)
         assert answer.status_code == 409
         assert "frozen since" in answer.json()["detail"]
+        assert "--unfreeze" in answer.json()["detail"]
     # Another date may change while the freeze stays as it is.
     kept = client.get(PHASES).json()["phases"]
     body = {"freezes_at": kept["freezes_at"], "closes_at": moment(HOUR), "reason": "longer"}
