@@ -131,6 +131,20 @@ def test_an_organiser_makes_and_ends_tokens_of_submitters_and_workers_alone(
             assert (rotated.status_code, ended.status_code) == wanted, token
 
 
+def test_an_organiser_reaches_no_lesser_token_of_an_admin_nor_renews_their_own(
+    client: TestClient, ada: Any, olivia: Any
+) -> None:
+    body = {"user": "ada", "role": "submitter"}
+    lesser = client.post(TOKENS, json=body, headers=ada.headers).json()["id"]
+    listed = client.get(TOKENS, headers=olivia.headers).json()["tokens"]
+    (own,) = [token["id"] for token in listed]
+
+    for token_id in (lesser, own):
+        address = f"{TOKENS}/{token_id}/rotate"
+        assert client.post(address, json={}, headers=olivia.headers).status_code == 403
+    assert client.delete(f"{TOKENS}/{lesser}", headers=olivia.headers).status_code == 403
+
+
 def test_no_token_goes_beyond_its_users_role_or_gives_what_its_maker_lacks(
     client: TestClient, ada: Any, olivia: Any, walter: Any, database: Database
 ) -> None:

@@ -109,6 +109,7 @@ def test_without_the_logs_what_needs_them_is_open(bundle: Bundle) -> None:
 
     assert code == 0
     assert {name for name, result in results.items() if result == "open"} == {"logs", "score"}
+    assert "not in this file" in bundle.checks["logs"]["why"]
 
 
 def test_a_key_in_hex_will_do_and_another_one_will_not(bundle: Bundle) -> None:
@@ -178,6 +179,10 @@ def wider_band(document: dict[str, Any]) -> None:
     document["plan"]["control_points"][1]["lower"] -= 5.0
 
 
+def no_band_at_the_end(document: dict[str, Any]) -> None:
+    document["plan"]["control_points"].pop()
+
+
 def other_outcome(document: dict[str, Any]) -> None:
     document["verdict"]["outcome"] = "inconclusive"
 
@@ -226,6 +231,29 @@ def replay_thrown_away(document: dict[str, Any]) -> None:
     document["attempts"].insert(0, first | {"state": "cancelled"})
 
 
+def tried_again_after(document: dict[str, Any], *, state: str, kind: str) -> None:
+    told = {"kind": kind, "code": "child_died", "message": "it ended", "next_step": "look"}
+    first = deepcopy(document["attempts"][0]) | {"state": state, "failure": told}
+    document["attempts"][0]["number"] = 2
+    document["attempts"].insert(0, first)
+
+
+def tried_again_after_a_loss(document: dict[str, Any]) -> None:
+    tried_again_after(document, state="lost", kind="infrastructure")
+
+
+def tried_again_after_its_own_failure(document: dict[str, Any]) -> None:
+    tried_again_after(document, state="failed", kind="submitter")
+
+
+def more_runs_drawn(document: dict[str, Any]) -> None:
+    document["draw"]["runs"] += 1
+
+
+def another_calibration(document: dict[str, Any]) -> None:
+    document["draw"]["beside"] = {"calibration": "another"}
+
+
 def other_commit(document: dict[str, Any]) -> None:
     document["code"]["commit"] = "f" * 40
 
@@ -244,6 +272,7 @@ CHANGES: list[tuple[Change, str, set[str]]] = [
     (another_nonce, "draw", {"seal", "seeds"}),
     (looser_definition, "benchmark", {"definition"}),
     (wider_band, "plan", {"band"}),
+    (no_band_at_the_end, "plan", {"band"}),
     (other_outcome, "verdict", {"verdict"}),
     (other_reason, "verdict", {"verdict"}),
     (other_number, "verdict", {"verdict"}),
@@ -255,6 +284,10 @@ CHANGES: list[tuple[Change, str, set[str]]] = [
     (strange_phase, "report", {"times"}),
     (hidden_attempt, "attempts", {"attempts"}),
     (replay_thrown_away, "attempts", {"attempts"}),
+    (tried_again_after_a_loss, "attempts", set()),
+    (tried_again_after_its_own_failure, "attempts", {"attempts"}),
+    (more_runs_drawn, "draw", {"seal", "seeds"}),
+    (another_calibration, "draw", {"seal", "calibration"}),
     (other_commit, "code", set()),
     (other_reason_given, "verification", set()),
 ]
@@ -274,6 +307,19 @@ def test_a_changed_part_is_named(
     assert bundle.failed() >= caught
     assert not bundle.failed() & {"signature", "signer", "parts"}
     assert bool(bundle.failed()) == bool(caught)
+
+
+def no_definition(document: dict[str, Any]) -> None:
+    document["benchmark"]["definition"] = "no TOML ["
+
+
+@pytest.mark.parametrize("change", [looser_definition, no_definition])
+def test_by_another_definition_nothing_more_is_judged(bundle: Bundle, change: Change) -> None:
+    change(bundle.document)
+    bundle.sign()
+
+    assert bundle.failed() == {"definition"}
+    assert set(bundle.checks) == {"signature", "signer", "format", "parts", "definition"}
 
 
 def test_a_flipped_signature_fails_alone(bundle: Bundle) -> None:

@@ -55,6 +55,17 @@ def test_every_document_is_a_page_and_every_link_of_it_leads_somewhere(client: T
                 assert not path.endswith(".md"), f"{address} links to {link}"
 
 
+def test_every_link_of_the_readme_leads_to_a_file_and_a_part_of_it(client: TestClient) -> None:
+    links = re.findall(r"\]\(([^)#]+)(?:#([^)]+))?\)", (CHECKOUT / "README.md").read_text())
+
+    assert len(links) > 15
+    for link, part in links:
+        assert (CHECKOUT / link).is_file(), link
+        if part:
+            page = client.get(f"/{link.removesuffix('.md')}", headers=BROWSER)
+            assert part in Anchors(page.text).ids, f"{link}#{part}"
+
+
 def test_the_index_leads_to_every_document_and_lists_decisions_last(client: TestClient) -> None:
     page = client.get("/docs", headers=BROWSER).text
     article = page[page.index("<article") : page.index("</article>")]

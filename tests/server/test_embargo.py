@@ -10,7 +10,8 @@ from sqlalchemy import update
 
 from server.app import create_app
 from server.database import Database, utc_now
-from server.models import BenchmarkPhases
+from server.models import BenchmarkPhases, Token
+from server.phases.embargoes import due_embargoes, lift_embargo
 from server.settings import Settings
 
 BOARD = "/api/v1/leaderboards/digits"
@@ -129,6 +130,60 @@ def test_a_stranger_cannot_tell_a_hidden_submission_from_none(
         refused = client.post(address, json=body, headers=bob.headers)
         assert refused.status_code == 404, asked
         assert refused.json()["detail"] == f"There is no submission {hidden!r}.", asked
+
+
+def test_what_a_token_may_read_is_its_users_as_far_as_its_scopes_go(
+    embargo: Callable[..., None],
+    submit: Callable[..., Any],
+    digits_submission: Any,
+    client: TestClient,
+    alice: Any,
+    make_person: Callable[..., Any],
+    database: Database,
+) -> None:
+    embargo(HOUR)
+    hidden = submit(digits_submission).json()["id"]
+    narrow = make_person("nora", "organiser")
+
+    def gets(person: Any, scopes: list[str], asked: str = "") -> int:
+        with database.write() as session:
+            for token in session.query(Token).filter(Token.user.has(name=person.name)):
+                token.scopes = scopes
+        address = f"/api/v1/submissions/{hidden}"
+        if not asked:
+            return int(client.get(address, headers=person.headers).status_code)
+        body = {"reason": "a try"} if asked == "withdrawal" else {}
+        answer = client.post(f"{address}/{asked}", json=body, headers=person.headers)
+        return int(answer.status_code)
+
+    assert gets(alice, ["read"]) == 200
+    assert gets(alice, ["submit"]) == 404
+    # An organiser sees it with a token that organises nothing, and changes nothing of it.
+    assert gets(narrow, ["read", "submit"]) == 200
+    for asked in ("withdrawal", "verifications"):
+        assert gets(narrow, ["read", "submit"], asked) == 403
+        assert gets(narrow, ["submit"], asked) == 404
+
+
+def test_only_an_embargo_that_is_over_is_lifted(
+    embargo: Callable[..., None],
+    submit: Callable[..., Any],
+    digits_submission: Any,
+    client: TestClient,
+    database: Database,
+) -> None:
+    embargo(HOUR)
+    hidden = submit(digits_submission).json()["id"]
+    with database.write() as session:
+        until = session.query(BenchmarkPhases).one().embargo_until
+        assert until is not None
+        before = until - timedelta(seconds=1)
+        assert due_embargoes(session, before) == []
+        assert lift_embargo(session, "digits", before) == 0
+        assert due_embargoes(session, until) == ["digits"]
+        assert lift_embargo(session, "digits", until) == 1
+        assert due_embargoes(session, until) == []
+    assert shown(client) == {hidden}
 
 
 def test_members_see_it_for_as_long_as_they_are_of_the_submitters_organisation(

@@ -180,3 +180,13 @@ def test_nothing_of_a_paused_queue_starts_and_what_runs_goes_on(
     assert order(f"{QUEUE}/resume", {"hardware_class": hardware_class}).status_code == 200
     assert sent() == ["replay.cpu-test"]
     assert replay.claim().status_code == 200
+
+
+def test_a_queue_is_paused_for_a_worker_that_was_seen_and_for_an_attempt_that_waits(
+    replay: Any, order: Callable[..., Any], hello: Callable[..., Any]
+) -> None:
+    hello(name="other-1", hardware_class="cpu-other")
+    assert replay.view()["state"] == "queued"  # For cpu-test, of which no worker was ever seen.
+    for hardware_class, status in (("cpu-other", 200), ("cpu-test", 200), ("cpu-none", 404)):
+        body = WHY | {"hardware_class": hardware_class}
+        assert order(f"{QUEUE}/pause", body).status_code == status, hardware_class

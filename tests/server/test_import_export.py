@@ -154,11 +154,11 @@ def test_a_store_that_fails_leaves_no_row_and_no_file(
 ) -> None:
     settle, settled = ArtifactStore.settle, []
 
-    def fail_late(store: ArtifactStore, staged: Any) -> None:
+    def fail_late(store: ArtifactStore, staged: Any) -> Any:
         settled.append(staged)
         if len(settled) == 3:
             raise OSError(28, "No space left on device")
-        settle(store, staged)
+        return settle(store, staged)
 
     monkeypatch.setattr("server.exports.logs.FILES_AT_ONCE", 1)
     monkeypatch.setattr(ArtifactStore, "settle", fail_late)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from fastapi.testclient import TestClient
 
 from server.database import Database
@@ -38,3 +39,28 @@ def test_a_verdict_tells_when_scoring_again_changes_what_it_stood_on(
     page = client.get(address).text
     assert "Judged on figures of" in page
     assert f"{right + 1} judged, {right} today" in page
+
+
+@pytest.mark.parametrize(("last", "told"), [(98.1, True), (97.5, False)])
+def test_a_verdict_says_that_its_epochs_are_read_off_where_they_are_not_whole(
+    last: float,
+    told: bool,
+    digits_submission: Any,
+    make_log: Callable[..., bytes],
+    make_report: Callable[..., Any],
+    request: pytest.FixtureRequest,
+    client: TestClient,
+) -> None:
+    """A curve crosses 97.5 % before its evaluation at 98.1 %, and at the one that is exactly it."""
+    curve = [14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, last]
+    for seed, name in enumerate(digits_submission.logs):
+        digits_submission.logs[name] = make_log(seed, name=name, qualities=curve)
+    replay = request.getfixturevalue("replay")
+    page = f"/verifications/{replay.verification_id}"
+    assert "Epochs of a verdict" not in client.get(page).text
+
+    replay.report(replay.claim().json(), make_report(replay.seeds(), qualities=curve))
+
+    epochs = [reason["numbers"] for reason in replay.view()["reasons"] if reason["numbers"]]
+    assert any("claimed_mean_epochs" in numbers for numbers in epochs)
+    assert ("Epochs of a verdict are read off" in client.get(page).text) == told

@@ -102,7 +102,7 @@ class FakeWorker:
         """Tell the evaluations of the first run from one to another (both from 1)."""
         events = [
             {
-                "sequence": j,
+                "sequence": 10 * j,
                 "run": 0,
                 "kind": "evaluation",
                 "epoch": float(j),
@@ -112,6 +112,11 @@ class FakeWorker:
             for j in range(first, last + 1)
         ]
         self._post("evaluations", {"events": events})
+
+    def post_phase(self, phase: str, *, sequence: int) -> None:
+        """Tell that the first run has come to a phase."""
+        event = {"sequence": sequence, "run": 0, "kind": "phase", "phase": phase}
+        self._post("evaluations", {"events": [event]})
 
     def report(self, report: Any) -> None:
         self._post("report", asdict(report))
@@ -172,6 +177,12 @@ def test_a_replay_is_watched_to_its_verdict_over_a_restart(
     shows(rows, 3)
     tab.wait_for_selector("text=on walter-1.")
     shows("document.querySelector('[data-live=waiting]').textContent.trim()", "")
+
+    worker.post_phase("eval", sequence=31)
+    status = "document.querySelector('#run-rows tr').cells[5].textContent"
+    shows(status, "eval")
+    worker.post_phase("train", sequence=32)
+    shows(status, "training")
 
     live_server.kill()
     tab.wait_for_selector("#connection >> text=The connection was lost")

@@ -1,11 +1,12 @@
 """The description of the API at /openapi.json."""
 
+import re
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from server.settings import Settings
+from server.settings import CHECKOUT, Settings
 from tests.support.copies import parts_of, serving
 
 METHODS = ("get", "post", "put", "patch", "delete")
@@ -167,6 +168,20 @@ def test_what_takes_a_token_says_so(schema: dict[str, Any]) -> None:
         "POST /api/v1/mail-subscriptions",
         "DELETE /api/v1/mail-subscriptions/{mail_id}",
     }
+
+
+def test_every_address_that_the_documents_name_is_one(schema: dict[str, Any]) -> None:
+    templates = [re.sub(r"\\{\w+\\}", "[^/]+", re.escape(path)) for path in schema["paths"]]
+    pages = [CHECKOUT / "README.md", *(CHECKOUT / "docs").glob("*.md")]
+    named = {
+        (page.name, address.rstrip("/.,"))
+        for page in pages
+        for address in re.findall(r"/api/v1/[\w/{}.-]*", page.read_text())
+    }
+
+    assert len(named) > 50
+    for page, address in named:
+        assert any(re.fullmatch(template, address) for template in templates), f"{page}: {address}"
 
 
 def test_pages_are_no_part_of_the_api(schema: dict[str, Any]) -> None:

@@ -91,6 +91,32 @@ def test_a_rotated_token_ends_at_once_or_after_the_overlap(
     assert timedelta(hours=1.9) < left <= timedelta(hours=2)
 
 
+def test_a_rotation_gives_no_token_more_scopes_or_time_than_it_had(
+    client: TestClient, alice: Any, ends_in_ten_days: datetime
+) -> None:
+    def make(**body: Any) -> tuple[int, dict[str, str]]:
+        made = client.post(MINE, json=body, headers=alice.headers)
+        return made.json()["id"], headers_of(made)
+
+    def rotate(token_id: int, headers: dict[str, str], **how: Any) -> Any:
+        return client.post(f"{MINE}/{token_id}/rotate", json=how, headers=headers)
+
+    submits, _ = make(scopes=["submit"])
+    _, narrow = make(scopes=["read", "tokens"])
+    refused = rotate(submits, narrow)
+    assert (refused.status_code, "has not the scope submit" in refused.json()["detail"]) == (
+        403,
+        True,
+    )
+    # With alice's token, which ends in ten days, one that ends tomorrow stays so.
+    short, short_headers = make(expires_in_days=1)
+    fresh = rotate(short, alice.headers, overlap_hours=48).json()
+    assert datetime.fromisoformat(fresh["expires_at"]) < utc_now() + timedelta(days=1)
+    # Nor does the overlap make the old one last longer.
+    old = client.get(ME, headers=short_headers).json()
+    assert datetime.fromisoformat(old["expires_at"]) < utc_now() + timedelta(days=1)
+
+
 def test_own_tokens_are_ended_by_their_owner_alone_and_each_change_is_logged(
     client: TestClient, alice: Any, bob: Any, olivia: Any
 ) -> None:

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import select
 
+from rules.fair_queue import Turns
 from rules.measurements import Canary, Figure, ModelWork, PrecisionAudit, WorkerProbe
 from server.database import Database, utc_now
-from server.models import WorkerRow
+from server.models import User, WorkerRow
+from server.queues.turns import NOBODY, keep_turns, lock_queues, read_turns
 
 QUEUE = "/api/v1/queue"
 
@@ -158,3 +161,23 @@ def test_an_empty_queue_and_no_worker_say_what_to_do(client: TestClient) -> None
     page = client.get("/workers").text
     assert "python -m worker" in page
     assert "Nothing waits." in page
+
+
+def test_a_queue_remembers_its_own_turns_and_no_other_queues(
+    database: Database, make_person: Callable[..., Any]
+) -> None:
+    for name in ("alice", "olivia"):
+        make_person(name, "organiser")
+    with database.write() as session:
+        alice, olivia = session.scalars(select(User.id).order_by(User.name))
+        first = Turns({(False, alice): 4, (True, olivia): 6}, count=6, organisers_in_a_row=1)
+        later = Turns({(False, alice): 7, (True, olivia): 6}, count=7)
+        lock_queues(session, ["cpu", "gpu"])
+        assert read_turns(session, "cpu") == Turns()
+        keep_turns(session, "cpu", before=Turns(), after=first)
+        assert read_turns(session, "cpu") == first
+        nobodys = replace(later, last={**later.last, (False, NOBODY): 5})
+        keep_turns(session, "cpu", before=first, after=nobodys)
+    with database.read() as session:
+        assert read_turns(session, "cpu") == later
+        assert read_turns(session, "gpu") == Turns()

@@ -16,6 +16,22 @@ def test_the_documents_list_every_setting_and_no_other() -> None:
     assert sorted(listed) == sorted(name.upper() for name in Settings.model_fields)
 
 
+def test_the_documents_tell_the_default_of_every_setting() -> None:
+    rows = re.findall(r"^\| `FINISHLINE_([A-Z0-9_]+)` \| (.*?) ?\|", PAGE.read_text(), re.MULTILINE)
+    told = {name.lower(): default.strip("`") for name, default in rows}
+    in_words = ("docs_dir", "public_url", "secure_cookies", "signing_key")
+    sizes = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+    assert all(told.pop(name) for name in in_words)
+    assert told.pop("benchmarks_dir") == "benchmarks"
+    for name, words in told.items():
+        default = Settings.model_fields[name].default
+        number, _, unit = words.partition(" ")
+        expected = str(int(number) * sizes[unit]) if unit else words
+        written = "" if default is None else str(default)
+        assert expected in (written, written.lower(), written.removesuffix(".0")), name
+
+
 def test_passwords_in_files_are_put_into_the_addresses_and_shown_nowhere(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from server.notices.kinds import KINDS
-from server.notices.signature import signature_headers
+from server.notices.signature import new_secret, signature_headers
 
 PAGE = (Path(__file__).parents[3] / "docs" / "notices.md").read_text()
 # The key, id, second and body of an example that was signed with `openssl dgst -sha256 -hmac`.
@@ -47,3 +47,11 @@ def test_the_function_of_the_page_tells_our_posts_from_others(is_ours: Any) -> N
 
 def test_the_page_lists_every_event_and_no_other() -> None:
     assert re.findall(r"^\| `([a-z.]+)` \|", PAGE, re.MULTILINE) == list(KINDS)
+
+
+def test_a_secret_has_as_many_random_bytes_as_the_specification_asks_for() -> None:
+    """Standard Webhooks 1.0.0: between 24 and 64 bytes, in base64 after the prefix."""
+    first, second = (base64.b64decode(new_secret().removeprefix("whsec_")) for _ in range(2))
+
+    assert first != second
+    assert 24 <= len(first) <= 64

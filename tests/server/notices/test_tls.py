@@ -26,6 +26,17 @@ from server.notices.mail_settings import parse_smtp_url
 from server.notices.mailing import send_mail
 
 HERE, ELSEWHERE = "localhost", "elsewhere.example"
+MAY_SIGN = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +56,12 @@ class Authority:
         """What a server of a name shows."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = x509.SubjectAlternativeName([x509.DNSName(name)])
-        leaf = _build(name, key, self.certificate.subject).add_extension(names, critical=False)
+        signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        leaf = (
+            _build(name, key, self.certificate.subject)
+            .add_extension(names, critical=False)
+            .add_extension(signer, critical=False)  # Asked for from Python 3.13 on.
+        )
         both = self.folder / f"{name}.pem"
         private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         both.write_bytes(private + leaf.sign(self.key, SHA256()).public_bytes(Encoding.PEM))
@@ -77,11 +93,14 @@ def _named(name: str) -> x509.Name:
 def authority(tmp_path: Path) -> Authority:
     """One whose certificate nobody has unless it is handed to them."""
     key = ec.generate_private_key(ec.SECP256R1())
-    may_sign = x509.BasicConstraints(ca=True, path_length=0)
-    builder = _build("an authority", key, _named("an authority"))
-    made = Authority(
-        tmp_path, key, builder.add_extension(may_sign, critical=True).sign(key, SHA256())
+    own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    builder = (
+        _build("an authority", key, _named("an authority"))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(MAY_SIGN, critical=True)
+        .add_extension(own, critical=False)
     )
+    made = Authority(tmp_path, key, builder.sign(key, SHA256()))
     made.file.write_bytes(made.certificate.public_bytes(Encoding.PEM))
     return made
 
