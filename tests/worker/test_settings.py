@@ -1,6 +1,11 @@
+import re
+from pathlib import Path
+
 import pytest
 
-from worker.settings import load_settings
+from worker.settings import Settings, load_settings
+
+PAGE = Path(__file__).parents[2] / "docs" / "workers.md"
 
 
 @pytest.fixture(autouse=True)
@@ -58,3 +63,26 @@ def test_broker_password_comes_from_a_file(environment, tmp_path):
     environment.setenv("FINISHLINE_BROKER_PASSWORD_FILE", str(tmp_path / "absent"))
     with pytest.raises(SystemExit, match=r"FINISHLINE_BROKER_PASSWORD_FILE.*absent"):
         load_settings().broker_address()
+
+
+def test_the_documents_list_every_setting_with_its_default():
+    rows = re.findall(r"^\| (`FINISHLINE_.*?) \|.*\| (.*?) \|$", PAGE.read_text(), re.MULTILINE)
+    listed = {
+        name.lower(): told
+        for names, default in rows
+        for name, told in zip(
+            re.findall("FINISHLINE_([A-Z_]+)", names), default.split(", ") * 2, strict=False
+        )
+    }
+    known = dict(Settings.model_fields)
+    del known["visible_accelerators"]  # NVIDIA's own variable.
+
+    assert sorted(listed) == sorted(known)
+    assert listed.pop("worker_name") == "the host name"
+    for name, told in listed.items():
+        default = known[name].default
+        if default is not None and not known[name].is_required():
+            assert told.partition(";")[0].strip("`") in (
+                str(default),
+                f"{default}".removesuffix(".0"),
+            )
