@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rules.benchmark import Benchmark, ReferenceRun, parse_benchmark
+from rules.benchmark import Benchmark, ReferenceRun, read_benchmark
 from rules.calibration import calibrated_by
 from rules.claim import Claim
 from rules.errors import RuleError
@@ -108,7 +108,7 @@ def _made(step: _Step) -> Check:
 def benchmark_of(proof: Proof) -> Benchmark:
     """The definition in a proof. Raises BenchmarkError."""
     text = proof.benchmark.definition.encode()
-    return parse_benchmark(text, file=f"{proof.benchmark.id}.toml")
+    return read_benchmark(text, file=f"{proof.benchmark.id}.toml")
 
 
 def judging_benchmark(proof: Proof) -> Benchmark:
