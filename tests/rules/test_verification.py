@@ -557,6 +557,26 @@ def test_a_single_replay_joins_the_interpolated_reference_and_alone_is_none(
     assert weight_of(below, "claim_has_no_time") == "leaves_open"
 
 
+def test_where_nothing_bounds_the_claimed_epochs_the_words_say_so(
+    verdict: Judge, curve: list[float]
+) -> None:
+    """Two replays alone, far apart, allow a mean of no epochs at all."""
+    settings = {"batch_size": 48.0, "momentum": 0.8}
+    late = [*curve[:6], *[96.0] * 6, *curve[6:8]]
+    apart = verdict(
+        claimed([7, 8, 8]), [replay(0, curve[:8]), replay(1, late)], hyperparameters=settings
+    )
+    bounded = verdict(claimed([7, 8, 8]))
+
+    reason = next(r for r in apart.reasons if r.code == "convergence_agrees")
+    assert reason.numbers["lowest_mean_epochs"] == 0.0
+    assert reason.message.endswith(
+        "(which are too few, or too far apart, to call any mean too low)"
+    )
+    reason = next(r for r in bounded.reasons if r.code == "convergence_agrees")
+    assert f"(least allowed {reason.numbers['lowest_mean_epochs']:.2f})" in reason.message
+
+
 UP = [90.0, 95.5, 99.5]  # 97.5 lies half way from the second to the third
 
 
