@@ -14,6 +14,7 @@ from cli.errors import CliError, ExitCode
 from cli.screen import Screen
 from rules.canonical import read_json
 from rules.chain import Chain, check_chain, has_head
+from rules.counts import count_text
 from rules.errors import RuleError
 
 LOG_LIMIT_BYTES = 1024 * 1024 * 1024
@@ -83,7 +84,7 @@ def check_log_file(path: Path, *, head: str | None, screen: Screen) -> int:
 
 
 def _lines(chain: Chain, problems: list[str]) -> list[RenderableType]:
-    told = f"{chain.records} records, head {chain.head.sha256}"
+    told = f"{count_text(chain.records, 'record')}, head {chain.head.sha256}"
     if not problems:
         return [told, Text("Every record is as it was written.", style="bold green")]
     return [told, *(Text(f"  {problem}", style="bold red") for problem in problems)]

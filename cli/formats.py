@@ -37,11 +37,6 @@ def number_text(value: float | None, *, digits: int = 1, unit: str = "") -> str:
     return ABSENT if value is None else f"{_fixed(value, digits)}{unit}"
 
 
-def count_text(number: int, noun: str) -> str:
-    """So many of something: 1 run, 1,688 runs."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
-
-
 def cost_text(cost_usd: float | None) -> str:
     """US dollars; small amounts keep enough digits to differ."""
     if cost_usd is None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.errors import CliError, ExitCode
+from rules.counts import count_text
 from rules.errors import RuleError
 from rules.near_miss import did_you_mean
 from rules.price_book import Price, read_price
@@ -62,7 +63,7 @@ def _csv_rows(text: str, file: str) -> Iterator[Row]:
                 continue
             if len(cells) != len(header):
                 raise RuleError(
-                    f"{len(cells)} cells", file=file, line=reader.line_num,
+                    count_text(len(cells), "cell"), file=file, line=reader.line_num,
                     expected=f"{len(header)}, one for each name of the header",
                 )  # fmt: skip
             named = zip(header, (cell.strip() for cell in cells), strict=True)

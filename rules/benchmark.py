@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rules.clock import CLOCK_NAMES, Clock
 from rules.convergence import ConvergenceUnit, ReferencePoint, SpreadOf
+from rules.counts import count_text
 from rules.errors import BenchmarkError
 from rules.fields import Fields
 from rules.latency_protocol import LatencyProtocol, read_latency_protocol
@@ -308,7 +309,7 @@ def _reference_point(table: Fields, *, fewest: int) -> ReferencePoint:
     if min(point.epochs) <= 0 or len(point.epochs) < fewest:
         raise table.fail(
             "epochs",
-            f"{len(point.epochs)} figures from {min(point.epochs):g} on",
+            f"{count_text(len(point.epochs), 'figure')} from {min(point.epochs):g} on",
             expected=f"at least {fewest} figures above 0",
         )
     table.refuse_unknown()

@@ -22,6 +22,7 @@ from cli.training import Training, find_benchmark, require_training_packages, ta
 from cli.up.paths import VarPaths
 from cli.up.tokens import read_token, token_path
 from cli.watching import verdict_code, watch_verification
+from rules.counts import count_text
 
 
 def demo(
@@ -75,7 +76,7 @@ def _train(name: str, runs: int | None, var: Path, folder: Path, screen: Screen)
     target = definition.target
     screen.say(
         "",
-        Text(f"1. Train {definition.title} {training.runs} times", style="bold"),
+        Text(f"1. Train {definition.title} {count_text(training.runs, 'time')}", style="bold"),
         f"  to {target.metric} {target.value:g} {target.unit}; the files go to {out}",
     )
     train_shown(training, ReplayProgress(target=target_of(definition)), screen)

@@ -12,6 +12,7 @@ from cli.options import DEFAULT_URL, Json, Token, Url
 from cli.organiser_tables import price_table
 from cli.price_files import read_prices
 from cli.screen import open_screen
+from rules.counts import count_text
 from rules.errors import RuleError
 from rules.price_book import Price
 
@@ -99,7 +100,8 @@ def import_prices(
         raise refusal(error) from error
     with ServerClient(url, token) as server:
         view = server.post("/prices/import", {"prices": [_body(price) for price in prices]})
-    told = f"{len(view['added'])} prices added, {view['already_there']} were there already."
+    there = count_text(view["already_there"], "was", "were")
+    told = f"{count_text(len(view['added']), 'price')} added, {there} there already."
     open_screen(as_json=as_json).answer(view, [told])
     return int(ExitCode.OK)
 

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
+from rules.counts import count_text
 from rules.measurements import WorkerProbe
 from rules.messages import (
     BatchAnswer,
@@ -204,7 +205,7 @@ def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> No
     if failure.kind == "infrastructure" and not is_spent:
         queue_attempt(session, verification, number=attempt.number + 1)
         return
-    attempts = f"after {attempt.number} attempt{'s' if attempt.number > 1 else ''}"
+    attempts = f"after {count_text(attempt.number, 'attempt')}"
     end_without_verdict(
         session,
         verification,
