@@ -53,8 +53,9 @@ def read_log(path: Path) -> list[Record]:
         records = read_json(path.read_bytes(), file=path.name)["records"]
         return sorted((_record(item) for item in records), key=lambda item: int(item["id"]))
     except (OSError, RuleError, KeyError, TypeError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
         raise CliError(
-            f"No audit log in {path} ({error}): expected what `finishline audit-log --out` wrote.",
+            f"No audit log in {path} ({why}): expected what `finishline audit-log --out` wrote.",
             exit_code=ExitCode.REFUSED,
         ) from error
 

@@ -28,7 +28,8 @@ from rules.counts import count_text
 def demo(
     benchmark: Annotated[str, typer.Option("--benchmark", help="What to train.")] = "digits",
     runs: Annotated[
-        int | None, typer.Option("--runs", min=1, max=100, help="Default: as the rules ask.")
+        int | None,
+        typer.Option("--runs", min=1, max=100, help="Trainings (default: as the rules ask)."),
     ] = None,
     watch: Annotated[
         bool, typer.Option("--watch/--no-watch", help="Wait for the verdict and show the replay.")

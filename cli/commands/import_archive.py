@@ -53,7 +53,7 @@ def import_archive(
     published: Published = None,
     benchmarks_dir: BenchmarksDir = DEFAULT_BENCHMARKS,
 ) -> int:
-    """Send the submissions in a published archive to the server (organisers).
+    """Send the submissions in a published archive to the server (organisers only).
 
     What is there already is not sent twice, so an import that was interrupted goes on when it is
     run again. Ctrl-C waits for what is on its way, then says what became of each.

@@ -17,7 +17,7 @@ from rules.errors import RuleError
 from rules.price_book import Price
 
 app = typer.Typer(no_args_is_help=True, help="The price book: list, add, import.")
-Name = Annotated[str, typer.Argument()]
+Name = Annotated[str, typer.Argument(help="As the provider's price list calls it.")]
 Filter = str | None
 
 
@@ -44,7 +44,9 @@ def add_price(
     provider: Name,
     instance: Name,
     region: Name,
-    usd_per_hour: Annotated[float, typer.Argument(metavar="USD_PER_HOUR")],
+    usd_per_hour: Annotated[
+        float, typer.Argument(metavar="USD_PER_HOUR", help="US dollars for an hour of one.")
+    ],
     effective_on: Annotated[
         str, typer.Option("--from", metavar="DAY", help="The day it holds from: 2026-11-21.")
     ],

@@ -59,7 +59,7 @@ def resume(
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Let a paused worker, or one that still drains, take work again."""
+    """Let a worker that was paused or drained take work again; one that has ended is started."""
     return _order(name, "resume", reason, url, token, as_json)
 
 
