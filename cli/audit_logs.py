@@ -14,6 +14,7 @@ from cli.errors import CliError, ExitCode
 from cli.screen import Screen
 from rules.canonical import read_json
 from rules.chain import Chain, check_chain, has_head
+from rules.counts import count_text
 from rules.errors import RuleError
 
 LOG_LIMIT_BYTES = 1024 * 1024 * 1024
@@ -52,8 +53,9 @@ def read_log(path: Path) -> list[Record]:
         records = read_json(path.read_bytes(), file=path.name)["records"]
         return sorted((_record(item) for item in records), key=lambda item: int(item["id"]))
     except (OSError, RuleError, KeyError, TypeError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
         raise CliError(
-            f"No audit log in {path} ({error}): expected what `finishline audit-log --out` wrote.",
+            f"No audit log in {path} ({why}): expected what `finishline audit-log --out` wrote.",
             exit_code=ExitCode.REFUSED,
         ) from error
 
@@ -83,7 +85,7 @@ def check_log_file(path: Path, *, head: str | None, screen: Screen) -> int:
 
 
 def _lines(chain: Chain, problems: list[str]) -> list[RenderableType]:
-    told = f"{chain.records} records, head {chain.head.sha256}"
+    told = f"{count_text(chain.records, 'record')}, head {chain.head.sha256}"
     if not problems:
         return [told, Text("Every record is as it was written.", style="bold green")]
     return [told, *(Text(f"  {problem}", style="bold red") for problem in problems)]

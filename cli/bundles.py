@@ -10,6 +10,7 @@ from typing import IO, Any
 
 from cli.errors import CliError, ExitCode, Problem
 from rules.canonical import read_json
+from rules.counts import count_text
 from rules.errors import RuleError
 from rules.proof import PROOF_NAME
 
@@ -60,7 +61,7 @@ def read_bundle(content: bytes, *, file: str) -> Bundle:
 def _read_files(opened: zipfile.ZipFile, *, file: str) -> dict[str, bytes]:
     entries = opened.infolist()
     if len(entries) > FILES_LIMIT:
-        raise _refusal(file, f"{len(entries)} files", expected=f"at most {FILES_LIMIT}")
+        raise _refusal(file, count_text(len(entries), "file"), expected=f"at most {FILES_LIMIT}")
     files: dict[str, bytes] = {}
     left = BUNDLE_LIMIT_BYTES
     for entry in entries:

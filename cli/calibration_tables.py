@@ -11,6 +11,7 @@ from cli.formats import ABSENT, number_text
 from cli.tables import make_table
 from rules.benchmark import ReferenceRun
 from rules.calibration import reference_run_toml
+from rules.counts import count_text
 
 View = Mapping[str, Any]
 
@@ -41,7 +42,8 @@ def calibration_lines(view: View) -> list[RenderableType]:
         judges = ", judges what is planned now" if view["judges"] else ""
     header = (
         f"Calibration {view['id']}: number {view['version']} of {view['benchmark']}, "
-        f"{view['state']}, {view['runs_finished']} of {view['runs_planned']} runs{judges}"
+        f"{view['state']}, {view['runs_finished']} of {count_text(view['runs_planned'], 'run')}"
+        f"{judges}"
     )
     return [Text(header, style="bold"), size_table(view["sizes"])]
 
@@ -57,7 +59,7 @@ def size_table(sizes: Sequence[View]) -> Table:
             str(size["reached"]),
             number_text(size["mean"], digits=2),
             number_text(size["stdev"], digits=2),
-            f"{len(size['band'])} points" if size["band"] else ABSENT,
+            count_text(len(size["band"]), "point") if size["band"] else ABSENT,
         )
     return table
 

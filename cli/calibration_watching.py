@@ -8,6 +8,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from cli.client import ServerClient, View, segment
 from cli.screen import Screen
+from rules.counts import count_text
 
 POLL_SECONDS = 1.0
 Show = Callable[[View], None]
@@ -63,6 +64,6 @@ def _line_by_line(screen: Screen) -> Show:
         trained = runs_trained(view)
         if trained not in said:
             said.append(trained)
-            screen.say(f"  {trained} of {view['runs_planned']} runs trained")
+            screen.say(f"  {trained} of {count_text(view['runs_planned'], 'run')} trained")
 
     return show

@@ -4,6 +4,8 @@ from datetime import UTC, datetime
 
 ABSENT = "–"
 MOST_DIGITS = 6
+LARGEST_PLAIN = 1e15  # Written out, what lies beyond would fill a terminal with digits.
+SMALLEST_COST = 1e-6  # US dollars; of less, six places show nothing.
 UNIT_SIGNS = {"percent": " %", "fraction": "", "loss": "", "score": "", "nats/byte": " nats/byte"}
 
 
@@ -19,7 +21,7 @@ def quality_text(quality: float | None, unit: str, *, target: float | None = Non
         if round(quality, digits) != round(target, digits):
             break
         digits += 1
-    return f"{quality:.{digits}f}{UNIT_SIGNS.get(unit, ' ' + unit)}"
+    return f"{_fixed(quality, digits)}{UNIT_SIGNS.get(unit, ' ' + unit)}"
 
 
 def seconds_text(seconds: float | None) -> str:
@@ -27,24 +29,26 @@ def seconds_text(seconds: float | None) -> str:
     if seconds is None:
         return ABSENT
     digits = 3 if seconds < 10 else 2 if seconds < 100 else 1
-    return f"{seconds:.{digits}f} s"
+    return f"{_fixed(seconds, digits)} s"
 
 
 def number_text(value: float | None, *, digits: int = 1, unit: str = "") -> str:
     """A number with a fixed count of digits, and its unit."""
-    return ABSENT if value is None else f"{value:.{digits}f}{unit}"
-
-
-def count_text(number: int, noun: str) -> str:
-    """So many of something: 1 run, 1,688 runs."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
+    return ABSENT if value is None else f"{_fixed(value, digits)}{unit}"
 
 
 def cost_text(cost_usd: float | None) -> str:
     """US dollars; small amounts keep enough digits to differ."""
     if cost_usd is None:
         return ABSENT
-    return f"${cost_usd:.2f}" if cost_usd >= 1 else f"${cost_usd:.6f}"
+    if 0 < cost_usd < SMALLEST_COST:
+        return f"${cost_usd:.2g}"
+    return f"${_fixed(cost_usd, 2)}" if cost_usd >= 1 else f"${cost_usd:.6f}"
+
+
+def _fixed(value: float, digits: int) -> str:
+    """A number with so many digits after the point; one beyond all that is measured in short."""
+    return f"{value:.{digits}f}" if abs(value) <= LARGEST_PLAIN else f"{value:.3g}"
 
 
 def minute_text(moment: str | None) -> str:

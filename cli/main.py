@@ -112,9 +112,13 @@ def _report(error: CliError, *, as_json: bool) -> None:
 
 
 def _report_usage(error: typer.TyperException, *, as_json: bool) -> int:
-    # No command at all asks for help, and the help is the message.
-    message = error.format_message()
-    usage = CliError(f"{message} See `finishline --help`.".strip(), exit_code=ExitCode.USAGE)
+    message = error.format_message().replace("Value error, ", "")  # Pydantic's words.
+    if not message and not as_json:
+        return int(ExitCode.USAGE)  # No command at all asks for help, which is shown by now.
+    if message and not message.endswith((".", "?")):
+        message += "."
+    asked = getattr(getattr(error, "ctx", None), "command_path", "finishline")
+    usage = CliError(f"{message} See `{asked} --help`.".strip(), exit_code=ExitCode.USAGE)
     _report(usage, as_json=as_json)
     return int(ExitCode.USAGE)
 

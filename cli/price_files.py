@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.errors import CliError, ExitCode
+from rules.counts import count_text
 from rules.errors import RuleError
 from rules.near_miss import did_you_mean
 from rules.price_book import Price, read_price
@@ -40,7 +41,8 @@ def read_prices(path: Path) -> list[Price]:
             raise ValueError(f"more than {LIMIT_BYTES} bytes")
         text = path.read_bytes().decode("utf-8-sig")
     except (OSError, ValueError) as error:
-        raise CliError(f"Cannot read {path} ({error}).", exit_code=ExitCode.REFUSED) from error
+        why = getattr(error, "strerror", None) or error
+        raise CliError(f"Cannot read {path} ({why}).", exit_code=ExitCode.REFUSED) from error
     rows = _toml_rows if path.suffix.lower() == ".toml" else _csv_rows
     prices = [
         read_price(row.table, file=path.name, line=row.line, path=row.path)
@@ -62,7 +64,7 @@ def _csv_rows(text: str, file: str) -> Iterator[Row]:
                 continue
             if len(cells) != len(header):
                 raise RuleError(
-                    f"{len(cells)} cells", file=file, line=reader.line_num,
+                    count_text(len(cells), "cell"), file=file, line=reader.line_num,
                     expected=f"{len(header)}, one for each name of the header",
                 )  # fmt: skip
             named = zip(header, (cell.strip() for cell in cells), strict=True)

@@ -10,7 +10,8 @@ import orjson
 from rich.text import Text
 
 from cli.fitting_table import FittingTable
-from cli.formats import ABSENT, count_text, number_text, seconds_text
+from cli.formats import ABSENT, number_text, seconds_text
+from rules.counts import count_text
 
 Record = dict[str, Any]
 COLUMNS = (

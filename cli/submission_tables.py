@@ -8,6 +8,7 @@ from rich.text import Text
 
 from cli.formats import cost_text, number_text, seconds_text
 from cli.tables import View, make_table, minute, or_dash, standing_text, status_text
+from rules.counts import count_text
 from rules.proof_check import Check
 
 
@@ -27,10 +28,11 @@ def submission_lines(view: View) -> list[RenderableType]:
         return [header, Text(inference_sentence(result))]
     low, high = result.get("tta_low_seconds"), result.get("tta_high_seconds")
     interval = "" if low is None else f" (95 % of means {low:.3f} to {high:.3f} s)"
+    started = count_text(result.get("started", 0), "run")
     line = Text(
         f"TTA {or_dash(result.get('tta_display'))}, {seconds_text(result.get('tta_seconds'))}"
         f"{interval}, CV {number_text(result.get('cv_percent'), unit=' %')}, "
-        f"{result.get('reached', 0)} of {result.get('started', 0)} runs reached the target, "
+        f"{result.get('reached', 0)} of {started} reached the target, "
         f"cost {cost_text(result.get('cost_usd'))}"
     )
     runs = view.get("runs") or []

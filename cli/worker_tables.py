@@ -30,6 +30,22 @@ def worker_table(workers: Sequence[View]) -> RenderableType:
     return table
 
 
+def order_text(order: str, view: View) -> str:
+    """What a worker does after an order, as the server's answer to it has the worker."""
+    worker = view["worker"]
+    if worker.get("alive", True):
+        return _order_to_living(order, worker)
+    if order == "resume":
+        return "is not held any more, and does not run: start it again on its machine"
+    return "does not run; started again, it takes nothing until it is resumed"
+
+
+def _order_to_living(order: str, worker: View) -> str:
+    if order == "resume" and worker.get("drift"):
+        return "is not held any more, and gets no work as long as its canary is off its baseline"
+    return {"pause": "is paused", "drain": "is draining", "resume": "takes work again"}[order]
+
+
 def _of_baseline(worker: View) -> str:
     """How fast a worker is, by its own baseline; a dash where it has none yet."""
     ratio = (worker.get("canary") or {}).get("ratio")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from finishline.errors import Problem, Refused
 from finishline.transport import FilePart
+from rules.counts import count_text
 from rules.errors import RuleError
 from rules.logs import check_file_name
 from rules.near_miss import near_miss
@@ -122,7 +123,7 @@ def _beside(claim: Path, name: str) -> Path:
 def refusal(error: RuleError) -> Refused:
     """What is raised for an input that breaks one or several rules."""
     problems = problems_of(error.problems)
-    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    count = count_text(len(problems), "problem")
     return Refused(
         f"The rules refuse this input: {count}; mend what is listed and try again.",
         problems=problems,

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rules.counts import count_text
 from rules.errors import RuleError
 from rules.student import t_quantile
 
@@ -25,7 +26,9 @@ def olympic_mean(times: Sequence[float | None], *, dropped: int) -> float | None
     Source: MLPerf training_rules.adoc, "Benchmark results".
     """
     if len(times) <= 2 * dropped:
-        raise RuleError(f"{len(times)} runs, {dropped} to drop at each end", expected="more runs")
+        raise RuleError(
+            f"{count_text(len(times), 'run')}, {dropped} to drop at each end", expected="more runs"
+        )
     ordered = sorted(math.inf if seconds is None else seconds for seconds in times)
     kept = ordered[dropped : len(ordered) - dropped]
     return None if math.isinf(kept[-1]) else mean(kept)

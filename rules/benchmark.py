@@ -8,9 +8,11 @@ from pathlib import Path
 
 from rules.clock import CLOCK_NAMES, Clock
 from rules.convergence import ConvergenceUnit, ReferencePoint, SpreadOf
+from rules.counts import count_text
 from rules.errors import BenchmarkError
 from rules.fields import Fields
 from rules.latency_protocol import LatencyProtocol, read_latency_protocol
+from rules.offered import check_offered
 from rules.quality import QualityTarget as QualityTarget
 from rules.quality import read_target
 
@@ -165,7 +167,18 @@ def load_benchmark(path: Path) -> Benchmark:
 
 
 def parse_benchmark(content: bytes, *, file: str) -> Benchmark:
-    """The benchmark defined by TOML text. Raises BenchmarkError naming file and field."""
+    """The benchmark that TOML text is to offer. Raises BenchmarkError naming file and field."""
+    benchmark = read_benchmark(content, file=file)
+    check_offered(benchmark, file=file)
+    return benchmark
+
+
+def read_benchmark(content: bytes, *, file: str) -> Benchmark:
+    """The benchmark a result was published under, from the text that was kept of it.
+
+    What was accepted once is read for good: a check that grows belongs in rules.offered, and here
+    only what no benchmark can be made without. Raises BenchmarkError naming file and field.
+    """
     try:
         table = tomllib.loads(content.decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -206,22 +219,8 @@ def parse_benchmark(content: bytes, *, file: str) -> Benchmark:
         raise root.fail("replay.min_runs", "1 with fixed_stop", expected="at least 2: a mean")
     if benchmark.latency is not None and benchmark.replay is None:
         raise root.fail("latency", "no reference trains the model", expected="a [replay] table")
-    _check_direction(root, benchmark)
     root.refuse_unknown()
     return benchmark
-
-
-def _check_direction(root: Fields, benchmark: Benchmark) -> None:
-    """Refuse a target that every calibrated run is at before it has learned anything."""
-    runs, target = benchmark.reference_runs, benchmark.target
-    if benchmark.reach.name == "fixed_stop" or not any(len(run.quality) > 1 for run in runs):
-        return
-    if all(target.is_reached(quality) for run in runs for quality in run.quality[:1]):
-        raise root.fail(
-            "target.direction",
-            f"every reference run is at {target.in_words} at its first evaluation",
-            expected="the direction in which quality gets better, and a target to be trained for",
-        )
 
 
 def load_benchmarks(folder: Path) -> dict[str, Benchmark]:
@@ -310,7 +309,7 @@ def _reference_point(table: Fields, *, fewest: int) -> ReferencePoint:
     if min(point.epochs) <= 0 or len(point.epochs) < fewest:
         raise table.fail(
             "epochs",
-            f"{len(point.epochs)} figures from {min(point.epochs):g} on",
+            f"{count_text(len(point.epochs), 'figure')} from {min(point.epochs):g} on",
             expected=f"at least {fewest} figures above 0",
         )
     table.refuse_unknown()

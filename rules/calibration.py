@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from rules.aggregate import mean, standard_deviation
 from rules.benchmark import Benchmark, ReferenceRun
 from rules.control_points import control_points
+from rules.counts import count_text
 from rules.messages import ControlPoint
 from rules.reference_points import calibrated_epochs
 from rules.replay_plan import Plan
@@ -157,7 +158,8 @@ def why_not_adoptable(benchmark: Benchmark, runs: Sequence[ReferenceRun]) -> str
     needed = 2 * (benchmark.replay.max_runs if benchmark.replay is not None else 1)
     for point in convergence_table(benchmark, runs):
         if point.runs < needed:
-            return f"batch size {point.batch_size} has {point.runs} runs of at least {needed}"
+            runs_there = count_text(point.runs, "run")
+            return f"batch size {point.batch_size} has {runs_there} of at least {needed}"
         if len(point.epochs) < 2:
             return f"at batch size {point.batch_size} fewer than two runs reached the target"
     return None if runs else "it has no run"

@@ -19,6 +19,7 @@ from rules.price_book import PRICINGS, Pricing, book_name
 Kind = Literal["train", "inference"]
 CLAIM_LIMIT_BYTES = 256 * 1024
 MAX_RUNS = 100
+MOST_INSTANCES = 10**6
 MAX_ORGANISATION_LENGTH = 200
 ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 HARDWARE_CLASS = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
@@ -219,7 +220,7 @@ def _cloud(system: Fields) -> Cloud | None:
         provider=book_name(table, "provider"),
         instance=book_name(table, "instance"),
         region=book_name(table, "region"),
-        count=table.optional_integer("count", minimum=1, maximum=10**6) or 1,
+        count=table.optional_integer("count", minimum=1, maximum=MOST_INSTANCES) or 1,
     )
     table.refuse_unknown()
     return cloud

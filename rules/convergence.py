@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from rules.aggregate import mean, olympic_mean, standard_deviation
+from rules.counts import count_text
 from rules.errors import RuleError
 from rules.run import Evaluation, Run
 from rules.student import t_quantile
@@ -220,7 +221,7 @@ def lowest_mean(
     freedom = reference_runs + submission_runs - 2
     if reference_runs < 1 or submission_runs < 1 or freedom < 1:
         raise RuleError(
-            f"a test of {submission_runs} against {reference_runs} runs",
+            f"a test of {submission_runs} against {count_text(reference_runs, 'run')}",
             expected="a benchmark of at least 3 runs and 2 reference runs for each",
         )
     quantile = t_quantile(CONFIDENCE, freedom)
@@ -235,7 +236,8 @@ def _limit_of(
     trimmed = ordered[dropped : len(ordered) - dropped]
     if not trimmed:
         raise RuleError(
-            f"{len(ordered)} runs at batch size {point.batch_size}, {dropped} to drop at each end",
+            f"{count_text(len(ordered), 'run')} at batch size {point.batch_size}, "
+            f"{dropped} to drop at each end",
             expected=f"at least {2 * runs} runs",
         )
     centre = mean(trimmed)

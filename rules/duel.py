@@ -12,6 +12,7 @@ from typing import Literal
 
 from rules.benchmark import Benchmark
 from rules.claim import Claim
+from rules.counts import count_text
 from rules.errors import RuleError
 from rules.judge_convergence import evaluation_at_target
 from rules.messages import ReplayReport, ReplayRun
@@ -116,7 +117,9 @@ def pair_runs(benchmark: Benchmark, report: ReplayReport) -> tuple[Pair, ...]:
     """
     runs = [_read_run(benchmark, run) for run in report.runs]
     if len(runs) % 2:
-        raise RuleError(f"{len(runs)} runs", field="runs", expected="two runs for each pair")
+        raise RuleError(
+            count_text(len(runs), "run"), field="runs", expected="two runs for each pair"
+        )
     order = interleave(len(runs) // 2)
     pairs = []
     for number, at in enumerate(range(0, len(runs), 2), start=1):

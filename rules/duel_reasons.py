@@ -1,6 +1,7 @@
 """A duel's outcome in sentences, with the numbers behind them."""
 
 from rules.claim import System
+from rules.counts import count_text
 from rules.duel import SIDES, Duel, Side
 from rules.messages import WorkerSystem
 from rules.paired import PairedGap
@@ -73,8 +74,9 @@ def _missed(duel: Duel, side: Side) -> Reason:
     return Reason(
         "duel_missed",
         "note",
-        f"{missed} of the {side}'s {runs} runs did not reach the target: each is a lost pair, left "
-        f"out of the ratio because it has no time, and the {side} is held to its count of wins",
+        f"{missed} of the {side}'s {count_text(runs, 'run')} did not reach the target: each is a "
+        f"lost pair, left out of the ratio because it has no time, and the {side} is held to its "
+        "count of wins",
         {"missed": float(missed), "runs": float(runs)},
     )
 

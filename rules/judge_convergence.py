@@ -22,6 +22,7 @@ REFERENCE_INTERVAL_EPOCHS = 1.0  # Calibrated runs and replays are evaluated aft
 SAME_INTERVAL = 1e-3
 # The straight line between two evaluations is no truer than this share of their distance.
 LINE_SHARE = 0.1
+NO_BOUND = "which are too few, or too far apart, to call any mean too low"
 
 
 @dataclass(frozen=True)
@@ -97,11 +98,12 @@ def _judge_mean(
             f"{test.lowest:.2f} is not chance",
             numbers,
         )
+    bound = f"least allowed {test.lowest:.2f}" if test.lowest else NO_BOUND
     return Reason(
         "convergence_agrees",
         "supports",
         f"the claimed {test.sample_mean:.2f} epochs agree with {reference.mean:.2f} of "
-        f"{reference.count} reference runs and replays (least allowed {test.lowest:.2f})",
+        f"{reference.count} reference runs and replays ({bound})",
         numbers,
     )
 

@@ -7,6 +7,7 @@ from rules.aggregate import mean, standard_deviation
 from rules.benchmark import Benchmark, QualityTarget, ReplayPolicy
 from rules.calibrated_runs import curves_at
 from rules.claim import Claim
+from rules.counts import count_text
 from rules.judge_convergence import Curve, curve_of_replay
 from rules.messages import ReplayReport, ReplayRun
 from rules.prediction import all_below_probability
@@ -34,7 +35,8 @@ def judge_mean_at_stop(benchmark: Benchmark, trained: Sequence[ReplayRun]) -> Re
         return Reason(
             "infrastructure",
             "leaves_open",
-            f"{len(finals)} of {len(trained)} replays came to their stop: a mean takes two",
+            f"{len(finals)} of {count_text(len(trained), 'replay')} came to their stop: a mean "
+            "takes two",
         )
     weight: Weight = "leaves_open"
     if beats < FIXED_STOP_P_VALUE:

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from rules.aggregate import mean
 from rules.cost import inference_cost_usd_per_10000
+from rules.counts import count_text
 from rules.errors import RuleError
 from rules.quality import QualityTarget
 
@@ -87,7 +88,8 @@ def without_warmup(milliseconds: Sequence[float], *, warmup_items: int) -> list[
     kept = list(milliseconds[warmup_items:])
     if not kept:
         raise RuleError(
-            f"{len(milliseconds)} items, {warmup_items} of them warm-up", expected="more items"
+            f"{count_text(len(milliseconds), 'item')}, {warmup_items} of them warm-up",
+            expected="more items",
         )
     for position, value in enumerate(kept):
         if not (math.isfinite(value) and value > 0):

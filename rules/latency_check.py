@@ -4,6 +4,7 @@ import math
 from typing import get_args
 
 from rules.benchmark import Benchmark
+from rules.counts import count_text
 from rules.errors import RuleError
 from rules.latency_protocol import FEWEST_ITEMS, LatencyProtocol
 from rules.messages import Backend, BackendLatency, ReplayReport, ReplayRun
@@ -38,7 +39,9 @@ def _check_backend(
         return
     count = protocol.warmup_items + protocol.samples_of(test_items)
     if not (len(item.milliseconds) == count or _ended_by_its_limit(item, protocol, count)):
-        raise _impossible(run, item, f"{len(item.milliseconds)} items", f"{count} with warm-up")
+        raise _impossible(
+            run, item, count_text(len(item.milliseconds), "item"), f"{count} with warm-up"
+        )
     if not all(math.isfinite(value) and value > 0 for value in item.milliseconds):
         raise _impossible(run, item, "a time that is not above 0", "positive milliseconds")
     difference = item.largest_difference

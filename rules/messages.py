@@ -7,6 +7,7 @@ plain values only, so that either side can write and check them with its own too
 from dataclasses import dataclass, field
 from typing import Literal, cast, get_args
 
+from rules.counts import count_text
 from rules.measurements import Canary, ModelWork, PrecisionAudit, RunTelemetry
 
 REPLAY_TASK = "finishline.replay"  # The Celery task name: neither side imports the other.
@@ -132,7 +133,8 @@ class ReplayJob:
         tables, runs = len(self.hyperparameters_by_run), len(self.seeds)
         if tables not in (0, runs):
             raise ValueError(
-                f"hyperparameters_by_run has {tables} tables; expected one for each of {runs} seeds"
+                f"hyperparameters_by_run has {count_text(tables, 'table')}; expected one for "
+                f"each of {count_text(runs, 'seed')}"
             )
 
     def hyperparameters_of(self, run: int) -> dict[str, float]:

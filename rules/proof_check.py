@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rules.benchmark import Benchmark, ReferenceRun, parse_benchmark
+from rules.benchmark import Benchmark, ReferenceRun, read_benchmark
 from rules.calibration import calibrated_by
 from rules.claim import Claim
+from rules.counts import count_text
 from rules.errors import RuleError
 from rules.proof import PARTS, AttemptPart, Proof, part_hashes, read_proof
 from rules.proof_replay import (
@@ -71,19 +72,20 @@ def check_proof(document: Mapping[str, Any], logs: Logs | None) -> list[Check]:
 
 def _steps(proof: Proof, benchmark: Benchmark, claim: Claim, logs: Logs | None) -> list[_Step]:
     draw, report = proof.draw, proof.report
-    replays = "no report" if report is None else f"{len(report.runs)} replays"
-    files = f"{len(proof.submission.logs)} logs and the claim"
+    replays = "no report" if report is None else count_text(len(report.runs), "replay")
+    points = count_text(len(proof.plan.control_points), "control point")
+    files = f"{count_text(len(proof.submission.logs), 'log')} and the claim"
     return [
         _Step("logs", f"SHA-256 of {files}", lambda: check_logs(proof, logs)),
         _Step("score", "result scored again from the logs",
               lambda: check_score(proof, benchmark, logs)),
-        _Step("seal", f"{len(draw.seeds)} seeds and nonce against the seal",
+        _Step("seal", f"{count_text(len(draw.seeds), 'seed')} and nonce against the seal",
               lambda: check_seeds(proof, benchmark, claim, only_seal=True)),
-        _Step("seeds", f"{draw.runs} runs and seeds drawn again from the nonce",
+        _Step("seeds", f"{count_text(draw.runs, 'run')} and seeds drawn again from the nonce",
               lambda: check_seeds(proof, benchmark, claim, only_seal=False)),
         _Step("calibration", "the runs of the reference that judged, against the seal",
               lambda: check_calibration(proof, benchmark)),
-        _Step("band", f"{len(proof.plan.control_points)} control points computed again",
+        _Step("band", f"{points} computed again",
               lambda: check_band(proof, benchmark, claim)),
         _Step("runs", f"every sealed seed reported, in order: {replays}",
               lambda: check_runs(proof)),
@@ -108,7 +110,7 @@ def _made(step: _Step) -> Check:
 def benchmark_of(proof: Proof) -> Benchmark:
     """The definition in a proof. Raises BenchmarkError."""
     text = proof.benchmark.definition.encode()
-    return parse_benchmark(text, file=f"{proof.benchmark.id}.toml")
+    return read_benchmark(text, file=f"{proof.benchmark.id}.toml")
 
 
 def judging_benchmark(proof: Proof) -> Benchmark:
@@ -163,7 +165,8 @@ def _attempts(proof: Proof) -> None:
         raise RuleError("attempts are missing", expected="attempts numbered from 1 without a gap")
     if not attempts or len(attempts) > proof.plan.max_attempts:
         raise RuleError(
-            f"{len(attempts)} attempts", expected=f"1 to {proof.plan.max_attempts} attempts"
+            count_text(len(attempts), "attempt"),
+            expected=f"1 to {count_text(proof.plan.max_attempts, 'attempt')}",
         )
     for attempt in attempts[:-1]:
         _require_excused(attempt)

@@ -8,6 +8,7 @@ from rules.benchmark import Benchmark
 from rules.calibration import judged_beside
 from rules.claim import Claim
 from rules.clock import Clock
+from rules.counts import count_text
 from rules.curve import evaluation_of
 from rules.errors import RuleError
 from rules.judge_convergence import evaluation_at_target
@@ -32,7 +33,9 @@ def check_seeds(proof: Proof, benchmark: Benchmark, claim: Claim, *, only_seal: 
     """The seal opens; and runs and seeds are those its nonce draws."""
     draw = proof.draw
     if draw.runs != len(draw.seeds):
-        raise RuleError(f"{len(draw.seeds)} seeds", field="draw.seeds", expected=f"{draw.runs}")
+        raise RuleError(
+            count_text(len(draw.seeds), "seed"), field="draw.seeds", expected=f"{draw.runs}"
+        )
     sealed = Plan(seeds=tuple(draw.seeds), nonce=draw.nonce)
     opened = draw_of(
         benchmark, proof.submission.id, sealed, sealed_as=draw.seal, beside=draw.beside

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from rules.benchmark import Benchmark
+from rules.counts import count_text
 from rules.curve import curve_row
 from rules.errors import RuleError
 from rules.inference import InferenceResult
@@ -43,7 +44,9 @@ def check_logs(proof: Proof, logs: Logs | None) -> str | None:
     for log in submission.logs:
         if len(logs[log.sha256]) != log.size_bytes:
             raise RuleError(
-                f"{len(logs[log.sha256])} bytes", file=log.file, expected=f"{log.size_bytes} bytes"
+                count_text(len(logs[log.sha256]), "byte"),
+                file=log.file,
+                expected=count_text(log.size_bytes, "byte"),
             )
     return None
 
@@ -65,7 +68,8 @@ def check_score(proof: Proof, benchmark: Benchmark, logs: Logs | None) -> str | 
     _require_equal("result.violations", listed, broken)
     if len(proof.submission.runs) != len(scored.result.runs):
         raise RuleError(
-            f"{len(proof.submission.runs)} runs", expected=f"{len(scored.result.runs)} runs"
+            count_text(len(proof.submission.runs), "run"),
+            expected=count_text(len(scored.result.runs), "run"),
         )
     for index, (kept, run) in enumerate(
         zip(proof.submission.runs, scored.result.runs, strict=True)

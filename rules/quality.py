@@ -166,29 +166,5 @@ def _read_metric(
         single_precision=single_precision,
         floor=table.optional_number("floor"),
     )
-    if scale is not None:
-        _check_scale(table, target, scale)
-    if target.is_beyond_floor(target.value):
-        raise table.fail(
-            "floor",
-            f"{target.floor:g}, which the target of {target.value:g} is beyond",
-            expected="the best quality that is possible, at the target or beyond it",
-        )
     table.refuse_unknown()
     return target
-
-
-def _check_scale(table: Fields, target: QualityTarget, scale: float) -> None:
-    """Refuse a share that no run has, and one that was written in the other unit."""
-    if not 0 <= target.value <= scale:
-        raise table.fail(
-            "value",
-            f"{target.value:g} {target.unit}",
-            expected=f"0 to {scale:g}, or another unit",
-        )
-    if target.unit == "percent" and target.direction == "higher" and target.value <= 1:
-        raise table.fail(
-            "value",
-            f"{target.value:g} percent",
-            expected=f"{100 * target.value:g}, or the unit fraction",
-        )

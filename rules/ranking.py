@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rules.claim import Kind
+from rules.claim import MOST_INSTANCES, Kind
 from rules.logs.dawnbench_entry import (
     HIGHEST_COST_USD,
     LONGEST_LATENCY_MS,
     SHORTEST_LATENCY_MS,
 )
+from rules.price_book import HIGHEST_USD_PER_HOUR
 from rules.significance import LONGEST_SECONDS, SHORTEST_SECONDS
 
 Metric = Literal["tta", "cost", "latency", "inference_cost"]
@@ -32,11 +33,13 @@ FIGURE_OF_METRIC: dict[Metric, str] = {
 # refused. What was stored before it was, and what was published elsewhere, may have any figure.
 POSSIBLE: dict[str, tuple[float, float]] = {
     "tta_seconds": (SHORTEST_SECONDS, LONGEST_SECONDS),
+    "cost_usd": (0.0, LONGEST_SECONDS / 3600 * MOST_INSTANCES * HIGHEST_USD_PER_HOUR),
     "latency_ms": (SHORTEST_LATENCY_MS, LONGEST_LATENCY_MS),
     "cost_usd_per_10000": (0.0, 1e4 * HIGHEST_COST_USD),
 }
 IMPOSSIBLE = {
     "tta_seconds": "its time is none that a training can take",
+    "cost_usd": "its cost is none that a training can have",
     "latency_ms": "its latency is none that an item can take",
     "cost_usd_per_10000": "its cost is none that an item can have",
 }
@@ -183,24 +186,26 @@ def why_unranked(standing: Standing, *, metric: Metric) -> str | None:
 
 def _why_impossible(standing: Standing, *, metric: Metric) -> str | None:
     """Nobody is beaten by a figure that none can have; what a training cost rests on its time."""
-    name = "tta_seconds" if metric == "cost" else FIGURE_OF_METRIC[metric]
-    figure, (lowest, highest) = getattr(standing, name), POSSIBLE[name]
-    if figure is None or lowest <= figure <= highest:
-        return None
-    return IMPOSSIBLE[name]
+    ranked_by = FIGURE_OF_METRIC[metric]
+    for name in ("tta_seconds", ranked_by) if metric == "cost" else (ranked_by,):
+        figure, (lowest, highest) = getattr(standing, name), POSSIBLE[name]
+        if figure is not None and not lowest <= figure <= highest:
+            return IMPOSSIBLE[name]
+    return None
 
 
 def pareto_front(standings: Sequence[Standing]) -> list[str]:
     """Ids of the submissions that no other beats in time or cost without losing in the other.
 
     Fastest first; submissions equal in both stand together, in the order they were submitted.
+    Any amount of which less is better may stand for the cost: it need be none that can be paid.
     """
     complete = [
         s
         for s in standings
         if s.tta_seconds is not None
         and s.cost_usd is not None
-        and why_unranked(s, metric="cost") is None
+        and why_unranked(s, metric="tta") is None
     ]
     front: list[str] = []
     best = (math.inf, math.inf)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
+from rules.counts import count_text
 from rules.errors import RuleError
 from rules.messages import ReplayReport, ReplayRun, StopAt
 
@@ -21,7 +22,7 @@ def check_report(report: ReplayReport, *, seeds: Sequence[int], stop_at: StopAt 
         raise RuleError(
             f"the report has the seeds {found}",
             field="runs.seed",
-            expected=f"the {len(seeds)} seeds of the plan, in order",
+            expected=f"the {count_text(len(seeds), 'seed')} of the plan, in order",
         )
     for position, run in enumerate(report.runs):
         if run.index != position:

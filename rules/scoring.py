@@ -14,6 +14,7 @@ from rules.benchmark import Benchmark, RunsRule
 from rules.clock import Clock
 from rules.convergence import RcpVerdict, convergence_of_run
 from rules.cost import training_cost_usd
+from rules.counts import count_text
 from rules.errors import RuleError
 from rules.normalisation import check_set
 from rules.run import Run
@@ -260,9 +261,9 @@ def _mean_formula(runs: int, rule: RunsRule) -> str:
     count = min(runs, rule.count)
     formula = _mean_in_words(kept=count - 2 * rule.dropped, dropped=rule.dropped)
     if rule.started is not None:
-        return f"of the first {rule.count} runs that reached the target: {formula}"
+        return f"of the first {count_text(rule.count, 'run')} that reached the target: {formula}"
     if runs > count:
-        return f"of {count} runs in a row, where that is the median: {formula}"
+        return f"of {count_text(count, 'run')} in a row, where that is the median: {formula}"
     return formula
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from rules.aggregate import mean
 from rules.benchmark import Benchmark
+from rules.counts import count_text
 from rules.run import Evaluation, Run
 from rules.significance import p_value_of_mean_beyond
 from rules.tta import first_evaluation_at_target
@@ -35,9 +36,9 @@ def find_violations(runs: Sequence[Run], benchmark: Benchmark, *, division: str)
         violations.append(
             Violation(
                 "too_few_runs",
-                f"{len(runs)} runs",
+                count_text(len(runs), "run"),
                 field="runs",
-                expected=f"{wanted} runs of {benchmark.benchmark_id}",
+                expected=f"{count_text(wanted, 'run')} of {benchmark.benchmark_id}",
             )
         )
     violations += _seed_violations(runs, benchmark, division=division)
@@ -162,7 +163,8 @@ def _fixed_stop_violations(runs: Sequence[Run], benchmark: Benchmark) -> list[Vi
         violations.append(
             Violation(
                 "target_not_proven",
-                f"mean {target.metric} {mean(qualities):g} over {len(runs)} runs, p-value {shown}",
+                f"mean {target.metric} {mean(qualities):g} over {count_text(len(runs), 'run')}, "
+                f"p-value {shown}",
                 field="runs",
                 expected=f"a mean beyond {target.value:g} with p < {FIXED_STOP_P_VALUE:g}",
             )

@@ -1,10 +1,11 @@
 """The figure of a leaderboard: time against a second figure, or times and their intervals."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rules.ranking import Standing, pareto_front
+from rules.ranking import POSSIBLE, Standing, pareto_front
 from web.chart_parts import (
     SYMBOLS,
     Figure,
@@ -124,7 +125,11 @@ def pareto_table(board: View, against: str = "cost", *, lower_quality: bool = Fa
 
 def _drawn_from(board: View, against: str) -> tuple[list[View], list[View]]:
     ranked = [e for e in board["entries"] if e["rank"] is not None and e["tta_seconds"] is not None]
-    return ranked, [entry for entry in ranked if entry.get(AGAINST[against].key) is not None]
+    key = AGAINST[against].key
+    least, most = POSSIBLE.get(key, (-math.inf, math.inf))
+    return ranked, [
+        e for e in ranked if (amount := e.get(key)) is not None and least <= amount <= most
+    ]
 
 
 def front_entries(

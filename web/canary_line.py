@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rules.canary import TOLERANCE
+from rules.counts import count_text
 from web.formats import DASH, day, percent, significant
 
 View = Mapping[str, Any]
@@ -68,7 +69,7 @@ def off_text(ratio: float | None) -> str:
 
 def _summary(readings: Sequence[View], baseline: float | None) -> str:
     count = len(readings)
-    since = f"{count} reading{'' if count == 1 else 's'} since {day(readings[0]['measured_at'])}"
+    since = f"{count_text(count, 'reading')} since {day(readings[0]['measured_at'])}"
     latest = f"the latest {speed_text(readings[-1]['gflops'])}"
     if baseline is None:
         return f"{since}, {latest}; no baseline yet."

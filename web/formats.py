@@ -10,6 +10,7 @@ DASH = "–"
 _GAP = "\u00a0"  # A number never parts from its unit at the end of a line.
 # Written out, what lies beyond would fill a page with digits.
 SMALLEST_PLAIN, LARGEST_PLAIN = 1e-15, 1e15
+SMALLEST_PRICE = 1e-6
 _AGES = ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"), (1.0, "second"))
 
 
@@ -54,9 +55,13 @@ def small_money(usd: float | None) -> str:
 
 
 def price(usd: float | None) -> str:
-    """A price as it was published: cents, and the digits below a cent if it has any."""
+    """A price as it was published: cents, and the digits below a cent if it has any; two
+    significant digits where six places are not enough.
+    """
     if usd is None:
         return DASH
+    if not SMALLEST_PRICE <= usd <= LARGEST_PLAIN and usd != 0:
+        return f"${significant(usd, 2)}"
     cents = f"{usd:,.2f}"
     return f"${cents}" if float(cents.replace(",", "")) == usd else f"${usd:,.6f}".rstrip("0")
 
@@ -68,7 +73,10 @@ def milliseconds(value: float | None) -> str:
 
 def percent(value: float | None, digits: int = 1) -> str:
     """A figure that is already in percent."""
-    return DASH if value is None else f"{value:.{digits}f}{_GAP}%"
+    if value is None:
+        return DASH
+    is_plain = abs(value) <= LARGEST_PLAIN
+    return f"{value:.{digits}f}{_GAP}%" if is_plain else f"{significant(value, 3)}{_GAP}%"
 
 
 # What says no more than the metric's own name does.

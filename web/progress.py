@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rules.counts import count_text
 from rules.duel import Side
 from web.verdicts import is_convergence_only
 
@@ -37,7 +38,7 @@ def state_sentence(verification: Mapping[str, Any]) -> str:
     """What is happening to a verification, in one sentence."""
     state, outcome = verification["state"], verification["outcome"]
     planned = verification["runs_planned"]
-    runs = f"{planned} run{'' if planned == 1 else 's'}" if planned else "its runs"
+    runs = count_text(planned, "run") if planned else "its runs"
     to_do, doing = WORK_WORDS.get(verification["kind"], ("replay", "Replaying"))
     if state == "queued":
         waiting = f"Waiting for a worker to {to_do} {runs} with sealed seeds."

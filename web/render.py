@@ -67,6 +67,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from rules.counts import count_text
 from web import board_links, board_table, formats
 from web.assets import static_url
 from web.board_chart import intervals_height
@@ -153,6 +154,7 @@ def environment() -> Environment:
     )
     made.filters.update(
         age=formats.age,
+        counted=count_text,
         day=formats.day,
         duration=formats.duration,
         energy=board_table.energy,

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rules.counts import count_text
 from rules.significance import SHORTEST_SECONDS
 from web.formats import day, duration, moment
 
@@ -51,6 +52,7 @@ def record_sparkline(records: Sequence[Mapping[str, Any]]) -> Sparkline | None:
 def _words(records: Sequence[Mapping[str, Any]]) -> str:
     first, last = records[0], records[-1]
     return (
-        f"{len(records)} records, from {duration(first['tta_seconds'])} on {day(first['date'])} "
+        f"{count_text(len(records), 'record')}, "
+        f"from {duration(first['tta_seconds'])} on {day(first['date'])} "
         f"down to {duration(last['tta_seconds'])} on {day(last['date'])}"
     )

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rules.counts import count_text
 from web.formats import DASH
 from web.progress import expected_evaluations
 
@@ -24,7 +25,7 @@ def ghost_label(ghost: View) -> str:
     whose = f"{ghost['model']} by {ghost['submitter']}"
     if ghost["role"] == "claim":
         runs = max((point["runs"] for point in ghost["points"]), default=0)
-        return f"the claim, mean of {runs} run{'' if runs == 1 else 's'}"
+        return f"the claim, mean of {count_text(runs, 'run')}"
     if ghost["is_own"]:
         return "the claim's own median run: it holds the record"
     return f"the record, median run of {whose}"

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from rules.counts import count_text
 from web.formats import age, moment
 
 View = Mapping[str, Any]
@@ -72,12 +73,13 @@ def class_sentence(one: View) -> str:
     workers, free, out, held = one["workers"], one["free"], one["out"], one["held"]
     others = [f"{out} out"] * bool(out) + [f"{held} paused or drained"] * bool(held)
     if workers:
-        there = f"{workers} worker{'' if workers == 1 else 's'}, {free} free"
+        there = f"{count_text(workers, 'worker')}, {free} free"
         return ", ".join([there, *others])
     if held:
         return ", ".join(["no worker that takes work", *others])
     if out:
-        return f"{out} worker{'' if out == 1 else 's'}, off their baseline and out"
+        whose = "its" if out == 1 else "their"
+        return f"{count_text(out, 'worker')}, off {whose} baseline and out"
     if one["hardware_class"] is None:
         return "no worker is connected"
     seen = one["last_seen_at"]
@@ -98,7 +100,7 @@ def expected_text(item: View, now: datetime | None = None) -> str:
     for length, name in _SPANS:
         count = round(seconds / length)
         if seconds >= length:
-            return f"in about {count} {name}{'' if count == 1 else 's'}"
+            return f"in about {count_text(count, name)}"
     return "at any moment"
 
 
@@ -107,4 +109,4 @@ def queue_sentence(workers: Sequence[View], waiting: int) -> str:
     alive = [worker for worker in workers if worker["alive"]]
     at_work = sum(worker["under_way"] is not None for worker in alive)
     what = "Nothing waits" if not waiting else f"{waiting} wait{'s' if waiting == 1 else ''}"
-    return f"{len(alive)} of {len(workers)} workers alive, {at_work} at work. {what}."
+    return f"{len(alive)} of {count_text(len(workers), 'worker')} alive, {at_work} at work. {what}."

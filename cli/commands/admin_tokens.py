@@ -45,7 +45,7 @@ def list_tokens(
 @app.command("make")
 def make_token(
     user: Annotated[str, typer.Argument(help="Name of the user.")],
-    role: Annotated[Role, typer.Option("--role", help="The role.")] = "submitter",
+    role: Annotated[Role, typer.Option("--role", help="Role of the token.")] = "submitter",
     scopes: Scopes = None,
     label: Label = None,
     days: Days = None,

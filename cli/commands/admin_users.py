@@ -44,7 +44,7 @@ def list_users(
 @users.command("add")
 def add_user(
     name: Name,
-    role: Annotated[Role, typer.Option("--role", help="The highest of their tokens.")] = (
+    role: Annotated[Role, typer.Option("--role", help="The highest role of their tokens.")] = (
         "submitter"
     ),
     organisation: Organisation = None,
@@ -65,12 +65,16 @@ def add_user(
 def set_user(
     name: Name,
     role: Annotated[
-        Role | None, typer.Option("--role", help="The highest their tokens may have.")
+        Role | None, typer.Option("--role", help="The highest role of their tokens.")
     ] = None,
     organisation: Organisation = None,
     email: Email = None,
-    no_organisation: Annotated[bool, typer.Option("--no-organisation")] = False,
-    no_email: Annotated[bool, typer.Option("--no-email")] = False,
+    no_organisation: Annotated[
+        bool, typer.Option("--no-organisation", help="They belong to none.")
+    ] = False,
+    no_email: Annotated[
+        bool, typer.Option("--no-email", help="No notices go to them by mail.")
+    ] = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,

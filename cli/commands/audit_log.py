@@ -11,6 +11,7 @@ from cli.errors import ExitCode
 from cli.options import DEFAULT_URL, Json, Limit, Token, Url
 from cli.organiser_tables import audit_table
 from cli.screen import open_screen
+from rules.counts import count_text
 
 
 def audit_log(
@@ -32,5 +33,6 @@ def audit_log(
         records = fetch_log(server)
     write_log(out, records)
     view = {"file": str(out), "records": len(records)}
-    screen.answer(view, [f"{len(records)} records in {out}; `finishline audit --log {out}`."])
+    told = f"{count_text(len(records), 'record')} in {out}; `finishline audit --log {out}`."
+    screen.answer(view, [told])
     return int(ExitCode.OK)

@@ -83,7 +83,7 @@ def _lines(found: View) -> list[RenderableType]:
 def fetch(
     benchmark: Annotated[str, typer.Argument(help="Id of a benchmark of the server.")],
     replace: Annotated[
-        bool, typer.Option("--replace", help="Also in the place of a file that says otherwise.")
+        bool, typer.Option("--replace", help="Write over a file that says otherwise.")
     ] = False,
     benchmarks_dir: BenchmarksDir = DEFAULT_BENCHMARKS,
     url: Url = DEFAULT_URL,

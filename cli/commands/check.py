@@ -11,7 +11,6 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from cli.errors import CliError, ExitCode, Problem, refusal
-from cli.formats import count_text
 from cli.options import DEFAULT_BENCHMARKS, BenchmarksDir, Json
 from cli.phase_question import ServerToAsk, ask_phase
 from cli.record_views import problem_text
@@ -22,6 +21,7 @@ from cli.submission_tables import inference_sentence, run_table, violation_lines
 from cli.training import read_benchmarks
 from finishline.files import problems_of
 from rules.archive.submissions import task_and_kind
+from rules.counts import count_text
 from rules.cut_off import find_cut_off
 from rules.errors import RuleError
 from rules.submission import ScoredSubmission, score_submission
@@ -176,10 +176,11 @@ def _lines(document: dict[str, Any]) -> list[RenderableType]:
         return [Text.assemble(accepted, f"{where}, {inference_sentence(result)}")]
     seconds = result["tta_seconds"]
     time = f"TTA {result['tta_display']} ({seconds:.3f} s)" if seconds else "no TTA"
+    reached = f"{result['reached']} of {count_text(result['started'], 'run')}"
     return [
         Text.assemble(
             accepted,
-            f"{where}, {time}, {result['reached']} of {result['started']} runs reached the target.",
+            f"{where}, {time}, {reached} reached the target.",
         ),
         run_table(result["runs"]),
         *violation_lines(result),

@@ -22,12 +22,14 @@ from cli.training import Training, find_benchmark, require_training_packages, ta
 from cli.up.paths import VarPaths
 from cli.up.tokens import read_token, token_path
 from cli.watching import verdict_code, watch_verification
+from rules.counts import count_text
 
 
 def demo(
     benchmark: Annotated[str, typer.Option("--benchmark", help="What to train.")] = "digits",
     runs: Annotated[
-        int | None, typer.Option("--runs", min=1, max=100, help="Default: as the rules ask.")
+        int | None,
+        typer.Option("--runs", min=1, max=100, help="Trainings (default: as the rules ask)."),
     ] = None,
     watch: Annotated[
         bool, typer.Option("--watch/--no-watch", help="Wait for the verdict and show the replay.")
@@ -75,7 +77,7 @@ def _train(name: str, runs: int | None, var: Path, folder: Path, screen: Screen)
     target = definition.target
     screen.say(
         "",
-        Text(f"1. Train {definition.title} {training.runs} times", style="bold"),
+        Text(f"1. Train {definition.title} {count_text(training.runs, 'time')}", style="bold"),
         f"  to {target.metric} {target.value:g} {target.unit}; the files go to {out}",
     )
     train_shown(training, ReplayProgress(target=target_of(definition)), screen)

@@ -16,7 +16,6 @@ from rich.text import Text
 
 from cli.client import ServerClient
 from cli.errors import INTERRUPTED, CliError, ExitCode
-from cli.formats import count_text
 from cli.import_plan import Kind, of_kind, plan_import
 from cli.importing import TIMEOUT, Outcome, Sender, describe, send_all
 from cli.interrupts import noted_interrupts
@@ -24,6 +23,7 @@ from cli.options import DEFAULT_BENCHMARKS, DEFAULT_URL, BenchmarksDir, Json, To
 from cli.records import Found, find_in
 from cli.screen import as_it_is, open_screen
 from cli.training import read_benchmarks
+from rules.counts import count_text
 
 STATES = ("imported", "already_there", "refused", "failed", "skipped")
 EXAMPLES = {
@@ -53,7 +53,7 @@ def import_archive(
     published: Published = None,
     benchmarks_dir: BenchmarksDir = DEFAULT_BENCHMARKS,
 ) -> int:
-    """Send the submissions in a published archive to the server (organisers).
+    """Send the submissions in a published archive to the server (organisers only).
 
     What is there already is not sent twice, so an import that was interrupted goes on when it is
     run again. Ctrl-C waits for what is on its way, then says what became of each.

@@ -12,11 +12,12 @@ from cli.options import DEFAULT_URL, Json, Token, Url
 from cli.organiser_tables import price_table
 from cli.price_files import read_prices
 from cli.screen import open_screen
+from rules.counts import count_text
 from rules.errors import RuleError
 from rules.price_book import Price
 
 app = typer.Typer(no_args_is_help=True, help="The price book: list, add, import.")
-Name = Annotated[str, typer.Argument()]
+Name = Annotated[str, typer.Argument(help="As the provider's price list calls it.")]
 Filter = str | None
 
 
@@ -43,7 +44,9 @@ def add_price(
     provider: Name,
     instance: Name,
     region: Name,
-    usd_per_hour: Annotated[float, typer.Argument(metavar="USD_PER_HOUR")],
+    usd_per_hour: Annotated[
+        float, typer.Argument(metavar="USD_PER_HOUR", help="US dollars for an hour of one.")
+    ],
     effective_on: Annotated[
         str, typer.Option("--from", metavar="DAY", help="The day it holds from: 2026-11-21.")
     ],
@@ -99,7 +102,8 @@ def import_prices(
         raise refusal(error) from error
     with ServerClient(url, token) as server:
         view = server.post("/prices/import", {"prices": [_body(price) for price in prices]})
-    told = f"{len(view['added'])} prices added, {view['already_there']} were there already."
+    there = count_text(view["already_there"], "was", "were")
+    told = f"{count_text(len(view['added']), 'price')} added, {there} there already."
     open_screen(as_json=as_json).answer(view, [told])
     return int(ExitCode.OK)
 

@@ -16,6 +16,7 @@ from cli.client import ServerClient, View
 from cli.errors import CliError, ExitCode
 from cli.options import DEFAULT_URL, Json, Token, Url
 from cli.screen import open_screen
+from rules.counts import count_text
 
 # A server ends a batch after a few seconds, but a single submission may have a hundred long logs.
 TIMEOUT = httpx2.Timeout(300.0, connect=5.0)
@@ -109,8 +110,9 @@ def _lines(report: Report) -> Iterator[RenderableType]:
     for failed in report.failed:
         yield Text.assemble(("failed", "red"), f" {failed['id']}: {failed['error']}")
     verb = "would change" if report.dry_run else "changed"
+    all_of_them = count_text(report.total or 0, "submission")
     yield Text(
-        f"{report.submissions} of {report.total} submissions scored again under the "
+        f"{report.submissions} of {all_of_them} scored again under the "
         f"{report.definition} definitions: {len(report.changed)} {verb}, "
         f"{report.unchanged} unchanged, {len(report.failed)} failed."
     )

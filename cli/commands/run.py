@@ -29,7 +29,8 @@ def run(
         Path | None, typer.Option("--out", help="Folder to write to (default: runs/<time>).")
     ] = None,
     runs: Annotated[
-        int | None, typer.Option("--runs", min=1, max=100, help="Default: as the rules ask.")
+        int | None,
+        typer.Option("--runs", min=1, max=100, help="Trainings (default: as the rules ask)."),
     ] = None,
     settings: Annotated[
         list[str] | None,

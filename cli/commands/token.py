@@ -10,7 +10,9 @@ from cli.errors import ExitCode
 from cli.options import DEFAULT_URL, Json, Token, Url
 from cli.screen import open_screen
 
-app = typer.Typer(no_args_is_help=True, help="Make, list and revoke API tokens.")
+app = typer.Typer(
+    no_args_is_help=True, help="Make, list and revoke API tokens of others (organisers only)."
+)
 
 
 @app.command("create")
@@ -18,7 +20,7 @@ def create_token(
     user: Annotated[str, typer.Argument(help="Name of the user.")],
     role: Annotated[
         Literal["submitter", "organiser", "admin", "worker"],
-        typer.Option("--role", help="The role."),
+        typer.Option("--role", help="Role of the token."),
     ] = "submitter",
     days: Annotated[
         int | None, typer.Option("--days", min=1, help="Days until it expires.")

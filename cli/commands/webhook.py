@@ -84,7 +84,7 @@ def list_deliveries(
     state: Annotated[
         str | None, typer.Option("--state", help="waiting, delivered or failed.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=200)] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=200, help="How many to list.")] = 50,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,

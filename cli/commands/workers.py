@@ -9,7 +9,7 @@ from cli.errors import ExitCode
 from cli.hold_lines import held_lines, paused_lines
 from cli.options import DEFAULT_URL, Json, Token, Url
 from cli.screen import open_screen
-from cli.worker_tables import embargo_lines, queue_table, worker_table
+from cli.worker_tables import embargo_lines, order_text, queue_table, worker_table
 
 workers_app = typer.Typer(help="Workers: list them; pause, drain and resume one (organisers).")
 queue_app = typer.Typer(help="What waits: list it; pause and resume it (organisers).")
@@ -40,7 +40,7 @@ def pause(
     name: Name, reason: Reason, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
 ) -> int:
     """Have a worker take nothing until it is resumed; what it is at it finishes."""
-    return _order(name, "pause", reason, url, token, as_json, "is paused")
+    return _order(name, "pause", reason, url, token, as_json)
 
 
 @workers_app.command()
@@ -48,7 +48,7 @@ def drain(
     name: Name, reason: Reason, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
 ) -> int:
     """Have a worker finish what it is at and end its process; to work again it is resumed."""
-    return _order(name, "drain", reason, url, token, as_json, "is draining")
+    return _order(name, "drain", reason, url, token, as_json)
 
 
 @workers_app.command()
@@ -59,23 +59,17 @@ def resume(
     token: Token = None,
     as_json: Json = False,
 ) -> int:
-    """Let a paused worker, or one that still drains, take work again."""
-    return _order(name, "resume", reason, url, token, as_json, "takes work again")
+    """Let a worker that was paused or drained take work again; one that has ended is started."""
+    return _order(name, "resume", reason, url, token, as_json)
 
 
 def _order(
-    name: str,
-    order: str,
-    reason: str | None,
-    url: str,
-    token: str | None,
-    as_json: bool,
-    done: str,
+    name: str, order: str, reason: str | None, url: str, token: str | None, as_json: bool
 ) -> int:
     body = {} if reason is None else {"reason": reason}
     with ServerClient(url, token) as server:
         view = server.post(f"/workers/{segment(name)}/{order}", body)
-    open_screen(as_json=as_json).answer(view, [f"Worker {name} {done}."])
+    open_screen(as_json=as_json).answer(view, [f"Worker {name} {order_text(order, view)}."])
     return int(ExitCode.OK)
 
 

@@ -7,6 +7,7 @@ from rules.archive.mlperf_runs import PublishedRun
 from rules.archive.problems import Problems, Severity
 from rules.archive.submissions import RESULT_NAME
 from rules.benchmark import Benchmark, RunsRule
+from rules.counts import count_text
 
 MAX_SEEDS_TOLD = 5
 # Two runs of self-play differ whatever their seed: the published seed checker leaves MiniGo out.
@@ -63,16 +64,16 @@ def add_set_problems(
     if len(runs) < rule.wanted:
         problems.add(
             "too_few_runs",
-            f"{len(runs)} run{'s' * (len(runs) != 1)}",
+            count_text(len(runs), "run"),
             file=path,
-            expected=f"{rule.wanted} runs",
+            expected=count_text(rule.wanted, "run"),
             severity="warning" if alone else "error",
         )
     elif olympic is None:
         missed = sum(not run.converged for run in runs)
         problems.add(
             "too_few_converged",
-            f"{missed} of {len(runs)} runs did not converge",
+            f"{missed} of {count_text(len(runs), 'run')} did not converge",
             file=path,
             expected=f"at most {rule.dropped} that did not",
         )

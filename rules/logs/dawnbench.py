@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import Literal
 
+from rules.counts import count_text
 from rules.errors import LogFormatError
 from rules.logs.blocks import MAX_MLLOG_LINE_BYTES
 from rules.logs.dawnbench_entry import UTF8_MARK, DawnbenchEntry, parse_entry, read_entry
@@ -145,10 +146,10 @@ def _evaluation(line: str, number: int, header: list[str], name: str, metric: st
     cells = _cells(line)
     if len(cells) != len(header):
         raise LogFormatError(
-            f"{len(cells)} cells",
+            count_text(len(cells), "cell"),
             file=name,
             line=number,
-            expected=f"{len(header)} cells with a tab between, as in the header",
+            expected=f"{count_text(len(header), 'cell')} with a tab between, as in the header",
         )
     row = {
         column: _number(cell, file=name, line=number, field=column)

@@ -10,7 +10,7 @@ from typing import cast
 from sqlalchemy import Table, bindparam, func, select
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark, load_benchmarks, parse_benchmark
+from rules.benchmark import Benchmark, load_benchmarks, read_benchmark
 from rules.near_miss import did_you_mean
 from server.database import insert_missing, utc_now
 from server.errors import ConflictError, NotFoundError
@@ -146,5 +146,5 @@ def definition(session: Session, sha256: str) -> Benchmark:
         if row is None:
             raise NotFoundError(f"There is no benchmark definition {sha256}.")
         content = row.content.encode()
-        _definitions[sha256] = parse_benchmark(content, file=f"{row.benchmark_id}.toml")
+        _definitions[sha256] = read_benchmark(content, file=f"{row.benchmark_id}.toml")
     return _definitions[sha256]

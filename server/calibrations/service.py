@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
 from rules.calibration import chunk_sizes, plan_calibration, runs_sha256, why_not_adoptable
+from rules.counts import count_text
 from rules.replay_plan import Plan
 from server.audit.service import Subject, record
 from server.benchmarks.queries import definition
@@ -81,8 +82,8 @@ def continue_calibration(
     calibration.runs = max(calibration.runs, runs or 0)
     if _queue_missing(session, calibration) == 0:
         raise ConflictError(
-            f"Calibration {calibration_id} has or awaits {calibration.runs} runs at each of its "
-            "batch sizes; ask for more runs."
+            f"Calibration {calibration_id} has or awaits {count_text(calibration.runs, 'run')} at "
+            "each of its batch sizes; ask for more runs."
         )
     calibration.state, calibration.ended_at = "running", None
     return calibration

@@ -8,6 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from rules.comparison import ALPHA, Comparison, compare
+from rules.counts import count_text
 from rules.holm import holm
 from server.comparisons.schemas import ComparedView, ComparisonView, PairView
 from server.errors import ContentError, NotFoundError
@@ -40,7 +41,7 @@ def compare_submissions(session: Session, text: str) -> ComparisonView:
 def _read_ids(text: str) -> list[str]:
     ids = [part.strip() for part in text.split(",")]
     if not FEWEST <= len(ids) <= MOST:
-        raise _refusal(f"{len(ids)} ids", EXPECTED)
+        raise _refusal(count_text(len(ids), "id"), EXPECTED)
     if not all(ids):
         raise _refusal("an empty id", EXPECTED)
     return ids

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from rules.counts import count_text
 from rules.errors import RuleError
 from server.exports.cells import READERS, WRITERS, Kind
 
@@ -86,7 +87,10 @@ def read_csv(path: Path, columns: Columns, *, name: str) -> Iterator[Line]:
                 line = lines.line_num
                 if len(cells) != len(readers):
                     raise RuleError(
-                        f"{len(cells)} cells", file=name, line=line, expected=f"{len(readers)}"
+                        count_text(len(cells), "cell"),
+                        file=name,
+                        line=line,
+                        expected=f"{len(readers)}",
                     )
                 try:
                     values = tuple(

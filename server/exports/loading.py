@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Date, Dialect, inspect, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
+from rules.counts import count_text
 from rules.errors import RuleError
 from server.database import UtcDateTime
 from server.errors import ConflictError
@@ -43,7 +44,7 @@ def load_tables(connection: Connection, export: Export, say: Progress = silent) 
         while batch := list(islice(lines, ROWS_AT_ONCE)):
             _insert(connection, insert, batch, table)
             done += len(batch)
-            say(f"{table.name}, {done} of {table.rows} rows")
+            say(f"{table.name}, {done:,} of {count_text(table.rows, 'row')}")
     if connection.dialect.name == "postgresql":
         _set_sequences(connection, export.manifest.tables)
 

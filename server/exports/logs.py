@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 from sqlalchemy import Connection, select, union
 from sqlalchemy.sql.expression import CompoundSelect
 
+from rules.counts import count_text
 from rules.errors import RuleError
 from server.artifacts import ArtifactStore, Staged
 from server.exports.csv_tables import Columns
@@ -97,7 +98,7 @@ def copy_logs(
                     copied.files += 1
                     copied.size_bytes += size_bytes
             copied.new += len(staged)
-            progress(f"{copied.files} files, {copied.size_bytes / 1e6:.0f} MB")
+            progress(f"{count_text(copied.files, 'file')}, {copied.size_bytes / 1e6:.0f} MB")
     return copied
 
 

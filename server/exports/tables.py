@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
+from rules.counts import count_text
 from rules.errors import RuleError
 from server.exports.csv_tables import Columns, CsvFile, Rows
 from server.exports.manifest import ColumnPart, FilePart, TablePart, file_part
@@ -62,7 +63,7 @@ def _write_table(
         for rows in _batches(connection, table):
             for add in adds:
                 add(rows)
-            progress(f"{table.name}, {target.rows} rows")
+            progress(f"{table.name}, {count_text(target.rows, 'row')}")
     part = TablePart(
         name=table.name,
         file=name,

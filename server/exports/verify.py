@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from rules.chain import HASHED, check_chain
+from rules.counts import count_text
 from rules.errors import RuleError
 from rules.proof import key_id_of
 from server.database import moment_text
@@ -102,16 +103,20 @@ def check_log_files(
             problem = _check_log(place / sha256[:2] / sha256, sha256)
             if problem is not None:
                 yield problem
-            say(f"{count} logs, {size / 1e6:.0f} MB")
+            say(f"{count_text(count, 'log')}, {size / 1e6:.0f} MB")
     except RuleError as error:
         yield error
         return
     if (count, size) != (manifest.logs.files, manifest.logs.size_bytes):
         yield RuleError(
-            f"{count} logs, {size} bytes",
+            _logs(count, size),
             file=LOG_LIST,
-            expected=f"{manifest.logs.files} logs, {manifest.logs.size_bytes} bytes",
+            expected=_logs(manifest.logs.files, manifest.logs.size_bytes),
         )
+
+
+def _logs(count: int, size_bytes: int) -> str:
+    return f"{count_text(count, 'log')}, {count_text(size_bytes, 'byte')}"
 
 
 def _check_log(path: Path, sha256: str) -> RuleError | None:
@@ -131,12 +136,13 @@ def _check_tables(export: Export, say: Progress) -> Iterator[RuleError]:
             rows = 0
             for rows, _line in enumerate(_checked_lines(export, table), start=1):
                 if rows % ROWS_BETWEEN_WORDS == 0:
-                    say(f"{table.name}, {rows} rows")
+                    say(f"{table.name}, {count_text(rows, 'row')}")
         except RuleError as error:
             yield error
             continue
         if rows != table.rows:
-            yield RuleError(f"{rows} rows", file=table.file, expected=f"{table.rows} rows")
+            found, expected = (count_text(each, "row") for each in (rows, table.rows))
+            yield RuleError(found, file=table.file, expected=expected)
     yield from _check_audit(export)
     yield from _check_keys(export)
 

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from rules.canonical import read_json
 from rules.chain import check_chain
+from rules.counts import count_text
 from rules.errors import RuleError
 from rules.proof import key_id_of, signed_bytes
 from rules.proof_check import check_proof
@@ -63,7 +64,7 @@ def check_evidence(parts: Parts, findings: Findings, say: Progress = silent) -> 
             _audit(proof, verification_id, parts.artifacts, known, findings)
         except (ServerError, RuleError, OSError) as error:
             findings.fault(f"proof of {verification_id}: {error}")
-        say(f"{findings.looked_at['proofs']} of {len(ids)} proofs")
+        say(f"{findings.looked_at['proofs']} of {count_text(len(ids), 'proof')}")
 
 
 def _audit(

@@ -11,6 +11,7 @@ from operator import itemgetter
 
 from sqlalchemy import Connection, select
 
+from rules.counts import count_text
 from server.artifacts import CHUNK_BYTES, ArtifactStore
 from server.errors import UnavailableError
 from server.exports.logs import list_logs
@@ -57,7 +58,7 @@ def check_files(
                 f"{name}: its content has hash {digest.hexdigest()}; "
                 f"named by {named_by(connection, name)}"
             )
-        say(f"{findings.looked_at['files']} files, {size / 1e6:.0f} MB")
+        say(f"{count_text(findings.looked_at['files'], 'file')}, {size / 1e6:.0f} MB")
 
 
 def named_by(connection: Connection, sha256: str) -> str:

@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy import select
 
+from rules.counts import count_text
 from rules.duel import FEWEST_PAIRS, MOST_PAIRS
 from server.dependencies import Parts, PartsDep
 from server.duels.schemas import DuelCreate
@@ -42,7 +43,8 @@ def ask(parts: PartsDep, signed_in: ConsoleDep, form: FormDep) -> Response:
     try:
         with parts.database.write() as session:
             duel = ask_for_duel(session, signed_in.caller, wanted)
-            told = Notice(f"Duel {duel.id} of {wanted.pairs} pairs of runs is queued.")
+            pairs = count_text(wanted.pairs, "pair")
+            told = Notice(f"Duel {duel.id} of {pairs} of runs is queued.")
     except ServerError as error:
         return _page(parts, signed_in, form, refusal=error)
     return go_on(parts, signed_in, ADDRESS, told)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
+from rules.counts import count_text
 from server.dependencies import Parts, PartsDep
 from server.errors import NotSignedInError
 from server.sessions.cookies import clear_cookie, clear_mark, read_cookie, set_cookie
@@ -57,7 +58,7 @@ def sign_in(request: Request, parts: PartsDep, sent: FieldsDep) -> Response:
     failed = request.app.state.failed_sign_ins
     wait = math.ceil(failed.seconds_to_wait(address))
     if wait > 0:
-        why = f"Too many tokens were refused. Try again in {wait} seconds."
+        why = f"Too many tokens were refused. Try again in {count_text(wait, 'second')}."
         return _page(sent.get("next"), error=why, status=429, headers={"Retry-After": str(wait)})
     try:
         secret, name = _start(request, parts, sent.get("token", "").strip())

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
+from rules.counts import count_text
 from server.dependencies import Parts, PartsDep
 from server.errors import ServerError
 from server.pages.console_lists import under_way
@@ -129,6 +130,6 @@ def _shown_again(
 
 def _told(queued: BatchView) -> str:
     count = len(queued.replays)
-    text = f"{count} {'verification is' if count == 1 else 'verifications are'} queued."
+    text = f"{count_text(count, 'verification is', 'verifications are')} queued."
     skipped = [f"{item.submission_id}: {item.why}" for item in queued.skipped]
     return " ".join([text, *([f"Skipped since: {' '.join(skipped)}"] if skipped else [])])

@@ -22,7 +22,7 @@ from server.workers.queue import read_queue
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/workers"
 EVERYTHING, QUEUE, WORKER = "everything", "queue:", "worker:"
-DONE = {"pause": "paused", "drain": "draining", "resume": "taking work again"}
+DONE = {"pause": "paused", "drain": "draining", "resume": "no longer held"}
 
 
 class Order(BaseModel):

@@ -1,6 +1,7 @@
 """How a board is scored, in sentences."""
 
 from rules.benchmark import Benchmark, RunsRule
+from rules.counts import count_text
 from web.formats import quality
 
 MEASURED = (
@@ -24,8 +25,9 @@ def explain_scoring(benchmark: Benchmark) -> str:
     ]
     if runs.dropped:
         ends = "the fastest and the slowest" if runs.dropped == 1 else f"{runs.dropped} at each end"
+        wanted = count_text(runs.wanted, "run")
         lines.append(
-            f"A submission has at least {runs.wanted} runs, each with a seed of its own; "
+            f"A submission has at least {wanted}, each with a seed of its own; "
             f"{_first_that_count(runs)}{ends} are dropped and the rest are averaged. "
             f"A run that does not reach the target {_of_a_failed_run(runs)}."
         )

@@ -7,6 +7,7 @@ from typing import cast
 from sqlalchemy import Table, bindparam, select
 from sqlalchemy.orm import Session
 
+from rules.counts import count_text
 from server.benchmarks.queries import definition
 from server.database import utc_now
 from server.errors import NotAllowedError, UsedUpError
@@ -136,7 +137,9 @@ def _require(use: Use, wanted: float, measure: Measure, who: str) -> None:
 
 def _used_sentence(use: Use, wanted: float, measure: Measure, who: str) -> str:
     if measure == "submissions_per_day":
-        return f"{who} made {use.used:.0f} submissions in 24 hours, {use.allowed} are allowed."
+        made = count_text(round(use.used), "submission")
+        verb = "is" if use.allowed == 1 else "are"
+        return f"{who} made {made} in 24 hours, {use.allowed} {verb} allowed."
     return (
         f"{who} used {use.used:.0f} accelerator seconds in 30 days, {use.reserved:.0f} of them "
         f"reserved for what is under way; {use.allowed} are allowed, and this replay will take "

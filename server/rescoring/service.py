@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, func, select, true
 from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
+from rules.counts import count_text
 from rules.errors import RuleError
 from rules.submission import ScoredSubmission, score_submission
 from server.audit.service import Actor, Administrator, Subject, record
@@ -112,7 +113,7 @@ def rescore_submissions(parts: Parts, choice: Choice, progress: Callable[[str], 
         for failed in batch.summary.failed:
             progress(f"{failed.id}: could not be scored again: {failed.error}")
         summary.take(batch.summary)
-        progress(f"{summary.submissions} of {batch.total} submissions")
+        progress(f"{summary.submissions} of {count_text(batch.total, 'submission')}")
         cursor = batch.next_cursor
         if cursor is None:
             return summary

@@ -9,6 +9,7 @@ from fastapi.responses import FileResponse, StreamingResponse
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 
+from rules.counts import count_text
 from server.artifacts import pieces
 from server.dependencies import Caller, PartsDep, SubmitterDep
 from server.errors import LostFileError, TooLargeError, UnsupportedMediaError
@@ -133,7 +134,8 @@ async def _read_form(request: Request, *, max_files: int) -> FormData:
     except HTTPException as error:
         if "Too many" in str(error.detail) or "maximum size" in str(error.detail):
             raise TooLargeError(
-                f"{error.detail} A submission has one JSON and at most {max_files - 1} logs."
+                f"{error.detail} A submission has one JSON and at most "
+                f"{count_text(max_files - 1, 'log')}."
             ) from error
         raise
 

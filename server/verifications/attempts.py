@@ -2,13 +2,14 @@
 
 import json
 import secrets
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
+from rules.counts import count_text
 from rules.measurements import WorkerProbe
 from rules.messages import (
     BatchAnswer,
@@ -136,7 +137,9 @@ def finish_attempt(
         return verification
     _require_own_name_in(session, attempt, report)
     failure = report.failure or _infrastructure_failure(report)
-    if failure is None:
+    if failure is not None:
+        failure = as_followed(attempt, failure)
+    else:
         check_report(
             report,
             seeds=verification.seeds,
@@ -183,22 +186,33 @@ def _require_own_name_in(session: Session, attempt: Attempt, report: ReplayRepor
             )
 
 
+def as_followed(attempt: Attempt, failure: Failure) -> Failure:
+    """The failure of an attempt, whose next step promises no attempt after the last."""
+    return replace(failure, next_step=NONE_LEFT) if _is_spent(attempt, failure) else failure
+
+
+def _is_spent(attempt: Attempt, failure: Failure) -> bool:
+    """Whether the machinery failed once more than it may."""
+    return failure.kind == "infrastructure" and attempt.number >= attempt.verification.max_attempts
+
+
 def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> None:
-    """Queue the next attempt after an infrastructure failure, or end the verification."""
-    verification = attempt.verification
-    if failure.kind == "infrastructure" and attempt.number < verification.max_attempts:
+    """Queue the next attempt after an infrastructure failure, or end the verification.
+
+    `failure` is as the attempt tells it (`as_followed`).
+    """
+    verification, is_spent = attempt.verification, _is_spent(attempt, failure)
+    if failure.kind == "infrastructure" and not is_spent:
         queue_attempt(session, verification, number=attempt.number + 1)
         return
-    attempts = f"after {attempt.number} attempt{'s' if attempt.number > 1 else ''}"
-    is_spent = failure.kind == "infrastructure"  # Its next step is of an attempt that is followed.
-    next_step = NONE_LEFT if is_spent else failure.next_step
+    attempts = f"after {count_text(attempt.number, 'attempt')}"
     end_without_verdict(
         session,
         verification,
         Reason(
             "infrastructure" if is_spent else "replay_failed",
             "leaves_open",
-            f"{attempts}: {failure.message}; {next_step}",
+            f"{attempts}: {failure.message}; {failure.next_step}",
         ),
     )
 

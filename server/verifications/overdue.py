@@ -11,7 +11,7 @@ from rules.messages import Failure
 from server.database import utc_now
 from server.models import Attempt
 from server.notices.announce import announce_verification, announce_worker
-from server.verifications.attempts import retry_or_give_up
+from server.verifications.attempts import as_followed, retry_or_give_up
 from server.verifications.last_heard import last_heard
 from server.verifications.limits import why_over_limit
 from server.verifications.queries import lock_verification
@@ -31,12 +31,13 @@ def expire_leases(session: Session, *, now: datetime | None = None) -> int:
         log.warning(
             "worker %s went silent and its lease ran out", attempt.worker, extra=_ids(attempt)
         )
-        failure = Failure(
+        lost_worker = Failure(
             kind="infrastructure",
             code="worker_lost",
             message=f"worker {attempt.worker} went silent and its lease ran out",
-            next_step="nothing to do: another attempt is queued while any are left",
+            next_step="nothing to do: another attempt is queued",
         )
+        failure = as_followed(attempt, lost_worker)
         attempt.failure = asdict(failure)
         attempt.log_tail = last_heard(session, attempt)
         _announce_lost(session, attempt, why=failure.message)

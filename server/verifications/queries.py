@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session, selectinload, undefer
 
 from rules.benchmark import Benchmark
 from rules.claim import Claim, stored_system
+from rules.counts import count_text
 from rules.curve import evaluation_of
 from rules.duel import Duel, judge_duel, pair_runs
 from rules.measurements import Figure, PrecisionName
@@ -223,7 +224,7 @@ def waiting_for(
     if others == 0 and busy < len(workers):
         return "A worker is about to take it."
     queue = "Next in line" if others == 0 else f"In line with {others} more"
-    return f"{queue}; {busy} of {len(workers)} workers busy."
+    return f"{queue}; {busy} of {count_text(len(workers), 'worker')} busy."
 
 
 def _queued_beside(session: Session) -> int:

@@ -428,6 +428,27 @@ def test_benchmarks_and_workers_are_listed(finishline: "Finishline", standin: "S
     assert finishline("workers", "--json").json() == {"workers": [worker]}
 
 
+@pytest.mark.parametrize(
+    ("order", "worker", "told"),
+    [
+        ("resume", {"alive": True, "drift": None}, "takes work again"),
+        ("resume", {"alive": False}, "is not held any more, and does not run: start it again"),
+        ("resume", {"alive": True, "drift": "8 % slow"}, "gets no work as long as its canary"),
+        ("pause", {"alive": False}, "started again, it takes nothing until it is resumed"),
+        ("drain", {"alive": False}, "does not run"),
+        ("drain", {"alive": True}, "is draining"),
+    ],
+)
+def test_what_a_worker_does_after_an_order_is_told_as_it_is(
+    finishline: "Finishline", standin: "StandIn", order: str, worker: Any, told: str
+) -> None:
+    standin.answer(f"POST /api/v1/workers/w1/{order}", {"worker": worker})
+
+    said = finishline("workers", order, "w1", "--reason", "fans").out
+    assert said.startswith("Worker w1 ")
+    assert told in said
+
+
 def test_workers_and_queues_are_held_and_let_go_on(
     finishline: "Finishline", standin: "StandIn"
 ) -> None:

@@ -77,7 +77,7 @@ def test_csv_and_toml_are_imported_alike(
     ran = finishline("prices", "import", str(table))
     finishline("prices", "import", str(toml))
 
-    assert (ran.code, ran.out) == (0, "2 prices added, 1 were there already.\n")
+    assert (ran.code, ran.out) == (0, "2 prices added, 1 was there already.\n")
     bodies = [json.loads(asked.body)["prices"] for asked in standin.asked]
     assert bodies == [[SENT, SENT | {"note": "n", "supersedes": 3} | SHAPE]] * 2
 

@@ -214,7 +214,7 @@ def test_too_few_runs_cannot_judge(digits: Benchmark) -> None:
     unreplayed = dataclasses.replace(digits, replay=None)
     assert why_not_adoptable(unreplayed, make_runs([98.0], [98.0])) is None
     assert why_not_adoptable(unreplayed, make_runs([98.0])) == (
-        "batch size 64 has 1 runs of at least 2"
+        "batch size 64 has 1 run of at least 2"
     )
     assert band_at(unreplayed, runs, 32) == []
     never = make_runs(*[[50.0]] * 8)

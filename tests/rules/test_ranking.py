@@ -82,6 +82,15 @@ def test_a_cost_of_nothing_is_a_value_not_an_absence() -> None:
         ({"status": "inconclusive"}, "tta", None),
         ({"status": "verifying"}, "tta", None),
         ({"cost_usd": 1.0}, "cost", None),
+        ({"cost_usd": 2.7e21}, "cost", None),  # A million of the dearest for 30,000 years.
+        ({"cost_usd": 2.8e21}, "cost", "its cost is none that a training can have"),
+        ({"cost_usd": -1e-9}, "cost", "its cost is none that a training can have"),
+        ({"cost_usd": -1e-9}, "tta", None),
+        (
+            {"cost_usd": -1.0, "tta_seconds": 1e13},
+            "cost",
+            "its time is none that a training can take",
+        ),
         ({"latency_ms": 1.0, "tta_seconds": None}, "latency", None),
         ({"latency_ms": 1.0, "eligible": False}, "latency", "did not reach the target"),
         ({"latency_ms": 1.0}, "inference_cost", "states no cost"),

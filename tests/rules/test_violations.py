@@ -29,6 +29,12 @@ def test_a_set_needs_its_number_of_runs(
     assert codes(made, make_benchmark(count=3, dropped=1)) == broken
 
 
+def test_a_single_run_is_counted_as_one(make_benchmark: MakeBenchmark, make_run: MakeRun) -> None:
+    (short,) = find_violations([make_run([94.0])], make_benchmark(count=3), division="open")
+
+    assert (short.message, short.expected) == ("1 run", "3 runs of cifar10")
+
+
 def test_no_seed_may_repeat_across_the_runs_of_a_set(
     make_benchmark: MakeBenchmark, make_run: MakeRun
 ) -> None:

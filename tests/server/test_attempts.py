@@ -221,6 +221,11 @@ def test_after_the_last_attempt_the_verification_fails_and_costs_the_submitter_n
 
     view = replay.view()
     assert [a["state"] for a in view["attempts"]] == ["lost"] * 3
+    assert [a["failure"]["next_step"] for a in view["attempts"]] == [
+        "nothing to do: another attempt is queued",
+        "nothing to do: another attempt is queued",
+        "no attempt is left; ask again once the workers are well",
+    ]
     assert (view["state"], view["outcome"]) == ("failed", "inconclusive")
     (reason,) = view["reasons"]
     assert reason["code"] == "infrastructure"
@@ -301,6 +306,21 @@ def test_a_report_that_failed_before_its_first_run_queues_another_attempt(
     report = replace(make_report([]), failure=infrastructure("worker_stopped"))
 
     assert replay.report(replay.claim().json(), report).json()["state"] == "queued"
+
+
+def test_the_last_attempt_that_fails_is_not_said_to_be_made_again(
+    replay: Any, make_report: Callable[..., Any]
+) -> None:
+    again = Failure("infrastructure", "worker_stopped", "it was told to stop", "made again")
+    for _ in range(3):  # digits.toml: max_attempts = 3
+        replay.report(replay.claim().json(), replace(make_report([]), failure=again))
+
+    view = replay.view()
+    told = [attempt["failure"]["next_step"] for attempt in view["attempts"]]
+    last = "no attempt is left; ask again once the workers are well"
+    assert told == ["made again", "made again", last]
+    (reason,) = view["reasons"]
+    assert reason["message"] == f"after 3 attempts: it was told to stop; {last}"
 
 
 def test_a_failure_that_would_come_again_ends_the_verification_at_once(

@@ -571,7 +571,8 @@ def test_workers_and_queues_are_held_and_let_go_on(
     assert HOSTILE not in page
     assert "is draining" in page
     assert "draining by olivia since" in page
-    console.done("/console/workers", **order | {"action": "resume"})
+    page = console.done("/console/workers", **order | {"action": "resume"})
+    assert "is no longer held" in page, "whether it takes work depends on whether it runs"
     for what in ("everything", "queue:cpu-test"):
         order = {"what": what, "action": "pause", "reason": "the move"}
         assert "is paused" in console.done("/console/workers", **order)

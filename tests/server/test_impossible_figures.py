@@ -38,6 +38,7 @@ def store(database: Database, submission_id: str, change: Change) -> None:
         submission = session.get_one(Submission, submission_id)
         change(submission)
         for row, column in ((submission, "result"), *((run, "curve") for run in submission.runs)):
+            assert getattr(row, column)  # What is not loaded cannot be changed.
             flag_modified(row, column)
         raise_board_version(session, submission.benchmark_id, submission_id=submission_id)
 
@@ -139,6 +140,27 @@ def test_a_time_that_no_training_has_neither_ranks_nor_holds_a_record(
     histories = client.get("/api/v1/benchmarks/digits/records").json()["divisions"]
     holders = [record["submission_id"] for each in histories for record in each["records"]]
     assert holders == [other]
+
+
+@pytest.mark.parametrize("price", [-1.0, 1e308])
+def test_a_cost_that_no_training_has_is_shown_and_does_not_rank(
+    price: float, two: tuple[str, str], client: TestClient, database: Database
+) -> None:
+    odd, other = two
+
+    def change(submission: Submission) -> None:
+        submission.system = submission.system | {"price_usd_per_hour": price}
+
+    store(database, odd, change)
+
+    reason = "its cost is none that a training can have"
+    assert places(client, "digits", "?metric=cost") == [(other, 1, None), (odd, None, reason)]
+    assert {rank for _, rank, _ in places(client, "digits")} == {1}
+    for path in ("/benchmarks/digits?metric=cost", "/benchmarks/digits/charts/pareto.json",
+                 f"/submissions/{odd}"):  # fmt: skip
+        answer = client.get(path, headers=BROWSER)
+        assert answer.status_code == 200, path
+        assert not TOO_MANY_DIGITS.search(words_of(answer.text)), path
 
 
 @pytest.mark.parametrize(

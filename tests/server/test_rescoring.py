@@ -92,7 +92,7 @@ def test_nothing_changes_where_nothing_changed(
         "changed": [],
         "failed": [],
     }
-    assert "1 of 1 submissions" in said
+    assert "1 of 1 submission" in said
     assert client.get(f"/api/v1/submissions/{submission_id}").json() == before
     assert version(database) == board
 

@@ -315,7 +315,7 @@ def test_a_queued_verification_tells_what_it_waits_for(
     system = make_report([]).system
     for state, sentence in (
         ("idle", "A worker is about to take it."),
-        ("busy", "Next in line; 1 of 1 workers busy."),
+        ("busy", "Next in line; 1 of 1 worker busy."),
         ("stopping", "No worker is connected"),
     ):
         hello = {"system": vars(system), "state": state}

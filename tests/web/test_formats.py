@@ -126,6 +126,25 @@ def test_a_price_keeps_the_digits_it_was_published_with(usd: float | None, shown
     assert formats.price(usd) == shown
 
 
+@pytest.mark.parametrize("figure", [1e15, 1.5e15, 1e16, 1e300, 1.7e308])
+def test_no_figure_fills_a_page_with_digits(figure: float) -> None:
+    written = [formats.price, formats.percent, formats.money, formats.small_money,
+               formats.duration, formats.seconds_exact, formats.milliseconds, formats.quality,
+               formats.number, lambda x: formats.quality(x, "percent"),
+               lambda x: formats.interval(x / 2, x)]  # fmt: skip
+    for write in written:
+        for each in (figure, 1 / figure):
+            assert len(write(each)) < 50, write(each)
+
+
+def test_a_price_or_share_beyond_all_that_is_paid_or_measured_is_told_in_short() -> None:
+    assert formats.price(1e308) == "$1e+308"
+    assert formats.price(1e-9) == "$0.0000000010"
+    assert formats.price(0.0) == "$0.00"
+    assert formats.percent(1e308) == f"1e+308{GAP}%"
+    assert formats.percent(-1e15) == f"-1000000000000000.0{GAP}%"
+
+
 def test_an_address_is_shown_by_its_host() -> None:
     assert formats.web_host("https://Cloud.example:8443/prices?x") == "cloud.example"
     assert formats.web_host("nothing") == "nothing"

@@ -1,0 +1,59 @@
+"""What all tests of verdicts judge."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from rules.benchmark import Benchmark
+from rules.claim import Claim
+from rules.messages import ReplayRun
+from rules.scoring import RunScore
+from rules.verdict import Verdict
+from rules.verification import judge
+from tests.support.verdicts import (
+    HONEST_EPOCHS,
+    LAPTOP,
+    Judge,
+    claimed,
+    replay,
+    report,
+)
+
+
+@pytest.fixture(scope="module")
+def curve(digits: Benchmark) -> list[float]:
+    """The mean curve of the reference at batch size 64: 97.5 % is reached at epoch 8."""
+    columns = zip(*[run.quality for run in digits.reference_runs_at(64)], strict=True)
+    means = [sum(column) / len(column) for column in columns]
+    assert means[6] < 97.5 <= means[7]
+    return means
+
+
+@pytest.fixture
+def verdict(digits: Benchmark, curve: list[float]) -> Judge:
+    """Judges a claim on digits; three replays that follow the reference where none are given."""
+
+    def judge_it(
+        runs: list[RunScore] | None = None,
+        replays: Sequence[ReplayRun] | None = None,
+        *,
+        benchmark: Benchmark = digits,
+        hardware_class: str = "cpu-x86_64",
+        hyperparameters: dict[str, float] | None = None,
+        division: str = "closed",
+        **others: Any,
+    ) -> Verdict:
+        claim = Claim("digits", division, "m", "f", LAPTOP, ("run_0.log",), hyperparameters or {})
+        if replays is None:
+            slow = (0.97, 1.0, 1.04)
+            replays = [replay(i, curve[:8], slowness=slow[i]) for i in range(3)]
+        return judge(
+            benchmark,
+            claim,
+            claimed(HONEST_EPOCHS) if runs is None else runs,
+            report(replays, hardware_class=hardware_class),
+            **others,
+        )
+
+    return judge_it

@@ -1,0 +1,129 @@
+"""What was published under a definition stays readable when such a definition is refused."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from cli.main import main
+from rules.benchmark import Benchmark, parse_benchmark
+from rules.errors import BenchmarkError
+from server.benchmarks import queries
+from server.exports.importing import import_export
+from server.exports.service import export_everything
+from server.settings import Settings
+from tests.support.copies import answers, parts_of, serving, settings_of
+
+MENDED = "value = 97.5"
+WRONG = "value = 0.975"  # In percent: reached by whatever is trained for an epoch.
+
+
+@pytest.fixture
+def digits(benchmarks_dir: Path, tmp_path: Path) -> Benchmark:
+    """A definition that was accepted once."""
+    text = (benchmarks_dir / "digits.toml").read_text()
+    assert text.count(MENDED) == 1
+    path = tmp_path / "benchmarks" / "digits.toml"
+    path.parent.mkdir()
+    path.write_text(text.replace(MENDED, WRONG))
+    (path.parent / "cifar10.toml").write_bytes((benchmarks_dir / "cifar10.toml").read_bytes())
+    return queries.read_benchmark(path.read_bytes(), file=path.name)
+
+
+@pytest.fixture
+def settings(settings: Settings, digits: Benchmark, tmp_path: Path) -> Settings:
+    """Settings of a server that offers it."""
+    return settings.model_copy(update={"benchmarks_dir": tmp_path / "benchmarks"})
+
+
+@pytest.fixture
+def client(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
+    """A server of the time when it was accepted."""
+    monkeypatch.setattr("rules.benchmark.check_offered", lambda benchmark, *, file: None)
+    with serving(settings) as earlier:
+        yield earlier
+
+
+@pytest.fixture
+def published(replay: Any, make_report: Callable[..., Any]) -> Any:
+    """A verified result under it."""
+    report = make_report(replay.seeds(), qualities=[14.8])
+    runs = [
+        replace(run, status="reached", tta_seconds=run.evaluations[0].seconds)
+        for run in report.runs
+    ]
+    ended = replay.report(replay.claim().json(), replace(report, runs=runs))
+    assert ended.json()["outcome"] == "verified", ended.text
+    return replay
+
+
+@pytest.fixture
+def upgraded(
+    published: Any, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[TestClient]:
+    """The server after the upgrade: its file is mended, and nothing is in its memory."""
+    path = settings.benchmarks_dir / "digits.toml"
+    monkeypatch.undo()
+    with pytest.raises(BenchmarkError):
+        parse_benchmark(path.read_bytes(), file=path.name)
+    path.write_text(path.read_text().replace(WRONG, MENDED))
+    monkeypatch.setattr(queries, "_definitions", {})
+    monkeypatch.setattr(queries, "_texts", {})
+    with serving(settings) as later:
+        yield later
+
+
+def test_it_is_shown_as_before(published: Any, upgraded: TestClient) -> None:
+    found = answers(upgraded)
+
+    assert {status for status, _ in found.values()} == {200}
+    replay, submission = published.verification_id, published.submission_id
+    assert b"0.975" in found[f"/submissions/{submission}"][1]
+    assert f"proof of {replay}" in found
+    board = json.loads(found["/api/v1/leaderboards/digits"][1])
+    (entry,) = board["entries"]
+    assert (entry["submission_id"], entry["status"]) == (submission, "verified")
+    for more in ("/", f"/verifications/{replay}", f"/verifications/{replay}/charts/replay.json"):
+        assert upgraded.get(more).status_code == 200, more
+
+
+def test_a_second_server_takes_it_over(
+    published: Any, upgraded: TestClient, migrated_file: Path, tmp_path: Path
+) -> None:
+    expected = answers(upgraded)
+    export_everything(parts_of(upgraded), tmp_path / "export")
+    folder = tmp_path / "second"
+    folder.mkdir()
+    (folder / "finishline.db").write_bytes(migrated_file.read_bytes())
+    second = settings_of(folder, f"sqlite:///{folder / 'finishline.db'}")
+    second.benchmarks_dir = tmp_path / "benchmarks"
+    queries._definitions.clear()
+    with serving(second) as other:
+        import_export(parts_of(other), tmp_path / "export")
+        assert answers(other) == expected
+
+
+def test_its_proof_is_audited(
+    published: Any, upgraded: TestClient, tmp_path: Path, capsys: Any
+) -> None:
+    address = f"/api/v1/verifications/{published.verification_id}/proof"
+    (tmp_path / "proof.zip").write_bytes(upgraded.get(address).content)
+    (tmp_path / "keys.json").write_bytes(upgraded.get("/api/v1/keys").content)
+
+    code = main(["audit", str(tmp_path / "proof.zip"), "--key", str(tmp_path / "keys.json")])
+    assert code == 0, capsys.readouterr().out
+
+
+@pytest.mark.parametrize("definition", ["stored", "current"])
+def test_it_is_scored_again(
+    published: Any, upgraded: TestClient, olivia: Any, definition: str
+) -> None:
+    asked = {"benchmark": "digits", "definition": definition}
+    answer = upgraded.post("/api/v1/rescore", json=asked, headers=olivia.headers)
+
+    assert answer.status_code == 200, answer.text
+    assert (answer.json()["submissions"], answer.json()["failed"]) == (1, [])

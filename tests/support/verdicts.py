@@ -1,0 +1,58 @@
+"""Claims and replays of digits to be judged, and what a verdict says of them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rules.claim import System
+from rules.messages import ReplayEvaluation, ReplayReport, ReplayRun, WorkerSystem
+from rules.scoring import RunScore
+from rules.verdict import Verdict
+
+LAPTOP = System("laptop", "cpu-x86_64", "any")
+HONEST_EPOCHS = [7, 8, 8]
+SECONDS_PER_EPOCH = 0.11
+
+Judge = Callable[..., Verdict]
+
+
+def claimed(
+    epochs: Sequence[float | None], *, seconds: Sequence[float | None] | None = None
+) -> list[RunScore]:
+    """Claimed runs; None did not reach the target."""
+    times = seconds or [None if e is None else e * SECONDS_PER_EPOCH for e in epochs]
+    return [
+        RunScore(f"run_{i}.log", i, time is not None, time, epoch, 98.0, SECONDS_PER_EPOCH)
+        for i, (epoch, time) in enumerate(zip(epochs, times, strict=True))
+    ]
+
+
+def replay(
+    index: int, curve: Sequence[float], *, slowness: float = 1.0, **others: Any
+) -> ReplayRun:
+    evaluations = [
+        ReplayEvaluation(float(j), j * 1152, j * SECONDS_PER_EPOCH * slowness, quality, {})
+        for j, quality in enumerate(curve, 1)
+    ]
+    settings: dict[str, Any] = {
+        "status": "reached",
+        "tta_seconds": evaluations[-1].seconds if evaluations else None,
+        "parent_seconds": 1.0,
+        "child_seconds": 1.0,
+        "cpu_seconds": 0.98,
+    }
+    return ReplayRun(
+        index=index, seed=1000 + index, evaluations=evaluations, ledger={}, **(settings | others)
+    )
+
+
+def report(runs: Sequence[ReplayRun], *, hardware_class: str = "cpu-x86_64") -> ReplayReport:
+    system = WorkerSystem("w1", hardware_class, "any", 2, 24.0, None, 0, 1, {})
+    return ReplayReport(list(runs), system)
+
+
+def codes(verdict: Verdict) -> list[str]:
+    return [reason.code for reason in verdict.reasons]
+
+
+def weight_of(verdict: Verdict, code: str) -> str:
+    return next(reason.weight for reason in verdict.reasons if reason.code == code)
