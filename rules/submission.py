@@ -30,6 +30,7 @@ LOG_CODES = (
     "same_log",
     "epochs_go_back",
     "evaluations_missing",
+    "preparation_missing",
     "samples_contradict_epochs",
     "time_steps_differ",
     "impossible_quality",
