@@ -249,18 +249,26 @@ def _calibrated_shortfalls(
 def shortfall(
     curve: Curve, target: QualityTarget, reach: ReachRule, *, ahead: bool
 ) -> float | None:
-    """How far from the target the evaluation before the crossing is, or the worst of some after it.
+    """How far from the target a curve is just before its crossing, or the worst of some after it.
 
-    In the unit of the metric, negative where all are beyond it; None where there is none.
+    In the unit of the metric, negative where all are beyond it; None where there is none. Before
+    the crossing counts the evaluation there, or the line to it an epoch earlier if it is further
+    away: who evaluates less often than the reference has come further between two of them.
     """
     crossing = find_crossing(curve, target, reach)
     if crossing is None:
         return None
-    near = curve[max(0, crossing.index - 1) : crossing.index]
     if ahead:
         last = crossing.index + reach.evaluations
-        near = curve[last : last + LOOK_AHEAD]
-    return max((_gain(target, target.value, item.quality) for item in near), default=None)
+        after = [item.quality for item in curve[last : last + LOOK_AHEAD]]
+        return max((_gain(target, target.value, quality) for quality in after), default=None)
+    if crossing.index == 0:
+        return None
+    at, before = curve[crossing.index], curve[crossing.index - 1].quality
+    interval = crossing.interval_epochs or 0.0
+    if interval > REFERENCE_INTERVAL_EPOCHS:
+        before = at.quality - (at.quality - before) * REFERENCE_INTERVAL_EPOCHS / interval
+    return _gain(target, target.value, before)
 
 
 def _lucky(name: str, short: float, limit: float, target: QualityTarget, *, ahead: bool) -> Reason:

@@ -198,6 +198,16 @@ def test_a_shortfall_is_what_was_missing_next_to_the_crossing(
     assert shortfall(curve, target, reach, ahead=True) == after
 
 
+@pytest.mark.parametrize(("interval", "before"), [(0.5, 4.0), (1.0, 4.0), (2.0, 1.5), (5.0, 0.0)])
+def test_who_evaluates_less_often_is_held_to_what_an_epoch_brings(
+    interval: float, before: float
+) -> None:
+    """From 93.5 to 98.5 it is 5 points, of which an epoch of two brings half, one of five 1."""
+    curve = [Evaluation(10.0, 1.0, 93.5), Evaluation(10.0 + interval, 2.0, 98.5)]
+
+    assert shortfall(curve, HIGHER, FIRST, ahead=False) == pytest.approx(before)
+
+
 @pytest.mark.parametrize("off", [0.0, 0.001, -0.5])
 def test_epochs_that_are_told_a_little_off_keep_no_curve_from_being_judged(
     digits: Benchmark, off: float
