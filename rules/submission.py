@@ -28,6 +28,7 @@ LOG_CODES = (
     "platform_differs",
     "batch_size_differs",
     "same_log",
+    "runs_out_of_order",
     "epochs_go_back",
     "evaluations_missing",
     "preparation_missing",

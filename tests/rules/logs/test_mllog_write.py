@@ -92,7 +92,7 @@ def seconds_of(run: Run) -> list[float]:
 
 
 def without_seconds(run: Run) -> Run:
-    """The run with its times set to 0 where it has them, and without line numbers."""
+    """The run with its times set to 0 where it has them, without its start and line numbers."""
 
     def zero(ledger: Ledger | None) -> Ledger | None:
         return None if ledger is None else Ledger()
@@ -106,6 +106,7 @@ def without_seconds(run: Run) -> Run:
         stop_seconds=None if run.stop_seconds is None else 0.0,
         ledger=zero(run.ledger),
         preparation_seconds=None if run.preparation_seconds is None else 0.0,
+        started_ms=None,
     )
 
 
