@@ -25,9 +25,51 @@ def check_log(run: Run, benchmark: Benchmark, *, division: str) -> list[Violatio
     if order:
         return order
     return [
+        *_check_preparation(run, benchmark),
+        *_check_told(run, every_epoch=replayed),
         *_check_gaps(run, every_epoch=replayed),
         *_check_samples(run),
         *_check_pace(run),
+    ]
+
+
+def _check_preparation(run: Run, benchmark: Benchmark) -> list[Violation]:
+    """Where preparing is on the clock and the log's own clock leaves it out, the log tells of it.
+
+    Without init_start nobody knows how long it took, and nothing is no time of it.
+    """
+    is_counted = benchmark.clock.name == "dawnbench" and run.clock == "mlperf"
+    has_ledger = any(evaluation.ledger is not None for evaluation in run.evaluations)
+    if not is_counted or not has_ledger or run.preparation_seconds is not None:
+        return []
+    return [
+        Violation(
+            "preparation_missing",
+            "no init_start, and preparing is on the clock of this benchmark",
+            file=run.name,
+            field="init_start",
+            expected="init_start where the process starts, before run_start",
+        )
+    ]
+
+
+def _check_told(run: Run, *, every_epoch: bool) -> list[Violation]:
+    """Where each epoch has its evaluation, each evaluation tells its epoch or none does.
+
+    By those that tell it the convergence is judged; what the others hide nobody can compare.
+    """
+    untold = [evaluation for evaluation in run.evaluations if evaluation.epoch is None]
+    if not every_epoch or len(untold) in (0, len(run.evaluations)):
+        return []
+    return [
+        Violation(
+            "evaluations_missing",
+            "an evaluation without its epoch, which others of the log tell",
+            file=run.name,
+            line=untold[0].line,
+            field="epoch_num",
+            expected="the epoch of every evaluation",
+        )
     ]
 
 

@@ -29,7 +29,8 @@ class LoggedRun:
 class EarlierRun:
     """A run of an earlier submission to the same benchmark, `is_own` if by the same submitter.
 
-    `cut_short` is whether its submitter withdrew it while it was being replayed.
+    `cut_short` is whether its submitter withdrew it while it was being replayed, `is_after_own`
+    whether whoever hands it in at present had handed it in before this one did.
     """
 
     run: LoggedRun
@@ -38,6 +39,7 @@ class EarlierRun:
     status: str = "claimed"
     withdrawn_by: WithdrawnBy | None = None
     cut_short: bool = False
+    is_after_own: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ def find_copies(
     A submission that its submitter withdrew before a verdict went against it leaves its logs to
     them, so that a claim can be put right; but not from under a replay, which everybody watches
     live: the same logs would be drawn other seeds until a replay goes well. One that an organiser
-    withdrew takes nobody's logs.
+    withdrew takes nobody's logs, nor does one that was made of them: logs are public, and a claim
+    is put right by withdrawing it and handing its logs in again.
     Beside an `archive` none counts that was withdrawn.
     """
     standing = [each for each in earlier if _stands(each, archive=archive)]
@@ -99,13 +102,13 @@ def own_again(copies: Iterable[Copy]) -> list[LogFormatError]:
 
 def _stands(earlier: EarlierRun, *, archive: bool) -> bool:
     if earlier.withdrawn_by is None:
-        return True
+        return not earlier.is_after_own
     if archive:
         return False
     if earlier.is_own:
         is_doubted = earlier.status in DOUBTED or earlier.cut_short
         return earlier.withdrawn_by == "organiser" or is_doubted
-    return earlier.withdrawn_by == "submitter"
+    return not earlier.is_after_own and earlier.withdrawn_by == "submitter"
 
 
 def _is_same_training(one: LoggedRun, other: LoggedRun) -> bool:

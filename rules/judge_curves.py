@@ -1,7 +1,9 @@
 """Hold the claim's own curves against the calibrated ones: too high, in jumps, by chance."""
 
 import itertools
-from collections.abc import Sequence
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from rules.aggregate import mean, standard_deviation
@@ -14,8 +16,13 @@ from rules.calibrated_runs import (
     curves_at,
 )
 from rules.claim import Claim
+from rules.claim_checks_log import MISSING
 from rules.crossing import find_crossing
-from rules.judge_convergence import REFERENCE_INTERVAL_EPOCHS, Curve, curve_of_replay
+from rules.judge_convergence import (
+    REFERENCE_INTERVAL_EPOCHS,
+    Curve,
+    curve_of_replay,
+)
 from rules.judge_copies import judge_copies
 from rules.messages import ReplayReport
 from rules.prediction import upper_deviations
@@ -25,6 +32,9 @@ from rules.verdict import SHARES, Reason
 
 FEWEST_CURVES = 5
 LOOK_AHEAD = 3
+MOST_EPOCHS = 1000
+# As far as the evaluations of a log may be apart that has one after each epoch.
+LONGEST_LINE_EPOCHS = MISSING * REFERENCE_INTERVAL_EPOCHS
 
 
 def judge_curves(
@@ -59,20 +69,49 @@ def judge_curves(
         *_judge_band(target, names, by_epoch, statistics, policy),
         *_judge_jumps(target, names, by_epoch, known, policy),
         *reasons,
-        *judge_copies(names, by_epoch, known, policy),
+        *judge_copies(names, _readings(curves, by_epoch), known, policy),
     ]
 
 
 def qualities_by_epoch(curve: Curve) -> list[float | None]:
-    """The quality after each whole epoch, None where there was no evaluation.
+    """The quality after each whole epoch, None where it is not between two evaluations.
 
-    The last evaluation of an epoch counts. Epochs beyond any calibration are left out.
+    The last evaluation of an epoch counts. Where evaluations are elsewhere, the straight line
+    between the two around an epoch tells, so that epochs told a little off keep no curve from being
+    judged. A curve that flattens lies above its lines, which so flatter nobody; those that are much
+    longer than an epoch tell nothing. Epochs beyond any calibration are left out.
     """
-    found: dict[int, float] = {}
-    for evaluation in curve:
-        if evaluation.epoch is not None and evaluation.epoch % REFERENCE_INTERVAL_EPOCHS == 0:
-            found[int(evaluation.epoch)] = evaluation.quality
-    return [found.get(epoch) for epoch in range(1, min(max(found, default=0), 1000) + 1)]
+    found = {e.epoch: e.quality for e in curve if e.epoch is not None}
+    places = sorted(found)
+    last = min(math.floor(places[-1]), MOST_EPOCHS) if places else 0
+    return [_quality_at(float(epoch), places, found) for epoch in range(1, last + 1)]
+
+
+def _quality_at(
+    epoch: float, places: Sequence[float], qualities: Mapping[float, float]
+) -> float | None:
+    after = bisect_left(places, epoch)
+    if places[after] == epoch:
+        return qualities[epoch]
+    if after == 0 or places[after] - places[after - 1] > LONGEST_LINE_EPOCHS:
+        return None
+    begin, end = places[after - 1], places[after]
+    share = (epoch - begin) / (end - begin)
+    return qualities[begin] + share * (qualities[end] - qualities[begin])
+
+
+def _readings(
+    curves: Sequence[Curve], by_epoch: Sequence[Sequence[float | None]]
+) -> list[list[Sequence[float | None]]]:
+    """Each curve by its epochs, and in its order too where no evaluation is at a whole epoch.
+
+    A copy whose epochs are told half an epoch off is the other one in its order alone.
+    """
+    found: list[list[Sequence[float | None]]] = []
+    for curve, by_whole in zip(curves, by_epoch, strict=True):
+        is_at_none = all(e.epoch is None or e.epoch % REFERENCE_INTERVAL_EPOCHS for e in curve)
+        found.append([by_whole, [e.quality for e in curve]] if is_at_none else [by_whole])
+    return found
 
 
 def _judge_band(
@@ -210,18 +249,26 @@ def _calibrated_shortfalls(
 def shortfall(
     curve: Curve, target: QualityTarget, reach: ReachRule, *, ahead: bool
 ) -> float | None:
-    """How far from the target the evaluation before the crossing is, or the worst of some after it.
+    """How far from the target a curve is just before its crossing, or the worst of some after it.
 
-    In the unit of the metric, negative where all are beyond it; None where there is none.
+    In the unit of the metric, negative where all are beyond it; None where there is none. Before
+    the crossing counts the evaluation there, or the line to it an epoch earlier if it is further
+    away: who evaluates less often than the reference has come further between two of them.
     """
     crossing = find_crossing(curve, target, reach)
     if crossing is None:
         return None
-    near = curve[max(0, crossing.index - 1) : crossing.index]
     if ahead:
         last = crossing.index + reach.evaluations
-        near = curve[last : last + LOOK_AHEAD]
-    return max((_gain(target, target.value, item.quality) for item in near), default=None)
+        after = [item.quality for item in curve[last : last + LOOK_AHEAD]]
+        return max((_gain(target, target.value, quality) for quality in after), default=None)
+    if crossing.index == 0:
+        return None
+    at, before = curve[crossing.index], curve[crossing.index - 1].quality
+    interval = crossing.interval_epochs or 0.0
+    if interval > REFERENCE_INTERVAL_EPOCHS:
+        before = at.quality - (at.quality - before) * REFERENCE_INTERVAL_EPOCHS / interval
+    return _gain(target, target.value, before)
 
 
 def _lucky(name: str, short: float, limit: float, target: QualityTarget, *, ahead: bool) -> Reason:

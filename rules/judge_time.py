@@ -26,8 +26,8 @@ LEFT_OPEN_ALPHA = 0.05
 class Pace:
     """What is compared, in words, and its figures: one for the claim, one for each replay.
 
-    `claimed_runs` has the figure of each claimed run. `claimed_seconds` and `seconds` are the whole
-    times to the target.
+    `claimed` multiplied by the claim's epochs is its time, `claimed_seconds`: what is ranked.
+    `claimed_runs` has the figure of each claimed run; `seconds` are the whole times of the replays.
     """
 
     unit: str
@@ -143,7 +143,10 @@ def _pace_of(
 ) -> Pace | None:
     """Seconds for each epoch, of claim and replays; whole times where a run tells no epochs.
 
-    None where the claim has no time.
+    The claimed pace is the ranked time over the epochs that are judged, so that the two factors
+    make the ranked time. A mean of the runs' own paces would leave out the fastest: a run of too
+    few epochs and one of too few seconds each would pass, and the time of either be ranked. None
+    where the claim has no time.
     """
     dropped = benchmark.runs.dropped
     if len(counted) <= 2 * dropped:
@@ -161,12 +164,14 @@ def _pace_of(
     seconds = [tta for tta, _ in replays]
     per_epoch = [_divided(run.tta_seconds, run.epochs_to_target) for run in counted]
     told = [pace for pace in per_epoch if pace is not None]
-    if len(told) < sum(time is not None for time in times) or any(not e for _, e in replays):
+    epochs = olympic_mean([run.epochs_to_target for run in counted], dropped=dropped)
+    is_told = len(told) == sum(time is not None for time in times)
+    if not is_told or epochs is None or any(not e for _, e in replays):
         measured = [time for time in times if time is not None]
         return Pace("time", whole, measured, seconds, claimed_seconds=whole, seconds=seconds)
     return Pace(
         unit="seconds per epoch",
-        claimed=olympic_mean(per_epoch, dropped=dropped) or 0.0,
+        claimed=whole / epochs,
         claimed_runs=told,
         replayed=[tta / epoch for tta, epoch in replays if epoch],
         claimed_seconds=whole,

@@ -112,7 +112,10 @@ class Run:
 
     `clock` names the clock that `Evaluation.seconds` and `stop_seconds` count on. `status` is the
     log's own word ("success", "aborted" ...), None where the format has none. `stop_seconds` is
-    when the run stopped, None where the format does not tell.
+    when the run stopped, None where the format does not tell. `preparation_seconds` is what came
+    before its start, None where the log does not tell when preparing began; an MLPerf log may tell
+    it and no ledger, which takes the times of its evaluations too. `started_ms` is the moment of
+    the start in milliseconds since 1970, None where the format does not tell.
     """
 
     name: str
@@ -128,3 +131,5 @@ class Run:
     platform: str | None = None
     hyperparameters: Mapping[str, float] = field(default_factory=dict)
     ledger: Ledger | None = None
+    preparation_seconds: float | None = None
+    started_ms: float | None = None

@@ -72,13 +72,13 @@ def time_to_accuracy(
 def excess_preparation_seconds(run: Run, clock: Clock, division: str) -> float:
     """Seconds of preparation beyond the free allowance, which a log's own times leave out.
 
-    From the first init_start to run_start; 0 without a ledger. The clock must start when the
-    allowance is over (MLPerf training_rules.adoc, "Run Results"). The published checker counts to
-    init_stop only, and leaves a run that exceeds it out of its set.
+    From the first init_start to run_start; 0 where the log does not tell. The clock must start when
+    the allowance is over (MLPerf training_rules.adoc, "Run Results"). The published checker counts
+    to init_stop only, and leaves a run that exceeds it out of its set.
     """
-    if run.ledger is None:
+    if run.preparation_seconds is None:
         return 0.0
-    preparation = Ledger(init=run.ledger.init, compile=run.ledger.compile, warmup=run.ledger.warmup)
+    preparation = Ledger(init=run.preparation_seconds)
     return clock.seconds(preparation, division=division) if clock.name == "mlperf" else 0.0
 
 

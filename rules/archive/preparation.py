@@ -42,7 +42,10 @@ def with_ledger(
     allowed: Mapping[str, Sequence[str]],
     target: QualityTarget | LoggedQuality | None,
 ) -> Reading:
-    """A reading with the ledger that only all lines give; what is wrong in those is left alone."""
+    """A reading with the ledger and the preparation that only all lines give.
+
+    What is wrong in those is left alone.
+    """
     whole = read_mllog_chunks(
         archive.chunks(file),
         name=file.path,
@@ -50,7 +53,12 @@ def with_ledger(
         report=lambda error: None,
         target=target,
     )
-    return replace(reading, run=replace(reading.run, ledger=whole.run.ledger))
+    run = replace(
+        reading.run,
+        ledger=whole.run.ledger,
+        preparation_seconds=whole.run.preparation_seconds,
+    )
+    return replace(reading, run=run)
 
 
 def counted_preparation_seconds(run: Run, benchmark: Benchmark | None, problems: Problems) -> float:

@@ -12,12 +12,14 @@ class RunClock:
     """The times of the lines that count, from the preparation of a run to its end.
 
     `last` is the key of the last line that counts, and its time. `evaluating` knows the time spent
-    in evaluations.
+    in evaluations. `preparation_seconds` lie between the first init_start and run_start; None
+    before it, without an init_start, and where the two contradict each other.
     """
 
     def __init__(self) -> None:
         self.last: tuple[str, float] | None = None
         self.evaluating = EvaluationTime()
+        self.preparation_seconds: float | None = None
         self._start_ms: float | None = None
         self._init_start_ms: float | None = None
         self._phases_in_order = True
@@ -43,6 +45,8 @@ class RunClock:
         else:
             problem = self.advance(record)
         self._phases_in_order &= problem is None
+        if first is not None and problem is None:
+            self.preparation_seconds = (record.time_ms - first) / 1000
         self._start_ms = record.time_ms
         self.last = (record.key, record.time_ms)
         return problem

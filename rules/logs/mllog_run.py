@@ -170,6 +170,8 @@ class RunReader:
             platform=texts.get("submission_platform"),
             hyperparameters=self._settings.hyperparameters,
             ledger=self._whole_ledger(),
+            preparation_seconds=self._clock.preparation_seconds if self._told else None,
+            started_ms=start.time_ms if start and self._told else None,
         )
 
     def _status(self, stop: MllogRecord) -> str | None:

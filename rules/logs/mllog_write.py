@@ -104,6 +104,8 @@ def _write_evaluations(writer: _Writer, run: Run) -> None:
 
 
 def _preparation_seconds(run: Run) -> float:
+    if run.preparation_seconds is not None:
+        return run.preparation_seconds
     ledgers = [run.ledger, *(evaluation.ledger for evaluation in run.evaluations)]
     return next((_preparation(ledger) for ledger in ledgers if ledger is not None), 0.0)
 

@@ -2,9 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Table, bindparam, exists, or_, select, union, update
+from sqlalchemy import (
+    ColumnElement,
+    Table,
+    bindparam,
+    exists,
+    false,
+    func,
+    or_,
+    select,
+    union,
+    update,
+)
 from sqlalchemy.orm import Session
 
 from rules.earlier_logs import (
@@ -180,6 +192,7 @@ def _with_runs_in_common(
             RunRow.training_sha256,
             Submission.id,
             Submission.user_id,
+            Submission.submitted_at,
             Submission.status,
             Submission.embargoed,
             Submission.withdrawn_at,
@@ -205,11 +218,45 @@ def _with_runs_in_common(
             (Submission.user_id == submission.user_id).desc(), Submission.submitted_at, RunRow.id
         )
         .limit(MOST_CANDIDATES)
+    ).all()
+    others = any(row.user_id != submission.user_id for row in rows)
+    own_since = _own_since(session, submission, alike) if others else {}
+    return [_found(row, submission.user_id, own_since) for row in rows]
+
+
+def _own_since(
+    session: Session, submission: Submission, alike: Sequence[int]
+) -> dict[str, datetime]:
+    """When its submitter first handed in each log and each training, whatever became of that.
+
+    Not what they imported as an archive: that is of whoever published it.
+    """
+    rows = session.execute(
+        select(RunRow.log_sha256, RunRow.training_sha256, func.min(Submission.submitted_at))
+        .join(Submission, Submission.id == RunRow.submission_id)
+        .where(
+            RunRow.id.in_(alike),
+            Submission.benchmark_id == submission.benchmark_id,
+            Submission.user_id == submission.user_id,
+            Submission.archive.is_(false()),
+        )
+        .group_by(RunRow.log_sha256, RunRow.training_sha256)
     )
-    return [_found(row, submission.user_id) for row in rows]
+    since: dict[str, datetime] = {}
+    for log, training, moment in rows:
+        for name in (log, training):
+            if name is not None:
+                since[name] = min(moment, since.get(name, moment))
+    return since
 
 
-def _found(row: Any, user_id: int) -> _Found:
+def _is_after_own(row: Any, user_id: int, own_since: Mapping[str, datetime]) -> bool:
+    moments = [own_since.get(name) for name in (row.log_sha256, row.training_sha256)]
+    is_after = any(moment is not None and moment < row.submitted_at for moment in moments)
+    return row.user_id != user_id and is_after
+
+
+def _found(row: Any, user_id: int, own_since: Mapping[str, datetime]) -> _Found:
     run = EarlierRun(
         run=LoggedRun(row.file, row.log_sha256, row.training_sha256),
         submission_id=row.id,
@@ -217,6 +264,7 @@ def _found(row: Any, user_id: int) -> _Found:
         status=row.status,
         withdrawn_by=_withdrawn_by(row),
         cut_short=row.cut_short,
+        is_after_own=_is_after_own(row, user_id, own_since),
     )
     return _Found(run, embargoed=row.embargoed)
 

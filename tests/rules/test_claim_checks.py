@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rules.benchmark import Benchmark
+from rules.benchmark import Benchmark, RunsRule
 from rules.claim import Claim, System
 from rules.claim_checks import check_claim, check_same_logs
 from rules.run import Evaluation, Run
@@ -50,6 +50,20 @@ def test_logs_of_few_evaluations_prove_nothing() -> None:
 def claim_checks(benchmark: Benchmark, system: System, *runs: Run) -> list[tuple[str, str | None]]:
     claim = Claim("cifar10", "closed", "m", "f", system, tuple(run.name for run in runs))
     return [(found.code, found.file) for found in check_claim(claim, runs, benchmark)]
+
+
+def test_more_runs_than_count_are_listed_as_they_were_started(
+    make_benchmark: Callable[..., Benchmark],
+) -> None:
+    """Of three runs two count; what tells no start may stand anywhere."""
+    laptop = System("laptop", "cpu", "any")
+    starts = [1000.0, None, 3000.0, 2000.0, 2000.0]
+    runs = [Run(f"run_{i}.log", "mlperf", (), started_ms=at) for i, at in enumerate(starts)]
+
+    found = claim_checks(make_benchmark(runs=RunsRule(2, 0)), laptop, *runs)
+    assert found == [("runs_out_of_order", "run_3.log")]
+    assert claim_checks(make_benchmark(runs=RunsRule(5, 0)), laptop, *runs) == []
+    assert claim_checks(make_benchmark(runs=RunsRule(2, 0)), laptop, *runs[:3]) == []
 
 
 def test_where_no_claim_tells_the_batch_size_all_logs_have_one(

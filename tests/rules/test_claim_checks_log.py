@@ -4,7 +4,7 @@ import pytest
 
 from rules.benchmark import Benchmark
 from rules.claim_checks_log import check_log
-from rules.run import Evaluation, Run
+from rules.run import Evaluation, Ledger, Run
 
 
 def run_at(
@@ -40,6 +40,36 @@ def test_a_replayed_closed_benchmark_wants_an_evaluation_after_each_epoch(
     assert found_in(run_at([1, 2, 4]), digits) == [("evaluations_missing", 22)]
     assert found_in(run_at([1, 2, 4]), digits, "open") == []
     assert found_in(run_at([0.5, 1, 1.5, 2]), digits) == []
+
+
+def test_where_each_epoch_has_its_evaluation_none_hides_its_epoch(digits: Benchmark) -> None:
+    """Else the last alone may tell an epoch, and nothing of the curve before it is judged."""
+    samples = [1152 * j for j in range(1, 8)]
+
+    hidden = run_at([None] * 6 + [7], samples=samples)
+    assert found_in(hidden, digits) == [("evaluations_missing", 20)]
+    one = run_at([1, 2, None, 4, 5, 6, 7], samples=samples)
+    assert ("evaluations_missing", 22) in found_in(one, digits)
+    assert found_in(run_at([None] * 7, samples=samples), digits) == []
+    assert found_in(hidden, digits, "open") == []
+
+
+def prepared(seconds: float | None, *, ledger: Ledger | None, clock: str = "mlperf") -> Run:
+    evaluations = (Evaluation(1.0, 10.0, 94.0, ledger=ledger),)
+    return Run("run_0.log", clock, evaluations, preparation_seconds=seconds)
+
+
+def test_where_preparing_is_on_the_clock_a_log_tells_when_it_began(
+    make_benchmark: Callable[..., Benchmark],
+) -> None:
+    counted, free = make_benchmark(clock="dawnbench"), make_benchmark(clock="mlperf")
+    ledger = Ledger(train=10.0)
+
+    (violation,) = check_log(prepared(None, ledger=ledger), counted, division="open")
+    assert (violation.code, violation.field) == ("preparation_missing", "init_start")
+    assert check_log(prepared(0.0, ledger=ledger), counted, division="open") == []
+    assert check_log(prepared(None, ledger=ledger), free, division="open") == []
+    assert check_log(prepared(None, ledger=None, clock="dawnbench"), counted, division="open") == []
 
 
 def test_elsewhere_one_gap_among_even_steps_is_missing_evaluations(

@@ -51,6 +51,8 @@ def test_each_run_that_its_submitter_handed_in_before_is_a_problem_naming_submis
         (replace(OWN, withdrawn_by="organiser"), True),
         (replace(THEIRS, withdrawn_by="submitter"), True),
         (replace(THEIRS, withdrawn_by="organiser"), False),
+        (replace(THEIRS, is_after_own=True), False),
+        (replace(THEIRS, is_after_own=True, withdrawn_by="submitter"), False),
     ],
 )
 def test_a_withdrawal_gives_logs_back_to_whose_they_are(earlier: EarlierRun, is_copy: bool) -> None:

@@ -45,7 +45,9 @@ def judged(
     *,
     replays: Sequence[Sequence[float]] = (),
     hyperparameters: dict[str, float] | None = None,
+    off: float = 0.0,
 ) -> list[Reason]:
+    """The reasons told of some curves, whose epochs the logs tell `off` by so much."""
     if benchmark.target.direction == "lower":
         curves = [[None if q is None else 100.0 - q for q in curve] for curve in curves]
     laptop = System("laptop", "cpu-x86_64", "any")
@@ -57,7 +59,10 @@ def judged(
         runs.append(ReplayRun(i, i, "reached", told, {}, tta_seconds=0.1 * len(curve)))
     system = WorkerSystem("w", "cpu-x86_64", "any", 2, 24.0, None, 0, 1, {})
     assert benchmark.replay is not None
-    told_curves = [evaluations(curve) for curve in curves]
+    told_curves = [
+        [dataclasses.replace(each, epoch=(each.epoch or 0.0) + off) for each in evaluations(curve)]
+        for curve in curves
+    ]
     report = ReplayReport(runs, system)
     return judge_curves(benchmark, claim, scores, told_curves, report, benchmark.replay)
 
@@ -193,13 +198,39 @@ def test_a_shortfall_is_what_was_missing_next_to_the_crossing(
     assert shortfall(curve, target, reach, ahead=True) == after
 
 
+@pytest.mark.parametrize(("interval", "before"), [(0.5, 4.0), (1.0, 4.0), (2.0, 1.5), (5.0, 0.0)])
+def test_who_evaluates_less_often_is_held_to_what_an_epoch_brings(
+    interval: float, before: float
+) -> None:
+    """From 93.5 to 98.5 it is 5 points, of which an epoch of two brings half, one of five 1."""
+    curve = [Evaluation(10.0, 1.0, 93.5), Evaluation(10.0 + interval, 2.0, 98.5)]
+
+    assert shortfall(curve, HIGHER, FIRST, ahead=False) == pytest.approx(before)
+
+
+@pytest.mark.parametrize("off", [0.0, 0.001, -0.5])
+def test_epochs_that_are_told_a_little_off_keep_no_curve_from_being_judged(
+    digits: Benchmark, off: float
+) -> None:
+    copied, jumping = KNOWN[0].tolist(), [*[10.0] * 5, 97.4, 97.4, 98.0]
+
+    reasons = judged(benchmark_of(digits), [copied, jumping], off=off)
+
+    (copy,) = of("curve_copied", reasons)
+    assert copy.message.startswith("run_0.log stays within 0 of calibrated run 1,")
+    assert [r.message.split()[0] for r in of("claim_curve_jumps", reasons)] == ["run_1.log"]
+
+
 @pytest.mark.parametrize(
     ("epochs", "found"),
     [
         ([0.5, 1.0, 1.5, 2.0], [91.0, 93.0]),  # the middle of an epoch is left out
         ([1.0, 3.0, 3.0, 4.0], [90.0, None, 92.0, 93.0]),  # the last of an epoch counts
         ([None, 1.0, None, 2.0], [91.0, 93.0]),
-        ([0.5, 1.5, 2.5, 3.5], []),
+        ([0.5, 1.5, 2.5, 3.5], [90.5, 91.5, 92.5]),  # on the line between two
+        ([1.25, 2.25], [None, 90.75]),
+        ([1.0, 2.6], [90.0, None]),  # longer than a log that tells each epoch has it
+        ([], []),
         ([999.0, 1000.0, 1001.0, 5000.0], [*[None] * 998, 90.0, 91.0]),
     ],
 )

@@ -37,7 +37,7 @@ def test_with_tables_each_run_has_its_own() -> None:
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_tables_for_some_runs_only_are_refused(count: int) -> None:
-    with pytest.raises(ValueError, match=f"has {count} tables; expected one for each of 2 seeds"):
+    with pytest.raises(ValueError, match=f"has {count} tables?; expected one for each of 2 seeds"):
         replace(JOB, hyperparameters_by_run=[{}] * count)
 
 

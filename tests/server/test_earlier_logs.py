@@ -80,6 +80,28 @@ def test_a_claim_is_put_right_by_withdrawing_it_first(
     assert place_on_board(client, second.json()["id"]) == (1, None)
 
 
+@pytest.mark.parametrize("edit", [dict, other_seeds])
+def test_a_copy_by_somebody_else_does_not_take_the_logs_from_whose_they_are(
+    edit: Edit, submit: Callable[..., Any], digits_submission: Any, client: TestClient,
+    alice: Any, bob: Any,
+) -> None:  # fmt: skip
+    """Logs are public: bob copies alice's before she puts her claim right."""
+    own = dict(digits_submission.logs)
+    first = submit(digits_submission, as_is=True).json()["id"]
+    digits_submission.logs = edit(own)
+    copied = submit(digits_submission, by=bob, as_is=True).json()["id"]
+    withdraw(client, first, alice)
+    digits_submission.logs = own
+    second = submit(digits_submission, as_is=True)
+
+    assert second.status_code == 201
+    assert second.json()["copies"] == []
+    assert place_on_board(client, second.json()["id"]) == (1, None)
+    assert place_on_board(client, copied) == (None, "its logs were handed in before")
+    parts: Parts = client.app.state.parts  # type: ignore[attr-defined]
+    assert rescore_submissions(parts, Choice(), print).changed == []
+
+
 @pytest.mark.parametrize("ended_by", ["alice", "olivia"])
 def test_logs_withdrawn_from_under_a_replay_are_drawn_no_other_seeds(
     ended_by: str, replay: Any, submit: Callable[..., Any], digits_submission: Any,
@@ -234,13 +256,13 @@ def test_earlier_logs_are_found_by_indexes_alone(
             for each in sent
         ]
     steps = [str(row[3]) for plan in plans for row in plan]
-    assert len(plans) == 2
+    assert len(plans) == 3  # Which are alike, whose they are, since when the own are there.
     assert [step for step in steps if step.startswith("SCAN")] == [], steps
     assert any("ix_runs_log_sha256" in step for step in steps), steps
     assert any("ix_runs_training_sha256" in step for step in steps), steps
     assert [step for step in steps if " submissions " in step] == [
         "SEARCH submissions USING INDEX sqlite_autoindex_submissions_1 (id=?)"
-    ]
+    ] * 2
 
 
 def test_what_was_withdrawn_comes_back_only_while_its_logs_stand_in_no_other(

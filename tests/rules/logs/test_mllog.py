@@ -37,6 +37,7 @@ def test_the_run_counts_its_seconds_from_run_start(parse: Parse, good_log: str) 
     )
     assert (run.status, run.stop_seconds, run.clock) == ("success", 25.0, "mlperf")
     assert run.ledger == Ledger(init=2.0, train=20.5, eval=4.5)
+    assert run.started_ms == 3000
 
 
 def test_the_run_says_what_it_was_made_with(parse: Parse, good_log: str) -> None:
@@ -98,6 +99,7 @@ def test_init_counts_from_the_first_of_all_ranks(parse: Parse, good_log: str) ->
     ledger = parse(log).ledger
     assert ledger is not None
     assert ledger.init == pytest.approx(2.6)
+    assert parse(log).preparation_seconds == pytest.approx(2.6)
 
 
 def test_lines_of_other_ranks_may_be_late(parse: Parse, good_log: str) -> None:
@@ -109,6 +111,14 @@ def test_without_eval_start_no_evaluation_has_a_ledger(parse: Parse, good_log: s
     run = parse(good_log.replace("eval_start", "note_a").replace("eval_stop", "note_b"))
     assert [evaluation.ledger for evaluation in run.evaluations] == [None, None]
     assert run.ledger is None
+    assert run.preparation_seconds == 2.0
+
+
+def test_without_init_start_nobody_knows_how_long_a_run_prepared(
+    parse: Parse, good_log: str
+) -> None:
+    run = parse(good_log.replace("init_start", "note"))
+    assert run.preparation_seconds is None
 
 
 def test_without_eval_stop_an_evaluation_ends_with_its_quality(parse: Parse, good_log: str) -> None:

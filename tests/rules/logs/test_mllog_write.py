@@ -37,7 +37,7 @@ def runs(draw: st.DrawFn) -> Run:
     """Runs as a log can tell them: preparation is init, the rest is train or eval."""
     measured = draw(st.lists(steps, max_size=12))
     with_ledger = draw(st.booleans()) or not measured
-    init = draw(spans) if with_ledger else 0.0
+    init = draw(spans)
     trained = list(accumulate(train for train, _, _, _ in measured))
     evaluated = list(accumulate(evaluation for _, evaluation, _, _ in measured))
     evaluations = tuple(
@@ -71,6 +71,7 @@ def runs(draw: st.DrawFn) -> Run:
             st.dictionaries(st.from_regex(r"opt_[a-z]{1,9}", fullmatch=True), st.floats(-1e9, 1e9))
         ),
         ledger=Ledger(init=init, train=train, eval=evaluation) if with_ledger else None,
+        preparation_seconds=init,
     )
 
 
@@ -80,6 +81,7 @@ def seconds_of(run: Run) -> list[float]:
     return [
         *(evaluation.seconds for evaluation in run.evaluations),
         *(() if run.stop_seconds is None else (run.stop_seconds,)),
+        *(() if run.preparation_seconds is None else (run.preparation_seconds,)),
         *(
             number
             for ledger in ledgers
@@ -90,7 +92,7 @@ def seconds_of(run: Run) -> list[float]:
 
 
 def without_seconds(run: Run) -> Run:
-    """The run with its times set to 0 where it has them, and without line numbers."""
+    """The run with its times set to 0 where it has them, without its start and line numbers."""
 
     def zero(ledger: Ledger | None) -> Ledger | None:
         return None if ledger is None else Ledger()
@@ -103,6 +105,8 @@ def without_seconds(run: Run) -> Run:
         ),
         stop_seconds=None if run.stop_seconds is None else 0.0,
         ledger=zero(run.ledger),
+        preparation_seconds=None if run.preparation_seconds is None else 0.0,
+        started_ms=None,
     )
 
 

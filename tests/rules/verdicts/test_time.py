@@ -12,6 +12,7 @@ from rules.verification import judge
 from tests.support.verdicts import (
     HONEST_EPOCHS,
     LAPTOP,
+    SECONDS_PER_EPOCH,
     Judge,
     claimed,
     codes,
@@ -210,6 +211,26 @@ def test_a_pace_beyond_tolerance_is_caught_though_the_times_would_pass(verdict: 
     assert "seconds per epoch" in next(
         r.message for r in found.reasons if r.code == "slower_than_claimed"
     )
+
+
+def test_one_run_of_too_few_epochs_and_one_of_too_few_seconds_do_not_hide_each_other(
+    verdict: Judge,
+) -> None:
+    """Each is dropped where its own factor is averaged, but of the times one of them is ranked.
+
+    1 epoch at the honest pace, 8 epochs at a twentieth of it, and one honest run: the middle of
+    epochs and of paces is honest, that of the times is 1 epoch's.
+    """
+    pace = SECONDS_PER_EPOCH
+    found = verdict(claimed([1, 8, 8], seconds=[pace, 8 * pace / 20, 8 * pace]))
+
+    assert found.outcome == "rejected"
+    assert "convergence_agrees" in codes(found)
+    (slower,) = (r for r in found.reasons if r.weight == "rejects")
+    assert slower.code == "slower_than_claimed"
+    assert slower.numbers["claimed_seconds"] == pytest.approx(pace)
+    assert slower.numbers["claimed_seconds_per_epoch"] == pytest.approx(pace / 8)
+    assert slower.numbers["ratio"] == pytest.approx(8.0, rel=0.02)
 
 
 @pytest.mark.parametrize("silent", ["claim", "replay"])
