@@ -117,6 +117,9 @@ def test_a_key_in_hex_will_do_and_another_one_will_not(bundle: Bundle) -> None:
     public = bundle.document["signature"]["public_key"]
     bundle.key.write_text(public + "\n")
     assert bundle.failed() == set()
+    listed = json.dumps({"keys": [{"public_key": "ab" * 32}, {"public_key": public}]})
+    bundle.key.write_text(f"\n{listed}")
+    assert bundle.failed() == set()
     bundle.key.write_text("ab" * 32)
     assert bundle.failed() == {"signer"}
 
@@ -333,6 +336,13 @@ def test_by_another_definition_nothing_more_is_judged(bundle: Bundle, change: Ch
 def test_a_flipped_signature_fails_alone(bundle: Bundle) -> None:
     value = bundle.document["signature"]["value"]
     bundle.document["signature"]["value"] = f"{int(value[0], 16) ^ 1:x}{value[1:]}"
+
+    assert bundle.failed() == {"signature"}
+
+
+def test_a_key_id_that_is_another_keys_fails_alone(bundle: Bundle) -> None:
+    """It is what people compare, and no part of what is signed."""
+    bundle.document["signature"]["key_id"] = "ab" * 8
 
     assert bundle.failed() == {"signature"}
 
