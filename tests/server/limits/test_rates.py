@@ -13,7 +13,8 @@ from cli.up.redis import RedisAddress, redis_answers, redis_command
 from server.app import create_app
 from server.limits.kinds import Kind, kind_of
 from server.limits.memory import BoundedMemory
-from server.limits.rates import RateLimits
+from server.limits.rates import RateLimits, bucket_of
+from server.limits.requesters import Requester
 from server.settings import Settings
 from tests.support.loops import run_async
 from tests.support.processes import free_port, stop, wait_for
@@ -82,6 +83,23 @@ def test_a_good_token_has_limits_of_its_own_and_a_made_up_one_those_of_its_addre
     assert read_openly(client, **other).status_code == 429
 
 
+def test_a_made_up_token_beside_a_good_session_is_no_good_one(
+    client: TestClient, alice: Any
+) -> None:
+    """Else whoever is signed in would make up limits of their own, one set with each page."""
+    client.app.state.limits.rates._items["writes"] = RateLimits(Settings())._items["writes"]  # type: ignore[attr-defined]
+    origin = {"Origin": "http://testserver"}
+    fields = {"token": alice.secret}
+    signed_in = client.post("/console/sign-in", data=fields, headers=origin, follow_redirects=False)
+    assert signed_in.status_code == 303
+    made_up = {"Authorization": "Bearer fl_made-up"}
+    assert client.get("/console/account", headers=made_up).status_code == 200
+    client.cookies.clear()
+
+    asked = [read_openly(client, **made_up).status_code for _ in range(6)]
+    assert asked == [200] * 4 + [429] * 2  # The page was read from this address too.
+
+
 def test_tokens_that_are_not_known_are_refused_after_a_few_and_good_ones_are_not(
     client: TestClient, alice: Any
 ) -> None:
@@ -123,21 +141,59 @@ def test_without_rate_limits_nothing_is_counted(settings: Settings) -> None:
     ("method", "path", "kind"),
     [
         ("GET", "/healthz", Kind.FREE),
+        ("GET", "/readyz", Kind.FREE),
+        ("GET", "/metrics", Kind.FREE),
+        ("GET", "/favicon.ico", Kind.FREE),
+        ("GET", "/robots.txt", Kind.FREE),
+        ("HEAD", "/healthz", Kind.FREE),
+        ("OPTIONS", "/api/v1/submissions", Kind.READ),
         ("GET", "/static/style.css", Kind.FREE),
+        ("GET", "/docs-assets/swagger-ui.css", Kind.FREE),
+        ("GET", "/statics", Kind.READ),
         ("POST", "/healthz", Kind.WRITE),
         ("GET", "/api/v1/submissions", Kind.READ),
         ("POST", "/api/v1/submissions", Kind.UPLOAD),
         ("GET", "/api/v1/verifications/v/proof", Kind.EXPENSIVE),
         ("GET", "/api/v1/verifications/v/events", Kind.STREAM),
         ("GET", "/benchmarks/digits/charts/times", Kind.EXPENSIVE),
+        ("GET", "/api/v1/submissions/s/runs.json", Kind.EXPENSIVE),
+        ("GET", "/api/v1/submissions/s/runs/0/log.json", Kind.EXPENSIVE),
+        ("GET", "/api/v1/prices.csv", Kind.EXPENSIVE),
+        ("GET", "/benchmarks/digits/convergence", Kind.EXPENSIVE),
+        ("GET", "/compare", Kind.EXPENSIVE),
+        ("DELETE", "/api/v1/tokens/7", Kind.WRITE),
         ("POST", "/api/v1/attempts/a/report", Kind.WORKER),
         ("POST", "/api/v1/workers/hello", Kind.WORKER),
+        ("POST", "/api/v1/workers/probes", Kind.WORKER),
         ("POST", "/api/v1/workers/w/baseline", Kind.WRITE),
         ("GET", "/api/v1/workers/hello", Kind.READ),
     ],
 )
 def test_a_kind_follows_from_method_and_address(method: str, path: str, kind: Kind) -> None:
     assert kind_of({"type": "http", "method": method, "path": path}) is kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "role", "bucket"),
+    [
+        (Kind.READ, None, "reads"),
+        (Kind.READ, "admin", "reads"),
+        (Kind.STREAM, None, "reads"),
+        (Kind.EXPENSIVE, "submitter", "expensive_reads"),
+        (Kind.WRITE, None, "writes"),
+        (Kind.WRITE, "submitter", "writes"),
+        (Kind.UPLOAD, "worker", "writes"),
+        (Kind.WRITE, "organiser", "organiser_writes"),
+        (Kind.UPLOAD, "admin", "organiser_writes"),
+        (Kind.WORKER, None, "worker_posts"),
+        (Kind.WORKER, "admin", "worker_posts"),
+    ],
+)
+def test_which_limit_holds_follows_from_the_kind_and_who_asks(
+    kind: Kind, role: str | None, bucket: str
+) -> None:
+    assert bucket_of(kind, Requester("192.0.2.1", "f" * 64, role)) == bucket
+    assert bucket in RateLimits(Settings()).bucket_names
 
 
 def test_the_memory_holds_so_many_keys_and_weighs_the_window_before() -> None:
