@@ -83,6 +83,16 @@ def test_a_good_token_has_limits_of_its_own_and_a_made_up_one_those_of_its_addre
     assert read_openly(client, **other).status_code == 429
 
 
+def test_a_token_that_only_reads_what_is_public_is_known_too(
+    client: TestClient, alice: Any
+) -> None:
+    def list_submissions(**headers: str) -> int:
+        return client.get("/api/v1/submissions", headers=headers).status_code
+
+    assert [list_submissions(**alice.headers) for _ in range(7)] == [200] * 6 + [429]
+    assert [list_submissions() for _ in range(5)] == [200] * 4 + [429]
+
+
 def test_a_made_up_token_beside_a_good_session_is_no_good_one(
     client: TestClient, alice: Any
 ) -> None:
