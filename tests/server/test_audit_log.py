@@ -67,6 +67,7 @@ def test_tokens_and_verifications_are_logged_with_who_and_why(
         ("verification.cancel", "verification", replay.verification_id, None),
     ]
     assert {r["actor"] for r in records} == {"olivia"}
+    assert records[1]["after"]["new_user"] is True  # The token's user was made with it.
     assert records[2]["before"]["revoked_at"] is None
     assert records[2]["after"]["revoked_at"] is not None
     assert made["token"] not in json.dumps(records)

@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from prometheus_client import CollectorRegistry
+from starlette.types import Message, Receive, Scope, Send
 
 from cli.up.redis import RedisAddress, redis_answers, redis_command
 from server.app import create_app
 from server.limits.kinds import Kind, kind_of
 from server.limits.memory import BoundedMemory
+from server.limits.metrics import LimitMetrics
+from server.limits.rate_limiting import RateLimiting
 from server.limits.rates import RateLimits, bucket_of
-from server.limits.requesters import Requester
+from server.limits.requesters import KnownSecrets, Requester
 from server.settings import Settings
 from tests.support.loops import run_async
 from tests.support.processes import free_port, stop, wait_for
@@ -121,6 +125,52 @@ def test_tokens_that_are_not_known_are_refused_after_a_few_and_good_ones_are_not
     assert "token that is not known" in refused.json()["detail"]
     assert read(client, **alice.headers) == 200
     assert read(client) == 401  # Without a token nothing was guessed.
+
+
+def test_the_token_of_an_attempt_is_good_once_a_post_with_it_was_taken() -> None:
+    """It is no user's token: what tells that it is good is that the attempt takes the post."""
+    few = Settings(rate_worker_posts="3/hour", rate_reads="3/hour")
+    statuses: list[int] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": answered[0], "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def ask(method: str, token: str, *, times: int) -> list[int]:
+        statuses.clear()
+        for _ in range(times):
+            await limited(
+                {
+                    "type": "http", "method": method, "path": "/api/v1/attempts/a/events",
+                    "query_string": b"", "client": ("192.0.2.1", 1),
+                    "headers": [(b"authorization", b"Bearer " + token.encode())],
+                },
+                receive,
+                send,
+            )  # fmt: skip
+        return list(statuses)
+
+    limited = RateLimiting(
+        app,
+        limits=RateLimits(few),
+        known=KnownSecrets(),
+        metrics=LimitMetrics(CollectorRegistry()),
+        enforced=True,
+    )
+    answered = [200]
+    # One of the address, before it was known, and three of its own.
+    assert run_async(ask("POST", "fla_good", times=5)) == [200] * 4 + [429]
+    answered[0] = 409
+    assert run_async(ask("POST", "fla_late", times=3)) == [409] * 2 + [429]
+    answered[0] = 200
+    assert run_async(ask("GET", "fla_reads", times=4)) == [200] * 3 + [429]
 
 
 def test_writes_have_a_limit_of_their_own_and_workers_another(
