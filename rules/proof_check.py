@@ -101,8 +101,15 @@ def _steps(proof: Proof, benchmark: Benchmark, claim: Claim, logs: Logs | None) 
 def _made(step: _Step) -> Check:
     try:
         why = step.make()
-    except (RuleError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-        # Numbers nobody could have measured may fail anywhere in the rules: that is a finding.
+    except (
+        RuleError,
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
+        # What nobody could have measured or scored may fail anywhere in the rules: a finding.
         return Check(step.name, "fail", step.compared, str(error) or type(error).__name__)
     return Check(step.name, "pass" if why is None else "open", step.compared, why or "")
 

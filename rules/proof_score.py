@@ -6,11 +6,12 @@ from dataclasses import asdict
 from typing import Any
 
 from rules.benchmark import Benchmark
+from rules.convergence import RcpVerdict
 from rules.counts import count_text
 from rules.curve import curve_row
 from rules.errors import RuleError
 from rules.inference import InferenceResult
-from rules.proof import Proof
+from rules.proof import Proof, Table
 from rules.submission import ScoredSubmission, score_submission
 
 Logs = Mapping[str, bytes]
@@ -23,6 +24,7 @@ FIGURES = (
     "tta_low_seconds", "tta_high_seconds", "cv_percent", "epochs_to_target", "cost_usd",
     "best_quality", "evaluation_interval_seconds",
 )  # fmt: skip
+RCP_FIGURES = ("verdict", "factor", "batch_size", "mean", "lowest", "submission_mean")
 RUN_FIGURES = ("file", "seed", "reached", "tta_seconds", "epochs_to_target", "best_quality")
 
 
@@ -63,6 +65,8 @@ def check_score(proof: Proof, benchmark: Benchmark, logs: Logs | None) -> str | 
     for name in FIGURES:
         if name in stored or name != "raw_tta_seconds":  # A result of earlier rules lacks it.
             _require_equal(f"result.{name}", stored.get(name), getattr(scored.result, name))
+    if "rcp" in stored:  # As above.
+        _compare_convergence(stored["rcp"], scored.result.rcp)
     broken = sorted(violation.code for violation in scored.result.violations)
     listed = sorted(str(item.get("code")) for item in stored.get("violations") or [])
     _require_equal("result.violations", listed, broken)
@@ -97,8 +101,15 @@ def _compare_claim(proof: Proof, scored: ScoredSubmission) -> None:
     kept, claim = proof.submission.claim, scored.claim
     _require_equal("claim.model", kept.model, claim.model)
     _require_equal("claim.framework", kept.framework, claim.framework)
+    _require_equal("claim.precision", kept.precision, claim.precision)
     _require_equal("claim.hyperparameters", dict(kept.hyperparameters), dict(claim.hyperparameters))
     _require_equal("claim.system", asdict(kept.system), asdict(claim.system))
+
+
+def _compare_convergence(stored: Table | None, derived: RcpVerdict | None) -> None:
+    kept, found = stored or {}, vars(derived) if derived is not None else {}
+    for name in RCP_FIGURES:
+        _require_equal(f"result.rcp.{name}", kept.get(name), found.get(name))
 
 
 def _require_equal(name: str, stored: Any, derived: Any) -> None:

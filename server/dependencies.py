@@ -95,7 +95,7 @@ def get_caller(request: Request, parts: PartsDep, secret: SecretDep) -> Caller:
     with parts.database.read_columns() as connection:
         holder = find_holder(connection, secret)
     note(user_id=holder.user_id)
-    note_signed_in(holder.role)
+    note_signed_in(secret, holder.role)
     request.app.state.last_uses.note(holder.token_id)
     return caller_of(holder)
 

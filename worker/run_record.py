@@ -74,7 +74,7 @@ class RunRecord:
     def close(self, log_tail: str) -> ReplayRun:
         """The run as it is reported; announces its end."""
         parent_seconds, child_seconds = self._spans()
-        if self.status in ("reached", "not_reached") and parent_seconds and child_seconds:
+        if self.status in ("reached", "not_reached"):
             self._compare_clocks(parent_seconds, child_seconds)
         status = self.status or "failed"
         seconds = self._seconds()
@@ -180,7 +180,9 @@ class RunRecord:
             return None, None
         return self._last_at - self._watch.started_at, self._child_span[1] - self._child_span[0]
 
-    def _compare_clocks(self, parent_seconds: float, child_seconds: float) -> None:
+    def _compare_clocks(self, parent_seconds: float | None, child_seconds: float | None) -> None:
+        if parent_seconds is None or child_seconds is None:
+            return  # Its clock never started.
         if not clocks_disagree(parent_seconds, child_seconds):
             return
         self.status = "failed"

@@ -1,6 +1,6 @@
 """`finishline audit`: check a verification's proof, without having to trust the server."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -97,7 +97,21 @@ def _fetch(
         raise CliError(
             f"What {url} lists as keys are none ({error!r}).", exit_code=ExitCode.SERVER
         ) from error
-    return read_bundle(content, file="proof.zip"), keys
+    bundle = read_bundle(content, file="proof.zip")
+    _require_asked_for(bundle.document, verification)
+    return bundle, keys
+
+
+def _require_asked_for(document: Mapping[str, Any], verification: str) -> None:
+    """Raise CliError if a server gave the proof of another verification, however sound it is."""
+    part = document.get("verification")
+    found = part.get("id") if isinstance(part, Mapping) else verification
+    if found != verification:
+        raise CliError(
+            f"The server gave the proof of verification {str(found)[:60]!r}; expected that of "
+            f"{verification!r}.",
+            exit_code=ExitCode.SERVER,
+        )
 
 
 def _lines(bundle: Bundle, checks: Sequence[Check]) -> list[RenderableType]:

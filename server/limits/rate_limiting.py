@@ -10,7 +10,7 @@ from server.limits.kinds import Kind, kind_of
 from server.limits.metrics import LimitMetrics
 from server.limits.rates import FAILED, RateLimits, Refusal, bucket_of
 from server.limits.requesters import KnownSecrets, Requester
-from server.observability.context import signed_in_role
+from server.observability.context import signed_in
 
 REQUESTER = "finishline.requester"
 KIND = "finishline.kind"
@@ -70,15 +70,15 @@ class RateLimiting:
         return await self._limits.hit(bucket_of(kind, requester), requester.key)
 
     def _learning(self, kind: Kind, requester: Requester, send: Send) -> Send:
-        """Note from the answer whether the secret of a request is good."""
+        """Note from the answer which secret of a request is good, if one is."""
         digest = requester.secret_sha256 or ""
 
         async def noted(message: Message) -> None:
             if message["type"] == "http.response.start":
                 status = message["status"]
-                role = signed_in_role()
-                if role is not None:
-                    self._known.note(digest, role)
+                proved = signed_in()
+                if proved is not None:  # A request may carry another secret beside this one.
+                    self._known.note(proved.secret_sha256, proved.role)
                 elif kind is Kind.WORKER and status < 300:
                     self._known.note(digest, "worker")
                 elif status == 401:

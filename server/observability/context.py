@@ -1,5 +1,6 @@
 """The request under way, as every log line of it names it."""
 
+import hashlib
 import os
 import re
 from contextvars import ContextVar
@@ -12,6 +13,14 @@ SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 ID_PARAMETERS = ("attempt_id", "verification_id", "submission_id")
 
 
+@dataclass(frozen=True)
+class SignedIn:
+    """The SHA-256 of a secret that proved good, and what its holder may be."""
+
+    secret_sha256: str
+    role: str
+
+
 @dataclass
 class RequestContext:
     """A request's id, and what is learnt about it on the way; shared by all threads that serve it.
@@ -21,7 +30,7 @@ class RequestContext:
 
     request_id: str
     scope: Scope
-    role: str | None = None
+    signed_in: SignedIn | None = None
     # Whether the log has the traceback of what this request failed with.
     is_told: bool = False
     noted: dict[str, str | int] = field(default_factory=dict)
@@ -58,11 +67,11 @@ def note(**ids: str | int) -> None:
         context.noted.update(ids)
 
 
-def note_signed_in(role: str) -> None:
-    """The secret that the request under way carries is good, for this role."""
+def note_signed_in(secret: str, role: str) -> None:
+    """A secret that the request under way carries is good, for this role."""
     context = CURRENT.get()
     if context is not None:
-        context.role = role
+        context.signed_in = SignedIn(hashlib.sha256(secret.encode()).hexdigest(), role)
 
 
 def note_told() -> None:
@@ -78,10 +87,10 @@ def is_told() -> bool:
     return context is not None and context.is_told
 
 
-def signed_in_role() -> str | None:
-    """The role that the request under way proved to have, if any."""
+def signed_in() -> SignedIn | None:
+    """Which secret of the request under way proved good, if any."""
     context = CURRENT.get()
-    return None if context is None else context.role
+    return None if context is None else context.signed_in
 
 
 def current_request_id() -> str | None:

@@ -75,8 +75,7 @@ def _send_again(session: Session, takers: Takers, now: datetime) -> list[tuple[s
     chosen = []
     for row in rows:
         able = [name for name in sorted(takers.free) if takers.may_take(name, row.hardware_class)]
-        same = [name for name in able if name == row.hardware_class]
-        for sent_to in (same or able)[:1]:
+        for sent_to in able[:1]:
             if _mark(session, row.id, sends=row.sends, sent_to=sent_to, now=now):
                 chosen.append((row.id, sent_to))
                 _use(takers, sent_to)

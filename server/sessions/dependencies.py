@@ -35,7 +35,7 @@ def signed_in_or_none(request: Request, parts: Parts) -> SignedIn | None:
     except NotSignedInError:
         return None
     request.app.state.last_uses.note(found.token_id)
-    note_signed_in(found.token.role)
+    note_signed_in(secret, found.token.role)
     if is_stale(found):
         with parts.database.write() as session:
             note_seen(session, secret)

@@ -47,11 +47,16 @@ class FailedSignIns:
 
 
 def network_of(address: str) -> str:
-    """An address, of IPv6 its /64: whoever has one has all of that."""
+    """An address, of IPv6 its /64: whoever has one has all of that.
+
+    What listens for both kinds at once tells IPv4 addresses as IPv6 ones, all of a single /64.
+    """
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
         return address
     if isinstance(parsed, ipaddress.IPv4Address):
         return address
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
     return str(ipaddress.ip_network((parsed.packed[:8] + bytes(8), 64)))

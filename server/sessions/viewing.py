@@ -7,6 +7,7 @@ from fastapi import Depends, Request
 from server.accounts.service import find_holder
 from server.dependencies import Parts, PartsDep, caller_of
 from server.errors import NotSignedInError
+from server.observability.context import note_signed_in
 from server.sessions.dependencies import signed_in_or_none
 from server.submissions.visibility import viewer_for
 from server.viewer import ANYBODY, Viewer
@@ -35,5 +36,6 @@ def _of_token(request: Request, parts: Parts, secret: str) -> Viewer:
             holder = find_holder(connection, secret)
     except NotSignedInError:
         return ANYBODY
+    note_signed_in(secret, holder.role)
     request.app.state.last_uses.note(holder.token_id)
     return viewer_for(caller_of(holder))

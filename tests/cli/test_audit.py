@@ -125,6 +125,19 @@ def test_an_id_is_fetched_with_the_keys_and_its_failures_are_shown(
     assert lines[-1] == "Do not rely on this: signature, signer, format failed."
 
 
+def test_the_proof_of_another_verification_answers_nothing(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    """Each of its checks may pass: it is as sound as it ever was, of something else."""
+    proof = {"format": "finishline-proof/1", "verification": {"id": "v2"}}
+    standin.answer("GET /api/v1/verifications/v1/proof", json.dumps(proof).encode())
+    standin.answer("GET /api/v1/keys", KEYS)
+    ran = finishline("audit", "v1", "--json")
+
+    assert (ran.code, ran.out) == (4, "")
+    assert "the proof of verification 'v2'; expected that of 'v1'" in ran.err
+
+
 def test_a_document_of_the_wrong_kinds_is_shown_and_not_believed(
     finishline: "Finishline", tmp_path: Path
 ) -> None:

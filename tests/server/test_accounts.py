@@ -131,6 +131,34 @@ def test_an_organiser_makes_and_ends_tokens_of_submitters_and_workers_alone(
             assert (rotated.status_code, ended.status_code) == wanted, token
 
 
+def test_admins_end_anybodys_token_and_organisers_their_own_beside(
+    client: TestClient, ada: Any, olivia: Any, make_person: Callable[..., Any]
+) -> None:
+    make_person("otto", "organiser")
+    every = client.get(TOKENS, headers=ada.headers).json()["tokens"]
+    ids = {token["user"]: token["id"] for token in every}
+    for person, whose in ((ada, "otto"), (olivia, "olivia"), (ada, "ada")):
+        address = f"{TOKENS}/{ids[whose]}"
+        assert client.delete(address, headers=person.headers).status_code == 204, whose
+    assert client.get(TOKENS, headers=olivia.headers).status_code == 401
+
+
+def test_what_takes_over_from_a_token_ends_as_told_or_as_that_would_have(
+    client: TestClient, olivia: Any
+) -> None:
+    def rotate(**how: Any) -> float:
+        body = {"user": "carol", "role": "submitter", "expires_in_days": 30}
+        made = client.post(TOKENS, json=body, headers=olivia.headers).json()
+        address = f"{TOKENS}/{made['id']}/rotate"
+        ends_at = client.post(address, json=how, headers=olivia.headers).json()["expires_at"]
+        left: timedelta = datetime.fromisoformat(ends_at) - utc_now()
+        return round(left / timedelta(days=1), 2)
+
+    assert rotate() == 30
+    assert rotate(expires_in_days=7) == 7
+    assert rotate(expires_in_days=60) == 60
+
+
 def test_an_organiser_reaches_no_lesser_token_of_an_admin_nor_renews_their_own(
     client: TestClient, ada: Any, olivia: Any
 ) -> None:

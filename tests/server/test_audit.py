@@ -9,7 +9,7 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,7 @@ import pytest
 
 from cli.main import main
 from rules.proof import part_hashes, signed_bytes
+from rules.proof_check import check_proof
 from rules.replay_plan import Plan, seal
 from server.models import Evidence, Verification
 from server.settings import Settings
@@ -116,6 +117,9 @@ def test_a_key_in_hex_will_do_and_another_one_will_not(bundle: Bundle) -> None:
     public = bundle.document["signature"]["public_key"]
     bundle.key.write_text(public + "\n")
     assert bundle.failed() == set()
+    listed = json.dumps({"keys": [{"public_key": "ab" * 32}, {"public_key": public}]})
+    bundle.key.write_text(f"\n{listed}")
+    assert bundle.failed() == set()
     bundle.key.write_text("ab" * 32)
     assert bundle.failed() == {"signer"}
 
@@ -208,6 +212,12 @@ def other_system(document: dict[str, Any]) -> None:
     document["submission"]["claim"]["system"]["memory_gib"] = 1.0
 
 
+def other_precision(document: dict[str, Any]) -> None:
+    """A precision that the claim never stated, which the verdict is judged by."""
+    assert document["submission"]["claim"]["precision"] is None
+    document["submission"]["claim"]["precision"] = "fp32"
+
+
 def other_log_hash(document: dict[str, Any]) -> None:
     document["submission"]["logs"][0]["sha256"] = "00" * 32
 
@@ -279,6 +289,7 @@ CHANGES: list[tuple[Change, str, set[str]]] = [
     (better_result, "submission", {"score"}),
     (better_run, "submission", {"score"}),
     (other_system, "submission", {"score"}),
+    (other_precision, "submission", {"score"}),
     (other_log_hash, "submission", {"logs", "score"}),
     (lost_ledger, "report", {"times"}),
     (strange_phase, "report", {"times"}),
@@ -329,6 +340,13 @@ def test_a_flipped_signature_fails_alone(bundle: Bundle) -> None:
     assert bundle.failed() == {"signature"}
 
 
+def test_a_key_id_that_is_another_keys_fails_alone(bundle: Bundle) -> None:
+    """It is what people compare, and no part of what is signed."""
+    bundle.document["signature"]["key_id"] = "ab" * 8
+
+    assert bundle.failed() == {"signature"}
+
+
 @pytest.mark.parametrize(
     "signature",
     [None, {}, [], {"value": 1}, {"public_key": "zz"}, {"public_key": "ab" * 32, "value": "x"}],
@@ -368,6 +386,95 @@ def rehash(old: str, files: dict[str, bytes]) -> tuple[str, dict[str, bytes]]:
     content = files.pop(old)
     sha256 = hashlib.sha256(content).hexdigest()
     return sha256, files | {sha256: content}
+
+
+def score_of(bundle: Bundle, path: Sequence[Any], value: Any) -> str:
+    """What the score is found to be wrong in where the submission has another value somewhere."""
+    document = deepcopy(bundle.document)
+    place = document["submission"]
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    checks = check_proof(document, bundle.files)
+    found = next((one for one in checks if one.name == "score"), checks[0])
+    assert (found.result == "fail") is bool(found.why)
+    return found.why
+
+
+def other_than(value: Any) -> Any:
+    """Another value of the same kind, by as little as a published number could be bettered."""
+    if value is None or isinstance(value, str):
+        return "fp32"
+    if isinstance(value, bool):
+        return not value
+    return value - 1 if isinstance(value, int) else value * (1 - 1e-8) - 1e-12
+
+
+def test_every_figure_of_a_result_and_of_its_runs_is_scored_again(bundle: Bundle) -> None:
+    submission = bundle.document["submission"]
+    # Violations and convergence are tables; what the steps explain is in the figures.
+    figures = set(submission["result"]) - {"violations", "steps", "rcp"}
+    assert len(figures) == 13
+    paths: list[tuple[Any, ...]] = [("result", name) for name in figures]
+    # These are not kept with a run.
+    of_run = set(submission["runs"][1]) - {"convergence", "evaluation_interval_seconds"}
+    assert len(of_run) == 6
+    paths += [("runs", 1, name) for name in of_run]
+    paths += [("claim", name) for name in ("model", "framework", "precision")]
+    paths += [("claim", "system", name) for name in submission["claim"]["system"]]
+    paths += [("claim", "hyperparameters", "batch_size")]
+    paths += [("curves", 2, 3, column) for column in range(4)]
+    for path in paths:
+        value: Any = submission
+        for step in path:
+            value = value[step]
+        assert score_of(bundle, path, value) == ""
+        assert score_of(bundle, path, other_than(value)), path
+    named = score_of(bundle, ("result", "cost_usd"), 1e-9)
+    assert "result.cost_usd" in named
+    assert "stored 1e-09" in named
+    assert "runs[2].seed" in score_of(bundle, ("runs", 2, "seed"), 7)
+
+
+def test_figures_that_differ_in_the_last_digits_of_a_machine_are_equal(bundle: Bundle) -> None:
+    result = bundle.document["submission"]["result"]
+
+    assert score_of(bundle, ("result", "tta_seconds"), result["tta_seconds"] * (1 + 5e-10)) == ""
+    assert score_of(bundle, ("result", "tta_seconds"), result["tta_seconds"] * (1 + 2e-9)) != ""
+    assert score_of(bundle, ("result", "reached"), True) != ""
+
+
+def test_violations_convergence_and_runs_are_those_of_the_logs(bundle: Bundle) -> None:
+    submission = bundle.document["submission"]
+    broken = {"code": "division_contradicts_claim", "message": "made up"}
+    assert "result.violations" in score_of(bundle, ("result", "violations"), [broken])
+    assert score_of(bundle, ("result", "violations"), ["no table"])
+    raised = {"verdict": "pass", "message": "", "factor": 1.25, "mean": 9.0}
+    assert "result.rcp.verdict" in score_of(bundle, ("result", "rcp"), raised)
+    assert "2 runs" in score_of(bundle, ("runs",), submission["runs"][:2])
+    # Results of earlier rules know neither the raw time nor the convergence.
+    earlier = {k: v for k, v in submission["result"].items() if k not in ("raw_tta_seconds", "rcp")}
+    assert score_of(bundle, ("result",), earlier) == ""
+    for name in set(earlier) - {"steps", "violations"}:
+        assert score_of(bundle, ("result",), earlier | {name: None}), name
+    assert "division" in score_of(bundle, ("division",), "open")
+
+
+def test_a_bundle_holds_the_files_of_the_claim_whole_and_no_other(bundle: Bundle) -> None:
+    def logs(**changed: bytes) -> str:
+        files = {k: changed.get(k, v) for k, v in bundle.files.items()}
+        checks = check_proof(bundle.document, {k: v for k, v in files.items() if v})
+        return next(one.why for one in checks if one.name == "logs")
+
+    submission = bundle.document["submission"]
+    claim, log = submission["claim_sha256"], submission["logs"][2]
+    assert logs() == ""
+    assert logs(**{claim: b""}).startswith("the claim: not in the bundle")
+    assert logs(**{claim: b"{}"}).startswith("the claim: its bytes are not")
+    assert logs(**{log["sha256"]: b""}).startswith("run_2.log: not in the bundle")
+    assert logs(**{log["sha256"]: b"x"}).startswith("run_2.log: its bytes are not")
+    log["size_bytes"] += 1
+    assert logs().startswith(f"run_2.log: {log['size_bytes'] - 1} bytes")
 
 
 def test_a_missing_and_a_needless_file_fail(bundle: Bundle) -> None:

@@ -67,6 +67,7 @@ def test_tokens_and_verifications_are_logged_with_who_and_why(
         ("verification.cancel", "verification", replay.verification_id, None),
     ]
     assert {r["actor"] for r in records} == {"olivia"}
+    assert records[1]["after"]["new_user"] is True  # The token's user was made with it.
     assert records[2]["before"]["revoked_at"] is None
     assert records[2]["after"]["revoked_at"] is not None
     assert made["token"] not in json.dumps(records)
@@ -194,8 +195,17 @@ def test_an_exported_log_is_checked_offline(
     write_log(path, records)
     head = records[-1]["sha256"]
     assert main(["audit", "--log", str(path), "--head", head]) == 0
+    capsys.readouterr()
+    assert main(["audit", "--log", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "whole": True, "records": 3, "head": {"id": 3, "sha256": head}, "problems": [],
+    }  # fmt: skip
     write_log(path, records[:2])
     assert main(["audit", "--log", str(path)]) == 0
+    capsys.readouterr()
+    assert main(["audit", "--log", str(path), "--head", head, "--json"]) == 1
+    cut_off = json.loads(capsys.readouterr().out)
+    assert (cut_off["whole"], cut_off["records"], len(cut_off["problems"])) == (False, 2, 1)
     assert main(["audit", "--log", str(path), "--head", head]) == 1
     assert "is not in the log: it was cut off" in capsys.readouterr().out
     write_log(path, [records[0], records[1] | {"reason": "another"}])

@@ -139,6 +139,29 @@ def test_what_nobody_claimed_is_sent_again_after_a_pause(
     assert [job["attempt_id"] for _, job, _ in broker.sent] == [replay.attempt_id] * 2
 
 
+def test_what_nobody_claimed_goes_to_another_class_only_where_its_own_is_gone(
+    replay: Any,
+    dispatcher: Dispatcher,
+    broker: NotingBroker,
+    hello: Callable[..., None],
+    database: Database,
+) -> None:
+    def send_again() -> list[str]:
+        replay.change(replay.attempt_id, send_after=utc_now() - timedelta(seconds=1))
+        dispatcher.run_once()
+        return [queue.removeprefix("replay.") for _, _, queue in broker.sent]
+
+    for worker, hardware_class in (("w-3", "gpu-z"), ("w-1", "cpu-test"), ("w-2", "cpu-a")):
+        hello(worker=worker, hardware_class=hardware_class)
+    dispatcher.run_once()
+    assert send_again() == ["cpu-test"] * 2
+    hello(worker="w-1", state="busy")
+    assert send_again() == ["cpu-test"] * 2  # It waits for its own class while that is there.
+    with database.write() as session:
+        session.get_one(WorkerRow, "w-1").last_seen_at = utc_now() - LATE
+    assert send_again() == ["cpu-test", "cpu-test", "cpu-a"]
+
+
 def test_a_claimed_attempt_is_not_sent_again(
     replay: Any, dispatcher: Dispatcher, broker: NotingBroker, hello: Callable[..., None]
 ) -> None:
@@ -231,6 +254,25 @@ def test_each_free_worker_is_sent_one_and_submitters_take_turns(
     hello(worker="w-3")
     dispatcher.run_once()
     assert broker.sent[-1][1]["verification_id"] == bobs[1]
+
+
+def test_a_worker_is_sent_again_what_was_lost_and_nothing_beside_it(
+    replay: Any,
+    dispatcher: Dispatcher,
+    broker: NotingBroker,
+    hello: Callable[..., None],
+    client: TestClient,
+    olivia: Any,
+    digits_submission: Any,
+    submit: Callable[..., Any],
+) -> None:
+    hello()
+    dispatcher.run_once()
+    submission_id = submit(digits_submission).json()["id"]
+    client.post(f"/api/v1/submissions/{submission_id}/verifications", headers=olivia.headers)
+    replay.change(replay.attempt_id, send_after=utc_now() - timedelta(seconds=1))
+    dispatcher.run_once()
+    assert [job["attempt_id"] for _, job, _ in broker.sent] == [replay.attempt_id] * 2
 
 
 def test_an_attempt_that_follows_a_lost_one_keeps_its_place(

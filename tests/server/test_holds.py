@@ -174,12 +174,27 @@ def test_nothing_of_a_paused_queue_starts_and_what_runs_goes_on(
     assert sent() == []
     refused = replay.claim()
     assert (refused.status_code, "new fans" in refused.json()["detail"]) == (409, True)
-    assert "paused by olivia: new fans" in replay.view()["waiting_for"]
+    what = "every queue is" if hardware_class is None else "the queue of cpu-test is"
+    assert f"{what} paused by olivia: new fans" in replay.view()["waiting_for"]
     assert "new fans" in client.get("/workers").text
 
     assert order(f"{QUEUE}/resume", {"hardware_class": hardware_class}).status_code == 200
     assert sent() == ["replay.cpu-test"]
     assert replay.claim().status_code == 200
+
+
+def test_what_waits_for_a_paused_queue_goes_to_no_other(
+    replay: Any,
+    order: Callable[..., Any],
+    hello: Callable[..., Any],
+    sent: Callable[[], list[str]],
+) -> None:
+    """A pause of its class is no way to another machine."""
+    hello(name="other-1", hardware_class="cpu-other")
+    assert order(f"{QUEUE}/pause", WHY | {"hardware_class": "cpu-test"}).status_code == 200
+    assert sent() == []
+    assert order(f"{QUEUE}/resume", {"hardware_class": "cpu-test"}).status_code == 200
+    assert sent() == ["replay.cpu-other"]
 
 
 def test_a_queue_is_paused_for_a_worker_that_was_seen_and_for_an_attempt_that_waits(

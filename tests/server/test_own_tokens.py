@@ -117,6 +117,57 @@ def test_a_rotation_gives_no_token_more_scopes_or_time_than_it_had(
     assert datetime.fromisoformat(old["expires_at"]) < utc_now() + timedelta(days=1)
 
 
+def test_a_token_of_a_higher_role_is_not_rotated_whatever_little_it_may_do(
+    client: TestClient, olivia: Any
+) -> None:
+    """By its role an organiser's token has places and limits that a submitter's has not."""
+    little = {"role": "organiser", "scopes": ["read", "tokens"]}
+    higher = client.post(MINE, json=little, headers=olivia.headers)
+    lower = client.post(MINE, json={"role": "submitter"}, headers=olivia.headers)
+    address = f"{MINE}/{higher.json()['id']}/rotate"
+    refused = client.post(address, json={}, headers=headers_of(lower))
+
+    assert refused.status_code == 403
+    assert "is of role organiser, the one you hold of role submitter" in refused.json()["detail"]
+    assert client.get(ME, headers=headers_of(higher)).status_code == 200
+    rotated = client.post(address, json={}, headers=headers_of(higher)).json()
+    assert (rotated["role"], rotated["scopes"]) == ("organiser", ["read", "tokens"])
+
+
+def test_without_scopes_a_token_has_those_of_the_one_held(client: TestClient, olivia: Any) -> None:
+    held = client.post(MINE, json={"scopes": ["read", "tokens"]}, headers=olivia.headers)
+    made = client.post(MINE, json={}, headers=headers_of(held))
+    assert made.json()["scopes"] == ["read", "tokens"]
+    lower = client.post(MINE, json={"role": "submitter"}, headers=headers_of(held))
+    assert lower.json()["scopes"] == ["read", "tokens"]
+
+
+def test_a_rotated_token_ends_as_asked_or_as_it_would_have_but_with_the_one_held(
+    client: TestClient, alice: Any
+) -> None:
+    def make(days: float | None) -> tuple[str, dict[str, str]]:
+        made = client.post(MINE, json={"expires_in_days": days}, headers=alice.headers)
+        return f"{MINE}/{made.json()['id']}/rotate", headers_of(made)
+
+    def days_after(address: str, headers: dict[str, str], **how: Any) -> float | None:
+        answer = client.post(address, json=how, headers=headers)
+        assert answer.status_code == 201, answer.text
+        ends_at = answer.json()["expires_at"]
+        if ends_at is None:
+            return None
+        left: timedelta = datetime.fromisoformat(ends_at) - utc_now()
+        return round(left / timedelta(days=1), 2)
+
+    # Alice's own token does not end.
+    assert days_after(make(None)[0], alice.headers) is None
+    assert days_after(make(3)[0], alice.headers) == 3
+    assert days_after(make(3)[0], alice.headers, expires_in_days=9) == 9
+    _, two_days = make(2)
+    assert days_after(make(None)[0], two_days) == 2
+    assert days_after(make(3)[0], two_days) == 2
+    assert days_after(make(1)[0], two_days) == 1
+
+
 def test_own_tokens_are_ended_by_their_owner_alone_and_each_change_is_logged(
     client: TestClient, alice: Any, bob: Any, olivia: Any
 ) -> None:

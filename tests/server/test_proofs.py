@@ -11,8 +11,16 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
 from fastapi.testclient import TestClient
 
 from server.errors import ServerError
@@ -22,6 +30,9 @@ from server.signing import load_signer
 
 SECP256R1_PEM = generate_private_key(SECP256R1()).private_bytes(
     Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+)
+LOCKED_PEM = Ed25519PrivateKey.generate().private_bytes(
+    Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"a password nobody knows here")
 )
 
 
@@ -195,7 +206,7 @@ def test_an_earlier_key_stays_listed_after_a_rotation(
     assert present != earlier
 
 
-@pytest.mark.parametrize("content", [b"", b"not a key", SECP256R1_PEM])
+@pytest.mark.parametrize("content", [b"", b"not a key", SECP256R1_PEM, LOCKED_PEM])
 def test_a_file_without_an_ed25519_key_is_kept_and_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "key.pem"
     path.write_bytes(content)
@@ -205,8 +216,15 @@ def test_a_file_without_an_ed25519_key_is_kept_and_named(tmp_path: Path, content
     assert path.read_bytes() == content
 
 
+def test_a_key_that_cannot_be_read_or_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for path in (tmp_path, tmp_path / "file" / "key.pem"):
+        with pytest.raises(ServerError, match=rf"{path.name} cannot be used"):
+            load_signer(path)
+
+
 def test_servers_that_make_the_key_at_once_share_one(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "key.pem"
+    path = tmp_path / "new" / "folder" / "key.pem"
     found: list[str] = []
     barrier = threading.Barrier(8)
 

@@ -288,6 +288,9 @@ def test_of_ipv6_a_whole_network_is_one_address() -> None:
     assert network_of("2001:db8::1") == network_of("2001:db8::ffff:0:0:2")
     assert network_of("2001:db8::1") != network_of("2001:db8:0:1::1")
     assert network_of("testclient") == "testclient"
+    # Of a socket that listens for both kinds, and of a proxy that has one.
+    assert network_of("::ffff:198.51.100.7") == network_of("198.51.100.7") == "198.51.100.7"
+    assert network_of("::ffff:198.51.100.7") != network_of("::ffff:198.51.100.8")
 
 
 @pytest.fixture

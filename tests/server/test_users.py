@@ -104,6 +104,22 @@ def test_a_disabled_users_tokens_and_sessions_end_at_once(
     assert client.get("/console", follow_redirects=False).status_code == 303
 
 
+def test_a_disabled_user_stays_so_since_the_same_moment_whatever_else_is_changed(
+    as_ada: Callable[..., Any], bob: Any
+) -> None:
+    def change(**asked: Any) -> str | None:
+        view = as_ada("PATCH", f"{USERS}/bob", json=asked).json()
+        moment: str | None = view["disabled_at"]
+        return moment
+
+    since = change(disabled=True)
+    assert since is not None
+    assert change(email="bob@example.org") == since
+    assert change(disabled=True, role="worker") == since
+    assert change(disabled=False) is None
+    assert change(email=None) is None
+
+
 def test_tokens_beyond_a_lowered_role_are_refused(
     as_ada: Callable[..., Any], client: TestClient, olivia: Any
 ) -> None:

@@ -2,6 +2,8 @@
 
 import itertools
 
+import pytest
+
 from worker.canary import best_seconds, canary_gflops
 from worker.measuring import measure_apart
 
@@ -22,6 +24,18 @@ def test_the_best_of_all_times_counts_whatever_disturbs_the_others():
 def test_a_step_longer_than_the_time_is_timed_once():
     ticks = iter([0.0, *clock_of(9.0)])
     assert best_seconds(lambda: None, seconds=0.5, clock=lambda: next(ticks)) == 9.0
+
+
+def test_the_figure_is_that_of_the_best_product_of_float32(monkeypatch):
+    multiplied = []
+    monkeypatch.setattr("worker.canary.np.matmul", lambda *both, out: multiplied.append(both))
+    monkeypatch.setattr("worker.canary.best_seconds", lambda step, *, seconds: step() or 1e-3)
+    # A product of two matrices of n x n takes 2 n^3 operations: 2 * 256^3 in a millisecond.
+    assert canary_gflops() == pytest.approx(33.554432)
+    first, timed = multiplied
+    assert [(one.shape, one.dtype.name) for one in (*first, *timed)] == [
+        ((256, 256), "float32")
+    ] * 4
 
 
 def test_no_processor_is_outside_of_a_thousandfold_range():

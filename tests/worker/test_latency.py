@@ -1,6 +1,7 @@
 """Timing a trained model in the training process: real torch, real ONNX Runtime."""
 
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -78,7 +79,7 @@ def test_a_small_set_goes_round_in_whole_passes_after_a_warm_up_that_goes_round(
 def test_a_slow_model_ends_with_the_fewest_items_and_a_slower_one_with_what_it_has(
     model, items, monkeypatch, seconds_each, samples
 ):
-    now = [0.0]
+    now = [7.0]
     monkeypatch.setattr("worker.latency.time", FakeTime(now))
     limits = {"fewest_items": 5, "enough_seconds": 20.0, "most_seconds": 40.0}
     order = LatencyOrder(items=8, warmup_items=3, output_tolerance=1e-4, **limits)
@@ -93,6 +94,8 @@ def test_a_slow_model_ends_with_the_fewest_items_and_a_slower_one_with_what_it_h
     [found] = measure(model, items, order, eager=prepare)
     assert len(found.milliseconds) == 3 + samples
     assert found.passes == pytest.approx(samples / 8)
+    assert found.milliseconds == pytest.approx([seconds_each * 1000] * (3 + samples))
+    assert (found.seconds, found.cpu_seconds) == pytest.approx([seconds_each * (3 + samples)] * 2)
 
 
 class FakeTime:
@@ -145,9 +148,20 @@ def test_a_backend_whose_outputs_differ_has_no_latency(model, items, factor, agr
         assert found.absence.code == "outputs_differ"
 
 
+def test_every_output_of_a_backend_is_held_against_eagers(model, items):
+    def prepare(second):
+        return lambda *_: lambda x: (x, torch.full((1, 2), second))
+
+    order = replace(ORDER, output_tolerance=0.0)
+    found = measure(model, items, order, eager=prepare(1.0), compiled=prepare(1.0 + 1e-6))
+    assert [item.absence and item.absence.code for item in found] == [None, "outputs_differ"]
+
+
 def test_the_difference_is_a_share_of_the_largest_output():
     outputs, expected = torch.tensor([2.0, -4.0]), torch.tensor([2.0, -3.0])
     assert largest_difference([outputs], [expected]) == pytest.approx(1 / 3)
+    small, smaller = torch.tensor([0.003]), torch.tensor([0.002])
+    assert largest_difference([small], [smaller]) == pytest.approx(0.5)
     assert largest_difference([torch.zeros(1)], [torch.zeros(1)]) == 0.0
     assert largest_difference([torch.zeros(1)], [torch.zeros(2)]) == float("inf")
 

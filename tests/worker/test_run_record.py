@@ -123,6 +123,76 @@ def test_child_whose_clock_ran_slower_fails_its_run(record):
     assert run.tta_seconds is None
 
 
+def test_a_clock_that_stands_still_fails_its_run(make_job, announcer):
+    record = RunRecord(make_job(), 0, at=100.0, announcer=announcer)
+    tell(record, "phase", 103.0, phase="train", clock=7.0)
+    tell(record, "measurement", 105.0, epoch=1, samples=64, quality=98.0, clock=7.0)
+    run = record.close("")
+    assert (run.parent_seconds, run.child_seconds) == (2.0, 0.0)
+    assert (run.status, run.failure.code) == ("failed", "clock_mismatch")
+
+
+def test_a_run_that_did_not_reach_is_held_to_the_two_clocks_too(record):
+    start(record)
+    evaluate(record, 105.0, 50.0)
+    tell(record, "end", 106.0, clock=104.0)
+    run = record.close("")
+    assert (run.status, run.failure.code) == ("failed", "clock_mismatch")
+
+
+def test_what_a_run_failed_of_is_told_whatever_its_clock(record):
+    start(record)
+    evaluate(record, 105.0, 50.0, clock=103.6)
+    tell(record, "failure", 106.0, code="training_diverged", message="not a number")
+    run = record.close("")
+    assert (run.status, run.failure.code) == ("failed", "training_diverged")
+
+
+def test_a_closed_run_tells_its_seconds_its_ledger_and_its_log(record):
+    start(record)
+    evaluate(record, 105.0, 50.0)
+    tell(record, "end", 106.0, clock=105.98, cpu=104.5)
+    run = record.close("the last words")
+    # From the first phase after the warm-up, at 103 s, to the last line.
+    assert run.parent_seconds == 3.0
+    assert run.child_seconds == pytest.approx(2.98)
+    assert run.cpu_seconds == 1.5
+    phases = {"init": 2.0, "warmup": 1.0, "data": 0.5, "train": 1.25, "eval": 1.25}
+    assert {name: seconds for name, seconds in run.ledger.items() if seconds} == phases
+    assert run.log_tail == "the last words"
+
+
+def test_a_run_whose_clock_never_started_has_no_seconds(record, events):
+    tell(record, "phase", 102.0, phase="warmup")
+    run = record.close("")
+    assert run.status == "failed"
+    assert (run.parent_seconds, run.child_seconds, run.cpu_seconds) == (None, None, None)
+    assert (events[-1].kind, events[-1].seconds) == ("run_finished", None)
+
+
+def test_phases_and_the_end_tell_the_ledger_so_far(record, events):
+    start(record)
+    evaluate(record, 105.0, 98.0)
+    record.close("")
+    told = [event for event in events if event.kind in ("phase", "run_finished")]
+    assert [(event.ledger["train"], event.ledger["warmup"]) for event in told] == [
+        *[(0.0, 0.0), (0.0, 1.0), (0.0, 1.0)],
+        *[(1.25, 1.0), (1.25, 1.0)],
+    ]
+    assert told[-1].seconds == 2.0
+
+
+def test_readings_count_from_the_start_of_the_clock(make_job, announcer):
+    class Noting(Telemetry):
+        def enter(self, phase, *, on_clock):
+            noted.append((phase.value, on_clock))
+
+    noted = []
+    record = RunRecord(make_job(), 0, at=100.0, announcer=announcer, telemetry=Noting(None))
+    start(record)
+    assert noted == [("warmup", False), ("data", True), ("train", True)]
+
+
 def test_clocks_that_differ_within_the_tolerance_pass(record):
     start(record)
     evaluate(record, 105.0, 98.0, clock=104.92)

@@ -28,6 +28,7 @@ def test_run_starts_at_the_first_phase_after_the_preparation(watch):
 
 def test_run_has_not_started_during_warm_up():
     watch = Stopwatch(0.0)
+    watch.enter(Phase.INIT, 0.5)
     watch.enter(Phase.COMPILE, 1.0)
     watch.enter(Phase.WARMUP, 2.0)
     assert watch.started_at is None

@@ -8,12 +8,17 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from prometheus_client import CollectorRegistry
+from starlette.types import Message, Receive, Scope, Send
 
 from cli.up.redis import RedisAddress, redis_answers, redis_command
 from server.app import create_app
 from server.limits.kinds import Kind, kind_of
 from server.limits.memory import BoundedMemory
-from server.limits.rates import RateLimits
+from server.limits.metrics import LimitMetrics
+from server.limits.rate_limiting import RateLimiting
+from server.limits.rates import RateLimits, bucket_of
+from server.limits.requesters import KnownSecrets, Requester
 from server.settings import Settings
 from tests.support.loops import run_async
 from tests.support.processes import free_port, stop, wait_for
@@ -71,7 +76,8 @@ def test_a_good_token_has_limits_of_its_own_and_a_made_up_one_those_of_its_addre
 ) -> None:
     assert [read(client, **alice.headers) for _ in range(6)] == [200] * 6
     assert read(client, **alice.headers) == 429  # 1 of the address, before it was known, and 5.
-    assert read(client, **bob.headers) == 200
+    assert [read(client, **bob.headers) for _ in range(6)] == [200] * 6
+    assert read(client, **bob.headers) == 429
 
     other = {"Authorization": "Bearer fl_made-up"}
     statuses = [
@@ -79,6 +85,33 @@ def test_a_good_token_has_limits_of_its_own_and_a_made_up_one_those_of_its_addre
     ]
     assert statuses == [200, 200, 200, 429]
     assert read_openly(client, **other).status_code == 429
+
+
+def test_a_token_that_only_reads_what_is_public_is_known_too(
+    client: TestClient, alice: Any
+) -> None:
+    def list_submissions(**headers: str) -> int:
+        return client.get("/api/v1/submissions", headers=headers).status_code
+
+    assert [list_submissions(**alice.headers) for _ in range(7)] == [200] * 6 + [429]
+    assert [list_submissions() for _ in range(5)] == [200] * 4 + [429]
+
+
+def test_a_made_up_token_beside_a_good_session_is_no_good_one(
+    client: TestClient, alice: Any
+) -> None:
+    """Else whoever is signed in would make up limits of their own, one set with each page."""
+    client.app.state.limits.rates._items["writes"] = RateLimits(Settings())._items["writes"]  # type: ignore[attr-defined]
+    origin = {"Origin": "http://testserver"}
+    fields = {"token": alice.secret}
+    signed_in = client.post("/console/sign-in", data=fields, headers=origin, follow_redirects=False)
+    assert signed_in.status_code == 303
+    made_up = {"Authorization": "Bearer fl_made-up"}
+    assert client.get("/console/account", headers=made_up).status_code == 200
+    client.cookies.clear()
+
+    asked = [read_openly(client, **made_up).status_code for _ in range(6)]
+    assert asked == [200] * 4 + [429] * 2  # The page was read from this address too.
 
 
 def test_tokens_that_are_not_known_are_refused_after_a_few_and_good_ones_are_not(
@@ -92,6 +125,52 @@ def test_tokens_that_are_not_known_are_refused_after_a_few_and_good_ones_are_not
     assert "token that is not known" in refused.json()["detail"]
     assert read(client, **alice.headers) == 200
     assert read(client) == 401  # Without a token nothing was guessed.
+
+
+def test_the_token_of_an_attempt_is_good_once_a_post_with_it_was_taken() -> None:
+    """It is no user's token: what tells that it is good is that the attempt takes the post."""
+    few = Settings(rate_worker_posts="3/hour", rate_reads="3/hour")
+    statuses: list[int] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": answered[0], "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def ask(method: str, token: str, *, times: int) -> list[int]:
+        statuses.clear()
+        for _ in range(times):
+            await limited(
+                {
+                    "type": "http", "method": method, "path": "/api/v1/attempts/a/events",
+                    "query_string": b"", "client": ("192.0.2.1", 1),
+                    "headers": [(b"authorization", b"Bearer " + token.encode())],
+                },
+                receive,
+                send,
+            )  # fmt: skip
+        return list(statuses)
+
+    limited = RateLimiting(
+        app,
+        limits=RateLimits(few),
+        known=KnownSecrets(),
+        metrics=LimitMetrics(CollectorRegistry()),
+        enforced=True,
+    )
+    answered = [200]
+    # One of the address, before it was known, and three of its own.
+    assert run_async(ask("POST", "fla_good", times=5)) == [200] * 4 + [429]
+    answered[0] = 409
+    assert run_async(ask("POST", "fla_late", times=3)) == [409] * 2 + [429]
+    answered[0] = 200
+    assert run_async(ask("GET", "fla_reads", times=4)) == [200] * 3 + [429]
 
 
 def test_writes_have_a_limit_of_their_own_and_workers_another(
@@ -122,21 +201,59 @@ def test_without_rate_limits_nothing_is_counted(settings: Settings) -> None:
     ("method", "path", "kind"),
     [
         ("GET", "/healthz", Kind.FREE),
+        ("GET", "/readyz", Kind.FREE),
+        ("GET", "/metrics", Kind.FREE),
+        ("GET", "/favicon.ico", Kind.FREE),
+        ("GET", "/robots.txt", Kind.FREE),
+        ("HEAD", "/healthz", Kind.FREE),
+        ("OPTIONS", "/api/v1/submissions", Kind.READ),
         ("GET", "/static/style.css", Kind.FREE),
+        ("GET", "/docs-assets/swagger-ui.css", Kind.FREE),
+        ("GET", "/statics", Kind.READ),
         ("POST", "/healthz", Kind.WRITE),
         ("GET", "/api/v1/submissions", Kind.READ),
         ("POST", "/api/v1/submissions", Kind.UPLOAD),
         ("GET", "/api/v1/verifications/v/proof", Kind.EXPENSIVE),
         ("GET", "/api/v1/verifications/v/events", Kind.STREAM),
         ("GET", "/benchmarks/digits/charts/times", Kind.EXPENSIVE),
+        ("GET", "/api/v1/submissions/s/runs.json", Kind.EXPENSIVE),
+        ("GET", "/api/v1/submissions/s/runs/0/log.json", Kind.EXPENSIVE),
+        ("GET", "/api/v1/prices.csv", Kind.EXPENSIVE),
+        ("GET", "/benchmarks/digits/convergence", Kind.EXPENSIVE),
+        ("GET", "/compare", Kind.EXPENSIVE),
+        ("DELETE", "/api/v1/tokens/7", Kind.WRITE),
         ("POST", "/api/v1/attempts/a/report", Kind.WORKER),
         ("POST", "/api/v1/workers/hello", Kind.WORKER),
+        ("POST", "/api/v1/workers/probes", Kind.WORKER),
         ("POST", "/api/v1/workers/w/baseline", Kind.WRITE),
         ("GET", "/api/v1/workers/hello", Kind.READ),
     ],
 )
 def test_a_kind_follows_from_method_and_address(method: str, path: str, kind: Kind) -> None:
     assert kind_of({"type": "http", "method": method, "path": path}) is kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "role", "bucket"),
+    [
+        (Kind.READ, None, "reads"),
+        (Kind.READ, "admin", "reads"),
+        (Kind.STREAM, None, "reads"),
+        (Kind.EXPENSIVE, "submitter", "expensive_reads"),
+        (Kind.WRITE, None, "writes"),
+        (Kind.WRITE, "submitter", "writes"),
+        (Kind.UPLOAD, "worker", "writes"),
+        (Kind.WRITE, "organiser", "organiser_writes"),
+        (Kind.UPLOAD, "admin", "organiser_writes"),
+        (Kind.WORKER, None, "worker_posts"),
+        (Kind.WORKER, "admin", "worker_posts"),
+    ],
+)
+def test_which_limit_holds_follows_from_the_kind_and_who_asks(
+    kind: Kind, role: str | None, bucket: str
+) -> None:
+    assert bucket_of(kind, Requester("192.0.2.1", "f" * 64, role)) == bucket
+    assert bucket in RateLimits(Settings()).bucket_names
 
 
 def test_the_memory_holds_so_many_keys_and_weighs_the_window_before() -> None:
