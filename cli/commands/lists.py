@@ -4,7 +4,12 @@ from typing import Annotated
 
 import typer
 
-from cli.board_tables import benchmark_table, leaderboard_table, unranked_lines
+from cli.board_tables import (
+    benchmark_table,
+    leaderboard_table,
+    other_rules_lines,
+    unranked_lines,
+)
 from cli.client import ServerClient, segment
 from cli.errors import ExitCode
 from cli.options import DEFAULT_URL, Json, Limit, Token, Url
@@ -64,7 +69,8 @@ def leaderboard(
             withdrawn="show" if withdrawn else None,
         )
     filtered = any(choice is not None for choice in (division, metric, status, search))
-    lines = [leaderboard_table(board, filtered=filtered), *unranked_lines(board)]
+    table = leaderboard_table(board, filtered=filtered)
+    lines = [table, *unranked_lines(board), *other_rules_lines(board)]
     open_screen(as_json=as_json).answer(board, lines)
     return int(ExitCode.OK)
 

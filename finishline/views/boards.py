@@ -2,6 +2,8 @@
 
 from datetime import date, datetime
 
+from pydantic import Field
+
 from finishline.views.submissions import Rcp, System
 from finishline.views.view import View
 
@@ -74,7 +76,11 @@ class BoardEntry(View):
 
 
 class Board(View):
-    """A page of a leaderboard; iterate over its `entries`."""
+    """A page of a leaderboard; iterate over its `entries`.
+
+    `other_rules` says of each `benchmark_sha256` that is not comparable with the rules in force
+    what is other in it.
+    """
 
     benchmark: str
     kind: str
@@ -87,6 +93,7 @@ class Board(View):
     first: int | None = None
     lens: Lens | None = None
     price: BoardPrice | None = None
+    other_rules: dict[str, str] = Field(default_factory=dict)
 
 
 class Compared(View):

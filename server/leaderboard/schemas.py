@@ -225,7 +225,9 @@ class BoardView(BaseModel):
     `total` entries that fit the query those from place `first` on are here, counted from 1; `first`
     is None where none is.
 
-    `lens` is None on the official ranking, `price` where costs are as stated.
+    `lens` is None on the official ranking, `price` where costs are as stated. `other_rules` has
+    each `benchmark_sha256` of these entries by which figures are not comparable with those scored
+    now, and in words what is other in it.
     """
 
     benchmark: str
@@ -239,3 +241,4 @@ class BoardView(BaseModel):
     first: int | None = None
     lens: LensView | None = None
     price: PriceView | None = None
+    other_rules: dict[str, str] = Field(default_factory=dict)
