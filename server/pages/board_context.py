@@ -14,6 +14,7 @@ from server.leaderboard.ranked import RankedBoard, ranked_board, top_board
 from server.leaderboard.schemas import BoardQuery
 from server.leaderboard.selection import first_place
 from server.leaderboard.service import board_version, kept_for_board
+from server.pages.board_refusals import query_instead
 from server.pages.explanations import EXPLAIN
 from server.phases.queries import current_phases
 from server.phases.schemas import phases_of
@@ -61,9 +62,7 @@ def refused_context(
     `typed` is the query as it came; what of it says which kind of board is kept where it can be.
     """
     version = board_version(session, benchmark.benchmark_id)
-    refused = {problem["name"] for problem in problems}
-    metric = typed.get("metric") if "metric" not in refused else None
-    query = BoardQuery.model_validate({"metric": metric} if metric else {})
+    query = query_instead(typed, problems)
     ranked = ranked_board(session, benchmark, query, version=version)
     board = cut_board(session, ranked, benchmark, query, version=version)
     return _around(session, benchmark, query, version) | {
