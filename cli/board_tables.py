@@ -70,6 +70,15 @@ def unranked_lines(board: View) -> list[Text]:
     ]
 
 
+def preview_lines(board: View) -> list[Text]:
+    """Above a board that only organisers see: what it is, and which entries are hidden."""
+    preview = board.get("preview") or {}
+    lines = [Text(str(preview["note"]), style="bold yellow")] if preview.get("note") else []
+    if preview.get("hidden"):
+        lines.append(Text(f"under embargo: {', '.join(preview['hidden'])}", style="yellow"))
+    return lines
+
+
 def other_rules_lines(board: View) -> list[Text]:
     """Which entries were scored by other rules than the rest: a line for each definition."""
     return [

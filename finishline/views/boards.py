@@ -75,6 +75,19 @@ class BoardEntry(View):
     benchmark_sha256: str | None = None
 
 
+class BoardPreview(View):
+    """What a board has that everybody is not shown yet, and until when.
+
+    `hidden` are the ids of its entries that are under embargo; `hidden_total` counts those of the
+    whole board, before filters.
+    """
+
+    embargo_until: datetime | None
+    hidden: tuple[str, ...]
+    hidden_total: int
+    note: str
+
+
 class Board(View):
     """A page of a leaderboard; iterate over its `entries`.
 
@@ -94,6 +107,12 @@ class Board(View):
     lens: Lens | None = None
     price: BoardPrice | None = None
     other_rules: dict[str, str] = Field(default_factory=dict)
+
+
+class PreviewedBoard(Board):
+    """A page of a leaderboard as if nothing of it were under embargo."""
+
+    preview: BoardPreview
 
 
 class Compared(View):

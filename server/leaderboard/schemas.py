@@ -242,3 +242,22 @@ class BoardView(BaseModel):
     lens: LensView | None = None
     price: PriceView | None = None
     other_rules: dict[str, str] = Field(default_factory=dict)
+
+
+class PreviewPart(BaseModel):
+    """What a board has that everybody is not shown yet, and until when; None is no date.
+
+    `hidden` are the ids of its entries that are under embargo, of this page; `hidden_total` counts
+    those of the whole board, before filters. `note` says it in a sentence.
+    """
+
+    embargo_until: datetime | None
+    hidden: list[str]
+    hidden_total: int
+    note: str
+
+
+class PreviewView(BoardView):
+    """A page of a board as if nothing of it were under embargo."""
+
+    preview: PreviewPart

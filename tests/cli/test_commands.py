@@ -362,6 +362,27 @@ def test_leaderboard_passes_its_filters_on_and_ranks_as_the_server_did(
     assert finishline("leaderboard", "digits", "--json").json() == board
 
 
+def test_a_preview_is_asked_for_with_the_token_and_says_what_it_is(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    note = "Only organisers see this: the board as if its embargo were over now."
+    entries = [{"rank": 1, "submission_id": "s1"}, {"rank": 2, "submission_id": "s2"}]
+    board: dict[str, Any] = {"benchmark": "digits", "entries": entries}
+    standin.answer("GET /api/v1/leaderboards/digits", board)
+    previewed = board | {"preview": {"note": note, "hidden": ["s2"]}}
+    standin.answer("GET /api/v1/leaderboards/digits/preview", previewed)
+
+    ran = finishline("leaderboard", "digits", "--preview", "--q", "a", "--token", "fl_o")
+
+    assert standin.asked[0].path == "/api/v1/leaderboards/digits/preview?q=a&limit=50"
+    assert standin.asked[0].headers["Authorization"] == "Bearer fl_o"
+    assert ran.out.splitlines()[:2] == [note, "under embargo: s2"]
+    # What everybody may read is asked for as by anybody.
+    plain = finishline("leaderboard", "digits", "--token", "fl_o")
+    assert "Authorization" not in standin.asked[1].headers
+    assert "embargo" not in plain.out
+
+
 def test_a_board_names_what_was_scored_by_other_rules(
     finishline: "Finishline", standin: "StandIn"
 ) -> None:
