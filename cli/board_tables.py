@@ -70,6 +70,31 @@ def unranked_lines(board: View) -> list[Text]:
     ]
 
 
+def preview_lines(board: View) -> list[Text]:
+    """Above a board that only organisers see: what it is, and which entries are hidden."""
+    preview = board.get("preview") or {}
+    lines = [Text(str(preview["note"]), style="bold yellow")] if preview.get("note") else []
+    if preview.get("hidden"):
+        lines.append(Text(f"under embargo: {', '.join(preview['hidden'])}", style="yellow"))
+    return lines
+
+
+def other_rules_lines(board: View) -> list[Text]:
+    """Which entries were scored by other rules than the rest: a line for each definition."""
+    return [
+        Text(
+            f"other rules, not comparable ({words}): "
+            + ", ".join(
+                or_dash(entry.get("submission_id"))
+                for entry in board.get("entries") or []
+                if entry.get("benchmark_sha256") == sha256
+            ),
+            style="yellow",
+        )
+        for sha256, words in (board.get("other_rules") or {}).items()
+    ]
+
+
 def _board_status(entry: View) -> Text:
     """What the place of an entry rests on, as far as it was checked."""
     if entry.get("withdrawn"):

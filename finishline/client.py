@@ -16,7 +16,7 @@ from finishline.retries import Retries
 from finishline.sse import ServerEvent, follow_events
 from finishline.transport import Transport, segment
 from finishline.views.benchmarks import Benchmark, BenchmarkList
-from finishline.views.boards import Board, Comparison
+from finishline.views.boards import Board, Comparison, PreviewedBoard
 from finishline.views.prices import Price, PriceList
 from finishline.views.queue import Queue
 from finishline.views.quotas import MyQuota
@@ -130,6 +130,11 @@ class Client:
         """
         path = f"/leaderboards/{segment(benchmark_id)}"
         return read_view(Board, self._transport.get(path, filters))
+
+    def preview(self, benchmark_id: str, **filters: object) -> PreviewedBoard:
+        """The same page as if the benchmark's embargo were over now; for organisers."""
+        path = f"/leaderboards/{segment(benchmark_id)}/preview"
+        return read_view(PreviewedBoard, self._transport.get(path, filters))
 
     def submission(self, submission_id: str) -> Submission:
         """A submission with its result, its runs and its verifications."""

@@ -153,9 +153,9 @@ class Database:
         return self._columns_engine.connect()
 
     @contextmanager
-    def read_snapshot(self) -> Iterator[Session]:
-        """A session that only reads, as anybody, and sees one moment in all its statements."""
-        with Session(self.engine, expire_on_commit=False, info={VIEWER: ANYBODY}) as session:
+    def read_snapshot(self, viewer: Viewer = ANYBODY) -> Iterator[Session]:
+        """As `read`, a session that sees one moment in all its statements."""
+        with Session(self.engine, expire_on_commit=False, info={VIEWER: viewer}) as session:
             if not self.is_sqlite:  # There every transaction is one.
                 session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
             yield session

@@ -4,7 +4,13 @@ from typing import Annotated
 
 import typer
 
-from cli.board_tables import benchmark_table, leaderboard_table, unranked_lines
+from cli.board_tables import (
+    benchmark_table,
+    leaderboard_table,
+    other_rules_lines,
+    preview_lines,
+    unranked_lines,
+)
 from cli.client import ServerClient, segment
 from cli.errors import ExitCode
 from cli.options import DEFAULT_URL, Json, Limit, Token, Url
@@ -46,14 +52,20 @@ def leaderboard(
     withdrawn: Annotated[
         bool, typer.Option("--withdrawn", help="Show what was withdrawn too, unranked.")
     ] = False,
+    preview: Annotated[
+        bool,
+        typer.Option("--preview", help="As if its embargo were over now (organisers)."),
+    ] = False,
     limit: Limit = 50,
     url: Url = DEFAULT_URL,
+    token: Token = None,
     as_json: Json = False,
 ) -> int:
     """Show a benchmark's leaderboard."""
-    with ServerClient(url) as server:
+    # A board is the same for everybody, and takes no token.
+    with ServerClient(url, token if preview else None) as server:
         board = server.get(
-            f"/leaderboards/{segment(benchmark)}",
+            f"/leaderboards/{segment(benchmark)}{'/preview' if preview else ''}",
             division=division,
             metric=metric,
             status=status,
@@ -64,7 +76,13 @@ def leaderboard(
             withdrawn="show" if withdrawn else None,
         )
     filtered = any(choice is not None for choice in (division, metric, status, search))
-    lines = [leaderboard_table(board, filtered=filtered), *unranked_lines(board)]
+    table = leaderboard_table(board, filtered=filtered)
+    lines = [
+        *preview_lines(board),
+        table,
+        *unranked_lines(board),
+        *other_rules_lines(board),
+    ]
     open_screen(as_json=as_json).answer(board, lines)
     return int(ExitCode.OK)
 

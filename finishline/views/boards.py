@@ -2,6 +2,8 @@
 
 from datetime import date, datetime
 
+from pydantic import Field
+
 from finishline.views.submissions import Rcp, System
 from finishline.views.view import View
 
@@ -73,8 +75,25 @@ class BoardEntry(View):
     benchmark_sha256: str | None = None
 
 
+class BoardPreview(View):
+    """What a board has that everybody is not shown yet, and until when.
+
+    `hidden` are the ids of its entries that are under embargo; `hidden_total` counts those of the
+    whole board, before filters.
+    """
+
+    embargo_until: datetime | None
+    hidden: tuple[str, ...]
+    hidden_total: int
+    note: str
+
+
 class Board(View):
-    """A page of a leaderboard; iterate over its `entries`."""
+    """A page of a leaderboard; iterate over its `entries`.
+
+    `other_rules` says of each `benchmark_sha256` that is not comparable with the rules in force
+    what is other in it.
+    """
 
     benchmark: str
     kind: str
@@ -87,6 +106,13 @@ class Board(View):
     first: int | None = None
     lens: Lens | None = None
     price: BoardPrice | None = None
+    other_rules: dict[str, str] = Field(default_factory=dict)
+
+
+class PreviewedBoard(Board):
+    """A page of a leaderboard as if nothing of it were under embargo."""
+
+    preview: BoardPreview
 
 
 class Compared(View):

@@ -43,13 +43,8 @@ def answer_board(
         "ETag": answer.etag,
         "Cache-Control": "no-cache",
         "Vary": "Accept, Accept-Encoding",
-        "X-Total-Count": str(answer.total),
+        **place_headers(request, answer),
     }
-    if answer.next_cursor is not None:
-        following = request.url.remove_query_params("page").include_query_params(
-            cursor=answer.next_cursor
-        )
-        headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'
     lesson = lesson_of(request.scope)
     if lesson is not None:
         lesson.benchmark_id, lesson.version, lesson.etag = benchmark_id, version, answer.etag
@@ -61,3 +56,14 @@ def answer_board(
         content = answer.gzip_content
         headers["Content-Encoding"] = "gzip"
     return Response(content, media_type=media_type, headers=headers)
+
+
+def place_headers(request: Request, answer: Encoded) -> dict[str, str]:
+    """How many entries there are in all, and where the next ones are."""
+    headers = {"X-Total-Count": str(answer.total)}
+    if answer.next_cursor is not None:
+        following = request.url.remove_query_params("page").include_query_params(
+            cursor=answer.next_cursor
+        )
+        headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'
+    return headers

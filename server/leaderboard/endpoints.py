@@ -6,11 +6,13 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from server.benchmarks.queries import find_benchmark
-from server.dependencies import PartsDep
-from server.leaderboard.answers import answer_board
+from server.dependencies import OrganiserDep, PartsDep
+from server.leaderboard.answers import answer_board, place_headers
 from server.leaderboard.encoding import encode, encode_csv, encode_json
+from server.leaderboard.preview import preview_board
 from server.leaderboard.queries import Board, read_board
-from server.leaderboard.schemas import BoardQuery, BoardQueryDep, BoardView
+from server.leaderboard.schemas import BoardQuery, BoardQueryDep, BoardView, PreviewView
+from server.submissions.visibility import viewer_for
 
 router = APIRouter(tags=["leaderboards"])
 CSV_ANSWER: dict[int | str, dict[str, Any]] = {
@@ -32,6 +34,19 @@ def get_board(
 ) -> Response:
     """A benchmark's leaderboard: ranked first, then what is not ranked, with the reason."""
     return _answer(parts, request, benchmark_id, query, encode_json, "application/json")
+
+
+@router.get("/leaderboards/{benchmark_id}/preview", response_model=PreviewView)
+def get_preview(
+    benchmark_id: str, query: BoardQueryDep, parts: PartsDep, caller: OrganiserDep, request: Request
+) -> Response:
+    """The board as if its embargo were over now; for organisers, and kept by nobody."""
+    benchmark = find_benchmark(parts.benchmarks, benchmark_id)
+    with parts.database.read_snapshot(viewer_for(caller)) as session:
+        board, _ = preview_board(session, benchmark, query)
+    answer = encode(board, encode_json)
+    headers = {"Cache-Control": "private, no-store", **place_headers(request, answer)}
+    return Response(answer.content, media_type="application/json", headers=headers)
 
 
 def _answer(

@@ -6,6 +6,7 @@ from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
 from server.leaderboard.lens import lens_of, lens_view
+from server.leaderboard.other_rules import other_rules
 from server.leaderboard.price import price_of, price_view
 from server.leaderboard.ranked import RankedBoard, ranked_board, top_board
 from server.leaderboard.schemas import BoardQuery
@@ -26,11 +27,16 @@ def read_board(session: Session, benchmark: Benchmark, query: BoardQuery) -> Boa
     ranked = top_board(session, benchmark, query, version=version, end=end)
     if ranked is None:
         ranked = ranked_board(session, benchmark, query, version=version)
-    return cut_board(ranked, benchmark, query, version=version)
+    return cut_board(session, ranked, benchmark, query, version=version)
 
 
 def cut_board(
-    ranked: RankedBoard, benchmark: Benchmark, query: BoardQuery, *, version: int
+    session: Session,
+    ranked: RankedBoard,
+    benchmark: Benchmark,
+    query: BoardQuery,
+    *,
+    version: int,
 ) -> Board:
     """The page of a ranked board that a query asks for, with the fields of BoardView."""
     chosen = select_rows(ranked.rows, query)
@@ -51,4 +57,7 @@ def cut_board(
         "first": start + 1 if page else None,
         "lens": None if lens is None else lens_view(lens, benchmark).model_dump(),
         "price": None if price is None else price_view(price).model_dump(),
+        "other_rules": other_rules(
+            session, benchmark, (placed.row.shown["benchmark_sha256"] for placed in page)
+        ),
     }

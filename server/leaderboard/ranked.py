@@ -138,6 +138,16 @@ def ranked_board(
         return kept.get(key, version, make)
 
 
+def board_as_seen(session: Session, benchmark: Benchmark, query: BoardQuery) -> RankedBoard:
+    """The same of all that the session's viewer sees: made for them alone and kept nowhere.
+
+    Raises RuleError for a target that the benchmark cannot have.
+    """
+    rows = read_rows(session, benchmark, query.kind)
+    rows = _through_lens(session, rows, benchmark, query, lens_of(benchmark, query))
+    return _rank(_repriced(session, rows, price_of(query)), query, None)
+
+
 def top_board(
     session: Session, benchmark: Benchmark, query: BoardQuery, *, version: int, end: int
 ) -> RankedBoard | None:
@@ -174,9 +184,16 @@ def _rows(
         return read_rows(session, benchmark, query.kind, since=since)
 
     rows = memory.submissions.get(key, version, read)
+    return _through_lens(session, rows, benchmark, query, lens)
+
+
+def _through_lens(
+    session: Session, rows: BoardRows, benchmark: Benchmark, query: BoardQuery, lens: Lens | None
+) -> BoardRows:
     if lens is None:
         return rows
-    return lens_rows(session, rows, which_submissions(*key), lens, benchmark)
+    which = which_submissions(benchmark.benchmark_id, query.kind)
+    return lens_rows(session, rows, which, lens, benchmark)
 
 
 def _since(

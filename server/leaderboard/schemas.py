@@ -225,7 +225,9 @@ class BoardView(BaseModel):
     `total` entries that fit the query those from place `first` on are here, counted from 1; `first`
     is None where none is.
 
-    `lens` is None on the official ranking, `price` where costs are as stated.
+    `lens` is None on the official ranking, `price` where costs are as stated. `other_rules` has
+    each `benchmark_sha256` of these entries by which figures are not comparable with those scored
+    now, and in words what is other in it.
     """
 
     benchmark: str
@@ -239,3 +241,23 @@ class BoardView(BaseModel):
     first: int | None = None
     lens: LensView | None = None
     price: PriceView | None = None
+    other_rules: dict[str, str] = Field(default_factory=dict)
+
+
+class PreviewPart(BaseModel):
+    """What a board has that everybody is not shown yet, and until when; None is no date.
+
+    `hidden` are the ids of its entries that are under embargo, of this page; `hidden_total` counts
+    those of the whole board, before filters. `note` says it in a sentence.
+    """
+
+    embargo_until: datetime | None
+    hidden: list[str]
+    hidden_total: int
+    note: str
+
+
+class PreviewView(BoardView):
+    """A page of a board as if nothing of it were under embargo."""
+
+    preview: PreviewPart

@@ -27,7 +27,15 @@ WORKER_UNDER = "/api/v1/attempts/"
 UPLOADS = frozenset({"/api/v1/submissions"})
 STREAMS = "/events"
 # What reads many rows, draws, compresses or signs.
-EXPENSIVE_ENDS = ("/proof", "/runs.json", ".csv", "/convergence", "/compare", "/log.json")
+EXPENSIVE_ENDS = (
+    "/proof",
+    "/runs.json",
+    ".csv",
+    "/convergence",
+    "/compare",
+    "/preview",
+    "/log.json",
+)
 EXPENSIVE_WITHIN = "/charts/"
 
 

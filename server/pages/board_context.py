@@ -5,9 +5,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
-from rules.errors import BenchmarkError
-from rules.other_rules import rules_that_differ
-from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions, definition
+from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.schemas import benchmark_view
 from server.leaderboard.facet_rows import read_facets
 from server.leaderboard.facets import Facets
@@ -16,6 +14,7 @@ from server.leaderboard.ranked import RankedBoard, ranked_board, top_board
 from server.leaderboard.schemas import BoardQuery
 from server.leaderboard.selection import first_place
 from server.leaderboard.service import board_version, kept_for_board
+from server.pages.board_refusals import query_instead
 from server.pages.explanations import EXPLAIN
 from server.phases.queries import current_phases
 from server.phases.schemas import phases_of
@@ -36,11 +35,8 @@ def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
     """
     version = board_version(session, benchmark.benchmark_id)
     ranked, facets = _ranked_and_facets(session, benchmark, query, version)
-    board = cut_board(ranked, benchmark, query, version=version)
-    for entry in board["entries"]:
-        entry["other_rules"] = _other_rules(session, benchmark, entry["benchmark_sha256"])
     return _around(session, benchmark, query, version) | {
-        "board": board,
+        "board": cut_board(session, ranked, benchmark, query, version=version),
         "filters": query.model_dump(mode="json", exclude_defaults=True),
         "facets": facets,
     }
@@ -58,18 +54,6 @@ def _ranked_and_facets(
     return ranked, ranked.facets
 
 
-def _other_rules(session: Session, benchmark: Benchmark, sha256: str) -> str | None:
-    """How the rules that an entry was scored under differ from those in force; None if not."""
-    if sha256 == benchmark.sha256:
-        return None
-    try:
-        earlier = definition(session, sha256)
-    except BenchmarkError:  # Written for an earlier release.
-        return f"definition {sha256[:12]}, which cannot be compared"
-    differ = rules_that_differ(earlier, benchmark)
-    return f"version {earlier.version}, other {', '.join(differ)}" if differ else None
-
-
 def refused_context(
     session: Session, benchmark: Benchmark, typed: Context, problems: list[Context]
 ) -> Context:
@@ -78,11 +62,9 @@ def refused_context(
     `typed` is the query as it came; what of it says which kind of board is kept where it can be.
     """
     version = board_version(session, benchmark.benchmark_id)
-    refused = {problem["name"] for problem in problems}
-    metric = typed.get("metric") if "metric" not in refused else None
-    query = BoardQuery.model_validate({"metric": metric} if metric else {})
+    query = query_instead(typed, problems)
     ranked = ranked_board(session, benchmark, query, version=version)
-    board = cut_board(ranked, benchmark, query, version=version)
+    board = cut_board(session, ranked, benchmark, query, version=version)
     return _around(session, benchmark, query, version) | {
         "board": board | {"entries": [], "total": 0, "next_cursor": None, "first": None},
         "filters": typed,

@@ -1,15 +1,18 @@
 """Why a query gives no board, in the words of the form it was asked with."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from rules.errors import RuleError
-from server.errors import ServerError
+from server.errors import ConflictError, ContentError, ServerError
+from server.leaderboard.schemas import BoardQuery
 
 Problem = dict[str, Any]
+# What reading a query, or a board by it, may raise.
+REFUSALS = (ValidationError, RuleError, ConflictError, ContentError)
 LABELS = {
     "metric": "Ranked by",
     "q": "Text",
@@ -27,12 +30,23 @@ EXPECTED = {
 }
 
 
-def from_query(error: ValidationError, typed: Mapping[str, str]) -> list[Problem]:
-    """What of a query cannot be read."""
-    return [_of_field(item, typed) for item in error.errors()]
+def problems_of(
+    error: ValidationError | RuleError | ServerError, typed: Mapping[str, str]
+) -> list[Problem]:
+    """What is wrong with a query as it was typed, by what was raised."""
+    if isinstance(error, ValidationError):
+        return [_of_field(item, typed) for item in error.errors()]
+    return _of_rule(error, typed) if isinstance(error, RuleError) else _of_cursor(error, typed)
 
 
-def of_rule(error: RuleError, typed: Mapping[str, str]) -> list[Problem]:
+def query_instead(typed: Mapping[str, str], problems: Sequence[Problem]) -> BoardQuery:
+    """A query of the same kind of board as the one refused, where that much of it is right."""
+    metric = typed.get("metric")
+    is_refused = any(problem["name"] == "metric" for problem in problems)
+    return BoardQuery.model_validate({"metric": metric} if metric and not is_refused else {})
+
+
+def _of_rule(error: RuleError, typed: Mapping[str, str]) -> list[Problem]:
     """What the benchmark's rules do not allow, such as a target that its metric cannot have."""
     return [
         _problem(
@@ -44,7 +58,7 @@ def of_rule(error: RuleError, typed: Mapping[str, str]) -> list[Problem]:
     ]
 
 
-def of_cursor(error: ServerError, typed: Mapping[str, str]) -> list[Problem]:
+def _of_cursor(error: ServerError, typed: Mapping[str, str]) -> list[Problem]:
     """A place in a board that is none, or none any more."""
     return [_problem("cursor", typed, error.detail)]
 

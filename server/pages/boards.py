@@ -7,15 +7,13 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
-from rules.errors import RuleError
 from server.benchmarks.queries import find_benchmark
 from server.dependencies import PartsDep
-from server.errors import ConflictError, ContentError
 from server.leaderboard.answers import answer_board
 from server.leaderboard.encoding import Encoded, encoded
 from server.leaderboard.schemas import BoardQuery
 from server.pages.board_context import board_context, refused_context
-from server.pages.board_refusals import Problem, from_query, of_cursor, of_rule
+from server.pages.board_refusals import REFUSALS, Problem, problems_of
 from web.render import render
 
 router = APIRouter(include_in_schema=False)
@@ -33,20 +31,13 @@ def benchmark_page(benchmark_id: str, parts: PartsDep, request: Request) -> Resp
         return answer_board(
             parts, request, benchmark_id, query, HTML, lambda s: _page(s, benchmark, query)
         )
-    except ValidationError as error:
-        if not wants_page:
+    except REFUSALS as error:
+        if wants_page:
+            return _refusal(parts, benchmark, typed, problems_of(error, typed))
+        if isinstance(error, ValidationError):
             found = [item | {"loc": ("query", *item["loc"])} for item in error.errors()]
             raise RequestValidationError(found) from error
-        problems = from_query(error, typed)
-    except RuleError as error:
-        if not wants_page:
-            raise
-        problems = of_rule(error, typed)
-    except (ConflictError, ContentError) as error:
-        if not wants_page:
-            raise
-        problems = of_cursor(error, typed)
-    return _refusal(parts, benchmark, typed, problems)
+        raise
 
 
 def _page(session: Session, benchmark: Benchmark, query: BoardQuery) -> Encoded:

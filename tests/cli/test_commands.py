@@ -362,6 +362,43 @@ def test_leaderboard_passes_its_filters_on_and_ranks_as_the_server_did(
     assert finishline("leaderboard", "digits", "--json").json() == board
 
 
+def test_a_preview_is_asked_for_with_the_token_and_says_what_it_is(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    note = "Only organisers see this: the board as if its embargo were over now."
+    entries = [{"rank": 1, "submission_id": "s1"}, {"rank": 2, "submission_id": "s2"}]
+    board: dict[str, Any] = {"benchmark": "digits", "entries": entries}
+    standin.answer("GET /api/v1/leaderboards/digits", board)
+    previewed = board | {"preview": {"note": note, "hidden": ["s2"]}}
+    standin.answer("GET /api/v1/leaderboards/digits/preview", previewed)
+
+    ran = finishline("leaderboard", "digits", "--preview", "--q", "a", "--token", "fl_o")
+
+    assert standin.asked[0].path == "/api/v1/leaderboards/digits/preview?q=a&limit=50"
+    assert standin.asked[0].headers["Authorization"] == "Bearer fl_o"
+    assert ran.out.splitlines()[:2] == [note, "under embargo: s2"]
+    # What everybody may read is asked for as by anybody.
+    plain = finishline("leaderboard", "digits", "--token", "fl_o")
+    assert "Authorization" not in standin.asked[1].headers
+    assert "embargo" not in plain.out
+
+
+def test_a_board_names_what_was_scored_by_other_rules(
+    finishline: "Finishline", standin: "StandIn"
+) -> None:
+    def entry(name: str, sha256: str) -> dict[str, Any]:
+        return {"rank": 1, "submission_id": name, "benchmark_sha256": sha256 * 32}
+
+    entries = [entry("s1", "aa"), entry("s2", "bb"), entry("s3", "cc"), entry("s4", "bb")]
+    board: dict[str, Any] = {"benchmark": "digits", "entries": entries}
+    board["other_rules"] = {"bb" * 32: "version 1, other target"}
+    standin.answer("GET /api/v1/leaderboards/digits", board)
+    for kind in ("train", "inference"):
+        board["kind"] = kind
+        *_, last = finishline("leaderboard", "digits").out.splitlines()
+        assert last == "other rules, not comparable (version 1, other target): s2, s4"
+
+
 def test_an_empty_board_says_whether_others_were_left_out(
     finishline: "Finishline", standin: "StandIn"
 ) -> None:

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from finishline import Client, NotFound
 from finishline.views.benchmarks import Benchmark, BenchmarkList
-from finishline.views.boards import Board, Comparison
+from finishline.views.boards import Board, Comparison, PreviewedBoard
 from finishline.views.prices import PriceList
 from finishline.views.queue import Queue
 from finishline.views.quotas import MyQuota
@@ -35,6 +35,10 @@ CALLS: dict[str, tuple[Call, type[View] | None]] = {
     "benchmarks": (lambda client: client.benchmarks(), BenchmarkList),
     "benchmark": (lambda client: client.benchmark("b"), Benchmark),
     "leaderboard": (lambda client: client.leaderboard("b", **dict.fromkeys(FILTERS, "1")), Board),
+    "preview": (
+        lambda client: client.preview("b", **dict.fromkeys(FILTERS, "1")),
+        PreviewedBoard,
+    ),
     "submission": (lambda client: client.submission("s"), Submission),
     "submissions": (lambda client: next(client.submissions(benchmark="b")), SubmissionPage),
     "runs": (lambda client: next(client.runs("b")), RunPage),

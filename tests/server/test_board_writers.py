@@ -67,7 +67,7 @@ def watch(client: TestClient) -> None:
 def from_scratch(session: Session, benchmark: Benchmark, query: BoardQuery, version: int) -> bytes:
     """A board from all rows of the database, with nothing that was kept."""
     board = _rank(read_rows(session, benchmark, query.kind), query, None)
-    return encode_json(cut_board(board, benchmark, query, version=version))
+    return encode_json(cut_board(session, board, benchmark, query, version=version))
 
 
 class Writers:

@@ -107,6 +107,7 @@ def test_what_takes_a_token_says_so(schema: dict[str, Any]) -> None:
     protected = {name for name, operation in operations(schema).items() if "security" in operation}
 
     assert protected == {
+        "GET /api/v1/leaderboards/{benchmark_id}/preview",
         "GET /api/v1/me",
         "GET /api/v1/me/tokens",
         "POST /api/v1/me/tokens",

@@ -75,7 +75,6 @@ def make_entry(**changes: Any) -> View:
         "verification_id": None,
         "time_confirmed": None,
         "benchmark_sha256": "ab" * 32,
-        "other_rules": None,
     } | changes
 
 
@@ -111,6 +110,7 @@ def make_board(*entries: View, **changes: Any) -> View:
         "first": 1 if entries else None,
         "lens": None,
         "price": None,
+        "other_rules": {},
     } | changes
 
 

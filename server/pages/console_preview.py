@@ -1,0 +1,69 @@
+"""The board of a benchmark as it would be without its embargo, on the console."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+from sqlalchemy import select
+
+from rules.benchmark import Benchmark
+from server.benchmarks.queries import NO_SUBMISSIONS, find_benchmark
+from server.benchmarks.schemas import benchmark_view
+from server.dependencies import Parts, PartsDep
+from server.leaderboard.preview import preview_board
+from server.leaderboard.schemas import BoardQuery
+from server.models import Submission
+from server.observability.context import note
+from server.pages.board_refusals import REFUSALS, Problem, problems_of, query_instead
+from server.pages.console_page import console_page
+from server.sessions.dependencies import ConsoleDep
+from server.sessions.schemas import SignedIn
+from server.submissions.visibility import viewer_for
+
+router = APIRouter(include_in_schema=False)
+ADDRESS = "/console/leaderboards/{benchmark_id}/preview"
+
+
+@router.get(ADDRESS)
+def preview_page(
+    benchmark_id: str, parts: PartsDep, signed_in: ConsoleDep, request: Request
+) -> HTMLResponse:
+    """The board; a query that makes no sense gives its form again, and says what is wrong."""
+    note(user_id=signed_in.caller.user_id)
+    benchmark = find_benchmark(parts.benchmarks, benchmark_id)
+    typed = dict(request.query_params)
+    try:
+        query = BoardQuery.model_validate(typed)
+        filters = query.model_dump(mode="json", exclude_defaults=True)
+        return _page(parts, signed_in, benchmark, query, filters)
+    except REFUSALS as error:
+        problems = problems_of(error, typed)
+    return _page(parts, signed_in, benchmark, query_instead(typed, problems), typed, problems)
+
+
+def _page(
+    parts: Parts,
+    signed_in: SignedIn,
+    benchmark: Benchmark,
+    query: BoardQuery,
+    filters: dict[str, Any],
+    problems: list[Problem] | None = None,
+) -> HTMLResponse:
+    with parts.database.read_snapshot(viewer_for(signed_in.caller)) as session:
+        board, ranked = preview_board(session, benchmark, query)
+        of_it = Submission.benchmark_id == benchmark.benchmark_id
+        kinds = session.scalars(select(Submission.kind).where(of_it).distinct()).all()
+    page = console_page(
+        parts,
+        signed_in,
+        "preview.html",
+        benchmark=benchmark_view(benchmark, NO_SUBMISSIONS).model_dump(mode="json"),
+        board=board,
+        facets=ranked.facets,
+        filters=filters,
+        kinds=kinds,
+        problems=problems or [],
+    )
+    if problems:
+        page.status_code = 422
+    return page

@@ -1,0 +1,328 @@
+"""Organisers see a board while it is under embargo, as it will be, and nobody else does."""
+
+import logging
+import re
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import select, update
+
+from server.database import Database, utc_now
+from server.leaderboard.memory import memory_of
+from server.models import Token, User
+from server.observability.context import CURRENT
+from tests.support.pages import BROWSER, words_of
+
+BOARD = "/api/v1/leaderboards/digits"
+PREVIEW = f"{BOARD}/preview"
+PAGE = "/console/leaderboards/digits/preview"
+QUERIES = (
+    "",
+    "?metric=cost",
+    "?metric=latency",
+    "?division=open",
+    "?q=ALICE",
+    "?sort=model&order=desc",
+    "?withdrawn=show",
+    "?clock=dawnbench",
+    "?target=95",
+    "?price=2",
+    "?prices_on=2026-01-01",
+    "?limit=2&page=2",
+)
+# What stands for itself on a board that is asked for twice.
+ONE_VERSION = ("version", "next_cursor", "preview")
+Send = Callable[..., str]
+
+
+@pytest.fixture
+def embargo(client: TestClient, olivia: Any) -> Callable[[timedelta | None], None]:
+    """Sets the end of an embargo as a distance from this moment; None takes it away."""
+
+    def change(until: timedelta | None) -> None:
+        at = None if until is None else (utc_now() + until).isoformat()
+        body = {"embargo_until": at, "reason": "the round is not over"}
+        answer = client.post("/api/v1/benchmarks/digits/phases", json=body, headers=olivia.headers)
+        assert answer.status_code == 201, answer.text
+
+    return change
+
+
+@pytest.fixture
+def send(
+    digits_submission: Any, submit: Callable[..., Any], make_log: Callable[..., bytes]
+) -> Send:
+    """Sends a submission of a pace and returns its id."""
+
+    def made(pace: float, *, by: Any = None, **claim: Any) -> str:
+        parts = deepcopy(digits_submission)
+        parts.claim |= claim
+        for index, name in enumerate(parts.logs):
+            seconds = pace + 0.001 * index
+            log = make_log(index, name=name, seconds_per_epoch=seconds)
+            division = parts.claim["division"].encode()
+            parts.logs[name] = log.replace(b'"closed"', b'"' + division + b'"')
+        answer = submit(parts, by=by)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    return made
+
+
+@pytest.fixture
+def hidden(
+    client: TestClient, embargo: Callable[..., None], send: Send, alice: Any, bob: Any
+) -> list[str]:
+    """Three that are hidden, the fastest first; one slower than the first was published before."""
+    send(0.11, by=alice)
+    embargo(timedelta(days=1))
+    ids = [
+        send(0.10, by=bob, model="zyzzyva 1"),
+        send(0.12, by=alice, model="zyzzyva 2"),
+        send(0.13, by=bob, model="zyzzyva 3", division="open"),
+    ]
+    body = {"reason": "a mistake"}
+    withdrawn = send(0.09, by=alice, model="zyzzyva 4")
+    address = f"/api/v1/submissions/{withdrawn}/withdrawal"
+    assert client.post(address, json=body, headers=alice.headers).is_success
+    return ids
+
+
+def read(client: TestClient, person: Any, query: str = "") -> dict[str, Any]:
+    answer = client.get(PREVIEW + query, headers=person.headers)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def without(board: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in board.items() if name not in ONE_VERSION}
+
+
+def sign_in(client: TestClient, person: Any) -> None:
+    origin = {"Origin": "http://testserver", "Accept": "text/html"}
+    client.post("/console/sign-in", data={"token": person.secret}, headers=origin)
+
+
+def test_it_is_the_board_that_everybody_sees_once_the_embargo_is_taken_away(
+    hidden: list[str], client: TestClient, embargo: Callable[..., None], olivia: Any, ada: Any
+) -> None:
+    before = {query: read(client, olivia, query) for query in QUERIES}
+    assert read(client, ada) == before[""]
+    fastest, second, other_division = hidden
+    ranked = [(entry["rank"], entry["submission_id"]) for entry in before[""]["entries"]]
+    assert (ranked[0], ranked[2], ranked[3]) == ((1, fastest), (3, second), (4, other_division))
+    assert len(client.get(BOARD).json()["entries"]) == 1
+
+    embargo(None)
+
+    for query, board in before.items():
+        assert without(board) == without(client.get(BOARD + query).json()), query
+
+
+def test_it_says_what_is_hidden_and_until_when(
+    hidden: list[str], client: TestClient, olivia: Any
+) -> None:
+    until = client.get("/api/v1/benchmarks/digits/phases").json()["phases"]["embargo_until"]
+    found = read(client, olivia, "?limit=2")["preview"]
+
+    assert found["embargo_until"] == until
+    assert found["hidden"] == hidden[:1]
+    assert found["hidden_total"] == 3
+    minute = f"{until[:10]} {until[11:19].removesuffix(':00')} UTC"
+    assert found["note"] == (
+        f"Only organisers see this: the board as if its embargo, until {minute}, were over now. "
+        "3 of its 4 submissions are hidden from the public."
+    )
+    open_division = read(client, olivia, "?division=open")["preview"]
+    assert (open_division["hidden"], open_division["hidden_total"]) == (hidden[2:], 1)
+    assert "1 of its 1 submission is hidden" in open_division["note"]
+    withdrawn = read(client, olivia, "?withdrawn=show&limit=2&page=2")["preview"]
+    assert (withdrawn["hidden_total"], len(withdrawn["hidden"])) == (4, 2)
+
+
+def test_it_is_for_organisers_and_admins_alone(
+    hidden: list[str],
+    client: TestClient,
+    alice: Any,
+    bob: Any,
+    walter: Any,
+    olivia: Any,
+    ada: Any,
+    database: Database,
+) -> None:
+    for person, status in ((alice, 403), (bob, 403), (walter, 403), (olivia, 200), (ada, 200)):
+        answer = client.get(PREVIEW, headers=person.headers)
+        assert answer.status_code == status, person.name
+        assert ("zyzzyva" in answer.text) == (status == 200)
+    # Whoever asks right after an organiser has is told nothing, and learns of no benchmark.
+    for address in (PREVIEW, "/api/v1/leaderboards/nothing/preview"):
+        assert client.get(address).status_code == 401
+        assert client.get(address, headers=bob.headers).status_code == 403
+    missing = client.get("/api/v1/leaderboards/nothing/preview", headers=olivia.headers)
+    assert missing.status_code == 404
+    # Looking needs no right to change anything.
+    for scopes, status in ((["read"], 200), (["submit", "organise"], 403)):
+        with database.write() as session:
+            session.execute(update(Token).values(scopes=scopes))
+        assert client.get(PREVIEW, headers=olivia.headers).status_code == status
+
+
+def test_what_an_organiser_looks_at_is_kept_for_nobody(
+    hidden: list[str], client: TestClient, olivia: Any, database: Database
+) -> None:
+    addresses = [BOARD + query for query in QUERIES if "page=" not in query]
+    addresses += [f"{BOARD}.csv", "/benchmarks/digits", "/benchmarks/digits?q=zyzzyva"]
+    with database.read() as session:
+        memory = memory_of(session)
+
+    def kept() -> list[tuple[Any, int]]:
+        return [
+            (key, version)
+            for cache in vars(memory).values()
+            for key, (version, _) in cache._values.items()
+        ]
+
+    before = kept()
+    answers = [client.get(PREVIEW + query, headers=olivia.headers) for query in QUERIES]
+    assert {answer.headers["Cache-Control"] for answer in answers} == {"private, no-store"}
+    assert not any("ETag" in answer.headers for answer in answers)
+    assert kept() == before
+    for address in addresses:
+        assert "zyzzyva 1" not in client.get(address).text, address
+        assert "zyzzyva 1" not in client.get(address, headers=olivia.headers).text, address
+
+
+def test_pages_follow_each_other(hidden: list[str], client: TestClient, olivia: Any) -> None:
+    whole = [entry["submission_id"] for entry in read(client, olivia)["entries"]]
+    first = client.get(f"{PREVIEW}?limit=3", headers=olivia.headers)
+    assert first.headers["X-Total-Count"] == "4"
+    [following] = re.findall(r'<(.*)>; rel="next"', first.headers["Link"])
+    assert following.startswith(f"{PREVIEW}?")
+    second = client.get(following, headers=olivia.headers).json()
+    both = first.json()["entries"] + second["entries"]
+    assert [entry["submission_id"] for entry in both] == whole
+    assert (second["preview"]["hidden"], second["next_cursor"]) == (hidden[2:], None)
+    wrong = client.get(f"{PREVIEW}?cursor=x", headers=olivia.headers)
+    assert wrong.status_code == 422
+
+
+def test_without_an_embargo_it_is_the_board(
+    send: Send, client: TestClient, olivia: Any, embargo: Callable[..., None]
+) -> None:
+    assert without(read(client, olivia)) == without(client.get(BOARD).json())
+    send(0.11)
+    embargo(timedelta(days=1))
+    for until in (timedelta(days=1), None):
+        embargo(until)
+        board = read(client, olivia)
+        assert without(board) == without(client.get(BOARD).json())
+        assert board["preview"]["hidden"] == []
+        assert board["preview"]["note"] == (
+            "Nothing here is under embargo: this is the board as everybody sees it."
+        )
+
+
+def test_the_console_shows_it_marked_and_links_lead_to_it(
+    hidden: list[str], client: TestClient, olivia: Any
+) -> None:
+    assert client.get(PAGE, headers=BROWSER, follow_redirects=False).status_code == 303
+    # The link on the board is there whoever asks.
+    public = client.get("/benchmarks/digits", headers=BROWSER).text
+    assert f'organisers see <a href="{PAGE}">a preview</a>' in public
+    sign_in(client, olivia)
+    assert client.get("/benchmarks/digits", headers=BROWSER).text == public
+    assert f'href="{PAGE}"' in client.get("/console/phases", headers=BROWSER).text
+
+    answer = client.get(PAGE, headers=BROWSER)
+
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert "<title>Preview of Digits" in answer.text
+    words = words_of(answer.text)
+    assert "Under embargo. Only organisers see this: the board as if its embargo, until" in words
+    assert len(re.findall(">under embargo</small>", answer.text)) == 3
+    assert answer.text.index("zyzzyva 1") < answer.text.index("zyzzyva 2")
+    # Sorted, filtered and continued it stays the preview.
+    assert f'action="{PAGE}#board"' in answer.text
+    assert "/benchmarks/digits?" not in answer.text
+    found = words_of(client.get(f"{PAGE}?q=zyzzyva+2", headers=BROWSER).text)
+    assert "1 submission, ranked by" in found
+    assert client.get("/console/leaderboards/nothing/preview", headers=BROWSER).status_code == 404
+
+
+def test_a_query_that_gives_no_board_is_told_on_the_console_as_on_the_board(
+    hidden: list[str], client: TestClient, olivia: Any
+) -> None:
+    sign_in(client, olivia)
+    for query, told in (
+        ("target=-1", "Target -1 : expected"),
+        ("price=free", "Your price free : expected a number"),
+        ("cursor=0.1", "The board has changed since that page"),
+        ("nothing=1", "no board can be filtered by that"),
+    ):
+        answer = client.get(f"{PAGE}?{query}", headers=BROWSER)
+        assert answer.status_code == 422, query
+        assert told in words_of(answer.text), query
+        public = client.get(f"/benchmarks/digits?{query}", headers=BROWSER)
+        assert (public.status_code, told in words_of(public.text)) == (422, True), query
+
+
+class Looks(logging.Handler):
+    """Each look that the server's log tells of, with whose token it was."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[tuple[str, object]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Called while the request is under way."""
+        context = CURRENT.get()
+        self.told.append((record.getMessage(), context and context.noted.get("user_id")))
+
+
+@pytest.fixture
+def looks() -> Iterator[Looks]:
+    """What the server's log tells of previews."""
+    logger, handler = logging.getLogger("server.leaderboard.preview"), Looks()
+    before = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    yield handler
+    logger.removeHandler(handler)
+    logger.setLevel(before)
+
+
+def test_the_servers_log_says_who_looked_at_what_is_hidden(
+    hidden: list[str],
+    client: TestClient,
+    olivia: Any,
+    ada: Any,
+    bob: Any,
+    embargo: Callable[..., None],
+    looks: Looks,
+    database: Database,
+) -> None:
+    with database.read() as session:
+        ids = {user.name: user.id for user in session.scalars(select(User))}
+    read(client, olivia)
+    client.get(PREVIEW, headers=bob.headers)
+    sign_in(client, ada)
+    assert client.get(PAGE, headers=BROWSER).status_code == 200
+    embargo(None)
+    read(client, olivia)
+    sentence = "the board of digits was looked at under embargo"
+    assert looks.told == [(sentence, ids["olivia"]), (sentence, ids["ada"])]
+
+
+def test_a_browser_of_a_submitter_is_refused(
+    hidden: list[str], client: TestClient, bob: Any
+) -> None:
+    sign_in(client, bob)
+    answer = client.get(PAGE, headers=BROWSER)
+    assert (answer.status_code, "zyzzyva" in answer.text) == (403, False)
+    # A session is no token: the API asks for one.
+    assert client.get(PREVIEW).status_code == 401
