@@ -198,7 +198,7 @@ def show_chart(tab: Any) -> None:
 
 def eventually(tab: Any, expression: str, expected: object) -> None:
     """Polls a JavaScript expression; the page's own policy forbids wait_for_function."""
-    for _ in range(200):
+    for _ in range(600):
         found = tab.evaluate(expression)
         if found == expected:
             return
@@ -246,7 +246,7 @@ def test_every_chart_of_a_board_is_drawn_and_pointed_at_under_the_policy(
         points = [point.bounding_box() for point in fold.locator(".scatterlayer .point").all()[:3]]
         point = max(points, key=lambda box: box["width"])  # The end of a step has no mark.
         tab.mouse.move(point["x"] + point["width"] / 2, point["y"] + point["height"] / 2)
-        fold.locator(".hovertext").first.wait_for(timeout=10_000)
+        fold.locator(".hovertext").first.wait_for(timeout=30_000)
     buttons = tab.locator("#records .modebar-btn").all()
     titles = {button.get_attribute("data-title") for button in buttons}
     assert "Reset axes" in titles
