@@ -88,8 +88,9 @@ class Supervisor:
         Raises CliError if it cannot be started, StopAskedError if someone asked to stop.
         """
         began = time.monotonic()
-        log_from = size_of(service.log)
-        kept = _Kept(service, _launch(service), first_start(began), time.time(), log_from)
+        # Read before the process is there: it may answer before this one goes on.
+        log_from, started_wall = size_of(service.log), time.time()
+        kept = _Kept(service, _launch(service), first_start(began), started_wall, log_from)
         self._kept.append(kept)
         while kept.life.phase is not Phase.READY:
             self.tick()
@@ -139,8 +140,8 @@ class Supervisor:
         now = time.monotonic()
         if kept.life.is_due(now):
             kept.log_from = size_of(kept.service.log)
-            kept.process = _launch(kept.service)
             kept.started_wall = time.time()
+            kept.process = _launch(kept.service)
             kept.life = kept.life.started(now)
         elif kept.life.phase is not Phase.WAITING and kept.process.poll() is not None:
             self._bury(kept, now)

@@ -27,7 +27,10 @@ BODIES = {
     "parent": (
         "import subprocess; subprocess.Popen([sys.executable, '-c', "
         '"import os, pathlib, sys, time\\n'
-        "pathlib.Path(sys.argv[1]).write_text(str(os.getpid()))\\n"
+        "path = pathlib.Path(sys.argv[1])\\n"
+        "fresh = path.with_suffix('.new')\\n"
+        "fresh.write_text(str(os.getpid()))\\n"
+        "fresh.rename(path)\\n"
         'time.sleep(120)", sys.argv[1].replace(".pid", "-child.pid")], start_new_session=True)'
     ),
 }

@@ -13,6 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from cli.up import supervisor
+from cli.up.lifecycle import Phase
+from cli.up.supervisor import Service
+
 pytestmark = pytest.mark.processes
 PROGRAM = Path(__file__).with_name("supervised.py")
 LIMIT_SECONDS = 30.0
@@ -152,6 +156,39 @@ def test_a_service_deaf_to_sigterm_is_killed_after_its_limit(supervise: Supervis
     assert code == 0
     assert "first did not stop within 1 s and is killed" in output
     assert not is_alive(pid)
+
+
+def test_a_service_that_answers_before_its_supervisor_goes_on_is_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = tmp_path / "answered"
+    launch = supervisor._launch
+
+    def launch_and_be_held_up(service: Service) -> "subprocess.Popen[bytes]":
+        process = launch(service)
+        wait_for(answered.exists, "the service to answer")
+        time.sleep(0.05)  # Longer than a clock of files is coarse.
+        return process
+
+    monkeypatch.setattr(supervisor, "_launch", launch_and_be_held_up)
+    service = Service(
+        name="quick",
+        command=["sh", "-c", f"touch {answered}; sleep 600"],
+        environment=dict(os.environ),
+        log=tmp_path / "log",
+        is_ready=lambda started: answered.stat().st_mtime >= started - 0.01,
+        ready_limit_seconds=0.5,
+    )
+    kept = supervisor.Supervisor(say=lambda _: None)
+    try:
+        kept.start(service)
+        answered.unlink()
+        os.kill(kept.pids()["quick"], signal.SIGKILL)
+        wait_for(lambda: kept.tick() or answered.exists(), "another start")
+        kept.tick()
+        assert kept._kept[0].life.phase is Phase.READY
+    finally:
+        kept.stop()
 
 
 def test_a_killed_supervisor_leaves_no_service_behind(supervise: Supervise) -> None:

@@ -59,7 +59,7 @@ def site(client: TestClient) -> Iterator[str]:
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    wait_for(lambda: server.started, seconds=10.0, what="the server to listen", pause=0.01)
+    wait_for(lambda: server.started, seconds=60.0, what="the server to listen", pause=0.01)
     yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     server.should_exit = True
     thread.join(timeout=10)

@@ -145,7 +145,7 @@ def back_up_a_second_later(served: TestClient, root: Path, said: list[str]) -> P
         except ConflictError:
             return None
 
-    path: Path = wait_for(made, seconds=5, what="the next second")
+    path: Path = wait_for(made, seconds=60, what="the next second")
     return path
 
 

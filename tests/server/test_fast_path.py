@@ -306,29 +306,28 @@ def test_an_older_read_that_ends_late_takes_nothing_back() -> None:
     known.note_write("digits", 5)
     known.note_all({"digits": 4}, asked_at=began)
 
-    assert known.is_current("digits", 5, time.monotonic())
-    assert not known.is_current("digits", 4, time.monotonic())
+    assert known.is_current("digits", 5, began)
+    assert not known.is_current("digits", 4, began)
 
 
 def test_a_database_restored_from_a_copy_is_believed() -> None:
-    known = KnownVersions()
-    known.note("digits", 5, asked_at=time.monotonic())
-    known.note_all({"digits": 3}, asked_at=time.monotonic() + 0.001)
+    known, now = KnownVersions(), time.monotonic()
+    known.note("digits", 5, asked_at=now)
+    known.note_all({"digits": 3}, asked_at=now + 0.001)
 
-    assert known.is_current("digits", 3, time.monotonic())
+    assert known.is_current("digits", 3, now + 0.002)
 
 
 def test_a_board_is_current_by_fresh_knowledge_alone() -> None:
-    known = KnownVersions(fresh_seconds=0.25)
-    known.note("digits", 5, asked_at=time.monotonic() - 0.3)
-    assert not known.is_current("digits", 5, time.monotonic())
+    known, now = KnownVersions(fresh_seconds=0.25), time.monotonic()
+    known.note("digits", 5, asked_at=now - 0.3)
+    assert not known.is_current("digits", 5, now)
     known.note_write("digits", 5)
-    assert not known.is_current("digits", 5, time.monotonic()), (
-        "a write says nothing of what others wrote since"
-    )
-    known.note("digits", 5, asked_at=time.monotonic())
-    assert known.is_current("digits", 5, time.monotonic())
-    assert not known.is_current("cifar10", 0, time.monotonic())
+    assert not known.is_current("digits", 5, now), "a write says nothing of what others wrote since"
+    known.note("digits", 5, asked_at=now)
+    assert known.is_current("digits", 5, now + 0.2)
+    assert not known.is_current("digits", 5, now + 0.3)
+    assert not known.is_current("cifar10", 0, now)
 
 
 def test_versions_are_asked_for_while_boards_are_read_and_not_without(

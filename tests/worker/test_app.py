@@ -146,7 +146,7 @@ def test_worker_takes_one_job_after_the_other(start_worker, send, fake_server, m
     fake_server.wait_for(lambda: len(fake_server.bodies("report")) == 2, seconds=60)
     assert {body["runs"][0]["status"] for body in fake_server.bodies("report")} == {"reached"}
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(timeout=20) == 0
+    assert worker.wait(timeout=60) == 0
     assert fake_server.bodies("hello")[-1]["state"] == "stopping"
 
 
@@ -160,7 +160,7 @@ def test_sigterm_ends_the_training_at_once_and_reports_it(
         lambda: any(event["kind"] == "evaluation" for event in fake_server.events()), seconds=60
     )
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(timeout=20) == 0
+    assert worker.wait(timeout=60) == 0
     [report] = fake_server.bodies("report")
     assert report["failure"]["code"] == "worker_stopped"
 
@@ -174,12 +174,12 @@ def test_an_attempt_goes_on_for_the_grace_and_a_drained_worker_ends_by_itself(
     send(make_job("stroll"))
     fake_server.wait_for(lambda: fake_server.events(), seconds=60)
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(timeout=30) == 0
+    assert worker.wait(timeout=60) == 0
     [report] = fake_server.bodies("report")
     assert (report["failure"], report["runs"][0]["status"]) == (None, "reached")
 
     fake_server.answers["hello"] = [(200, {"order": "drain", "why": "new fans"})]
-    assert start_worker().wait(timeout=30) == 0
+    assert start_worker().wait(timeout=60) == 0
     assert fake_server.bodies("hello")[-1]["state"] == "stopping"
 
 

@@ -107,8 +107,10 @@ def test_attempt_over_the_servers_time_limit_fails_as_a_whole(make_attempt, fake
 
 def test_hanging_training_does_not_stop_the_heartbeat(make_attempt, fake_server, make_job):
     fake_server.lease_seconds = 0.4  # a heartbeat every 0.1 s
-    make_attempt(make_job("hang_at_start", run_limit_seconds=1.5))
-    assert len(fake_server.bodies("evaluations")) >= 5
+    go_on, enough = (200, {"proceed": True}), (200, {"proceed": False, "reason": "time_limit"})
+    fake_server.answers["evaluations"] = [*[go_on] * 5, enough]
+    make_attempt(make_job("hang_at_start", run_limit_seconds=120))
+    assert len(fake_server.bodies("evaluations")) > 5
     assert fake_server.bodies("report")[0]["runs"][0]["failure"]["code"] == "run_time_limit"
 
 

@@ -10,7 +10,7 @@ def test_a_worker_that_does_not_stop_is_ended(capfd):
     state, codes = WorkerState(), []
     thread = guard_stop(state, limit_seconds=0.05, leave=codes.append)
     state.stopping = True
-    thread.join(timeout=5)
+    thread.join(timeout=60)
     assert codes == [0]
     assert "_watch" in capfd.readouterr().err  # The log shows where the threads were.
 
@@ -27,5 +27,5 @@ def test_an_attempt_is_stopped_when_its_grace_is_over():
     state = WorkerState(busy=True, leave_by=time.monotonic() - 1.0)
     assert state.word() == "draining"
     thread = guard_stop(state, limit_seconds=0.0, leave=lambda code: None)
-    thread.join(timeout=5)
+    thread.join(timeout=60)
     assert state.word() == "stopping"

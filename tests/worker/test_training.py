@@ -193,8 +193,11 @@ def test_run_stops_when_told_to(train, make_job, events, reason, status, code):
     assert events[-1].kind == "run_finished"
 
 
-def test_everything_the_child_started_is_killed_with_it(train, make_job):
-    run = train(make_job("with_helper", run_limit_seconds=2.0))
+def test_everything_the_child_started_is_killed_with_it(train, make_job, events):
+    def stop():
+        return "time_limit" if any(event.kind == "evaluation" for event in events) else None
+
+    run = train(make_job("with_helper"), stop=stop)
     pids = [int(pid) for pid in re.findall(r"=(\d+)", run.log_tail)]
     assert len(pids) == 2
     wait_until(lambda: not any(is_running(pid) for pid in pids))

@@ -16,6 +16,7 @@
   let state = live.dataset.state;
   let latest = null;
   let waiting = false;
+  let settled = false; // The tables are the server's own, of the ended verification.
 
   const trimmed = (value, digits) => String(Number(value.toFixed(digits)));
   const quality = (value) => {
@@ -148,11 +149,12 @@
     waiting = true;
     requestAnimationFrame(() => {
       waiting = false;
+      fillChart();
+      if (settled) return;
       for (const [index, run] of runs) fillRun(index, run);
       fillTable();
       fillSplits();
-      fillChart();
-      if (state !== "queued") comment();
+      if (state !== "queued" && state !== "ended") comment();
     });
   };
 
@@ -218,14 +220,21 @@
     refresh(["badge", "state", "waiting", "attempts"]).catch(() => {});
   };
 
-  // The server's own HTML is the one source of words: its parts replace ours.
+  // The server's own HTML is the one source of words: its parts replace ours. Of two answers to
+  // what was asked one after the other, the earlier may come last: it replaces nothing.
+  let asked = 0;
+  const newest = new Map();
   const refresh = async (names) => {
+    const number = (asked += 1);
     const answer = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
     if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const part of document.querySelectorAll("[data-live]")) {
       const fresh = page.querySelector(`[data-live="${part.dataset.live}"]`);
-      if (fresh && names.includes(part.dataset.live)) part.replaceChildren(...fresh.childNodes);
+      if (!fresh || !names.includes(part.dataset.live)) continue;
+      if (number < (newest.get(part.dataset.live) ?? 0)) continue;
+      newest.set(part.dataset.live, number);
+      part.replaceChildren(...fresh.childNodes);
     }
     document.dispatchEvent(new CustomEvent("partsreplaced"));
   };
@@ -252,7 +261,7 @@
   const finish = (tries = 0) => {
     state = "ended";
     for (const line of [document.getElementById("commentary"), announcer]) line.textContent = "";
-    refresh(ALL).catch(() => {
+    refresh(ALL).then(() => { settled = true; }).catch(() => {
       if (tries >= 5) say("The verification has ended. Reload the page to read its verdict.");
       else setTimeout(() => finish(tries + 1), 1000 * 2 ** tries);
     });

@@ -165,7 +165,7 @@ def site(client: TestClient, filled: dict[str, str]) -> Iterator[str]:
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    wait_for(lambda: server.started, seconds=10.0, what="the server to listen")
+    wait_for(lambda: server.started, seconds=60.0, what="the server to listen")
     yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     server.should_exit = True
     thread.join(timeout=10)

@@ -177,7 +177,8 @@ def test_a_board_is_filtered_sorted_and_its_chart_read_by_keyboard(browser: Any,
     page = context.new_page()
     page.goto(f"{site}/benchmarks/digits")
     tab_to(page, "[name=status]")
-    page.keyboard.type("verified")
+    page.keyboard.press("v")  # One key: a list forgets those that it was given a second before.
+    assert page.input_value("[name=status]") == "verified"
     tab_to(page, "button:has-text('Filter')")
     page.keyboard.press("Enter")
     page.wait_for_url("**status=verified**")

@@ -2,8 +2,10 @@
 
 import logging
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,6 +40,16 @@ def settings(settings: Settings) -> Settings:
     )
 
 
+@pytest.fixture
+def within_one_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The middle of an hour: where one ends, a part of what was counted in it is let go."""
+    middle = time.time() // 3600 * 3600 + 1800.0
+    clock = SimpleNamespace(time=lambda: middle, monotonic=time.monotonic)
+    monkeypatch.setattr("server.limits.rates.time", clock)
+    defaults = BoundedMemory.__init__.__kwdefaults__ or {}
+    monkeypatch.setitem(defaults, "clock", clock.time)
+
+
 def read(client: TestClient, **headers: str) -> int:
     return client.get("/api/v1/me", headers=headers).status_code
 
@@ -46,6 +58,7 @@ def read_openly(client: TestClient, **headers: str) -> Any:
     return client.get("/api/v1/prices", headers=headers)
 
 
+@pytest.mark.usefixtures("within_one_hour")
 def test_a_refusal_says_which_limit_and_when_again(client: TestClient) -> None:
     assert [read_openly(client).status_code for _ in range(5)] == [200] * 5
     refused = read_openly(client)
@@ -71,6 +84,7 @@ def test_a_refusal_says_which_limit_and_when_again(client: TestClient) -> None:
     assert 'finishline_requests_limited_total{limit="writes"} 0.0' in scraped
 
 
+@pytest.mark.usefixtures("within_one_hour")
 def test_a_good_token_has_limits_of_its_own_and_a_made_up_one_those_of_its_address(
     client: TestClient, alice: Any, bob: Any
 ) -> None:
@@ -87,6 +101,7 @@ def test_a_good_token_has_limits_of_its_own_and_a_made_up_one_those_of_its_addre
     assert read_openly(client, **other).status_code == 429
 
 
+@pytest.mark.usefixtures("within_one_hour")
 def test_a_token_that_only_reads_what_is_public_is_known_too(
     client: TestClient, alice: Any
 ) -> None:
@@ -97,6 +112,7 @@ def test_a_token_that_only_reads_what_is_public_is_known_too(
     assert [list_submissions() for _ in range(5)] == [200] * 4 + [429]
 
 
+@pytest.mark.usefixtures("within_one_hour")
 def test_a_made_up_token_beside_a_good_session_is_no_good_one(
     client: TestClient, alice: Any
 ) -> None:
@@ -114,6 +130,7 @@ def test_a_made_up_token_beside_a_good_session_is_no_good_one(
     assert asked == [200] * 4 + [429] * 2  # The page was read from this address too.
 
 
+@pytest.mark.usefixtures("within_one_hour")
 def test_tokens_that_are_not_known_are_refused_after_a_few_and_good_ones_are_not(
     client: TestClient, alice: Any
 ) -> None:
@@ -127,6 +144,7 @@ def test_tokens_that_are_not_known_are_refused_after_a_few_and_good_ones_are_not
     assert read(client) == 401  # Without a token nothing was guessed.
 
 
+@pytest.mark.usefixtures("within_one_hour")
 def test_the_token_of_an_attempt_is_good_once_a_post_with_it_was_taken() -> None:
     """It is no user's token: what tells that it is good is that the attempt takes the post."""
     few = Settings(rate_worker_posts="3/hour", rate_reads="3/hour")
@@ -173,6 +191,7 @@ def test_the_token_of_an_attempt_is_good_once_a_post_with_it_was_taken() -> None
     assert run_async(ask("GET", "fla_reads", times=4)) == [200] * 3 + [429]
 
 
+@pytest.mark.usefixtures("within_one_hour")
 def test_writes_have_a_limit_of_their_own_and_workers_another(
     client: TestClient, walter: Any
 ) -> None:

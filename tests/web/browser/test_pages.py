@@ -22,6 +22,8 @@ View = dict[str, Any]
 Make = dict[str, Callable[..., View]]
 WIDTHS = (390, 1280, 1920)
 DRAWN = ".js-plotly-plot .main-svg"
+AFTER_TWO_FRAMES = """() => new Promise(
+ done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"""
 
 
 def html(template: str, **context: Any) -> tuple[str, bytes]:
@@ -196,7 +198,7 @@ def show_chart(tab: Any) -> None:
 
 def eventually(tab: Any, expression: str, expected: object) -> None:
     """Polls a JavaScript expression; the page's own policy forbids wait_for_function."""
-    for _ in range(200):
+    for _ in range(600):
         found = tab.evaluate(expression)
         if found == expected:
             return
@@ -244,7 +246,7 @@ def test_every_chart_of_a_board_is_drawn_and_pointed_at_under_the_policy(
         points = [point.bounding_box() for point in fold.locator(".scatterlayer .point").all()[:3]]
         point = max(points, key=lambda box: box["width"])  # The end of a step has no mark.
         tab.mouse.move(point["x"] + point["width"] / 2, point["y"] + point["height"] / 2)
-        fold.locator(".hovertext").first.wait_for(timeout=10_000)
+        fold.locator(".hovertext").first.wait_for(timeout=30_000)
     buttons = tab.locator("#records .modebar-btn").all()
     titles = {button.get_attribute("data-title") for button in buttons}
     assert "Reset axes" in titles
@@ -391,9 +393,9 @@ def test_a_replay_is_followed_live_to_its_verdict(
     drawn.set()
     rows = "document.querySelectorAll('#evaluation-rows tr').length"
     eventually(tab, rows, 3)
-    first = tab.locator('#run-rows tr[data-run="0"]').inner_text()
-    assert "98\u00a0%" in first
-    assert "reached" in first
+    row = """document.querySelector('#run-rows tr[data-run="0"]')"""
+    eventually(tab, f"{row}.cells[5].textContent", "reached")
+    assert "98\u00a0%" in tab.evaluate(f"{row}.textContent")
     ys = "document.getElementById('chart').chart.figure.data.find(t => t.name === 'run 1').y"
     assert tab.evaluate(ys) == [45.0, 90.0, 98.0]
     checked.set()
@@ -404,6 +406,82 @@ def test_a_replay_is_followed_live_to_its_verdict(
     tab.wait_for_selector("text=The replay of 3 runs supports the claim.")
     eventually(tab, rows, 24)
     assert tab.locator("#run-rows tr").count() == 3
+    assert complaints == []
+
+
+def test_what_comes_late_changes_no_verdict_and_has_no_commentary(
+    tab: Any, site: Any, make: Make, complaints: list[str]
+) -> None:
+    queued, submission = make["queued_verification"](), make["submission"]()
+    path = "/verifications/ver-1"
+    ended = site.answers[path]
+    site.answers[path] = html("verification.html", verification=queued, submission=submission)
+    figure, read = as_json(replay_figure(make["verification"]())), threading.Event()
+
+    def late() -> tuple[str, bytes]:
+        read.wait(60)
+        return figure
+
+    def stream() -> tuple[str, bytes]:
+        site.answers[path] = ended
+        running = sse("state", make["queued_verification"](state="running"))
+        # The last evaluation and the end come together: nothing of it is drawn in between.
+        events = running + second_attempt() + sse("end", make["verification"]())
+        return "text/event-stream", events.encode()
+
+    site.answers |= {f"/api/v1{path}/events": stream, f"{path}/charts/replay.json": late}
+    tab.goto(site.url + path)
+    tab.wait_for_selector("text=The replay of 3 runs supports the claim.")
+    rows = "document.querySelectorAll('#evaluation-rows tr').length"
+    eventually(tab, rows, 24)
+    tab.evaluate(AFTER_TWO_FRAMES)
+    said = "document.getElementById('commentary').textContent"
+    assert tab.evaluate(said) == ""
+    read.set()
+    show_chart(tab)
+    tab.evaluate(AFTER_TWO_FRAMES)
+    assert (tab.evaluate(said), tab.evaluate(rows)) == ("", 24)
+    assert complaints == []
+
+
+def test_an_answer_that_comes_late_takes_no_verdict_back(
+    tab: Any, site: Any, make: Make, complaints: list[str]
+) -> None:
+    queued, submission = make["queued_verification"](), make["submission"]()
+    running = make["queued_verification"](state="running")
+    path = "/verifications/ver-1"
+    ended = site.answers[path]
+    loaded, before = (
+        html("verification.html", verification=view, submission=submission)
+        for view in (queued, running)
+    )
+    pages, streams = iter([loaded, before]), iter([sse("state", running)])
+    asked, late = threading.Event(), threading.Event()
+
+    def page() -> tuple[str, bytes]:
+        answer = next(pages, ended)
+        if answer is before:
+            asked.set()
+            late.wait(60)
+        return answer
+
+    def stream() -> tuple[str, bytes]:
+        events = next(streams, None)
+        if events is None:
+            asked.wait(60)
+            events = sse("end", make["verification"]())
+        return "text/event-stream", f"retry: 100\n\n{events}".encode()
+
+    site.answers[path] = page
+    site.answers[f"/api/v1{path}/events"] = stream
+    tab.goto(site.url + path)
+    verdict = "The replay of 3 runs supports the claim."
+    tab.wait_for_selector(f"text={verdict}")
+    with tab.expect_event("requestfinished", lambda request: request.url == site.url + path):
+        late.set()
+    tab.evaluate(AFTER_TWO_FRAMES)
+    assert tab.locator("[data-live=badge]").inner_text().endswith("verified")
+    assert tab.get_by_text(verdict).is_visible()
     assert complaints == []
 
 
