@@ -116,16 +116,16 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
         artifacts=make_store(settings),
         benchmarks=load_definitions(settings.benchmarks_dir),
     )
+    definitions = RulingDefinitions(parts.benchmarks, settings.benchmarks_dir)
     try:
         revision = require_current_schema(parts.database)
-    except RuntimeError:
+        with parts.database.read() as session:
+            definitions.begin(session)
+        move_what_waits(parts.database, parts.artifacts)
+        parts.artifacts.sweep(older_than_seconds=STALE_UPLOAD_SECONDS)
+    except BaseException:
         parts.database.close()
         raise
-    definitions = RulingDefinitions(parts.benchmarks, settings.benchmarks_dir)
-    with parts.database.read() as session:
-        definitions.begin(session)
-    move_what_waits(parts.database, parts.artifacts)
-    parts.artifacts.sweep(older_than_seconds=STALE_UPLOAD_SECONDS)
     dispatcher = Dispatcher(parts.database, Broker(settings.broker_url), settings)
     readiness = Readiness(make_checks(parts, dispatcher, definitions, revision=revision))
     watch = VersionWatch(parts.database)

@@ -43,7 +43,11 @@ class Broker:
         """Close the connections, if any were made."""
         with self._lock:
             if self._made is not None:
+                # Celery forgets them, and Kombu keeps them by address until the process ends.
+                pool = self._made.pool
+                pool.resize(pool.limit, reset=True)
                 self._made.close()
+                self._made = None
 
     def _celery(self) -> "Celery":
         with self._lock:

@@ -23,15 +23,17 @@ def drained_before_stop(readiness: Readiness, *, drain_seconds: float) -> Iterat
         readiness.is_draining = True
         return
 
+    timers: list[threading.Timer] = []
+
     def drain(number: int, frame: FrameType | None) -> None:
         if readiness.is_draining or drain_seconds == 0:
             readiness.is_draining = True
             stop(number, frame)
             return
         readiness.is_draining = True
-        timer = threading.Timer(drain_seconds, stop, (number, None))
-        timer.daemon = True
-        timer.start()
+        timers.append(threading.Timer(drain_seconds, stop, (number, None)))
+        timers[-1].daemon = True
+        timers[-1].start()
 
     signal.signal(signal.SIGTERM, drain)
     try:
@@ -39,3 +41,5 @@ def drained_before_stop(readiness: Readiness, *, drain_seconds: float) -> Iterat
     finally:
         readiness.is_draining = True
         signal.signal(signal.SIGTERM, stop)
+        for timer in timers:  # A second SIGTERM was faster.
+            timer.cancel()

@@ -25,6 +25,7 @@ from server.database import Database
 from server.models import Attempt, Base, Verification
 from server.schema import migrate
 from server.settings import MIB, Settings
+from tests.support.closed import databases_closed
 from tests.support.made_once import made_once
 from tests.support.postgresql import running_postgresql
 from tests.support.run_logs import make_run_log
@@ -38,6 +39,13 @@ SECONDS_PER_EPOCH = 0.11
 def servers_share_what_is_the_same() -> Iterator[None]:
     """Hundreds of tests start a server: what they have in common is made by the first."""
     with made_once():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def every_database_is_closed() -> Iterator[None]:
+    """A test closes what it opens. Set up before all else it looks when all else is ended."""
+    with databases_closed():
         yield
 
 

@@ -44,3 +44,20 @@ def test_a_broker_that_is_full_or_only_reads_is_told_from_one_that_takes_message
         operator.replicaof("NO", "ONE")
         broker.ask()
     broker.close()
+
+
+def test_a_closed_broker_has_no_connection_left_and_opens_one_when_it_sends_again(
+    socket_path: Path,
+) -> None:
+    with redis.Redis(unix_socket_path=str(socket_path)) as operator:
+
+        def is_alone() -> bool:
+            return len(operator.client_list()) == 1
+
+        for _ in range(2):  # The second shares with the first what is kept by address.
+            broker = Broker(f"redis+socket://{socket_path}")
+            broker.send_task("a.task", args=[], queue="a-queue")
+            assert not is_alone()
+            broker.close()
+            wait_for(is_alone, seconds=20, what="connections to be closed", pause=0.01)
+        assert operator.llen("a-queue") == 2

@@ -350,6 +350,10 @@ def test_a_process_told_to_stop_says_so_before_it_does() -> None:
             assert stopped == []
             signal.raise_signal(signal.SIGTERM)
             assert stopped == [signal.SIGTERM]
+            timers = [each for each in threading.enumerate() if isinstance(each, threading.Timer)]
+            [waiting] = [timer for timer in timers if timer.interval == 3600]
+        waiting.join(20)
+        assert not waiting.is_alive()
         with drained_before_stop(Readiness([]), drain_seconds=0.01):
             over.clear()
             signal.raise_signal(signal.SIGTERM)

@@ -1,5 +1,6 @@
 """The power fails after a submission was acknowledged: its files go to their places later."""
 
+import errno
 import hashlib
 import shutil
 from collections.abc import Callable
@@ -8,7 +9,17 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+import server.app
 from server.app import create_app
+from server.artifacts import ArtifactStore
+from server.database import Database
+from server.settings import Settings
+
+
+def start_and_stop(settings: Settings) -> None:
+    """A server that nobody asks anything."""
+    with TestClient(create_app(settings, dispatch=False)):
+        pass
 
 
 @pytest.fixture
@@ -48,11 +59,33 @@ def test_what_is_in_its_place_is_left_there(
     acknowledged: dict[str, bytes], settings: Any, stored_files: Callable[[], list[str]]
 ) -> None:
     """Another request may be sending the same at this moment."""
-    create_app(settings, dispatch=False)
+    start_and_stop(settings)
     before = stored_files()
     sha256 = next(iter(acknowledged))
     again = settings.artifacts_dir / "incoming" / "again"
     shutil.copyfile(settings.artifacts_dir / sha256[:2] / sha256, again)
-    create_app(settings, dispatch=False)
+    start_and_stop(settings)
 
     assert stored_files() == sorted([*before, "incoming/again"])
+
+
+@pytest.mark.usefixtures("acknowledged")
+def test_a_start_that_fails_leaves_no_connection_open(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Database] = []
+
+    def open_database(*arguments: Any, **options: Any) -> Database:
+        opened.append(Database(*arguments, **options))
+        return opened[-1]
+
+    def broken(*_: object) -> None:
+        raise OSError(errno.EIO, "a broken disk")
+
+    monkeypatch.setattr(server.app, "Database", open_database)
+    monkeypatch.setattr(ArtifactStore, "move_in", broken)
+
+    with pytest.raises(OSError, match="a broken disk"):
+        create_app(settings, dispatch=False)
+    [database] = opened
+    assert database.engine.pool.checkedin() == 0  # type: ignore[attr-defined]

@@ -17,10 +17,14 @@ def test_a_worker_that_does_not_stop_is_ended(capfd):
 
 def test_a_worker_that_was_not_told_to_stop_is_left_alone():
     codes = []
-    thread = guard_stop(WorkerState(), limit_seconds=0.0, leave=codes.append)
+    state = WorkerState()
+    thread = guard_stop(state, limit_seconds=0.0, leave=codes.append)
     thread.join(timeout=1.2)
     assert thread.is_alive()
     assert codes == []
+    state.stopping = True
+    thread.join(timeout=20)
+    assert codes == [0]
 
 
 def test_an_attempt_is_stopped_when_its_grace_is_over():
