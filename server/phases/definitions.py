@@ -18,10 +18,13 @@ class RulingDefinitions:
     """The benchmarks of a server, each as it is frozen or else as its file was at the start.
 
     `benchmarks` is the application's own table; it is changed in place, one whole entry at a time.
+    `redefined` are those changed since somebody emptied it: what was kept of their boards may have
+    been made under the definition before.
     """
 
     def __init__(self, benchmarks: dict[str, Benchmark], folder: Path) -> None:
         self.benchmarks = benchmarks
+        self.redefined: set[str] = set()
         self._own = dict(benchmarks)
         self._folder = folder
         self._frozen: dict[str, str] = {}
@@ -34,6 +37,7 @@ class RulingDefinitions:
                 self._own[benchmark_id] = definition(session, row.frozen_sha256)
                 self.benchmarks[benchmark_id] = self._own[benchmark_id]
         self.follow(session, rows)
+        self.redefined.clear()  # Nothing is kept yet.
         for sentence in self.differences():
             log.warning("%s", sentence)
 
@@ -48,6 +52,7 @@ class RulingDefinitions:
                 continue
             ruling = own if sha256 == own.sha256 else definition(session, sha256)
             self.benchmarks[benchmark_id] = ruling
+            self.redefined.add(benchmark_id)
             log.info("%s is served under definition %s", benchmark_id, sha256[:12])
 
     def differences(self) -> list[str]:

@@ -8,6 +8,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from rules.phases import is_frozen
 from server.database import Database, utc_now
+from server.leaderboard.service import raise_board_version
 from server.phases.definitions import RulingDefinitions
 from server.phases.embargoes import due_embargoes, lift_embargo
 from server.phases.queries import all_current_phases
@@ -55,6 +56,10 @@ class PhaseWatch:
             ]
             to_show = due_embargoes(session, now)
             self._definitions.follow(session, rows)
+        for name in sorted(self._definitions.redefined):
+            with self._database.write() as session:
+                raise_board_version(session, name)
+            self._definitions.redefined.discard(name)
         for name in to_freeze:
             if name in self._definitions.benchmarks:
                 with self._database.write() as session:

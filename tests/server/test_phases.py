@@ -156,6 +156,29 @@ def change_file(settings: Settings, *, target: str) -> None:
     path.write_text(text.replace("value = 97.5", f"value = {target}", 1))
 
 
+def test_a_board_read_while_its_rules_change_is_not_kept_under_those_before(
+    set_phases: Callable[..., Any],
+    submit: Callable[..., Any],
+    digits_submission: Any,
+    own_benchmarks: Settings,
+) -> None:
+    """The write that unfreezes is told to all at once; each server takes its file a look later."""
+    assert submit(digits_submission).status_code == 201
+    assert set_phases(freezes_at=timedelta()).status_code == 201
+    change_file(own_benchmarks, target="90.0")
+    with TestClient(create_app(own_benchmarks, dispatch=False)) as other:
+        board, page = "/api/v1/leaderboards/digits", "/benchmarks/digits"
+        assert other.get(board).json()["other_rules"] == {}
+        assert set_phases(unfreeze=True).status_code == 201
+        assert other.get(board).json()["other_rules"] == {}
+        assert "97.5" in other.get(page).text
+        other.app.state.phase_watch.look_once()  # type: ignore[attr-defined]
+
+        (words,) = other.get(board).json()["other_rules"].values()
+        assert "other target" in words
+        assert f"other rules: {words}" in other.get(page).text
+
+
 def test_frozen_rules_hold_whatever_file_a_server_has_and_it_says_so(
     set_phases: Callable[..., Any],
     submit: Callable[..., Any],
