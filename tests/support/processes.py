@@ -1,9 +1,11 @@
 """Waiting for processes without sleeping longer than needed."""
 
+import random
 import socket
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import httpx2
@@ -13,11 +15,18 @@ import httpx2
 asking = httpx2.Client(limits=httpx2.Limits(max_keepalive_connections=0))
 
 
+# Below those that the kernel gives to connections: one of them might take the port of a server that
+# is killed and started again.
+PORTS = range(20_000, 32_000)
+
+
 def free_port() -> int:
-    """A port nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port nobody listens on, and which no connection is given."""
+    while True:
+        port = random.SystemRandom().choice(PORTS)  # A test may have seeded the other one.
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def wait_for(condition: Callable[[], Any], *, seconds: float, what: str, pause: float = 0.1) -> Any:
