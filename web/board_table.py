@@ -101,6 +101,13 @@ def shared_groups(entries: Iterable[Entry]) -> frozenset[int]:
     return frozenset(group for group, size in sizes.items() if size > 1)
 
 
+def has_ties(entries: Iterable[Entry]) -> bool:
+    """Whether an entry is marked as one that shares its rank, alone or beside others."""
+    shown = tuple(entries)
+    shares = any(entry["group_rank"] not in (None, entry["rank"]) for entry in shown)
+    return shares or bool(shared_groups(shown))
+
+
 def group_starts(entries: Sequence[Entry]) -> frozenset[str]:
     """The entries before which one tie group ends and the next begins."""
     ranked = [entry for entry in entries if entry["rank"] is not None]

@@ -198,6 +198,7 @@ def environment() -> Environment:
         group_leaders=board_table.group_leaders,
         group_starts=board_table.group_starts,
         hardware=board_table.hardware,
+        has_ties=board_table.has_ties,
         interval=formats.interval,
         intervals_height=intervals_height,
         is_convergence_only=is_convergence_only,

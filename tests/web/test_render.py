@@ -179,6 +179,18 @@ def test_a_board_shows_tie_groups_and_single_runs(make: Make, read: Read) -> Non
     assert "group-start" not in by_name
 
 
+def test_ties_are_explained_where_an_entry_is_marked_as_one(make: Make, read: Read) -> None:
+    def is_explained(*entries: View) -> bool:
+        return "A bar joins a tie group" in read(benchmark_page(make, make["board"](*entries)))
+
+    first, second = make["entry"](submission_id="a"), make["entry"](submission_id="b", rank=2)
+    assert is_explained(first, second)
+    assert is_explained(second)  # Whom it shares the rank with is on another page.
+    assert not is_explained(first)
+    apart = make["entry"](submission_id="b", rank=2, group=2, group_rank=2)
+    assert not is_explained(first, apart)
+
+
 def test_a_lens_is_announced_and_can_be_left(make: Make, read: Read) -> None:
     lens = {"clock": "speedrun", "target": 95.0, "note": "Not the official ranking: speedrun."}
     price = {"usd_per_accelerator_hour": 2.5, "note": "Not the official costs: at $2.50."}
