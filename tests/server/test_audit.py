@@ -474,7 +474,7 @@ def test_a_bundle_holds_the_files_of_the_claim_whole_and_no_other(bundle: Bundle
     assert logs(**{log["sha256"]: b""}).startswith("run_2.log: not in the bundle")
     assert logs(**{log["sha256"]: b"x"}).startswith("run_2.log: its bytes are not")
     log["size_bytes"] += 1
-    assert logs().startswith(f"run_2.log: {log['size_bytes'] - 1} bytes")
+    assert logs().startswith(f"run_2.log: {log['size_bytes'] - 1:,} bytes")
 
 
 def test_a_missing_and_a_needless_file_fail(bundle: Bundle) -> None:

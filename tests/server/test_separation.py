@@ -253,10 +253,10 @@ def test_an_id_named_twice_is_422(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a", "1 ids"),
+        ("a", "1 id"),
         ("a,b,c,d,e,f,g", "7 ids"),
         ("a,", "empty"),
-        ("", "1 ids"),
+        ("", "1 id"),
     ],
 )
 def test_a_list_of_ids_that_makes_no_sense_is_422(
