@@ -21,6 +21,8 @@ from rules.proof_check import Check, check_proof
 
 FILE_ENDINGS = (".zip", ".json")
 WHERE_THEY_ARE = "`finishline show SUBMISSION` lists those of a submission."
+# What is derived by rules, which may have been others when it was judged.
+DERIVED = frozenset({"score", "band", "verdict"})
 
 
 def audit(
@@ -122,9 +124,22 @@ def _lines(bundle: Bundle, checks: Sequence[Check]) -> list[RenderableType]:
         lines.append(Text(f"Not checked: {', '.join(unmade)}.", style="yellow"))
     if failed:
         lines.append(Text(f"Do not rely on this: {', '.join(failed)} failed.", style="bold red"))
+        if DERIVED.issuperset(failed):
+            lines.append(_judged_by(bundle.document))
     else:
         lines.append(Text("Every check that could be made passed.", style="bold green"))
     return lines
+
+
+def _judged_by(document: Mapping[str, Any]) -> Text:
+    """What to do about a proof that is whole and follows from other rules than those of here."""
+    code = document.get("code")
+    told = code if isinstance(code, Mapping) else {}
+    commit = f", commit {str(told['commit'])[:60]}" if told.get("commit") else ""
+    return Text(
+        "What it stands on is as it was signed. Rules are corrected now and then: it was judged by "
+        f"Finishline {str(told.get('version'))[:60]}{commit}; audit it with that one too."
+    )
 
 
 def _headline(document: dict[str, Any]) -> Text:

@@ -526,6 +526,27 @@ def test_a_verification_from_before_the_nonce_drew_the_seeds_has_that_check_open
     assert results["seeds"] == "open"
 
 
+def test_a_proof_that_follows_from_other_rules_names_the_version_that_judged(
+    bundle: Bundle,
+) -> None:
+    def told() -> str:
+        bundle.sign()
+        path = bundle.folder / "proof.json"
+        path.write_text(json.dumps(bundle.document))
+        main(["audit", str(path), "--key", str(bundle.key)])
+        return " ".join(bundle.capsys.readouterr().out.split())
+
+    commit = bundle.document["code"]["commit"]
+    assert "corrected now and then" not in told()
+    bundle.document["verdict"]["reasons"][0]["numbers"] = {"target": 12.5}
+    by = f"judged by Finishline {bundle.document['code']['version']}"
+    assert f"{by}, commit {commit};" in told() or (commit is None and f"{by};" in told())
+    bundle.document["code"]["commit"] = None
+    assert f"{by}; audit it with that one too" in told()
+    bundle.document["draw"]["seal"] = "0" * 64
+    assert "corrected now and then" not in told()
+
+
 def test_a_rejected_claim_and_a_replay_below_the_band_pass_the_audit(
     replay: Any,
     make_report: Callable[..., Any],
