@@ -103,14 +103,15 @@ def _quality_at(
 def _readings(
     curves: Sequence[Curve], by_epoch: Sequence[Sequence[float | None]]
 ) -> list[list[Sequence[float | None]]]:
-    """Each curve by its epochs, and in its order too where no evaluation is at a whole epoch.
+    """Each curve by its epochs, and in its order too where an evaluation is at no whole epoch.
 
-    A copy whose epochs are told half an epoch off is the other one in its order alone.
+    A copy whose epochs are told half an epoch off is the other one in its order alone, also where
+    one of them is left as it was.
     """
     found: list[list[Sequence[float | None]]] = []
     for curve, by_whole in zip(curves, by_epoch, strict=True):
-        is_at_none = all(e.epoch is None or e.epoch % REFERENCE_INTERVAL_EPOCHS for e in curve)
-        found.append([by_whole, [e.quality for e in curve]] if is_at_none else [by_whole])
+        is_off = any(e.epoch is None or e.epoch % REFERENCE_INTERVAL_EPOCHS for e in curve)
+        found.append([by_whole, [e.quality for e in curve]] if is_off else [by_whole])
     return found
 
 

@@ -143,10 +143,10 @@ def _pace_of(
 ) -> Pace | None:
     """Seconds for each epoch, of claim and replays; whole times where a run tells no epochs.
 
-    The claimed pace is the ranked time over the epochs that are judged, so that the two factors
-    make the ranked time. A mean of the runs' own paces would leave out the fastest: a run of too
-    few epochs and one of too few seconds each would pass, and the time of either be ranked. None
-    where the claim has no time.
+    The claimed pace is the ranked time over the mean of the whole epochs to the target, so that
+    the two factors make the ranked time. A mean of the runs' own paces would leave out the
+    fastest: a run of too few epochs and one of too few seconds each would pass, and the time of
+    either be ranked. None where the claim has no time.
     """
     dropped = benchmark.runs.dropped
     if len(counted) <= 2 * dropped:

@@ -87,9 +87,17 @@ def asks_what_if(filters: Mapping[str, Any]) -> bool:
     return any(filters.get(name) not in (None, "") for name in WHAT_IF)
 
 
+def _limit_of(filters: Mapping[str, Any]) -> int:
+    """How many entries a page has; the usual number where what was typed is none and refused."""
+    try:
+        return max(1, int(filters.get("limit") or USUAL_LIMIT))
+    except ValueError:
+        return USUAL_LIMIT
+
+
 def pages_of(board: Mapping[str, Any], filters: Mapping[str, Any]) -> Pages:
     """Where the page of a board that is shown stands among all of them."""
-    limit, total = int(filters.get("limit") or USUAL_LIMIT), board["total"]
+    limit, total = _limit_of(filters), board["total"]
     shown, last = len(board["entries"]), max(1, -(-total // limit))
     start = board.get("first") or (1 if shown else 0)
     page = (start - 1) // limit + 1 if shown else last + 1

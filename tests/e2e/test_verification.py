@@ -66,6 +66,13 @@ def _hurry(line: str, start: float, share: float) -> str:
     return re.sub(r'"time_ms": ?[\d.]+', f'"time_ms": {hurried:.3f}', line)
 
 
+def require_honest_verdict(verification: dict[str, Any]) -> None:
+    """Verified; or left open by a replay above the band, as chance has it once in a while."""
+    open_for = {r["code"] for r in verification["reasons"] if r["weight"] == "leaves_open"}
+    expected = "inconclusive" if open_for == {"above_band"} else "verified"
+    assert verification["outcome"] == expected, verification["reasons"]
+
+
 def test_an_honest_submission_is_verified_and_ranked(
     stack: Any, trained: Path, submit: Callable[[Path], Any]
 ) -> None:
@@ -116,7 +123,7 @@ def test_a_killed_worker_costs_an_attempt_and_no_result(
     _gone, alive = psutil.wait_procs(children, timeout=10)
     assert alive == [], "the training outlived its worker"
     verification = stack.wait_until_ended(verification_id)
-    assert verification["outcome"] == "verified", verification["reasons"]
+    require_honest_verdict(verification)
     assert [a["state"] for a in verification["attempts"]] == ["lost", "done"]
     assert verification["attempts"][0]["failure"]["code"] == "worker_lost"
     assert len(verification["report"]["runs"]) == verification["runs_planned"]
@@ -134,7 +141,7 @@ def test_a_killed_training_costs_an_attempt_and_no_result(
     children[0].send_signal(signal.SIGKILL)
 
     verification = stack.wait_until_ended(verification_id)
-    assert verification["outcome"] == "verified", verification["reasons"]
+    require_honest_verdict(verification)
     assert [a["state"] for a in verification["attempts"]] == ["failed", "done"]
     assert verification["attempts"][0]["failure"]["code"] == "child_died"
 
@@ -150,5 +157,5 @@ def test_a_killed_server_and_broker_lose_nothing(
 
     wait_for(lambda: stack.get("/benchmarks"), seconds=60, what="the server to be back")
     verification = stack.wait_until_ended(verification_id)
-    assert verification["outcome"] == "verified", verification["reasons"]
+    require_honest_verdict(verification)
     assert sum(a["state"] == "done" for a in verification["attempts"]) == 1

@@ -46,8 +46,9 @@ def judged(
     replays: Sequence[Sequence[float]] = (),
     hyperparameters: dict[str, float] | None = None,
     off: float = 0.0,
+    right: int | None = None,
 ) -> list[Reason]:
-    """The reasons told of some curves, whose epochs the logs tell `off` by so much."""
+    """The reasons told of some curves, whose epochs the logs tell `off` by so much, but one."""
     if benchmark.target.direction == "lower":
         curves = [[None if q is None else 100.0 - q for q in curve] for curve in curves]
     laptop = System("laptop", "cpu-x86_64", "any")
@@ -60,7 +61,12 @@ def judged(
     system = WorkerSystem("w", "cpu-x86_64", "any", 2, 24.0, None, 0, 1, {})
     assert benchmark.replay is not None
     told_curves = [
-        [dataclasses.replace(each, epoch=(each.epoch or 0.0) + off) for each in evaluations(curve)]
+        [
+            each
+            if right is not None and j == right % len(curve)
+            else dataclasses.replace(each, epoch=(each.epoch or 0.0) + off)
+            for j, each in enumerate(evaluations(curve))
+        ]
         for curve in curves
     ]
     report = ReplayReport(runs, system)
@@ -219,6 +225,13 @@ def test_epochs_that_are_told_a_little_off_keep_no_curve_from_being_judged(
     (copy,) = of("curve_copied", reasons)
     assert copy.message.startswith("run_0.log stays within 0 of calibrated run 1,")
     assert [r.message.split()[0] for r in of("claim_curve_jumps", reasons)] == ["run_1.log"]
+
+
+@pytest.mark.parametrize("right", [0, -1])
+def test_one_evaluation_at_a_whole_epoch_hides_no_copy(digits: Benchmark, right: int) -> None:
+    reasons = judged(benchmark_of(digits), [KNOWN[0].tolist()], off=0.4, right=right)
+
+    assert [r.message.split()[0] for r in of("curve_copied", reasons)] == ["run_0.log"]
 
 
 @pytest.mark.parametrize(

@@ -263,6 +263,8 @@ def test_a_query_that_gives_no_board_is_told_on_the_console_as_on_the_board(
         ("price=free", "Your price free : expected a number"),
         ("cursor=0.1", "The board has changed since that page"),
         ("nothing=1", "no board can be filtered by that"),
+        ("limit=abc", "abc : "),
+        ("limit=0", "0 : "),
     ):
         answer = client.get(f"{PAGE}?{query}", headers=BROWSER)
         assert answer.status_code == 422, query

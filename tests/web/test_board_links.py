@@ -73,6 +73,8 @@ def test_pages_lead_to_each_other_and_no_further() -> None:
     assert (only.first, only.following, only.last) == (None, None, 1)
     beyond = pages_of(board(entries=0, total=25, first=None), {"limit": 10, "page": 9})
     assert (beyond.previous, beyond.following, beyond.first_entry) == (3, None, 0)
+    for refused in ("abc", "0", "-3", "1.5"):
+        assert pages_of(board(entries=0, total=25, first=None), {"limit": refused}).last >= 1
 
 
 def test_a_price_of_ones_own_is_asked_and_narrows_nothing() -> None:
