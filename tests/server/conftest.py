@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -21,7 +22,7 @@ from rules.benchmark import Benchmark
 from rules.messages import ReplayEvaluation, ReplayReport, ReplayRun, WorkerSystem
 from server.accounts.service import create_token
 from server.app import create_app
-from server.database import Database
+from server.database import Database, utc_now
 from server.models import Attempt, Base, Verification
 from server.schema import migrate
 from server.settings import MIB, Settings
@@ -503,3 +504,16 @@ def replay(
     )
     assert answer.status_code == 201, answer.text
     return Replay(client, database, walter, submission_id, answer.json()["id"])
+
+
+@pytest.fixture
+def embargo(client: TestClient, olivia: Any) -> Callable[[timedelta | None], None]:
+    """Sets the end of an embargo as a distance from this moment; None takes it away."""
+
+    def change(until: timedelta | None) -> None:
+        at = None if until is None else (utc_now() + until).isoformat()
+        body = {"embargo_until": at, "reason": "the round is not over"}
+        answer = client.post("/api/v1/benchmarks/digits/phases", json=body, headers=olivia.headers)
+        assert answer.status_code == 201, answer.text
+
+    return change

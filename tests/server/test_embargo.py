@@ -4,7 +4,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import update
 
@@ -16,19 +15,6 @@ from server.settings import Settings
 
 BOARD = "/api/v1/leaderboards/digits"
 HOUR = timedelta(hours=1)
-
-
-@pytest.fixture
-def embargo(client: TestClient, olivia: Any) -> Callable[[timedelta | None], None]:
-    """Sets the end of an embargo as a distance from this moment; None takes it away."""
-
-    def change(until: timedelta | None) -> None:
-        at = None if until is None else (utc_now() + until).isoformat()
-        body = {"embargo_until": at, "reason": "the round is not over"}
-        answer = client.post("/api/v1/benchmarks/digits/phases", json=body, headers=olivia.headers)
-        assert answer.status_code == 201, answer.text
-
-    return change
 
 
 def shown(client: TestClient) -> set[str]:

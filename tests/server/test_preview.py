@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 
-from server.database import Database, utc_now
+from server.database import Database
 from server.leaderboard.memory import memory_of
 from server.models import Token, User
 from server.observability.context import CURRENT
@@ -37,19 +37,6 @@ QUERIES = (
 # What stands for itself on a board that is asked for twice.
 ONE_VERSION = ("version", "next_cursor", "preview")
 Send = Callable[..., str]
-
-
-@pytest.fixture
-def embargo(client: TestClient, olivia: Any) -> Callable[[timedelta | None], None]:
-    """Sets the end of an embargo as a distance from this moment; None takes it away."""
-
-    def change(until: timedelta | None) -> None:
-        at = None if until is None else (utc_now() + until).isoformat()
-        body = {"embargo_until": at, "reason": "the round is not over"}
-        answer = client.post("/api/v1/benchmarks/digits/phases", json=body, headers=olivia.headers)
-        assert answer.status_code == 201, answer.text
-
-    return change
 
 
 @pytest.fixture
