@@ -9,6 +9,8 @@ from rich.text import Text
 from cli.fitting_table import one_line
 from cli.formats import cost_text, number_text, quality_text
 from cli.tables import View, make_table, minute, or_dash, standing_text, status_text
+from rules.evidence_words import place_words, ranked_seconds
+from rules.tta import display_seconds
 
 
 def leaderboard_table(board: View, *, filtered: bool = False) -> RenderableType:
@@ -31,23 +33,30 @@ def leaderboard_table(board: View, *, filtered: bool = False) -> RenderableType:
     if board.get("metric") == "cost":
         spare.remove("cost")
     table = make_table(
-        "rank", "TTA", "seconds", "CV", "runs", "epochs", "cost", "status", "submitter", "model",
+        "rank", "TTA", "seconds", "CV", "runs", "epochs", "cost", "evidence", "submitter", "model",
         "system", "submission", right=right, spare=spare,
     )  # fmt: skip
     for entry in entries:
-        rank = or_dash(entry.get("rank"))
+        seconds = ranked_seconds(entry)
         table.add_row(
-            f"{rank}=" if entry.get("tied") else rank,
-            or_dash(entry.get("tta_display")),
-            number_text(entry.get("tta_seconds"), digits=3),
+            or_dash(place_words(entry)),
+            or_dash(None if seconds is None else display_seconds(seconds)),
+            number_text(seconds, digits=3),
             number_text(entry.get("cv_percent"), unit=" %"),
-            f"{entry.get('runs_reached', 0)}/{entry.get('runs_started', 0)}",
+            _runs_of(entry),
             number_text(entry.get("epochs_to_target")),
             cost_text(entry.get("cost_usd")),
             _board_status(entry),
             *_names_of(entry),
         )
     return table
+
+
+def _runs_of(entry: View) -> str:
+    """The sealed runs of a measured entry, else runs that reached of those started."""
+    if entry.get("measured_runs"):
+        return f"{entry['measured_runs']} sealed"
+    return f"{entry.get('runs_reached', 0)}/{entry.get('runs_started', 0)}"
 
 
 def _names_of(entry: View) -> tuple[Text, Text, Text, str]:
@@ -62,7 +71,7 @@ def unranked_lines(board: View) -> list[Text]:
     """Why entries of a board have no rank: a line for each reason, with the submissions."""
     by_reason: dict[str, list[str]] = {}
     for entry in board.get("entries") or []:
-        if reason := entry.get("unranked_reason"):
+        if (reason := entry.get("unranked_reason")) and not entry.get("provisional_rank"):
             by_reason.setdefault(str(reason), []).append(or_dash(entry.get("submission_id")))
     return [
         Text(f"not ranked, {reason}: {', '.join(submissions)}", style="yellow")
@@ -109,9 +118,8 @@ def _inference_table(board: View) -> Table:
         spare=("cost of 10,000",) if board.get("metric") != "inference_cost" else ("quality",),
     )  # fmt: skip
     for entry in board["entries"]:
-        rank = or_dash(entry.get("rank"))
         table.add_row(
-            f"{rank}=" if entry.get("tied") else rank,
+            or_dash(place_words(entry)),
             number_text(entry.get("latency_ms"), digits=3, unit=" ms"),
             cost_text(entry.get("cost_usd_per_10000")),
             number_text(entry.get("quality"), digits=4),

@@ -118,10 +118,11 @@ class ServerClient:
         with cli_errors():
             return self._transport.download(path, limit_bytes=limit_bytes)
 
-    def delete(self, path: str) -> None:
-        """Delete what is at an API path. Raises CliError."""
+    def delete(self, path: str) -> View:
+        """Delete the thing at an API path; the answer, if there is one. Raises CliError."""
         with cli_errors():
-            self._transport.delete(path)
+            view: View = self._transport.delete(path)
+        return view
 
     def health(self) -> View:
         """The server's own word on its health. Raises CliError."""

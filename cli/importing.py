@@ -128,9 +128,18 @@ def describe(parcel: Parcel, archive: Archive) -> Outcome:
 class Sender:
     """Sends submissions to one server; safe to use from several threads."""
 
-    def __init__(self, server: ServerClient, archive: Archive, stopping: threading.Event) -> None:
+    def __init__(
+        self,
+        server: ServerClient,
+        archive: Archive,
+        stopping: threading.Event,
+        *,
+        commit: str | None = None,
+    ) -> None:
         self._server = server
         self._archive = archive
+        # Beside what the key is made of: a later import may name the commit of what is there.
+        self._source = {} if commit is None else {"source_commit": commit}
         self._stopping = stopping
         self._unanswered = 0
 
@@ -167,7 +176,7 @@ class Sender:
             return self._server.post_once(
                 "/submissions",
                 files=parts_of(parcel, claim_json, opened),
-                fields=parcel.fields,
+                fields=parcel.fields | self._source,
                 key=key,
             )
 

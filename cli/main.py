@@ -13,19 +13,19 @@ from rich.text import Text
 from cli.commands import (
     account,
     admin,
+    admin_tokens,
     benchmark,
     calibration,
     lists,
     prices,
     quota,
-    token,
     webhook,
 )
-from cli.commands.audit import audit
 from cli.commands.audit_log import audit_log
 from cli.commands.bench import bench
 from cli.commands.calibrate import calibrate
 from cli.commands.check import check
+from cli.commands.check_proof import check_proof_of
 from cli.commands.decide import compare_verifications, decide
 from cli.commands.demo import demo
 from cli.commands.duel import duel
@@ -34,6 +34,7 @@ from cli.commands.rescore import rescore
 from cli.commands.run import run
 from cli.commands.score import score
 from cli.commands.submit import submit
+from cli.commands.ticket import ticket
 from cli.commands.up import up
 from cli.commands.verify import verify
 from cli.commands.withdraw import withdraw
@@ -52,19 +53,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    up, demo, run, bench, check, score, submit, verify, duel, calibrate, rescore, audit, decide,
+    up, demo, run, bench, check, score, submit, verify, duel, calibrate, rescore, decide,
     withdraw,
     lists.show, lists.leaderboard, lists.benchmarks,
 ):  # fmt: skip
     app.command()(command)
+app.command()(ticket)
 app.command("import")(import_archive)
 app.command("audit-log")(audit_log)
+app.command("check-proof")(check_proof_of)
 app.command("compare-verifications")(compare_verifications)
 for registered in app.registered_commands:
     registered.help = flowing(inspect.getdoc(registered.callback) or "")
 app.add_typer(account.app, name="account")
 app.add_typer(admin.app, name="admin")
-app.add_typer(token.app, name="token")
+app.add_typer(admin_tokens.app, name="token")
 app.add_typer(benchmark.app, name="benchmark")
 app.add_typer(prices.app, name="prices")
 app.add_typer(quota.app, name="quota")

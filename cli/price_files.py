@@ -3,7 +3,6 @@
 import csv
 import io
 import math
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +13,10 @@ from rules.counts import count_text
 from rules.errors import RuleError
 from rules.near_miss import did_you_mean
 from rules.price_book import Price, read_price
+from rules.toml_text import parse_toml
 
 LIMIT_BYTES = 16 * 1024 * 1024
-NUMBERS = {
-    "usd_per_hour": float,
-    "supersedes": int,
-    "accelerator_count": int,
-    "processor_count": int,
-    "memory_gib": float,
-}
+NUMBERS = {"usd_per_hour": float, "supersedes": int}
 
 
 @dataclass(frozen=True)
@@ -93,10 +87,7 @@ def _value(name: str, cell: str) -> object:
 
 
 def _toml_rows(text: str, file: str) -> Iterator[Row]:
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise RuleError(str(error), file=file, expected="TOML") from error
+    table = parse_toml(text.encode(), file=file, most_bytes=LIMIT_BYTES)
     for name in table:
         if name != "prices":
             raise RuleError(

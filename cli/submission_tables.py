@@ -46,21 +46,10 @@ def _standing_lines(view: View) -> list[Text]:
         found.append(
             Text("Under embargo: organisers and its submitter's organisation see it.", "yellow")
         )
-    copies = () if view.get("archive") else view.get("copies") or ()
-    found += [Text(f"Not ranked: {_copy_words(copy)}.", "yellow") for copy in copies]
     if withdrawal := view.get("withdrawal"):
         words = f"Withdrawn by {withdrawal['by']} on {minute(withdrawal['at'])}: "
         found.append(Text.assemble((words, "yellow"), withdrawal["reason"]))
     return found
-
-
-def _copy_words(copy: View) -> str:
-    """What an earlier submission has of this one; it is not named while it is under embargo."""
-    same = "byte for byte" if copy.get("same") == "bytes" else "by every quality and time"
-    if copy.get("submission_id") is None:
-        return f"{copy.get('file')} is {same} a log that was handed in before"
-    other = f"{copy.get('submission_file')} of submission {copy.get('submission_id')}"
-    return f"{copy.get('file')} is {same} {other}"
 
 
 def run_table(runs: Sequence[View]) -> Table:

@@ -8,10 +8,13 @@ from rich.text import Text
 
 from cli.fitting_table import FittingTable
 from cli.formats import ABSENT
+from rules.evidence_words import check_of_row, evidence_words
 
 View = Mapping[str, Any]
 STATUS_STYLES = {
     "verified": "bold green",
+    "measured": "bold green",
+    "contradicted": "bold red",
     "rejected": "bold red",
     "inconclusive": "yellow",
     "challenger_faster": "bold green",
@@ -37,10 +40,10 @@ def status_text(status: object) -> Text:
 
 
 def standing_text(view: View) -> Text:
-    """The status of a submission or of an entry of a board, and whether it leaves out the time."""
-    status = status_text(view.get("status"))
-    only = view.get("time_confirmed") is False
-    return Text.assemble(status, ", convergence only") if only else status
+    """The evidence of a submission or of an entry of a board, with the check of a claim."""
+    check = check_of_row(view)
+    style = "contradicted" if check == "contradicted" else str(view.get("evidence", "claimed"))
+    return Text(evidence_words(view), style=STATUS_STYLES.get(style, ""))
 
 
 def make_table(*columns: str, right: Sequence[str] = (), spare: Sequence[str] = ()) -> Table:

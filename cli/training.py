@@ -28,6 +28,9 @@ class Training:
     settings: Sequence[str] = ()
     seed: int | None = None
     division: str | None = None
+    device: str | None = None
+    ticket: Path | None = None
+    hardware_class: str | None = None
 
     def command(self) -> list[str]:
         """The command line of the worker's local training."""
@@ -38,6 +41,13 @@ class Training:
             arguments += ["--seed", str(self.seed)]
         if self.division is not None:
             arguments += ["--division", self.division]
+        for name, value in (
+            ("--device", self.device),
+            ("--ticket", self.ticket),
+            ("--hardware-class", self.hardware_class),
+        ):
+            if value is not None:
+                arguments += [name, str(value)]
         return python_module("worker.local", *arguments)
 
 

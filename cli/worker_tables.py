@@ -33,6 +33,8 @@ def worker_table(workers: Sequence[View]) -> RenderableType:
 def order_text(order: str, view: View) -> str:
     """What a worker does after an order, as the server's answer to it has the worker."""
     worker = view["worker"]
+    if order == "confirm":
+        return f"is confirmed for hardware class {worker['hardware_class']}"
     if worker.get("alive", True):
         return _order_to_living(order, worker)
     if order == "resume":

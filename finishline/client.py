@@ -21,7 +21,7 @@ from finishline.views.prices import Price, PriceList
 from finishline.views.queue import Queue
 from finishline.views.quotas import MyQuota
 from finishline.views.runs import RunPage, RunRecord
-from finishline.views.submissions import Submission, SubmissionPage
+from finishline.views.submissions import Submission, SubmissionPage, Ticket, TicketList
 from finishline.views.verifications import Verification
 from finishline.views.view import PageType, read_view
 
@@ -85,6 +85,10 @@ class Client:
         system: Mapping[str, Any] | None = None,
         hyperparameters: Mapping[str, float] | None = None,
         precision: str | None = None,
+        trained_with: Literal["reference", "own"] | None = None,
+        tuning: Mapping[str, float] | None = None,
+        ticket: str | None = None,
+        unfinished: Sequence[int] | None = None,
         code_url: str | None = None,
         notes: str | None = None,
         progress: Progress | None = None,
@@ -105,6 +109,10 @@ class Client:
             "system": system,
             "hyperparameters": hyperparameters,
             "precision": precision,
+            "trained_with": trained_with,
+            "tuning": tuning,
+            "ticket": ticket,
+            "unfinished": unfinished,
             "code_url": code_url,
             "notes": notes,
         }
@@ -126,7 +134,7 @@ class Client:
 
         The filters are those of the board's address: division, metric, status, q, sort, order,
         limit, page, cursor, clock, target, price, prices_on, hardware_class, framework, date_from,
-        date_to, withdrawn.
+        date_to, withdrawn, evidence, check.
         """
         path = f"/leaderboards/{segment(benchmark_id)}"
         return read_view(Board, self._transport.get(path, filters))
@@ -140,6 +148,29 @@ class Client:
         """A submission with its result, its runs and its verifications."""
         path = f"/submissions/{segment(submission_id)}"
         return read_view(Submission, self._transport.get(path))
+
+    def ticket(
+        self,
+        benchmark: str,
+        *,
+        hardware_class: str,
+        division: str | None = None,
+        settings: Mapping[str, float] | None = None,
+        runs: int | None = None,
+    ) -> Ticket:
+        """Get seeds for a training, before it begins: good for 30 days and one submission."""
+        wanted = {
+            "benchmark": benchmark,
+            "division": division,
+            "settings": dict(settings or {}),
+            "hardware_class": hardware_class,
+            "runs": runs,
+        }
+        return read_view(Ticket, self._transport.post("/tickets", wanted))
+
+    def tickets(self) -> tuple[Ticket, ...]:
+        """Your own tickets, newest first."""
+        return read_view(TicketList, self._transport.get("/tickets")).tickets
 
     def submissions(
         self, *, benchmark: str | None = None, page_size: int = 100
@@ -185,14 +216,19 @@ class Client:
         *,
         kind: Literal["replay", "latency"] = "replay",
         reason: str | None = None,
+        own_seeds: int | None = None,
     ) -> Verification:
         """Ask for a replay of a submission, or for its latency.
 
+        Before its sealed runs a replay trains `own_seeds` of the seeds in the claim's logs, 1 or 2.
         The owner of a submission may ask for its first, on their quota; an organiser for any.
         """
         submission_id = submission if isinstance(submission, str) else submission.id
         path = f"/submissions/{segment(submission_id)}/verifications"
-        return read_view(Verification, self._transport.post(path, {"kind": kind, "reason": reason}))
+        body: dict[str, object] = {"kind": kind, "reason": reason}
+        if own_seeds is not None:
+            body["own_seeds"] = own_seeds
+        return read_view(Verification, self._transport.post(path, body))
 
     def verification(self, verification_id: str) -> Verification:
         """A verification: its plan, its attempts, its verdict with every reason."""

@@ -84,9 +84,10 @@ class Transport:
         """The JSON that answers a change of what is at an API path."""
         return self._document(self._request("PATCH", API + path, json=body))
 
-    def delete(self, path: str) -> None:
-        """Delete what is at an API path."""
-        self._retries.attempt(lambda: self._request("DELETE", API + path))
+    def delete(self, path: str) -> Any:
+        """Delete the thing at an API path; the answer, None if there is none."""
+        answer = self._retries.attempt(lambda: self._request("DELETE", API + path))
+        return self._document(answer) if answer.content else None
 
     def post_form(
         self,

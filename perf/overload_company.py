@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+from sqlalchemy import select
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -31,7 +32,7 @@ from rules.messages import (
     WorkerSystem,
 )
 from server.database import Database
-from server.models import Verification
+from server.models import Attempt, Verification
 from worker.server_client import ServerClient
 
 QUALITIES = [14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1]
@@ -102,7 +103,7 @@ def replay(organiser: Transport, server: ServerClient, database: Database) -> st
     """Ask for a verification, claim it, post evaluations, report; the state it ends in."""
     asked = ask(organiser)
     server.hello(WorkerHello(SYSTEM, "idle"))
-    grant = server.claim(asked["attempts"][-1]["id"], ClaimRequest("perf-1", "cpu-perf"))
+    grant = server.claim(sent_attempt(database, asked["id"]), ClaimRequest("perf-1", "cpu-perf"))
     for number in range(POSTS):
         event = ReplayEvent(number, 0, "evaluation", seconds=float(number), quality=50.0)
         server.post_events(grant, EvaluationBatch([event]))
@@ -112,6 +113,18 @@ def replay(organiser: Transport, server: ServerClient, database: Database) -> st
     server.report(grant, report_of(seeds))
     with database.read() as session:
         return session.get_one(Verification, asked["id"]).state
+
+
+def sent_attempt(database: Database, verification_id: str) -> str:
+    """The attempt of a verification, once the server has drawn this worker for it."""
+    query = select(Attempt.id).where(
+        Attempt.verification_id == verification_id, Attempt.sent_to == "perf-1"
+    )
+    while not STOP.wait(0.02):
+        with database.read() as session:
+            if (found := session.scalar(query)) is not None:
+                return found
+    raise RuntimeError("stopped before the attempt was sent")
 
 
 def ask(organiser: Transport) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Benchmark definitions: one TOML file holds every number a benchmark is scored by."""
 
 import hashlib
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +14,13 @@ from rules.latency_protocol import LatencyProtocol, read_latency_protocol
 from rules.offered import check_offered
 from rules.quality import QualityTarget as QualityTarget
 from rules.quality import read_target
+from rules.toml_text import parse_toml
 
 DIVISIONS = ("closed", "open")
 REACH_RULES = ("first_crossing", "sustained", "fixed_stop")
 SEED_RULES = ("required", "if_logged")
+NUMBERED_EVIDENCE = ("measured", "published")
+MOST_CONFIRM_RUNS = 100
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,8 @@ class ReplayPolicy:
     `max_runs` runs. `alpha` is the chance that an honest claim is rejected, for the whole
     verification. `time_tolerance` is how much slower (0.5 = 50 %) a replay on the same hardware
     class may be before its time speaks against the claim. `automatic` asks for a verification
-    of every submission.
+    of every submission. `equal_seed_distance` is how far two curves of one seed may be apart, as a
+    root mean square in the metric's unit; None where that was not measured.
     """
 
     reference: str
@@ -111,6 +114,7 @@ class ReplayPolicy:
     lease_seconds: float
     max_attempts: int
     automatic: bool
+    equal_seed_distance: float | None = None
 
 
 @dataclass(frozen=True)
@@ -120,6 +124,17 @@ class ReferenceRun:
     batch_size: int
     seed: int
     quality: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class RankingRule:
+    """Which evidence is numbered, and how many fresh runs confirm a place among the first three.
+
+    `numbers` is None where the file does not say: measured and published results.
+    """
+
+    numbers: tuple[str, ...] | None = None
+    confirm_runs: int = 10
 
 
 @dataclass(frozen=True)
@@ -150,6 +165,7 @@ class Benchmark:
     convergence_unit: ConvergenceUnit = "epoch_num"
     rcp: RcpRule | None = None
     latency: LatencyProtocol | None = None
+    ranking: RankingRule = RankingRule()
 
     def defaults(self) -> dict[str, float]:
         """The reference hyperparameters."""
@@ -179,10 +195,7 @@ def read_benchmark(content: bytes, *, file: str) -> Benchmark:
     What was accepted once is read for good: a check that grows belongs in rules.offered, and here
     only what no benchmark can be made without. Raises BenchmarkError naming file and field.
     """
-    try:
-        table = tomllib.loads(content.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise BenchmarkError(f"not TOML: {error}", file=file, expected="a TOML file") from error
+    table = parse_toml(content, file=file, error=BenchmarkError)
     root = Fields(table, file=file, error=BenchmarkError)
     benchmark_id = root.text("id")
     if benchmark_id != file.removesuffix(".toml"):
@@ -214,6 +227,7 @@ def read_benchmark(content: bytes, *, file: str) -> Benchmark:
         convergence_unit=_convergence_unit(root.optional_table("convergence")),
         rcp=_rcp(root.optional_table("rcp"), runs),
         latency=read_latency_protocol(root.optional_table("latency")),
+        ranking=_ranking(root.optional_table("ranking")),
     )
     if benchmark.reach.name == "fixed_stop" and benchmark.replay and benchmark.replay.min_runs < 2:
         raise root.fail("replay.min_runs", "1 with fixed_stop", expected="at least 2: a mean")
@@ -351,9 +365,21 @@ def _replay(table: Fields | None) -> ReplayPolicy | None:
         lease_seconds=table.number("lease_seconds", minimum=1.0),
         max_attempts=table.integer("max_attempts", minimum=1, maximum=10),
         automatic=table.boolean("automatic", default=False),
+        equal_seed_distance=table.optional_number("equal_seed_distance", minimum=0.0),
     )
     table.refuse_unknown()
     return policy
+
+
+def _ranking(table: Fields | None) -> RankingRule:
+    if table is None:
+        return RankingRule()
+    numbers = table.texts("numbers") if table.has("numbers") else None
+    if numbers is not None and not (numbers and set(numbers) <= set(NUMBERED_EVIDENCE)):
+        raise table.fail("numbers", f"{list(numbers)}", expected="measured, published or both")
+    runs = table.optional_integer("confirm_runs", minimum=3, maximum=MOST_CONFIRM_RUNS)
+    table.refuse_unknown()
+    return RankingRule(numbers, RankingRule.confirm_runs if runs is None else runs)
 
 
 def _reference_run(table: Fields) -> ReferenceRun:

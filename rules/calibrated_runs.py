@@ -2,10 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
-from rules.aggregate import mean, standard_deviation
 from rules.benchmark import Benchmark, QualityTarget, ReachRule
 from rules.crossing import find_crossing
 from rules.run import Evaluation
@@ -14,29 +12,9 @@ from rules.significance import Reference, reference_of
 Curves = tuple[tuple[float, ...], ...]
 
 
-@dataclass(frozen=True)
-class CurveStatistics:
-    """Mean and standard deviation (ddof = 1) of a quality, evaluation by evaluation."""
-
-    means: tuple[float, ...]
-    stdevs: tuple[float, ...]
-    count: int
-
-
 def curves_at(benchmark: Benchmark, batch_size: float) -> Curves:
     """The calibrated curves at one batch size, an evaluation after each epoch."""
     return tuple(run.quality for run in benchmark.reference_runs_at(batch_size))
-
-
-@lru_cache(maxsize=64)
-def curve_statistics(curves: Curves) -> CurveStatistics:
-    """Mean and spread of at least two curves, as far as the shortest of them goes."""
-    columns = list(zip(*curves, strict=False))
-    return CurveStatistics(
-        means=tuple(mean(column) for column in columns),
-        stdevs=tuple(standard_deviation(column, ddof=1) for column in columns),
-        count=len(curves),
-    )
 
 
 @lru_cache(maxsize=64)

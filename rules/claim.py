@@ -10,6 +10,14 @@ import orjson
 
 from rules.archive.published import published_on
 from rules.benchmark import Benchmark
+from rules.claim_training import (
+    TrainedWith,
+    Tuning,
+    read_ticket_name,
+    read_trained_with,
+    read_tuning,
+    read_unfinished,
+)
 from rules.errors import ClaimError
 from rules.fields import Fields
 from rules.measurements import PrecisionName
@@ -66,7 +74,10 @@ class Claim:
     `organisation` and `submitted_on` are whose result it is and of when, where somebody else hands
     in what was published elsewhere. A claim of `kind` "inference" has no runs: it is about the time
     a trained model takes for one item. `precision` is the narrowest floating type that a matmul or
-    convolution of the training touches, as the submitter states it.
+    convolution of the training touches, as the submitter states it. `trained_with` says whether the
+    benchmark's reference trained or code of the submitter's own, `tuning` what was spent on finding
+    the settings. `ticket` names the ticket its seeds came with, and `unfinished` has its seeds
+    without a log (rules.tickets).
     """
 
     benchmark_id: str
@@ -83,6 +94,10 @@ class Claim:
     submitted_on: date | None = None
     kind: Kind = "train"
     precision: PrecisionName | None = None
+    trained_with: TrainedWith = "own"
+    tuning: Tuning | None = None
+    ticket: str | None = None
+    unfinished: tuple[int, ...] = ()
 
 
 def stored_system(table: Mapping[str, Any]) -> System:
@@ -119,6 +134,9 @@ def read_claim(
     root = Fields(read_json_object(content, file=file), file=file, error=ClaimError)
     benchmark = find_benchmark(root, benchmarks)
     division = root.choice("division", benchmark.divisions)
+    table = root.optional_table("hyperparameters")
+    hyperparameters = read_hyperparameters(table, benchmark, division)
+    ticket = None if archive else read_ticket_name(root)
     claim = Claim(
         benchmark_id=benchmark.benchmark_id,
         division=division,
@@ -126,12 +144,16 @@ def read_claim(
         framework=root.text("framework"),
         system=_system(root.table("system")),
         run_files=_run_files(root),
-        hyperparameters=_hyperparameters(root, benchmark, division),
+        hyperparameters=hyperparameters,
         code_url=_url(root, "code_url"),
         notes=root.optional_text("notes"),
         organisation=_organisation(root) if archive else None,
         submitted_on=_submitted_on(root, benchmark) if archive else None,
         precision=_precision(root),
+        trained_with=read_trained_with(root, benchmark, hyperparameters),
+        tuning=read_tuning(root),
+        ticket=ticket,
+        unfinished=read_unfinished(root, ticket=ticket),
     )
     root.refuse_unknown()
     return claim
@@ -236,8 +258,10 @@ def _run_files(root: Fields) -> tuple[str, ...]:
     return names
 
 
-def _hyperparameters(root: Fields, benchmark: Benchmark, division: str) -> dict[str, float]:
-    table = root.optional_table("hyperparameters")
+def read_hyperparameters(
+    table: Fields | None, benchmark: Benchmark, division: str
+) -> dict[str, float]:
+    """Read the settings a division may have. Raises ClaimError naming the first it may not."""
     if table is None:
         return {}
     values = {}

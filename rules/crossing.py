@@ -12,13 +12,12 @@ from rules.tta import first_evaluation_at_target
 class Crossing:
     """Where a curve reached its target.
 
-    `index` is the place of the first evaluation at the target (of the first in the row, where the
-    rule wants several), `epoch` the epoch at which the target counts as reached, and `fraction` the
-    same with the evaluation replaced by the straight line to it from the one before.
-    `interval_epochs` lies between those two evaluations, None where there is none before.
+    `epoch` is the epoch at which the target counts as reached, and `fraction` the same with the
+    evaluation (the first in the row, where the rule wants several) replaced by the straight line to
+    it from the one before. `interval_epochs` lies between those two evaluations, None where there
+    is none before.
     """
 
-    index: int
     epoch: float
     fraction: float
     interval_epochs: float | None
@@ -36,7 +35,7 @@ def find_crossing(
     at = curve[index]
     before = curve[index - 1] if index else None
     if before is None or before.epoch is None or at.epoch is None or at.epoch <= before.epoch:
-        return Crossing(index, reached.epoch, reached.epoch, None)
+        return Crossing(reached.epoch, reached.epoch, None)
     interval = at.epoch - before.epoch
     share = (target.value - before.quality) / (at.quality - before.quality)
-    return Crossing(index, reached.epoch, reached.epoch - (1 - share) * interval, interval)
+    return Crossing(reached.epoch, reached.epoch - (1 - share) * interval, interval)

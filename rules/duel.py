@@ -23,6 +23,7 @@ from rules.verification import is_excused
 
 ALPHA = 0.05
 FEWEST_PAIRS, MOST_PAIRS = 2, 20
+RECORD_PAIRS = 10  # A duel for a record has so many, fixed before its first run.
 FEWEST_PAIRS_TO_COUNT = 6  # The least n with (1/2)^n at most ALPHA / 2: fewer wins prove nothing.
 EPOCHS_BETWEEN_EVALUATIONS = 1.0  # The references evaluate after each epoch.
 
@@ -192,6 +193,15 @@ def judge_duel(pairs: Sequence[Pair], *, alpha: float = ALPHA) -> Duel:
         outcome = "challenger_faster" if winner == "challenger" else "holder_faster"
     needed = _pairs_needed(pairs, time, alpha) if outcome == "not_separable" else None
     return Duel(tuple(pairs), outcome, test, min(1.0, 2 * p_one_sided), time, epochs, pace, needed)
+
+
+def p_challenger_no_faster(duel: Duel) -> float | None:
+    """The one-sided p-value of the challenger being no faster; None where nothing tells it.
+
+    Of Student's t on the log ratios of the pairs; of its count of wins where it missed the target.
+    """
+    test = _test("challenger", duel.pairs, duel.time)
+    return None if test is None else test[1]
 
 
 def _test(

@@ -2,10 +2,13 @@
 
 from rules.claim import System
 from rules.counts import count_text
-from rules.duel import SIDES, Duel, Side
+from rules.duel import SIDES, Duel, Side, p_challenger_no_faster
 from rules.messages import WorkerSystem
 from rules.paired import PairedGap
 from rules.verdict import Reason, Weight
+
+# Among the numbers of the first reason: how likely is such a duel if the challenger is no faster?
+P_CHALLENGER = "p_challenger_no_faster"
 
 
 def duel_reasons(duel: Duel, *, claimed_on: System, trained_on: WorkerSystem) -> list[Reason]:
@@ -92,6 +95,9 @@ def _time_numbers(duel: Duel) -> dict[str, float]:
     numbers = {} if duel.time is None else _numbers(duel.time)
     if duel.p_value is not None:
         numbers["p_value"] = duel.p_value
+    one_sided = p_challenger_no_faster(duel)
+    if one_sided is not None:
+        numbers[P_CHALLENGER] = one_sided
     for side in SIDES:
         numbers[f"{side}_won"] = float(duel.won_by(side))
     if duel.pairs_needed is not None:

@@ -8,7 +8,6 @@ from rules.benchmark import Benchmark, ReplayPolicy
 from rules.calibrated_runs import crossing_epochs, curves_at, interpolated_epochs, pooled
 from rules.claim import Claim
 from rules.crossing import find_crossing
-from rules.judge_selection import judge_selection
 from rules.messages import ReplayReport, ReplayRun
 from rules.replay_plan import batch_size_of, has_default_settings, is_calibrated
 from rules.run import Evaluation
@@ -49,10 +48,9 @@ def judge_convergence(
 ) -> list[Reason]:
     """Does the claim converge faster than the calibrated runs and the replays together allow?
 
-    And are its runs, each of them possible, as fast as only a choice from many would be? `curves`
-    are those of the `counted` runs, where they are known. In the open division the submitter's
-    model may be another than the reference: there a claim that converges faster is not rejected,
-    but left open.
+    `curves` are those of the `counted` runs, where they are known. In the open division the
+    submitter's model may be another than the reference: there a claim that converges faster is not
+    rejected, but left open.
     """
     found = convergence_of(benchmark, claim, counted, report, curves=curves)
     if found is None:
@@ -63,8 +61,7 @@ def judge_convergence(
                 "there are no epochs to the target to compare on both sides",
             )
         ]
-    mean_reason = _judge_mean(found, benchmark, claim, policy)
-    return [mean_reason, *judge_selection(found.claimed, found.reference, found.quantum, policy)]
+    return [_judge_mean(found, benchmark, claim, policy)]
 
 
 def _judge_mean(

@@ -12,7 +12,6 @@ from rules.benchmark import Benchmark
 from rules.claim import Claim
 from rules.errors import RuleError
 from rules.judge_convergence import evaluation_at_target
-from rules.judge_time import QUIET_CPU_SHARE
 from rules.latency import (
     FEWEST_SAMPLES,
     LatencyFigures,
@@ -21,6 +20,7 @@ from rules.latency import (
     without_warmup,
 )
 from rules.latency_protocol import LatencyProtocol
+from rules.measurements import QUIET_CPU_SHARE
 from rules.messages import BackendLatency, ReplayReport, ReplayRun
 from rules.verdict import Outcome, Reason, Verdict, rejects_in
 

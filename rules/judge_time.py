@@ -1,41 +1,21 @@
-"""Hold the claimed pace against the replays, on the same hardware class only.
+"""Set the measured time beside the claimed one, on the same hardware class only.
 
-A claimed time is epochs to the target times seconds per epoch. The epochs are judged on any
-hardware (rules.judge_convergence); here stands the other factor, which a machine sets alone: it
-scatters less than the time, because how often a run was lucky does not enter.
+The ranked time is the measured one, so a slower replay is told and rejects nobody.
 """
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from rules.aggregate import mean, olympic_mean, olympic_weight
+from rules.aggregate import mean, olympic_mean, olympic_weight, standard_deviation
 from rules.benchmark import Benchmark, ReplayPolicy
 from rules.claim import Claim
 from rules.judge_convergence import evaluation_at_target
+from rules.measured_time import Spread, interval_of, measured_seconds
+from rules.measurements import QUIET_CPU_SHARE
 from rules.messages import ReplayReport
 from rules.scoring import RunScore
-from rules.significance import slower_than_claimed
-from rules.verdict import SHARES, Reason, rejects_in
-
-QUIET_CPU_SHARE = 0.8
-# A claim that its replays contradict this plainly is not verified, even where none rejects it.
-LEFT_OPEN_ALPHA = 0.05
-
-
-@dataclass(frozen=True)
-class Pace:
-    """What is compared, in words, and its figures: one for the claim, one for each replay.
-
-    `claimed` multiplied by the claim's epochs is its time, `claimed_seconds`: what is ranked.
-    `claimed_runs` has the figure of each claimed run; `seconds` are the whole times of the replays.
-    """
-
-    unit: str
-    claimed: float
-    claimed_runs: Sequence[float]
-    replayed: Sequence[float]
-    claimed_seconds: float
-    seconds: Sequence[float]
+from rules.significance import SHORTEST_SECONDS, slower_than_claimed
+from rules.verdict import Reason
 
 
 def judge_time(
@@ -45,164 +25,76 @@ def judge_time(
     report: ReplayReport,
     policy: ReplayPolicy,
 ) -> list[Reason]:
-    """Is the replay on the same hardware class slower than claimed, beyond tolerance and noise?
+    """How long the sealed runs took where the claim was made, or why that was not compared.
 
-    `policy.time_tolerance` is how much more an epoch may take on another machine of the class.
-    A processor that was shared with other work can only slow a replay down: it excuses a slow one
-    as far as its own share of the time explains, and takes nothing from one that was not slow.
-    What is slower than all that explains, and by less than rejects a claim, leaves it open.
+    `policy.time_tolerance` is how much more a run may take on another machine of the class; beyond
+    it and beyond chance (p < alpha) the claim is flagged as slower than claimed.
     """
-    if claim.system.hardware_class != report.system.hardware_class:
-        return [
-            Reason(
-                "hardware_differs",
-                "note",
-                f"time was not compared: the claim was made on {claim.system.hardware_class}, "
-                f"the replay on {report.system.hardware_class}",
-            )
-        ]
-    if report.drift is not None:
-        message = f"time was not compared: the worker was {report.drift}"
-        return [Reason("worker_drifted", "note", message)]
-    pace = _pace_of(benchmark, counted, report)
-    slower = 1 + policy.time_tolerance
-    test = (
-        None
-        if pace is None
-        else slower_than_claimed(
-            pace.replayed,
-            pace.claimed,
-            claimed_runs=pace.claimed_runs,
-            weight=olympic_weight(len(counted), dropped=benchmark.runs.dropped),
-            tolerated_ratio=slower,
+    why = _why_not_compared(claim, report)
+    if why is not None:
+        return [why]
+    dropped = benchmark.runs.dropped
+    claimed_times = [run.tta_seconds for run in counted]
+    claimed = olympic_mean(claimed_times, dropped=dropped) if len(counted) > 2 * dropped else None
+    replayed = [
+        run.tta_seconds
+        for run in report.runs
+        if run.tta_seconds is not None and evaluation_at_target(benchmark, run) is not None
+    ]
+    tolerated = 1 + policy.time_tolerance
+    test = None
+    if claimed is not None:
+        test = slower_than_claimed(
+            replayed,
+            claimed,
+            claimed_runs=[time for time in claimed_times if time is not None],
+            weight=olympic_weight(len(counted), dropped=dropped),
+            tolerated_ratio=tolerated,
         )
-    )
-    if test is None or pace is None:
-        return [
-            Reason(
-                "time_not_compared",
-                "note",
-                "time was not compared: that takes a claimed time and two replays",
-            )
-        ]
-    numbers = _numbers(pace) | {
+    if claimed is None or test is None:
+        message = "time was not compared: that takes a claimed time and two replays"
+        return [Reason("time_not_compared", "note", message)]
+    numbers = {
+        "claimed_seconds": claimed,
+        "replayed_mean_seconds": mean(replayed),
         "ratio": test.ratio,
-        "tolerated_ratio": slower,
+        "tolerated_ratio": tolerated,
         "p_value": test.p_slower,
     }
-    is_slower = test.p_slower < policy.alpha * SHARES.pace
-    share = min(1.0, _cpu_share(report))
-    if is_slower and share >= QUIET_CPU_SHARE:
-        return [
-            Reason(
-                "slower_than_claimed",
-                rejects_in(claim.division),
-                f"{_took(test.ratio, pace)}, more than the tolerated {slower:.2f} and more than "
-                "chance",
-                numbers,
-            )
-        ]
-    if test.p_slower < LEFT_OPEN_ALPHA and test.ratio * share > slower:
-        return [_not_confirmed(_took(test.ratio, pace), numbers | {"cpu_share": share})]
-    if is_slower:
-        return [_noisy_host(report)]
-    return [
-        Reason(
-            "time_agrees",
-            "supports",
-            f"{_took(test.ratio, pace)}{_within(test.ratio, slower)}",
-            numbers,
-        )
-    ]
+    words = f"claimed {claimed:.3g} s, measured here {_measured(replayed)}"
+    if test.p_slower < policy.alpha:
+        return [Reason("slower_than_claimed", "note", words, numbers)]
+    return [Reason("time_agrees", "supports", words, numbers)]
 
 
-def _took(ratio: float, pace: Pace) -> str:
-    return f"on the same hardware class the replay took {ratio:.2f} times the claimed {pace.unit}"
+def _why_not_compared(claim: Claim, report: ReplayReport) -> Reason | None:
+    if claim.trained_with == "own":
+        message = "time was not compared: the claim was trained with code of its own"
+        return Reason("time_not_compared", "note", message)
+    theirs, ours = claim.system.hardware_class, report.system.hardware_class
+    if theirs != ours:
+        message = f"time was not compared: the claim was made on {theirs}, the replay on {ours}"
+        return Reason("hardware_differs", "note", message)
+    if report.drift is not None:
+        message = f"time was not compared: the worker was {report.drift}"
+        return Reason("worker_drifted", "note", message)
+    share = _cpu_share(report)
+    if share < QUIET_CPU_SHARE:
+        message = "time was not compared: the worker's processor was shared with other work"
+        numbers = {"cpu_share": share, "needed": QUIET_CPU_SHARE}
+        return Reason("noisy_host", "note", message, numbers)
+    return None
 
 
-def _not_confirmed(took: str, numbers: dict[str, float]) -> Reason:
-    share = numbers["cpu_share"]
-    shared = f", of which other work explains {1 / share:.2f}" if share < QUIET_CPU_SHARE else ""
-    return Reason(
-        "time_not_confirmed",
-        "leaves_open",
-        f"{took}{shared}: more than the tolerated {numbers['tolerated_ratio']:.2f}, and too little "
-        "is known to say that the claim is wrong",
-        numbers,
-    )
-
-
-def _within(ratio: float, tolerated: float) -> str:
-    if ratio <= tolerated:
-        return ""
-    return f": more than the tolerated {tolerated:.2f}, but not by more than chance may do"
-
-
-def _pace_of(
-    benchmark: Benchmark, counted: Sequence[RunScore], report: ReplayReport
-) -> Pace | None:
-    """Seconds for each epoch, of claim and replays; whole times where a run tells no epochs.
-
-    The claimed pace is the ranked time over the mean of the whole epochs to the target, so that
-    the two factors make the ranked time. A mean of the runs' own paces would leave out the
-    fastest: a run of too few epochs and one of too few seconds each would pass, and the time of
-    either be ranked. None where the claim has no time.
-    """
-    dropped = benchmark.runs.dropped
-    if len(counted) <= 2 * dropped:
-        return None
-    times = [run.tta_seconds for run in counted]
-    whole = olympic_mean(times, dropped=dropped)
-    if whole is None:
-        return None
-    replays = [
-        (run.tta_seconds, reached.epoch)
-        for run in report.runs
-        if run.tta_seconds is not None
-        and (reached := evaluation_at_target(benchmark, run)) is not None
-    ]
-    seconds = [tta for tta, _ in replays]
-    per_epoch = [_divided(run.tta_seconds, run.epochs_to_target) for run in counted]
-    told = [pace for pace in per_epoch if pace is not None]
-    epochs = olympic_mean([run.epochs_to_target for run in counted], dropped=dropped)
-    is_told = len(told) == sum(time is not None for time in times)
-    if not is_told or epochs is None or any(not e for _, e in replays):
-        measured = [time for time in times if time is not None]
-        return Pace("time", whole, measured, seconds, claimed_seconds=whole, seconds=seconds)
-    return Pace(
-        unit="seconds per epoch",
-        claimed=whole / epochs,
-        claimed_runs=told,
-        replayed=[tta / epoch for tta, epoch in replays if epoch],
-        claimed_seconds=whole,
-        seconds=seconds,
-    )
-
-
-def _divided(seconds: float | None, epochs: float | None) -> float | None:
-    return seconds / epochs if seconds is not None and epochs else None
-
-
-def _numbers(pace: Pace) -> dict[str, float]:
-    numbers = {
-        "claimed_seconds": pace.claimed_seconds,
-        "replayed_mean_seconds": mean(pace.seconds),
-    }
-    if pace.unit == "time":
-        return numbers
-    return numbers | {
-        "claimed_seconds_per_epoch": pace.claimed,
-        "replayed_seconds_per_epoch": mean(pace.replayed),
-    }
-
-
-def _noisy_host(report: ReplayReport) -> Reason:
-    return Reason(
-        "noisy_host",
-        "note",
-        "time was not compared: the worker's processor was shared with other work",
-        {"cpu_share": _cpu_share(report), "needed": QUIET_CPU_SHARE},
-    )
+def _measured(seconds: Sequence[float]) -> str:
+    found = measured_seconds(seconds)
+    if found is None:
+        return f"{mean(seconds):.3g} s"
+    logs = [math.log(max(each, SHORTEST_SECONDS)) for each in seconds]
+    spread = Spread(standard_deviation(logs, ddof=1), len(logs) - 1)
+    interval = interval_of(found, runs=len(seconds), spread=spread)
+    between = f" ({interval.low:.3g} to {interval.high:.3g})" if interval is not None else ""
+    return f"{found:.3g} s{between}"
 
 
 def _cpu_share(report: ReplayReport) -> float:

@@ -11,6 +11,10 @@ PrecisionName = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8"]
 ProbeMoment = Literal["start", "before", "after", "recheck"]
 
 
+# A training that had less of a processor than this was kept from it by its neighbours.
+QUIET_CPU_SHARE = 0.8
+
+
 @dataclass(frozen=True)
 class RunTelemetry:
     """What the sensors said over one run.

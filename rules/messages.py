@@ -6,6 +6,7 @@ plain values only, so that either side can write and check them with its own too
 
 from dataclasses import dataclass, field
 from typing import Literal, cast, get_args
+from urllib.parse import quote
 
 from rules.counts import count_text
 from rules.measurements import Canary, ModelWork, PrecisionAudit, RunTelemetry
@@ -15,7 +16,7 @@ FENCE_HEADER = "Finishline-Fence"  # Carries a claim's fence with every post of 
 
 WorkerWord = Literal["idle", "busy", "draining", "stopping"]
 WorkerOrder = Literal["work", "pause", "drain"]
-JobKind = Literal["replay", "calibration", "duel", "latency"]
+JobKind = Literal["replay", "calibration", "duel", "latency", "cross_check"]
 StopAt = Literal["target", "end"]
 Backend = Literal["eager", "compiled", "onnxruntime"]
 AbsenceCode = Literal[
@@ -40,6 +41,8 @@ FailureCode = Literal[
     "worker_stopped",  # infrastructure
     "worker_lost",  # infrastructure: the lease ran out
     "worker_drifted",  # infrastructure
+    "report_refused",  # infrastructure: the server does not believe the report
+    "host_busy",  # infrastructure: the time limit came on a processor that others had
     "run_time_limit",  # time_limit
 ]
 
@@ -52,9 +55,9 @@ def job_kind(name: str) -> JobKind:
     raise ValueError(f"{name!r} is no kind of job; expected {' or '.join(get_args(JobKind))}")
 
 
-def queue_of(hardware_class: str) -> str:
-    """The name of the queue of a hardware class."""
-    return f"replay.{hardware_class}"
+def queue_of(worker: str) -> str:
+    """The name of a worker's own queue: two names never share one, whatever they are made of."""
+    return f"replay.{quote(worker, safe='')}"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """The price book: what an instance costs, by provider and region, from which day, and says who.
 
-It may say too what the instance is: its shape, which a claim that names it is held against.
 Nothing in it is ever changed: a correction is a later entry, or one that supersedes the wrong one.
 Source of the rule: prices are dated, on-demand and sourced; spot never ranks.
 """
@@ -16,23 +15,18 @@ from rules.fields import Fields
 Pricing = Literal["on_demand", "spot"]
 PRICINGS: tuple[Pricing, ...] = ("on_demand", "spot")
 HIGHEST_USD_PER_HOUR = 1e7
-NAME_LENGTHS = {"provider": 100, "instance": 200, "region": 100, "accelerator": 200}
-MOST_IN_ONE = 10**6
-MEMORY_LIMITS_GIB = (0.001, 1e7)
+NAME_LENGTHS = {"provider": 100, "instance": 200, "region": 100}
 SOURCE_LENGTH = 2000
 NOTE_LENGTH = 2000
 A_DAY = "a day as 2026-11-21"
 AN_ADDRESS = "an http or https address"
-A_COUNT_OF_THE_NAMED = "at least 1 of the accelerator that is named"
 
 
 @dataclass(frozen=True)
 class Price:
     """What one instance costs from a day on, and the page that says so.
 
-    `supersedes` is the number of the entry that this one stands in for, None for most. The shape is
-    of one instance and by the same page, None where that is not known: `processor_count` counts
-    what the instance sees as processors (vCPUs), and an `accelerator_count` of 0 says it has none.
+    `supersedes` is the number of the entry that this one stands in for, None for most.
     """
 
     provider: str
@@ -44,23 +38,6 @@ class Price:
     source_url: str
     note: str | None = None
     supersedes: int | None = None
-    accelerator: str | None = None
-    accelerator_count: int | None = None
-    processor_count: int | None = None
-    memory_gib: float | None = None
-
-    @property
-    def has_shape(self) -> bool:
-        """Whether anything is known of what the instance is."""
-        return any(
-            figure is not None
-            for figure in (
-                self.accelerator,
-                self.accelerator_count,
-                self.processor_count,
-                self.memory_gib,
-            )
-        )
 
 
 @dataclass(frozen=True)
@@ -137,38 +114,19 @@ def _read_price(fields: Fields) -> Price:
         source_url=_address(fields, "source_url"),
         note=_note(fields),
         supersedes=fields.optional_integer("supersedes", minimum=1),
-        accelerator=_accelerator(fields),
-        accelerator_count=_count(fields, "accelerator_count", minimum=0),
-        processor_count=_count(fields, "processor_count", minimum=1),
-        memory_gib=_memory_gib(fields),
     )
     fields.refuse_unknown()
-    if price.accelerator is not None and price.accelerator_count == 0:
-        raise fields.fail("accelerator_count", "got 0", expected=A_COUNT_OF_THE_NAMED)
     return price
 
 
 def book_name(fields: Fields, name: str) -> str:
-    """A provider, an instance, a region, an accelerator: one printable line of limited length."""
+    """A provider, an instance, a region: one printable line of limited length."""
     longest = NAME_LENGTHS[name]
     text = fields.text(name)
     if len(text) > longest or not text.isprintable():
         expected = f"one line of at most {longest} characters"
         raise fields.fail(name, "not a name", expected=expected)
     return text
-
-
-def _accelerator(fields: Fields) -> str | None:
-    return book_name(fields, "accelerator") if fields.has("accelerator") else None
-
-
-def _count(fields: Fields, name: str, *, minimum: int) -> int | None:
-    return fields.optional_integer(name, minimum=minimum, maximum=MOST_IN_ONE)
-
-
-def _memory_gib(fields: Fields) -> float | None:
-    least, most = MEMORY_LIMITS_GIB
-    return fields.optional_number("memory_gib", minimum=least, maximum=most)
 
 
 def _usd_per_hour(fields: Fields) -> float:

@@ -9,8 +9,9 @@ from rules.canonical import canonical, sha256_of
 from rules.claim import System
 from rules.errors import RuleError
 from rules.measurements import PrecisionName
-from rules.messages import ControlPoint, Failure, ReplayReport
+from rules.messages import ControlPoint, Failure, ReplayReport, ReplayRun
 from rules.plain import read_plain
+from rules.report_stream import StreamedEvent
 from rules.scoring import RunScore
 
 FORMAT = "finishline-proof/1"
@@ -71,6 +72,7 @@ class ClaimPart:
     hyperparameters: dict[str, float]
     system: System
     precision: PrecisionName | None = None
+    trained_with: Literal["reference", "own"] = "own"
 
 
 @dataclass(frozen=True)
@@ -86,8 +88,8 @@ class LogFile:
 class SubmissionPart:
     """The claim, the hashes of its files, and what its logs were scored to.
 
-    `curves` has the rows of each run's curve (rules.curve); `elsewhere` tells of a run's file where
-    somebody else had handed in the same training.
+    `curves` has the rows of each run's curve (rules.curve). `elsewhere` is in earlier proofs alone,
+    whose verdicts told of a run's file where somebody else had handed in the same training.
     """
 
     id: str
@@ -99,15 +101,16 @@ class SubmissionPart:
     logs: list[LogFile]
     runs: list[RunScore]
     curves: list[list[list[Any]]]
-    elsewhere: dict[str, str]
     result: dict[str, Any]
+    elsewhere: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class DrawPart:
     """The seal that was public before the first run, and what opens it.
 
-    `beside` is what else was sealed with the draw, by name.
+    `beside` is what else was sealed with the draw, by name. The first `own_runs` of the seeds are
+    the claim's own.
     """
 
     seal: str
@@ -115,6 +118,7 @@ class DrawPart:
     runs: int
     seeds: list[int]
     beside: dict[str, Any]
+    own_runs: int = 0
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,12 @@ class PostedEvaluation:
 
 @dataclass(frozen=True)
 class AttemptPart:
-    """One try on one worker. One that left no report has what was posted before it ended."""
+    """One try on one worker. One that left no report has what was posted before it ended.
+
+    Of the one that ended with the report `posted` has when each event came, and
+    `clock_slack_seconds` how far the server's clock could be from the report's; None in proofs
+    that were made before both were kept.
+    """
 
     number: int
     state: str
@@ -149,6 +158,8 @@ class AttemptPart:
     ended_at: str | None
     failure: Failure | None
     evaluations: list[PostedEvaluation] = field(default_factory=list)
+    posted: list[StreamedEvent] | None = None
+    clock_slack_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -163,10 +174,14 @@ class ReasonPart:
 
 @dataclass(frozen=True)
 class VerdictPart:
-    """What the verification ended in; no outcome if it was cancelled."""
+    """What the verification ended in; no outcome if it was cancelled.
+
+    `own_again` are own seeds of the claim that a worker of another owner trained again.
+    """
 
     outcome: Literal["verified", "rejected", "inconclusive"] | None
     reasons: list[ReasonPart]
+    own_again: list[ReplayRun] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from rules.proof_replay import (
     check_verdict,
 )
 from rules.proof_score import Logs, check_logs, check_score
+from rules.proof_stream import check_own_curves, check_posted
 
 Outcome = Literal["pass", "fail", "open"]
 MAY_BE_TRIED_AGAIN = "infrastructure"
@@ -91,6 +92,10 @@ def _steps(proof: Proof, benchmark: Benchmark, claim: Claim, logs: Logs | None) 
               lambda: check_runs(proof)),
         _Step("times", "seconds against the ledger of every evaluation",
               lambda: check_times(proof, benchmark)),
+        _Step("posted", "every evaluation as it was posted, by the server's clock",
+              lambda: check_posted(proof, benchmark)),
+        _Step("curves", "each run against the others, the calibrated and the claimed",
+              lambda: check_own_curves(proof, benchmark)),
         _Step("attempts", f"number of attempts ({len(proof.attempts)}) and how each ended",
               lambda: _attempts(proof)),
         _Step("verdict", "outcome, reasons and numbers judged again",
@@ -143,6 +148,7 @@ def claim_of(proof: Proof) -> Claim:
         run_files=tuple(log.file for log in submission.logs),
         hyperparameters=submission.claim.hyperparameters,
         precision=submission.claim.precision,
+        trained_with=submission.claim.trained_with,
     )
 
 

@@ -1,26 +1,27 @@
 """Do the replays of a proof follow from its seal, and its verdict from the replays?"""
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 from rules.benchmark import Benchmark
 from rules.calibration import judged_beside
 from rules.claim import Claim
-from rules.clock import Clock
 from rules.counts import count_text
 from rules.curve import evaluation_of
 from rules.errors import RuleError
 from rules.judge_convergence import evaluation_at_target
-from rules.messages import ReplayReport, ReplayRun
+from rules.messages import ReplayReport
 from rules.proof import Proof, ReasonPart
 from rules.proof_score import is_equal
-from rules.replay_plan import DRAW, Plan, band_for, draw_of, plan
+from rules.replay_plan import FIRST_DRAW_BY_NONCE, FRESH_RUNS, Plan, band_for, draw_of, plan
+from rules.replay_plan import draw as draw_seeds
 from rules.report_check import check_report
-from rules.run import Ledger
+from rules.report_ledger import check_ledgers
 from rules.verdict import Reason
 from rules.verification import judge
 
+# Why a verdict is left open by what other workers said, or because there was none.
+OF_OTHER_WORKERS = frozenset({"no_second_worker", "cross_check_differs"})
 TOLERANCE_SECONDS = 1e-6
 NO_REPORT = "the verification ended without a report"
 EARLIER_DRAW = (
@@ -36,7 +37,7 @@ def check_seeds(proof: Proof, benchmark: Benchmark, claim: Claim, *, only_seal: 
         raise RuleError(
             count_text(len(draw.seeds), "seed"), field="draw.seeds", expected=f"{draw.runs}"
         )
-    sealed = Plan(seeds=tuple(draw.seeds), nonce=draw.nonce)
+    sealed = Plan(seeds=tuple(draw.seeds), nonce=draw.nonce, own_runs=draw.own_runs)
     opened = draw_of(
         benchmark, proof.submission.id, sealed, sealed_as=draw.seal, beside=draw.beside
     )
@@ -48,9 +49,9 @@ def check_seeds(proof: Proof, benchmark: Benchmark, claim: Claim, *, only_seal: 
         )
     if only_seal:
         return None
-    if opened != DRAW:
+    if opened < FIRST_DRAW_BY_NONCE:
         return EARLIER_DRAW
-    again = plan(benchmark, claim, entropy=bytes.fromhex(draw.nonce))
+    again = _draw_again(proof, benchmark, claim, bytes.fromhex(draw.nonce))
     if again.seeds != sealed.seeds:
         raise RuleError(
             f"got {draw.seeds}", field="draw.seeds", expected=f"{list(again.seeds)} by the nonce"
@@ -58,19 +59,33 @@ def check_seeds(proof: Proof, benchmark: Benchmark, claim: Claim, *, only_seal: 
     return None
 
 
+def _draw_again(proof: Proof, benchmark: Benchmark, claim: Claim, entropy: bytes) -> Plan:
+    """What a nonce draws; of fresh runs as many as were sealed beside it."""
+    if FRESH_RUNS in proof.draw.beside:
+        return draw_seeds(entropy, runs=proof.draw.beside[FRESH_RUNS])
+    return plan(
+        benchmark,
+        claim,
+        entropy=entropy,
+        claimed_seeds=[run.seed for run in proof.submission.runs],
+        own_seeds=proof.draw.own_runs,
+    )
+
+
 def check_calibration(proof: Proof, benchmark: Benchmark) -> str | None:
     """What judges in place of the definition's own runs was sealed before the first replay."""
     wanted: dict[str, Any] = {}
     if proof.calibration is not None:
         wanted = judged_beside(proof.calibration.id, benchmark)
-    if proof.draw.beside != wanted:
-        raise RuleError(f"{proof.draw.beside}", field="draw.beside", expected=f"{wanted}")
+    found = {name: value for name, value in proof.draw.beside.items() if name != FRESH_RUNS}
+    if found != wanted:
+        raise RuleError(f"{found}", field="draw.beside", expected=f"{wanted}")
     return None
 
 
 def check_band(proof: Proof, benchmark: Benchmark, claim: Claim) -> str | None:
     """The control points are those of the calibrated runs in the definition."""
-    wanted = band_for(benchmark, claim, runs=len(proof.draw.seeds))
+    wanted = band_for(benchmark, claim, runs=len(proof.draw.seeds) - proof.draw.own_runs)
     found = proof.plan.control_points
     if len(found) != len(wanted):
         raise RuleError(
@@ -102,7 +117,7 @@ def check_times(proof: Proof, benchmark: Benchmark) -> str | None:
     if report is None:
         return NO_REPORT
     for run in report.runs:
-        _check_ledgers(run, benchmark.clock, proof.submission.division)
+        check_ledgers(run, benchmark.clock, division=proof.submission.division)
         reached = evaluation_at_target(benchmark, run)
         found, wanted = run.tta_seconds, reached.seconds if reached is not None else None
         if run.status == "reached" and (found is None or wanted is None or _differ(found, wanted)):
@@ -110,32 +125,6 @@ def check_times(proof: Proof, benchmark: Benchmark) -> str | None:
                 f"{found}", field=f"report.runs[{run.index}].tta_seconds", expected=f"{wanted}"
             )
     return None
-
-
-def _check_ledgers(run: ReplayRun, clock: Clock, division: str) -> None:
-    place = f"report.runs[{run.index}]"
-    ledgers = [_ledger(item.ledger, place) for item in run.evaluations]
-    for index, (item, ledger) in enumerate(zip(run.evaluations, ledgers, strict=True)):
-        wanted = clock.seconds(ledger, division=division)
-        if _differ(item.seconds, wanted):
-            raise RuleError(
-                f"{item.seconds} s",
-                field=f"{place}.evaluations[{index}].seconds",
-                expected=f"{wanted} s by its ledger on the {clock.name} clock",
-            )
-    totals = [ledger.total() for ledger in [*ledgers, _ledger(run.ledger, place)]]
-    if any(later < earlier - TOLERANCE_SECONDS for earlier, later in pairwise(totals)):
-        raise RuleError("its ledger loses seconds", field=place, expected="a ledger that grows")
-
-
-def _ledger(table: dict[str, float], place: str) -> Ledger:
-    try:
-        ledger = Ledger(**table)
-    except TypeError as error:
-        raise RuleError(f"{error}", field=f"{place}.ledger", expected="seconds by phase") from error
-    if any(seconds < 0 for seconds in table.values()):
-        raise RuleError("negative seconds", field=f"{place}.ledger", expected="seconds by phase")
-    return ledger
 
 
 def _differ(found: float, wanted: float) -> bool:
@@ -158,14 +147,15 @@ def check_verdict(proof: Proof, benchmark: Benchmark, claim: Claim) -> str | Non
         submission.runs,
         report,
         runs_planned=len(proof.draw.seeds),
+        own_runs=proof.draw.own_runs,
+        own_again=proof.verdict.own_again,
         curves=[[evaluation_of(row) for row in curve] for curve in submission.curves],
-        elsewhere=submission.elsewhere,
     )
-    if again.outcome != proof.verdict.outcome:
-        raise RuleError(
-            f"{proof.verdict.outcome}", field="verdict.outcome", expected=f"{again.outcome}"
-        )
-    _compare_reasons(proof.verdict.reasons, again.reasons)
+    own = [reason for reason in proof.verdict.reasons if reason.code not in OF_OTHER_WORKERS]
+    wanted = again.outcome if len(own) == len(proof.verdict.reasons) else "inconclusive"
+    if wanted != proof.verdict.outcome:
+        raise RuleError(f"{proof.verdict.outcome}", field="verdict.outcome", expected=f"{wanted}")
+    _compare_reasons(own, again.reasons)
     return None
 
 

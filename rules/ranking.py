@@ -1,4 +1,4 @@
-"""Who is first: one order for JSON, CSV and pages."""
+"""Who is first: one order for JSON, CSV and pages. Only evidence is numbered."""
 
 import math
 from bisect import bisect_left
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rules.claim import MOST_INSTANCES, Kind
+from rules.evidence import Check, Evidence
 from rules.logs.dawnbench_entry import (
     HIGHEST_COST_USD,
     LONGEST_LATENCY_MS,
@@ -43,6 +44,17 @@ IMPOSSIBLE = {
     "latency_ms": "its latency is none that an item can take",
     "cost_usd_per_10000": "its cost is none that an item can have",
 }
+# Which evidence is numbered, unless the benchmark's file says otherwise.
+NUMBERED: tuple[str, ...] = ("measured", "published")
+NOT_NUMBERED: dict[str | None, str] = {
+    None: "not measured here",
+    "none": "claimed: not measured here",
+    "queued": "claimed: its replay is queued",
+    "running": "claimed: its replay is running",
+    "epochs_agree": "claimed: the epochs agree, the time was not measured",
+    "witnessed": "claimed: witnessed, not measured here",
+    "undecided": "claimed: its verification could not decide",
+}
 Status = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
 
 
@@ -51,8 +63,8 @@ class Standing:
     """What ranking needs to know of one submission. Absent figures are None.
 
     `cost_usd` is what a training cost, `cost_usd_per_10000` what 10,000 items of inference do. A
-    `withdrawn` one never ranks. `handed_in_before` says of one that is not eligible that it breaks
-    no rule: its runs are in an earlier submission.
+    `withdrawn` one never ranks. `evidence` decides whether it is numbered, and
+    `held_back` says why one that would be is not yet.
     """
 
     submission_id: str
@@ -64,14 +76,17 @@ class Standing:
     eligible: bool
     cost_usd_per_10000: float | None = None
     withdrawn: bool = False
-    handed_in_before: bool = False
+    evidence: Evidence = "measured"
+    check: Check | None = None
+    held_back: str | None = None
 
 
 @dataclass(frozen=True)
 class Ranked:
     """A submission's place: `rank` from 1, equal values share it (`tied`).
 
-    `rank` is None for a submission that is not ranked, and `unranked_reason` says why.
+    `rank` is None for a submission that is not numbered, and `unranked_reason` says why. One that
+    is claimed has a `provisional_rank`: how many rows are faster, measured or claimed, plus one.
     """
 
     submission_id: str
@@ -79,27 +94,35 @@ class Ranked:
     tied: bool
     value: float | None
     unranked_reason: str | None
+    provisional_rank: int | None = None
 
 
 @dataclass(frozen=True)
 class Order:
     """A board's order, into which a changed submission can be put without sorting the others again.
 
-    `ranked` holds (value, when submitted, id), `unranked` (when submitted, id, value, reason).
+    `ranked` holds (value, when submitted, id) of numbered rows, `claimed` (value, when submitted,
+    id, reason) of those with a provisional rank, `unranked` (when submitted, id, value, reason).
     """
 
     metric: Metric
     ranked: tuple[tuple[float, str, str], ...]
+    claimed: tuple[tuple[float, str, str, str], ...]
     unranked: tuple[tuple[str, str, float | None, str], ...]
+    numbers: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
-        return len(self.ranked) + len(self.unranked)
+        return len(self.ranked) + len(self.claimed) + len(self.unranked)
 
     def place(self, position: int) -> Ranked:
         """Who stands at a position, counted from 0, in constant time but for ties."""
-        if position >= len(self.ranked):
-            _, submission_id, value, reason = self.unranked[position - len(self.ranked)]
+        numbered, listed = len(self.ranked), len(self.ranked) + len(self.claimed)
+        if position >= listed:
+            _, submission_id, value, reason = self.unranked[position - listed]
             return Ranked(submission_id, None, False, value, reason)
+        if position >= numbered:
+            value, _, submission_id, reason = self.claimed[position - numbered]
+            return Ranked(submission_id, None, False, value, reason, self._provisional(value))
         value, _, submission_id = self.ranked[position]
         first = position
         if position > 0 and self.ranked[position - 1][0] == value:
@@ -107,29 +130,37 @@ class Order:
         last = position + 1 == len(self.ranked) or self.ranked[position + 1][0] != value
         return Ranked(submission_id, first + 1, first < position or not last, value, None)
 
+    def _provisional(self, value: float) -> int:
+        """One more than all faster rows, numbered or claimed."""
+        return 1 + sum(bisect_left(rows, value, key=_value) for rows in (self.ranked, self.claimed))
+
     def changed(self, *, gone: Iterable[Standing], come: Iterable[Standing]) -> "Order":
         """The order without some submissions of it, as they stood in it, and with others."""
-        ranked, unranked = list(self.ranked), list(self.unranked)
+        lists = _Lists(list(self.ranked), list(self.claimed), list(self.unranked))
         for standing in gone:
-            which, key = _split(standing, ranked, unranked, metric=self.metric)
+            which, key = lists.find(standing, metric=self.metric, numbers=self.numbers)
             del which[bisect_left(which, key)]
         for standing in come:
-            which, key = _split(standing, ranked, unranked, metric=self.metric)
+            which, key = lists.find(standing, metric=self.metric, numbers=self.numbers)
             which.insert(bisect_left(which, key), key)
-        return Order(self.metric, tuple(ranked), tuple(unranked))
+        return lists.order(self.metric, self.numbers)
 
 
-def order_of(standings: Iterable[Standing], *, metric: Metric) -> Order:
-    """The board's order: smallest value first, unranked ones last.
+def order_of(
+    standings: Iterable[Standing], *, metric: Metric, numbers: tuple[str, ...] | None = None
+) -> Order:
+    """The board's order: numbered rows, claimed ones, then those without any rank.
 
-    Equal values and unranked submissions stand in the order they were submitted.
+    `numbers` names the evidence that is numbered. The smallest value is first; equal values and
+    unranked submissions stand in the order they were submitted.
     """
-    ranked: list[Any] = []
-    unranked: list[Any] = []
+    lists = _Lists([], [], [])
     for standing in standings:
-        which, key = _split(standing, ranked, unranked, metric=metric)
+        which, key = lists.find(standing, metric=metric, numbers=numbers)
         which.append(key)
-    return Order(metric, tuple(sorted(ranked)), tuple(sorted(unranked)))
+    for each in (lists.ranked, lists.claimed, lists.unranked):
+        each.sort()
+    return lists.order(metric, numbers)
 
 
 def rank(standings: Sequence[Standing], *, metric: Metric) -> list[Ranked]:
@@ -141,20 +172,47 @@ def rank(standings: Sequence[Standing], *, metric: Metric) -> list[Ranked]:
     return [order.place(position) for position in range(len(order))]
 
 
-def _split(
-    standing: Standing, ranked: list[Any], unranked: list[Any], *, metric: Metric
-) -> tuple[list[Any], tuple[Any, ...]]:
-    """Which of two lists a submission belongs to, and what it is sorted by in it. No two share an
-    id, so nothing after it is ever compared.
-    """
-    value, reason = metric_value(standing, metric=metric), why_unranked(standing, metric=metric)
-    if reason is None:
-        return ranked, (value, standing.submitted_at, standing.submission_id)
-    return unranked, (standing.submitted_at, standing.submission_id, value, reason)
+@dataclass(frozen=True)
+class _Lists:
+    """The three parts of an order while it is put together."""
+
+    ranked: list[Any]
+    claimed: list[Any]
+    unranked: list[Any]
+
+    def find(
+        self, standing: Standing, *, metric: Metric, numbers: tuple[str, ...] | None
+    ) -> tuple[list[Any], tuple[Any, ...]]:
+        """Which list a submission belongs to, and what it is sorted by in it.
+
+        No two share an id, so nothing after it is ever compared.
+        """
+        value, reason = metric_value(standing, metric=metric), why_unranked(standing, metric=metric)
+        if reason is not None:
+            return self.unranked, (standing.submitted_at, standing.submission_id, value, reason)
+        key = (value, standing.submitted_at, standing.submission_id)
+        waits = why_not_numbered(standing, numbers=numbers)
+        return (self.ranked, key) if waits is None else (self.claimed, (*key, waits))
+
+    def order(self, metric: Metric, numbers: tuple[str, ...] | None) -> Order:
+        """The finished order."""
+        return Order(metric, tuple(self.ranked), tuple(self.claimed), tuple(self.unranked), numbers)
 
 
-def _value(key: tuple[float, str, str]) -> float:
-    return key[0]
+def why_not_numbered(standing: Standing, *, numbers: tuple[str, ...] | None = None) -> str | None:
+    """Why a row with a figure has no number, or None if it has one."""
+    if standing.held_back is not None:
+        return standing.held_back
+    if standing.evidence in (NUMBERED if numbers is None else numbers):
+        return None
+    if standing.evidence == "claimed":
+        return NOT_NUMBERED[standing.check]
+    return f"{standing.evidence}: not numbered on this board"
+
+
+def _value(key: tuple[Any, ...]) -> float:
+    value: float = key[0]
+    return value
 
 
 def metric_value(standing: Standing, *, metric: Metric) -> float | None:
@@ -167,12 +225,10 @@ def why_unranked(standing: Standing, *, metric: Metric) -> str | None:
     """One sentence on why a submission is not ranked, or None if it is."""
     if standing.withdrawn:
         return "withdrawn"
-    if standing.status == "rejected":
-        return "rejected by its verification"
+    if standing.status == "rejected" or standing.check == "contradicted":
+        return "contradicted by its verification"
     inference = KIND_OF_METRIC[metric] == "inference"
     if not standing.eligible:
-        if standing.handed_in_before:
-            return "its logs were handed in before"
         # All that is asked of an inference is that its model meets the quality target.
         return "did not reach the target" if inference else "breaks a rule of the benchmark"
     if metric_value(standing, metric=metric) is not None:

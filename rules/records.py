@@ -5,8 +5,20 @@ from dataclasses import dataclass
 
 from rules.comparison import ALPHA, log_gap, log_times
 
-# What a check has contradicted or left open holds no record until another one confirms it.
-HOLDS_NONE = ("rejected", "inconclusive")
+DUEL_ALPHA = 0.01
+
+
+@dataclass(frozen=True)
+class RecordDuel:
+    """A finished duel of ten pairs against the `holder` (a pool), and its verdict's date.
+
+    `p_value` is one-sided, of the challenger being no faster.
+    """
+
+    duel_id: str
+    holder: str
+    date: str
+    p_value: float
 
 
 @dataclass(frozen=True)
@@ -14,8 +26,10 @@ class Contender:
     """A submission that may hold the record of its benchmark and division.
 
     `runs` holds the seconds of the runs that reached the target, on the scale of `tta_seconds`.
-    `eligible` is False for one that breaks a rule or has a status of HOLDS_NONE. Dates are ordered
-    as text.
+    `eligible` is False for one that breaks a rule. Dates are ordered as text. `fresh` says that its
+    runs were sealed after it was nominated for a place at the top. `pool` is what measured it, and
+    `duels` are those of ten pairs that it challenged holders to. Two with the same `duels_on` can
+    have a duel; None can have none.
     """
 
     submission_id: str
@@ -23,6 +37,10 @@ class Contender:
     tta_seconds: float | None
     runs: Sequence[float]
     eligible: bool
+    fresh: bool = False
+    pool: str | None = None
+    duels: Sequence[RecordDuel] = ()
+    duels_on: str | None = None
 
 
 @dataclass(frozen=True)
@@ -31,7 +49,8 @@ class Record:
 
     `beaten` is the holder before it, `margin_percent` by how much its time is below that one's, and
     `p_value` the one-sided p-value of being no faster; all None for the first holder, and the
-    p-value also where it was not tested because the holder had a single run.
+    p-value also where it was not tested because the holder had a single run. `pool` is what
+    measured it, and `duel` what it won the record by.
     """
 
     submission_id: str
@@ -41,6 +60,8 @@ class Record:
     beaten: str | None
     margin_percent: float | None
     p_value: float | None
+    pool: str | None = None
+    duel: str | None = None
 
 
 @dataclass(frozen=True)
@@ -87,6 +108,84 @@ def record_history(contenders: Iterable[Contender]) -> RecordHistory:
     return RecordHistory(tuple(records), tuple(not_records))
 
 
+def measured_history(contenders: Iterable[Contender]) -> RecordHistory:
+    """The records among measured configurations, which luck must not take.
+
+    The first holds it with the runs it has. From then on a lower time takes it from fresh runs
+    alone: by a duel won with p < 0.01, at the duel's date; where no duel is possible, by Welch's
+    one-sided p-value times the number of configurations measured since the record, this one
+    included, below 0.05.
+    """
+    records: list[Record] = []
+    not_records: dict[str, NoRecord] = {}
+    holder: Contender | None = None
+    since = 0
+    for contender, duel in _in_order_of_verdicts(contenders):
+        if not contender.eligible or contender.tta_seconds is None:
+            continue
+        since += duel is None
+        challenge = _challenge_measured(
+            contender, contender.tta_seconds, holder, since=since, duel=duel
+        )
+        if isinstance(challenge, Record):
+            records.append(challenge)
+            not_records.pop(contender.submission_id, None)
+            holder, since = contender, 0
+        elif challenge is not None:
+            not_records[contender.submission_id] = challenge
+    return RecordHistory(tuple(records), tuple(not_records.values()))
+
+
+def _in_order_of_verdicts(
+    contenders: Iterable[Contender],
+) -> list[tuple[Contender, RecordDuel | None]]:
+    """Each contender at the date of its measurement, and again at that of each of its duels."""
+    ordered = in_time_order(contenders)
+    verdicts: list[tuple[Contender, RecordDuel | None]] = [(one, None) for one in ordered]
+    verdicts += [(one, duel) for one in ordered for duel in one.duels]
+    return sorted(verdicts, key=lambda verdict: (verdict[1] or verdict[0]).date)
+
+
+def _challenge_measured(
+    contender: Contender,
+    tta_seconds: float,
+    holder: Contender | None,
+    *,
+    since: int,
+    duel: RecordDuel | None,
+) -> Record | NoRecord | None:
+    if duel is not None and (holder is None or duel.holder != holder.pool):
+        return None  # The record went to somebody else before this duel was fought.
+    if holder is None or holder.tta_seconds is None:
+        return _record(contender, tta_seconds, None, p_value=None)
+    if contender is holder or tta_seconds >= holder.tta_seconds:
+        return None
+    p_value, limit, why = None, DUEL_ALPHA, "its duel with the holder is not fought"
+    if duel is not None:
+        p_value = duel.p_value
+    elif not may_duel(contender, holder):
+        alone, limit, why = _p_no_faster(contender, holder), ALPHA, "too few runs to compare"
+        p_value = None if alone is None else min(1.0, alone * since)
+    if contender.fresh and p_value is not None and p_value < limit:
+        return _record(contender, tta_seconds, holder, p_value=p_value, duel=duel)
+    if not contender.fresh:
+        why = "its fresh runs are not done"
+    elif p_value is not None:
+        why = _beyond_chance(p_value, limit)
+    return NoRecord(
+        contender.submission_id, contender.date, tta_seconds, holder.submission_id, p_value, why
+    )
+
+
+def may_duel(contender: Contender, holder: Contender) -> bool:
+    """Whether two configurations can be trained in turn on one class of worker."""
+    return contender.duels_on is not None and contender.duels_on == holder.duels_on
+
+
+def _beyond_chance(p_value: float, limit: float) -> str:
+    return f"not faster than the holder beyond chance: p = {p_value:.2g}, must be below {limit:g}"
+
+
 def in_time_order(contenders: Iterable[Contender]) -> list[Contender]:
     """By date; of one date the lowest time comes first, and of equal times the smaller id."""
 
@@ -117,7 +216,7 @@ def _challenge(
     why = (
         "a single run cannot be told from the holder's runs"
         if p_value is None
-        else f"not faster than the holder beyond chance: p = {p_value:.2g}, must be below {ALPHA:g}"
+        else _beyond_chance(p_value, ALPHA)
     )
     return NoRecord(
         contender.submission_id, contender.date, tta_seconds, holder.submission_id, p_value, why
@@ -125,17 +224,24 @@ def _challenge(
 
 
 def _record(
-    contender: Contender, tta_seconds: float, holder: Contender | None, *, p_value: float | None
+    contender: Contender,
+    tta_seconds: float,
+    holder: Contender | None,
+    *,
+    p_value: float | None,
+    duel: RecordDuel | None = None,
 ) -> Record:
     before = None if holder is None else holder.tta_seconds
     return Record(
         submission_id=contender.submission_id,
-        date=contender.date,
+        date=contender.date if duel is None else duel.date,
         tta_seconds=tta_seconds,
         single_run=len(contender.runs) < 2,
         beaten=None if holder is None else holder.submission_id,
         margin_percent=None if not before else (1 - tta_seconds / before) * 100.0,
         p_value=p_value,
+        pool=contender.pool,
+        duel=None if duel is None else duel.duel_id,
     )
 
 

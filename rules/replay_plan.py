@@ -16,22 +16,46 @@ from rules.latency_protocol import FEWEST_ITEMS
 from rules.messages import ControlPoint, JobKind, LatencyOrder, ReplayJob, TargetSpec
 from rules.verdict import SHARES
 
-# How runs and seeds are drawn, sealed with them. From draw 1 they did not follow from the nonce.
-DRAW = 2
+# How runs and seeds are drawn, sealed with them. From draw 1 they did not follow from the nonce,
+# draw 2 had no seeds of the claim's own.
+DRAW = 3
+# Sealed beside the draw of fresh runs: how many.
+FRESH_RUNS = "fresh_runs"
+FIRST_DRAW_BY_NONCE = 2
+OWN_SEEDS = 2
+# A reference takes no other seeds.
+LARGEST_SEED = 2**32 - 1
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Seeds of the replays of a verification, and the nonce that opens their seal."""
+    """Seeds of the runs of a verification, and the nonce that opens their seal.
+
+    The first `own_runs` of the seeds are the claim's own; the others nobody knew before.
+    """
 
     seeds: tuple[int, ...]
     nonce: str
+    own_runs: int = 0
+
+    @property
+    def own_seeds(self) -> tuple[int, ...]:
+        """The claim's own seeds among the seeds, which are trained first."""
+        return self.seeds[: self.own_runs]
 
 
-def plan(benchmark: Benchmark, claim: Claim, *, entropy: bytes) -> Plan:
+def plan(
+    benchmark: Benchmark,
+    claim: Claim,
+    *,
+    entropy: bytes,
+    claimed_seeds: Sequence[int | None] = (),
+    own_seeds: int = OWN_SEEDS,
+) -> Plan:
     """How many runs a verification makes, and their seeds: a function of 32 random bytes.
 
-    Those bytes are the nonce, so that whoever is told the nonce can draw the same again.
+    Those bytes are the nonce, so that anybody who knows the nonce can draw the same again.
+    Up to `own_seeds` of `claimed_seeds`, the seeds in the claim's logs, come first.
 
     Between min_runs and max_runs, twice as many where the claimed settings are not calibrated:
     there the replays are the only evidence, or stand beside an interpolated reference. Raises
@@ -45,16 +69,26 @@ def plan(benchmark: Benchmark, claim: Claim, *, entropy: bytes) -> Plan:
     runs = policy.min_runs + int.from_bytes(_digest_plan(entropy)[:8], "big") % span
     if not is_calibrated(benchmark, claim):
         runs *= 2
-    return draw(entropy, runs=runs)
+    return draw(entropy, runs=runs, own=_draw_own(entropy, claimed_seeds, count=own_seeds))
 
 
-def draw(entropy: bytes, *, runs: int) -> Plan:
-    """Distinct seeds for so many runs, and their nonce: a function of 32 random bytes."""
+def draw(entropy: bytes, *, runs: int, own: Sequence[int] = ()) -> Plan:
+    """Distinct seeds for so many runs behind the claim's `own`: a function of 32 random bytes."""
     drawn = (_draw_seed(entropy, index) for index in itertools.count())
-    seeds: dict[int, None] = {}  # an ordered set: of equal seeds the first stays
-    while len(seeds) < runs:
+    seeds = dict.fromkeys(own)  # an ordered set: of equal seeds the first stays
+    while len(seeds) < len(own) + runs:
         seeds[next(drawn)] = None
-    return Plan(seeds=tuple(seeds), nonce=entropy.hex())
+    return Plan(seeds=tuple(seeds), nonce=entropy.hex(), own_runs=len(own))
+
+
+def _draw_own(entropy: bytes, claimed: Sequence[int | None], *, count: int) -> list[int]:
+    """So many of the claimed seeds: those whose hashes with the nonce are the smallest."""
+    known = {seed for seed in claimed if seed is not None and 0 <= seed <= LARGEST_SEED}
+
+    def place(seed: int) -> bytes:
+        return hashlib.sha256(b"finishline own" + entropy + seed.to_bytes(4, "big")).digest()
+
+    return sorted(known, key=place)[:count]
 
 
 def _digest_plan(entropy: bytes) -> bytes:
@@ -79,6 +113,8 @@ def why_not_replayable(benchmark: Benchmark, claim: Claim) -> str | None:
     unknown = sorted(set(claim.hyperparameters) - set(benchmark.hyperparameters))
     if unknown:
         return f"the reference model has no hyperparameter {unknown[0]!r}"
+    if claim.division == "open" and claim.trained_with == "own":
+        return "it was trained with code of its own. Send it as a package to have it measured"
     return None
 
 
@@ -103,6 +139,8 @@ def seal(
         "seeds": list(sealed.seeds),
         "submission": submission_id,
     }
+    if sealed.own_runs:
+        content["own_runs"] = sealed.own_runs
     if draw > 1:
         content["draw"] = draw
     return sha256_of(content)
@@ -181,7 +219,9 @@ def build_job(
         clock=benchmark.clock.name,
         division=claim.division if claim is not None else benchmark.divisions[0],
         control_points=(
-            band_for(benchmark, claim, runs=len(sealed.seeds)) if claim and kind == "replay" else []
+            band_for(benchmark, claim, runs=len(sealed.seeds) - sealed.own_runs)
+            if claim and kind == "replay"
+            else []
         ),
         run_limit_seconds=run_limit_seconds(benchmark, kind),
         kind=kind,

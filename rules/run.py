@@ -115,7 +115,8 @@ class Run:
     when the run stopped, None where the format does not tell. `preparation_seconds` is what came
     before its start, None where the log does not tell when preparing began; an MLPerf log may tell
     it and no ledger, which takes the times of its evaluations too. `started_ms` is the moment of
-    the start in milliseconds since 1970, None where the format does not tell.
+    the start in milliseconds since 1970, None where the format does not tell. `processor_share` is
+    the share of its processor that the training had, from 0 to 1, where the log tells it.
     """
 
     name: str
@@ -133,3 +134,4 @@ class Run:
     ledger: Ledger | None = None
     preparation_seconds: float | None = None
     started_ms: float | None = None
+    processor_share: float | None = None

@@ -61,20 +61,30 @@ def lowest_mean(
 
 
 def p_value_of_mean_beyond(
-    values: Sequence[float], limit: float, *, direction: Literal["higher", "lower"]
+    values: Sequence[float],
+    limit: float,
+    *,
+    direction: Literal["higher", "lower"],
+    beside: Sequence[float] = (),
 ) -> float | None:
     """How likely is a sample mean this far beyond `limit` if the true mean is just at it?
 
-    Beyond is above for "higher" and below for "lower". None for fewer than two values.
+    Beyond is above for "higher" and below for "lower". None for fewer than two values. The
+    variance is pooled with that of the figures `beside`, whose mean does not enter.
     Source: Student's one-sided one-sample t-test.
     """
     if len(values) < 2:
         return None
     distance = mean(values) - limit if direction == "higher" else limit - mean(values)
-    error = standard_deviation(values, ddof=1) / math.sqrt(len(values))
+    squares, freedom = 0.0, 0
+    for group in (values, beside):
+        if len(group) > 1:
+            squares += (len(group) - 1) * standard_deviation(group, ddof=1) ** 2
+            freedom += len(group) - 1
+    error = math.sqrt(squares / freedom / len(values))
     if error == 0.0:
         return 0.0 if distance > 0 else 1.0
-    return t_probability(-distance / error, len(values) - 1)
+    return t_probability(-distance / error, freedom)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """A whole submission, from bytes to result: what the server and `finishline check` run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rules.benchmark import Benchmark
@@ -14,10 +14,12 @@ from rules.logs import check_file_name, parse_run_log
 from rules.run import Run
 from rules.scoring import Result, RunScore, score
 from rules.system_price import stated_price_usd_per_hour
+from rules.tickets import Ticket, check_ticket
 from rules.violations import Violation
 
 __all__ = ["ScoredSubmission", "is_dawnbench", "score_submission"]
 
+FindTicket = Callable[[Claim], Ticket | None]
 # What is wrong in a log rather than in the claim.
 LOG_CODES = (
     "division_contradicts_claim",
@@ -68,6 +70,7 @@ def score_submission(
     benchmark_id: str | None = None,
     division: str | None = None,
     archive: bool = False,
+    find_ticket: FindTicket | None = None,
 ) -> ScoredSubmission:
     """Read, check and score a submission. Raises a RuleError that lists every problem.
 
@@ -78,6 +81,9 @@ def score_submission(
     What was published in an `archive` is not refused for the rules it breaks: they are violations
     of its result, which is then not ranked. A run may end before its first evaluation there: it
     did not reach the target. What cannot be read is refused all the same.
+
+    `find_ticket` finds the ticket of a claim that names one, and raises where there is none.
+    Without it, as offline, no claim is compared with its ticket.
     """
     if is_dawnbench(claim_json, file=file):
         claim, entry = read_dawnbench(
@@ -95,34 +101,57 @@ def score_submission(
     else:
         claim = read_claim(claim_json, file=file, benchmarks=benchmarks, archive=archive)
         _refuse_contradiction(claim, file=file, benchmark_id=benchmark_id, division=division)
-    return _score_training(claim, logs, benchmarks[claim.benchmark_id], file=file, archive=archive)
+    return _score_training(
+        claim,
+        logs,
+        benchmarks[claim.benchmark_id],
+        file=file,
+        archive=archive,
+        find_ticket=find_ticket,
+    )
 
 
 def _score_training(
-    claim: Claim, logs: Mapping[str, bytes], benchmark: Benchmark, *, file: str, archive: bool
+    claim: Claim,
+    logs: Mapping[str, bytes],
+    benchmark: Benchmark,
+    *,
+    file: str,
+    archive: bool,
+    find_ticket: FindTicket | None,
 ) -> ScoredSubmission:
     _check_files(claim, logs, file=file)
     runs = _parse_runs(claim, logs, benchmark, archive=archive)
     if not archive:  # First of all: of what no training has nothing can be derived.
         _refuse([found for run in runs for found in check_figures(run, benchmark)], file=file)
     result = score(
-        runs,
+        (*runs, *(_unfinished(n, seed, benchmark) for n, seed in enumerate(claim.unfinished, 1))),
         benchmark,
         division=claim.division,
         price_usd_per_hour=stated_price_usd_per_hour(vars(claim.system)),
     )
+    result = replace(result, runs=result.runs[: len(runs)])
     violations = (*result.violations, *_contradictions(claim, runs, benchmark))
     # What is published elsewhere is checked for its package as a whole (rules.archive).
     violations += tuple(check_same_logs(runs) if archive else check_claim(claim, runs, benchmark))
     if not archive:
         violations += tuple(check_times(runs, result.runs, benchmark))
-        _refuse(violations, file=file)
+        ticket = find_ticket(claim) if find_ticket is not None else None
+        differences = check_ticket(ticket, claim, runs, benchmark, file=file) if ticket else []
+        _refuse(violations, file=file, besides=differences)
     return ScoredSubmission(claim=claim, runs=runs, result=replace(result, violations=violations))
 
 
-def _refuse(violations: Sequence[Violation], *, file: str) -> None:
-    """Raise an error of all violations, if there are any."""
-    problems = [_as_error(violation, file) for violation in violations]
+def _unfinished(number: int, seed: int, benchmark: Benchmark) -> Run:
+    """Return what a seed of a ticket counts as that no log is of: a run that never got there."""
+    return Run(f"unfinished run {number}", benchmark.clock.name, (), seed=seed)
+
+
+def _refuse(
+    violations: Sequence[Violation], *, file: str, besides: Sequence[RuleError] = ()
+) -> None:
+    """Raise an error of all violations and of the problems found besides, if there are any."""
+    problems = [*besides, *(_as_error(violation, file) for violation in violations)]
     if problems:
         raise SubmissionError(problems) if len(problems) > 1 else problems[0]
 

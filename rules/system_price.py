@@ -29,22 +29,17 @@ class SystemPrice:
 
 
 class PriceBook:
-    """What nothing supersedes: on-demand prices by name, and the shapes of instances."""
+    """On-demand prices that nothing supersedes, by name."""
 
     def __init__(self, entries: Iterable[PriceEntry]) -> None:
         book = list(entries)
         replaced = superseded_by(book)
         self._entries: defaultdict[BookName, list[PriceEntry]] = defaultdict(list)
-        self._shapes: defaultdict[tuple[str, str], list[PriceEntry]] = defaultdict(list)
         for entry in book:
             price = entry.price
-            if entry.number in replaced:
-                continue
-            if price.pricing == "on_demand":
+            if entry.number not in replaced and price.pricing == "on_demand":
                 name = (price.provider, price.instance, price.region)
                 self._entries[name].append(entry)
-            if price.has_shape:
-                self._shapes[(price.provider, price.instance)].append(entry)
         for entries_of_name in self._entries.values():
             entries_of_name.sort(key=_order)
 
@@ -52,16 +47,6 @@ class PriceBook:
         """The price that holds on a day, as `price_on` finds it among all entries."""
         holding = [e for e in self._entries.get(name, ()) if _starts_by(e, on)]
         return holding[-1] if holding else None
-
-    def find_shape(self, name: BookName, *, on: date) -> PriceEntry | None:
-        """The newest entry by a day that tells an instance's shape, if it can of its own region.
-
-        An instance is the same machine in every region and however it is paid for, so an entry of
-        another region or of a spot price tells too.
-        """
-        provider, instance, region = name
-        telling = [e for e in self._shapes.get((provider, instance), ()) if _starts_by(e, on)]
-        return max(telling, key=lambda e: (e.price.region == region, *_order(e)), default=None)
 
 
 def _starts_by(entry: PriceEntry, day: date) -> bool:

@@ -1,15 +1,15 @@
 """Judge a claim by what its replay did: verified, rejected or inconclusive, with reasons."""
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
+from dataclasses import replace
 
 from rules.aggregate import median_window
 from rules.benchmark import Benchmark
 from rules.claim import Claim
 from rules.control_points import BandBreak, first_break
+from rules.equal_seeds import judge_own_seeds, with_our_crossings
 from rules.errors import RuleError
 from rules.judge_convergence import Curve, evaluation_at_target, judge_convergence
-from rules.judge_curves import judge_curves
 from rules.judge_stop import judge_floor, judge_mean_at_stop, judge_stop
 from rules.judge_time import judge_time
 from rules.messages import ReplayReport, ReplayRun
@@ -29,40 +29,44 @@ def judge(
     *,
     runs_planned: int | None = None,
     curves: Sequence[Curve] = (),
-    elsewhere: Mapping[str, str] = MappingProxyType({}),
+    own_runs: int = 0,
+    own_again: Sequence[ReplayRun] = (),
 ) -> Verdict:
     """Hold a claim's scored runs against its replay.
 
     Rejected if more replays than the benchmark drops leave the band downwards or miss the target,
-    if the claim converges faster than reference and replays together allow, or if the replay on
-    the same hardware class is slower than claimed beyond tolerance and noise, or if the training
-    touched a narrower floating type than the claim states. Left open
+    if the claim converges faster than reference and replays together allow, if two workers could
+    not reproduce one of its own seeds, or if the training touched a narrower floating type than the
+    claim states. A time that is slower than claimed is told and rejects nobody. Left open
     if a replay is above the band, if nothing could be compared, or if the machinery failed before
     all of `runs_planned` (default: those in the report) were trained. `curves` has the evaluations
-    of each of `runs`; without them the claim is judged by its epochs and times alone.
-    `elsewhere` tells of a run's file where somebody else has handed in the same training. Raises
+    of each of `runs`; without them the claim is judged by its epochs and times alone. Raises
     RuleError if the benchmark has no replay.
 
-    Every test has its share of the benchmark's alpha (rules.verdict.Shares), so that all together
-    leave an honest claim unverified at most that often. Missing the target has no share: the
-    reference is expected to reach it, as the claim says it does.
+    The first `own_runs` of the report, of those planned too, are of the claim's own seeds: they are
+    held against the claimed curves and count nowhere else, but that their crossings stand in the
+    place of the claimed ones. `own_again` are such seeds as another owner's worker trained them.
+
+    Every test has its share of the benchmark's alpha (rules.verdict.Shares). Missing the target has
+    no share: the reference is expected to reach it, as the claim says it does.
     """
     policy = benchmark.replay
     if policy is None:
         raise RuleError("no replay policy", file=benchmark.benchmark_id, expected="[replay]")
-    planned = max(1, len(report.runs) if runs_planned is None else runs_planned)
+    own, report = report.runs[:own_runs], replace(report, runs=report.runs[own_runs:])
+    planned = max(1, len(report.runs) if runs_planned is None else runs_planned - own_runs)
     times = [run.tta_seconds for run in runs]
     rule = benchmark.runs
     window = median_window(times, count=rule.count, dropped=rule.dropped)
     counted, shown = runs[window], curves[window]
+    ours, our_curves = with_our_crossings(benchmark, counted, shown, own)
     convergence = judge_stop if benchmark.reach.name == "fixed_stop" else judge_convergence
     reasons = [
-        *_judge_reach(benchmark, report, planned),
+        *_judge_reach(benchmark, claim, report, planned),
         *_judge_band(benchmark, claim, report, planned),
-        *convergence(benchmark, claim, counted, report, policy, curves=shown),
-        *judge_curves(benchmark, claim, counted, shown, report, policy),
+        *judge_own_seeds(benchmark, runs, curves, own, own_again),
+        *convergence(benchmark, claim, ours, report, policy, curves=our_curves),
         *judge_floor(benchmark, runs, curves, report),
-        *_judge_origin(elsewhere),
         *judge_time(benchmark, claim, counted, report, policy),
         *judge_precision(claim, report),
     ]
@@ -75,18 +79,9 @@ def judge(
     return Verdict(outcome=outcome, reasons=tuple(reasons))
 
 
-def _judge_origin(elsewhere: Mapping[str, str]) -> list[Reason]:
-    return [
-        Reason(
-            "log_of_another_submission",
-            "leaves_open",
-            f"{file} is {other}, curve and times: who trained it, to be explained",
-        )
-        for file, other in elsewhere.items()
-    ]
-
-
-def _judge_reach(benchmark: Benchmark, report: ReplayReport, planned: int) -> list[Reason]:
+def _judge_reach(
+    benchmark: Benchmark, claim: Claim, report: ReplayReport, planned: int
+) -> list[Reason]:
     trained = [run for run in report.runs if not is_excused(run)]
     reached = sum(evaluation_at_target(benchmark, run) is not None for run in trained)
     started = len(trained)
@@ -112,7 +107,7 @@ def _judge_reach(benchmark: Benchmark, report: ReplayReport, planned: int) -> li
             )
         ]
     if benchmark.reach.name == "fixed_stop":
-        return [judge_mean_at_stop(benchmark, trained)]
+        return [judge_mean_at_stop(benchmark, claim, trained)]
     return [
         Reason(
             "reached_target",

@@ -3,6 +3,7 @@
 import argparse
 import gc
 import json
+import os
 import sys
 from dataclasses import asdict
 from datetime import timedelta
@@ -13,13 +14,20 @@ from sqlalchemy.exc import DBAPIError
 from rules.benchmark import load_benchmarks
 from rules.errors import RuleError
 from server.accounts.roles import ROLES
-from server.accounts.service import create_token, record_new_token
+from server.accounts.service import (
+    TOKEN_PREFIX,
+    create_token,
+    find_role,
+    hash_token,
+    record_new_token,
+)
 from server.artifacts import make_store
 from server.audit.service import Administrator
 from server.backups import commands as backups
+from server.broker import Broker
 from server.database import Database
 from server.dependencies import Parts
-from server.errors import ServerError
+from server.errors import ConflictError, ServerError
 from server.exports import commands as exports
 from server.integrity import commands as integrity
 from server.integrity.place import look_first
@@ -27,16 +35,18 @@ from server.rescoring.service import Choice, rescore_submissions
 from server.revision import current_revision, require_current_schema
 from server.schema import migrate
 from server.settings import get_settings
+from server.workers.confirming import confirm_worker
 
 COPYING_FEATURES = (exports, backups, integrity)
 COPYING = frozenset(name for feature in COPYING_FEATURES for name in feature.COMMANDS)
-# These make a database from a copy, which may be of an earlier schema.
-ANY_SCHEMA = ("import-export", "restore")
+# It makes a database from a copy, which may be of an earlier schema.
+ANY_SCHEMA = "restore"
 
 
 def main() -> int:
-    """Run one command; 0 when it worked."""
-    gc.set_threshold(50_000, 20, 10)  # An import or an export takes longer than a start.
+    """Run one command; 0 when it worked. Its files are for this user alone."""
+    os.umask(0o077)
+    gc.set_threshold(50_000, 20, 10)  # A restore or an export takes longer than a start.
     arguments = _parser().parse_args()
     try:
         database = Database(get_settings().database_url)
@@ -53,6 +63,15 @@ def main() -> int:
         require_current_schema(database)
         if arguments.command == "rescore":
             return _rescore(database, arguments)
+        if arguments.command == "worker-account":
+            print(_make_account(arguments.name))
+            return 0
+        if arguments.command == "confirm-worker":
+            with database.write() as session:
+                confirm_worker(
+                    session, Administrator(), arguments.name, reason=None, owner=arguments.user
+                )
+            return 0
         _print_token(database, arguments)
     except DBAPIError as error:
         told = " ".join(str(error.orig).split())
@@ -78,9 +97,19 @@ def _parser() -> argparse.ArgumentParser:
     token.add_argument(
         "--out",
         type=Path,
-        help="write the token to this file, readable by its owner alone; a file that is there "
-        "already is left as it is",
+        help="write the token to this file, readable by its owner alone; one that is there "
+        "already stays if the database takes its token",
     )
+    confirmed = commands.add_parser(
+        "confirm-worker", help="confirm a worker of the server's own: it counts as the organisers'"
+    )
+    confirmed.add_argument("name")
+    confirmed.add_argument("--user", required=True, help="whose worker it is")
+    account = commands.add_parser(
+        "worker-account",
+        help="make a worker's own account at the broker; prints FINISHLINE_BROKER_URL for it, once",
+    )
+    account.add_argument("name")
     rescore = commands.add_parser(
         "rescore",
         help="derive every result again from its raw logs and keep what changed",
@@ -101,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
 def _run_copying(database: Database, arguments: argparse.Namespace) -> int:
     """Exports, backups and what holds them against the store; some work on an older schema."""
     feature = next(each for each in COPYING_FEATURES if arguments.command in each.COMMANDS)
-    if arguments.command not in ANY_SCHEMA:
+    if arguments.command != ANY_SCHEMA:
         require_current_schema(database)
     parts = _parts(database)
     look_first(parts, arguments)
@@ -132,14 +161,39 @@ def _rescore(database: Database, arguments: argparse.Namespace) -> int:
     return 1 if summary.failed else 0
 
 
+def _make_account(worker: str) -> str:
+    broker = Broker(get_settings().broker_url)
+    try:
+        return broker.make_account(worker)
+    finally:
+        broker.close()
+
+
 def _print_token(database: Database, arguments: argparse.Namespace) -> None:
     if arguments.out is None:
         print(json.dumps(_make_token(database, arguments)))
-    elif not arguments.out.exists():
+    elif not _holds_good_token(database, arguments.out, role=arguments.role):
         made = _make_token(database, arguments)
-        arguments.out.touch(mode=0o600)
-        arguments.out.write_text(str(made.pop("token")) + "\n")
+        fresh = arguments.out.with_name(arguments.out.name + ".new")
+        fresh.unlink(missing_ok=True)
+        fresh.touch(mode=0o600)
+        fresh.write_text(str(made.pop("token")) + "\n")
+        fresh.replace(arguments.out)
         print(json.dumps(made))
+
+
+def _holds_good_token(database: Database, path: Path, *, role: str) -> bool:
+    """Whether a file has a token that this database takes for the role.
+
+    A file may outlive the database that its token was of. Raises ConflictError for another file.
+    """
+    secret = path.read_text().strip() if path.exists() else ""
+    if not secret:
+        return False
+    if not secret.startswith(TOKEN_PREFIX):
+        raise ConflictError(f"{path} holds no token; name another file, or remove this one.")
+    with database.read_columns() as connection:
+        return find_role(connection, hash_token(secret)) == role
 
 
 def _make_token(database: Database, arguments: argparse.Namespace) -> dict[str, object]:

@@ -1,6 +1,7 @@
 """The application: parts, routes, error answers, start and stop."""
 
 import gc
+import os
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ from starlette.routing import BaseRoute
 
 from server.accounts import endpoints as accounts
 from server.accounts.last_use import LastUses
+from server.accounts.service import find_role
 from server.artifacts import make_store
 from server.asgi import FinishlineApp
 from server.audit import endpoints as audit
@@ -48,6 +50,7 @@ from server.pages import endpoints as pages
 from server.phases import endpoints as phases
 from server.phases.definitions import RulingDefinitions
 from server.phases.watch import PhaseWatch
+from server.pools import endpoints as pools
 from server.prices import endpoints as prices
 from server.proofs import endpoints as proofs
 from server.queues import endpoints as queues
@@ -61,6 +64,7 @@ from server.sessions.limits import FailedSignIns
 from server.settings import Settings, get_settings
 from server.submissions import endpoints as submissions
 from server.submissions.recovery import move_what_waits
+from server.tickets import endpoints as tickets
 from server.users import endpoints as users
 from server.verifications import endpoints as verifications
 from server.verifications import events
@@ -72,6 +76,7 @@ API = "/api/v1"
 # A request is held against the routes in this order: what is heaviest is found first.
 FEATURES = (
     submissions,
+    tickets,
     accounts,
     users,
     benchmarks,
@@ -84,6 +89,7 @@ FEATURES = (
     reruns,
     verifications,
     duels,
+    pools,
     events,
     proofs,
     calibrations,
@@ -184,7 +190,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
         max_bytes=settings.max_json_bytes,
         max_bytes_at={f"{API}/submissions": settings.max_request_bytes},
     )
-    _add_limits(app, limits)
+    _add_limits(app, limits, parts.database)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(HeadAnswers)
     return app
@@ -223,8 +229,13 @@ def named_methods() -> dict[str, set[str]]:
     return dict(found)
 
 
-def _add_limits(app: FastAPI, limits: LimitParts) -> None:
+def _add_limits(app: FastAPI, limits: LimitParts, database: Database) -> None:
     """Rate limits first, which cost little; then what there is room for."""
+
+    def role_of(sha256: str) -> str | None:
+        with database.read_columns() as connection:
+            return find_role(connection, sha256)
+
     app.add_middleware(Shedding, capacity=limits.capacity, metrics=limits.metrics)
     app.add_middleware(
         RateLimiting,
@@ -232,6 +243,7 @@ def _add_limits(app: FastAPI, limits: LimitParts) -> None:
         known=limits.known,
         metrics=limits.metrics,
         enforced=limits.enforced,
+        find_role=role_of,
     )
 
 
@@ -241,6 +253,7 @@ def __getattr__(name: str) -> FastAPI:
         raise AttributeError(name)
     settings = get_settings()
     configure_logging(settings)
+    os.umask(0o077)  # Logs, and a key to sign with, are for this user alone.
     app = create_app(settings)
     # What a server starts with stays for good. Left out of garbage collections, ranking a board of
     # 5,000 submissions takes half the time, because it makes so many objects that several run. What

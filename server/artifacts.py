@@ -58,6 +58,9 @@ class ArtifactStore:
         self._lasting: set[Path] = set()
         self.incoming = folder / "incoming"
         self.incoming.mkdir(parents=True, exist_ok=True)
+        # Logs may be under an embargo. Only the folder's owner can change who may look into it.
+        with suppress(PermissionError):
+            folder.chmod(0o700)
 
     def sweep(self, *, older_than_seconds: float) -> None:
         """Remove staged files that a server which died left behind."""

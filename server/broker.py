@@ -5,8 +5,12 @@ messages takes a tenth of a server's start, and its application looks at nothing
 address before that moment anyway.
 """
 
+import secrets
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+
+from rules.broker_account import account_of, acl_rules, broker_url_of
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -32,6 +36,25 @@ class Broker:
             # Kombu would wait for two seconds between two tries.
             connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0)
             connection.default_channel.client.set(ASKED_KEY, 1, ex=ASKED_KEPT_SECONDS)
+
+    def make_account(self, worker: str) -> str:
+        """Make a worker's own account anew; the broker's address for that worker.
+
+        It is kept beyond the broker's next start where that has a file of accounts. Raises what the
+        broker's driver raises.
+        """
+        from redis.exceptions import ResponseError
+
+        password = secrets.token_urlsafe(32)
+        with self._celery().connection_for_write() as connection:
+            connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0)
+            client = connection.default_channel.client
+            client.execute_command(
+                "ACL", "SETUSER", account_of(worker), *acl_rules(worker, password)
+            )
+            with suppress(ResponseError):  # It has no such file.
+                client.execute_command("ACL", "SAVE")
+        return broker_url_of(self._url, worker, password)
 
     def send_task(
         self, name: str, *, args: list[Any], queue: str, expires: float | None = None

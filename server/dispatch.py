@@ -26,7 +26,7 @@ from server.database import Database, utc_now
 from server.models import Attempt
 from server.queues.sending import Sending, anything_to_send, take_due
 from server.settings import Settings
-from server.verifications.overdue import end_overdue, expire_leases
+from server.verifications.overdue import end_overdue, end_unmade_cross_checks, expire_leases
 from server.viewer import ORGANISER
 
 log = logging.getLogger(__name__)
@@ -36,6 +36,7 @@ MESSAGE_LIFE_SECONDS = 60.0
 BREATH_SECONDS = 0.01
 # With nothing queued and nothing running there is nothing that only time brings about.
 IDLE_INTERVALS = 4
+UNMADE_SECONDS = 10.0  # Between looks for cross-checks that nobody can make.
 # Less than any lease.
 CLOCK_SECONDS = 2.0
 
@@ -52,6 +53,7 @@ class Dispatcher:
         self._woken = False
         self._is_idle = False
         self._tended_at = 0.0
+        self._looked_at = 0.0
         self._broker_ok: bool | None = None
         self._database_ok = True
         self._round_ended_at: float | None = None
@@ -132,6 +134,10 @@ class Dispatcher:
             self._tended_at = time.monotonic()
             with self._database.write() as session:
                 waits = bool(expire_leases(session) + end_overdue(session)) or waits
+        if waits and not self.is_clock_off and time.monotonic() - self._looked_at >= UNMADE_SECONDS:
+            self._looked_at = time.monotonic()
+            with self._database.write() as session:
+                end_unmade_cross_checks(session)
         for sending in self._choose() if waits else ():
             # A broker that is away makes each try wait, and leases have to be looked at: what
             # was not sent is due again soon.

@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import sqlite3
 from http import HTTPStatus
 from typing import Any
 
@@ -33,10 +34,18 @@ RETRY_SECONDS = 1
 # Somebody has to make room first.
 FULL_DISK_RETRY_SECONDS = 60
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+POSTGRESQL_FULL = "53100"
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # What PostgreSQL says after a failover to a standby that only reads (25006), to a database without
 # this schema (3F000, 42P01), or at another revision (42703), and without the rights (42501).
 NOT_AS_NEEDED = ("25006", "3F000", "42P01", "42703", "42501")
+
+
+def _is_full(cause: object) -> bool:
+    """Whether a database says that its disk is full."""
+    sqlite_code: int | None = getattr(cause, "sqlite_errorcode", None)
+    sqlstate: str | None = getattr(cause, "sqlstate", None)
+    return sqlite_code == sqlite3.SQLITE_FULL or sqlstate == POSTGRESQL_FULL
 
 
 def _optional(kind: str) -> dict[str, Any]:
@@ -131,6 +140,8 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(PoolTimeoutError)
     def _no_database(request: Request, error: SQLAlchemyError) -> Response:
         cause = getattr(error, "orig", error)
+        if _is_full(cause):
+            return _no_room(request, error)
         log.error("the database did not answer %s: %s", request.url.path, cause)
         detail = "The database does not answer; nothing of this request was kept. Try again."
         retry = {"Retry-After": str(RETRY_SECONDS)}
@@ -147,6 +158,9 @@ def add_error_handlers(app: FastAPI) -> None:
     def _no_space(request: Request, error: OSError) -> Response:
         if error.errno not in DISK_FULL:
             return _unforeseen(request, error)
+        return _no_room(request, error)
+
+    def _no_room(request: Request, error: Exception) -> Response:
         log.error("no room for %s: %s", request.url.path, error)
         detail = "The server's disk is full; nothing of this request was kept. Try again later."
         retry = {"Retry-After": str(FULL_DISK_RETRY_SECONDS)}

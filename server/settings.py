@@ -13,6 +13,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from rules.report_stream import CLOCK_SLACK_SECONDS
 from server.notices.mail_settings import parse_smtp_url
 from server.secret_files import read_secret, with_password
 
@@ -106,6 +107,8 @@ class Settings(BaseSettings):
 
     dispatch_interval_seconds: float = Field(default=0.5, gt=0)
     worker_alive_seconds: float = Field(default=20.0, gt=0)
+    # How far a report's seconds may be from those the server saw pass; more for a busy machine.
+    clock_slack_seconds: float = Field(default=CLOCK_SLACK_SECONDS, ge=0)
     # How long a process that was told to stop says so before it does: the time a proxy needs.
     drain_seconds: float = Field(default=0.0, ge=0)
 

@@ -9,12 +9,16 @@ class Viewer:
 
     These users', those of everybody who is in this organisation, or all.
 
-    The rule itself is in server.submissions.visibility.
+    `sees_figures` lets columns of runs be read whose seeds, curves and logs are hidden: for the
+    figures that a board shows of them meanwhile.
+
+    The rules themselves are in server.submissions.visibility.
     """
 
     user_ids: tuple[int, ...] = ()
     organisation_id: int | None = None
     sees_all: bool = False
+    sees_figures: bool = False
 
 
 ANYBODY = Viewer()

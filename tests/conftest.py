@@ -4,6 +4,7 @@ import gc
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -124,7 +125,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an honest submission: three real trainings of the digits reference."""
     folder = tmp_path_factory.mktemp("trained") / "submission"
     command = ["-m", "cli.main", "run", "digits", "--runs", "3", "--out", str(folder)]
-    subprocess.run([sys.executable, *command], check=True, capture_output=True, timeout=240)
+    done = subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
     return folder
 
 
@@ -145,3 +149,9 @@ def browser() -> Iterator[Any]:
     """One Chromium for all tests that visit pages: its driver allows no second one."""
     with running_chromium() as opened:
         yield opened
+
+
+@pytest.fixture
+def shown_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Show the runs of claims to everybody at once, for tests of what is made of them."""
+    monkeypatch.setattr("server.submissions.service.LONGEST_HIDDEN", timedelta())

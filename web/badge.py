@@ -7,20 +7,19 @@ no other file, and says in its title what it means.
 import html
 import re
 import unicodedata
-from collections.abc import Mapping
 from typing import Any
 
+from rules.evidence_words import check_of_row, ranked_seconds
 from web.formats import duration, milliseconds
-from web.verdicts import status_words
+from web.verdicts import standing_words
 
-View = Mapping[str, Any]
+View = dict[str, Any]
 # Each is dark enough for white text on it: a contrast of at least 4.5 to 1.
 COLOURS = {
-    "verified": "#126b3a",
-    "verifying": "#0a5a88",
+    "measured": "#126b3a",
+    "published": "#0a5a88",
     "claimed": "#5a6169",
-    "rejected": "#b0261c",
-    "inconclusive": "#875800",
+    "contradicted": "#b0261c",
 }
 LABEL_COLOUR = "#30363c"
 HEIGHT, PADDING, FONT_PIXELS = 20, 7, 11
@@ -38,10 +37,11 @@ _OTHER_WIDTHS = {"·": 745, "…": 1676, "–": 1302}
 _UNPRINTABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def badge_svg(submission: View, check: View | None) -> str:
-    """The badge of a submission whose status rests on `check`, or on nothing yet."""
+def badge_svg(submission: View) -> str:
+    """The badge of a submission; one that is only claimed shows no time."""
     left = cut(printable(submission["benchmark"]), _LONGEST_LABEL)
-    right = f"{status_words(submission, check)} · {figure(submission)}".replace("\u00a0", " ")
+    words, shown = standing_words(submission), figure(submission)
+    right = (f"{words} · {shown}" if shown else words).replace("\u00a0", " ")
     title = (
         f"{printable(submission['model'])} by {printable(submission['submitter'])} on "
         f"{left}: {right}"
@@ -50,19 +50,25 @@ def badge_svg(submission: View, check: View | None) -> str:
 
 
 def _colour(submission: View) -> str:
-    status = "claimed" if submission.get("withdrawal") else submission["status"]
-    return COLOURS.get(status, COLOURS["claimed"])
+    if submission.get("withdrawal"):
+        return COLOURS["claimed"]
+    if check_of_row(submission) == "contradicted":
+        return COLOURS["contradicted"]
+    return COLOURS[submission.get("evidence", "claimed")]
 
 
-def figure(submission: View) -> str:
-    """The one figure a submission is ranked by first; none of what may not rank."""
+def figure(submission: View) -> str | None:
+    """The one figure a submission is ranked by first; None of a claim, whose time is not ours."""
     result = submission["result"]
     is_inference = submission["kind"] == "inference"
     if not (result["reached"] if is_inference else result["tta_seconds"] is not None):
         return "target not reached"
     if not result["eligible"]:
         return "not ranked"
-    return milliseconds(result["latency_ms"]) if is_inference else duration(result["tta_seconds"])
+    if submission.get("evidence", "claimed") == "claimed":
+        return None
+    seconds = ranked_seconds(submission | {"tta_seconds": result.get("tta_seconds")})
+    return milliseconds(result["latency_ms"]) if is_inference else duration(seconds)
 
 
 def text_width(text: str) -> float:

@@ -5,12 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rules.evidence_words import evidence_words
 from rules.ranking import POSSIBLE, Standing, pareto_front
 from web.chart_parts import (
     SYMBOLS,
     Figure,
     axis,
     empty_figure,
+    evidence_group,
     label,
     layout,
     names_of,
@@ -20,7 +22,6 @@ from web.chart_parts import (
 from web.chart_tables import Table, columns, submission_row
 from web.formats import DASH, duration, interval, milliseconds, money, number
 from web.thinning import thin_entries, thinning_note
-from web.verdicts import board_status
 
 MOST_INTERVALS = 25
 
@@ -112,7 +113,7 @@ def pareto_table(board: View, against: str = "cost", *, lower_quality: bool = Fa
         tuple(
             submission_row(
                 entry,
-                board_status(entry),
+                evidence_words(entry),
                 "on the front" if entry["submission_id"] in front else DASH,
                 str(entry["rank"]),
                 duration(entry["tta_seconds"]),
@@ -256,7 +257,7 @@ def _ends(entry: View, scale: float) -> tuple[float | None, float | None, None]:
 
 
 def _by_status(entries: Sequence[View]) -> list[tuple[str, list[View]]]:
-    groups = [(status, [e for e in entries if e["status"] == status]) for status in SYMBOLS]
+    groups = [(status, [e for e in entries if evidence_group(e) == status]) for status in SYMBOLS]
     return [(status, group) for status, group in groups if group]
 
 

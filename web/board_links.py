@@ -1,6 +1,6 @@
 """Links of a leaderboard: the same board sorted, filtered or continued another way."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -63,6 +63,12 @@ def kind_link(filters: Mapping[str, Any], kind: str) -> str:
     return "?" + board_query(kept, metric=next(iter(METRICS[kind])))
 
 
+def division_links(filters: Mapping[str, Any], divisions: Sequence[str]) -> list[tuple[str, str]]:
+    """Each division with the link to its board; they are numbered apart, closed first."""
+    ordered = sorted(divisions, key=lambda name: (name != "closed", name))
+    return [(name, "?" + board_query(filters, division=name)) for name in ordered]
+
+
 def sort_link(filters: Mapping[str, Any], column: str) -> str:
     """The link that sorts by a column, or turns its order round if it is sorted by already."""
     turn = sort_state(filters, column) == "ascending"
@@ -78,8 +84,8 @@ def sort_state(filters: Mapping[str, Any], column: str) -> str:
 
 
 def is_filtered(filters: Mapping[str, Any]) -> bool:
-    """Whether anything narrows the board down."""
-    return any(filters.get(name) not in (None, "") for name in NARROWING)
+    """Whether anything narrows a division's board down."""
+    return any(filters.get(name) not in (None, "") for name in NARROWING if name != "division")
 
 
 def asks_what_if(filters: Mapping[str, Any]) -> bool:

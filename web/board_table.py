@@ -1,12 +1,10 @@
 """The table of a leaderboard: which columns it has, and the words in its cells."""
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
 from typing import Any
 
-from web.formats import significant
+from web.formats import number, significant
 
 Entry = Mapping[str, Any]
 _GAP = "\u00a0"
@@ -42,7 +40,7 @@ TRAIN = (
     Column("samples", "Samples/s", "r", ("samples_per_second",)),
     Column("precision", "Precision", "", ("precision", "precision_measured")),
     Column("division", "Division", "", ("division",)),
-    Column("status", "Status"),
+    Column("status", "Evidence"),
     Column("date", "Date"),
 )
 INFERENCE = (
@@ -55,9 +53,10 @@ INFERENCE = (
     Column("inference_cost", "Cost of 10,000", "r", ("cost_usd_per_10000",)),
     Column("quality", "Quality", "r", ("quality",)),
     Column("division", "Division", "", ("division",)),
-    Column("status", "Status"),
+    Column("status", "Evidence"),
     Column("date", "Date"),
 )
+NUMBERED, CLAIMED = "", "Claimed, not measured here"
 COLUMNS = {"train": TRAIN, "inference": INFERENCE}
 FIGURES = frozenset(name for columns in COLUMNS.values() for c in columns for name in c.needs)
 
@@ -67,13 +66,26 @@ def present_figures(entries: Iterable[Entry]) -> frozenset[str]:
     return frozenset(name for entry in entries for name in FIGURES if entry.get(name) is not None)
 
 
-def board_columns(kind: str, present: Collection[str], divisions: Collection[str]) -> list[Column]:
+def board_columns(
+    kind: str, present: Collection[str], divisions: Collection[str], *, counts: str = "epochs"
+) -> list[Column]:
     """The columns of a board of a kind whose entries have these figures.
 
-    Divisions are told apart where there are several.
+    Divisions are told apart where there are several. A benchmark that counts samples shows those in
+    the place of epochs.
     """
     has = set(present) - {"division"} | ({"division"} if len(divisions) > 1 else set())
-    return [c for c in COLUMNS[kind] if not c.needs or has.intersection(c.needs)]
+    if counts == "samples":
+        has |= {"epochs_to_target"}
+    shown = [c for c in COLUMNS[kind] if not c.needs or has.intersection(c.needs)]
+    return [replace(c, words=counts.capitalize()) if c.name == "epochs" else c for c in shown]
+
+
+def progress(entry: Entry) -> str:
+    """The epochs of an entry to the target; its samples where the benchmark counts those."""
+    samples = (entry.get("rcp") or {}).get("submission_mean")
+    epochs = entry["epochs_to_target"]
+    return number(samples, 9) if epochs is None else number(epochs, 3)
 
 
 def columns_by_name(columns: Iterable[Column], quality_unit: str) -> dict[str, Any]:
@@ -84,38 +96,30 @@ def columns_by_name(columns: Iterable[Column], quality_unit: str) -> dict[str, A
     }
 
 
-def group_leaders(entries: Iterable[Entry]) -> dict[int, str]:
-    """The submission that leads each tie group shown: the one that others are tested against."""
-    return {
-        entry["group"]: entry["submission_id"]
-        for entry in entries
-        if entry["group"] is not None
-        and not entry["single_run"]
-        and entry["p_same_as_leader"] is None
-    }
+def board_sections(entries: Sequence[Entry]) -> dict[int, str]:
+    """Headings of a board in the order of ranks, by the place of the entry below, from 0."""
+    headings: dict[int, str] = {}
+    before = NUMBERED
+    for place, entry in enumerate(entries):
+        section = _section(entry)
+        if section != before:
+            headings[place] = section
+        before = section
+    return headings
 
 
-def shared_groups(entries: Iterable[Entry]) -> frozenset[int]:
-    """The tie groups of which several entries are shown."""
-    sizes = Counter(entry["group"] for entry in entries if entry["group"] is not None)
-    return frozenset(group for group, size in sizes.items() if size > 1)
+def _section(entry: Entry) -> str:
+    if entry["rank"] is not None:
+        return NUMBERED
+    return CLAIMED if entry.get("provisional_rank") is not None else "Not ranked"
 
 
-def has_ties(entries: Iterable[Entry]) -> bool:
-    """Whether an entry is marked as one that shares its rank, alone or beside others."""
-    shown = tuple(entries)
-    shares = any(entry["group_rank"] not in (None, entry["rank"]) for entry in shown)
-    return shares or bool(shared_groups(shown))
-
-
-def group_starts(entries: Sequence[Entry]) -> frozenset[str]:
-    """The entries before which one tie group ends and the next begins."""
-    ranked = [entry for entry in entries if entry["rank"] is not None]
-    return frozenset(
-        entry["submission_id"]
-        for before, entry in pairwise(ranked)
-        if before["group"] != entry["group"]
-    )
+def nothing_measured(entries: Sequence[Entry]) -> str | None:
+    """What a board without any numbered row says above its claims; None of any other board."""
+    claims = sum(_section(entry) == CLAIMED for entry in entries)
+    if not claims or any(entry["rank"] is not None for entry in entries):
+        return None
+    return f"Nothing measured yet. {claims:,} claim{'' if claims == 1 else 's'} below."
 
 
 def hardware(system: Mapping[str, Any]) -> str:

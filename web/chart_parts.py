@@ -5,20 +5,28 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from rules.evidence_words import check_of_row
+
 Figure = dict[str, Any]
 TRANSPARENT = "rgba(0,0,0,0)"
 SERIES_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 SERIES_SYMBOLS = ("circle", "square-open", "diamond", "triangle-up-open", "cross", "x", "star-open")
 SYMBOLS = {
-    "verified": "circle",
-    "verifying": "circle-open-dot",
+    "measured": "circle",
+    "published": "square",
     "claimed": "circle-open",
-    "inconclusive": "diamond-open",
-    "rejected": "x",
+    "contradicted": "x",
 }
 LONGEST_LABEL = 44
 _MOST_DECADES_IN_STEPS = 3
 _WIDE_RANGE = 20.0  # From this ratio of largest to smallest on, an axis is logarithmic.
+
+
+def evidence_group(row: Mapping[str, Any]) -> str:
+    """The word that a row is drawn under: its evidence, or that it was contradicted."""
+    if check_of_row(row) == "contradicted":
+        return "contradicted"
+    return str(row.get("evidence", "claimed"))
 
 
 def plain(text: object, *, longest: int = 200) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from web.formats import duration, milliseconds, moment
-from web.verdicts import status_words
+from web.verdicts import standing_words
 
 View = Mapping[str, Any]
 _SPECIAL = {
@@ -26,28 +26,25 @@ _SPECIAL = {
 _IN_ADDRESS = {"%": r"\%", "#": r"\#", "{": r"\{", "}": r"\}", "\\": "/"}
 
 
-def bibtex(submission: View, address: str, check: View | None = None) -> str:
-    """A @misc entry that BibTeX and biber read, whatever the names hold.
-
-    `check` is the verification that the status of the submission rests on.
-    """
+def bibtex(submission: View, address: str) -> str:
+    """A @misc entry that BibTeX and biber read, whatever the names hold."""
     fields = {
         "author": f"{{{escape_tex(submission['submitter'])}}}",
         "title": f"{{{escape_tex(_title(submission))}}}",
         "year": str(submission_year(submission)),
         "howpublished": rf"\url{{{_escaped(address, _IN_ADDRESS)}}}",
-        "note": escape_tex(_note(submission, check)),
+        "note": escape_tex(_note(submission)),
     }
     key = "finishline-" + re.sub(r"[^A-Za-z0-9-]", "-", str(submission["id"]))
     lines = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items())
     return f"@misc{{{key},\n{lines}\n}}"
 
 
-def plain_citation(submission: View, address: str, check: View | None = None) -> str:
+def plain_citation(submission: View, address: str) -> str:
     """The same in a sentence."""
     return one_line(
         f"{submission['submitter']} ({submission_year(submission)}). {_title(submission)}. "
-        f"{_note(submission, check)} {address}"
+        f"{_note(submission)} {address}"
     )
 
 
@@ -76,9 +73,9 @@ def _title(submission: View) -> str:
     return f"{submission['model']}: {what} on {submission['benchmark']}"
 
 
-def _note(submission: View, check: View | None) -> str:
+def _note(submission: View) -> str:
     version = f"{submission['benchmark']} {submission['benchmark_version']}"
-    status = status_words(submission, check)
+    status = standing_words(submission)
     return f"{_figure(submission)}, {submission['division']} division, rules {version}, {status}."
 
 

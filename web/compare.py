@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from rules.evidence_words import evidence_words
 from web.formats import (
     DASH,
     day,
@@ -19,6 +20,7 @@ from web.formats import (
     significant,
     small_money,
 )
+from web.settings import stated_settings
 
 View = Mapping[str, Any]
 LETTERS = "ABCDEF"
@@ -76,8 +78,7 @@ def comparison_groups(
         Group("Result", tuple(_told([rank, *result(submissions, target)]))),
         Group("System", tuple(_system(submissions))),
     ]
-    names = list(dict.fromkeys(name for s in submissions for name in s["hyperparameters"]))
-    settings = [_row(name, [s["hyperparameters"].get(name) for s in submissions]) for name in names]
+    settings = _settings(submissions)
     if settings:
         groups.append(Group("Hyperparameters", tuple(settings)))
     groups.append(Group("Submission", tuple(_about(submissions))))
@@ -202,7 +203,7 @@ def _training(submissions: Sequence[View], target: View) -> list[Row]:
         _row("Precision measured", [s["precision_measured"] for s in submissions]),
         _row("Energy of a run, measured (J)", [m.get("energy_joules") for m in measured], _four),
         _row("Latency measured", [s["measured_latency_ms"] for s in submissions], milliseconds),
-        _row("Status", [s["status"] for s in submissions]),
+        _row("Evidence", [evidence_words(s) for s in submissions]),
         _row("What was verified", [s.get("scope") for s in submissions]),
     ]  # fmt: skip
 
@@ -215,7 +216,7 @@ def _inference(submissions: Sequence[View], target: View) -> list[Row]:
         _row("Cost of 10,000 items", [r["cost_usd_per_10000"] for r in results], small_money),
         _row("Quality", [r["quality"] for r in results],
              lambda value: quality(value, target["unit"]), multiples=False),
-        _row("Status", [s["status"] for s in submissions]),
+        _row("Evidence", [evidence_words(s) for s in submissions]),
     ]  # fmt: skip
 
 
@@ -233,6 +234,18 @@ def _system(submissions: Sequence[View]) -> list[Row]:
         _row("Framework", [s["framework"] for s in submissions]),
     ]
     return _told(rows)
+
+
+def _settings(submissions: Sequence[View]) -> list[Row]:
+    stated = [
+        {
+            each.name: each.values[0] if len(each.values) == 1 else each.text
+            for each in stated_settings(s)
+        }
+        for s in submissions
+    ]
+    names = dict.fromkeys(name for settings in stated for name in settings)
+    return [_row(name, [settings.get(name) for settings in stated]) for name in names]
 
 
 def _about(submissions: Sequence[View]) -> list[Row]:

@@ -6,7 +6,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from web.board_chart import rows_axis
-from web.chart_parts import SYMBOLS, Figure, axis, empty_figure, label, layout, plain, time_unit
+from web.chart_parts import (
+    SYMBOLS,
+    Figure,
+    axis,
+    empty_figure,
+    evidence_group,
+    label,
+    layout,
+    plain,
+    time_unit,
+)
 from web.chart_tables import Table, columns, submission_row
 from web.formats import DASH, duration, seconds_exact
 
@@ -117,7 +127,7 @@ def _medians(boxes: Sequence[tuple[int, Box]], scale: float) -> dict[str, Any]:
 
 def _by_status(sets: Sequence[View]) -> list[tuple[str, list[tuple[int, View]]]]:
     placed = list(enumerate(sets))
-    groups = [(s, [p for p in placed if p[1]["entry"]["status"] == s]) for s in SYMBOLS]
+    groups = [(s, [p for p in placed if evidence_group(p[1]["entry"]) == s]) for s in SYMBOLS]
     return [(status, group) for status, group in groups if group]
 
 

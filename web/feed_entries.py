@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
+from rules.evidence_words import evidence_words
 from web.feed import FeedEntry
 from web.formats import duration, number, percent
-from web.verdicts import board_status
 
 View = Mapping[str, Any]
 
@@ -19,7 +19,7 @@ def record_entry(benchmark: View, division: str, record: View) -> FeedEntry:
         path=f"/submissions/{quote(record['submission_id'])}",
         title=f"{benchmark['title']}: record of {time} by {record['submitter']}",
         summary=f"{record['model']} reached the target in {time} ({division} division, "
-        f"{board_status(record)}){_margin(record)}.",
+        f"{evidence_words(record)}){_margin(record)}.",
         author=record["submitter"],
         updated=record["date"],
         categories=("record", benchmark["id"]),

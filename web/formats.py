@@ -93,7 +93,10 @@ def quality(value: float | None, unit: str | None = None) -> str:
 
 
 def number(value: object, digits: int = 5) -> str:
-    """Any value of a table: whole numbers plain, others with so many significant digits."""
+    """Any value of a table: whole numbers plain, others with so many significant digits.
+
+    A figure between a millionth and 1e15 is never in scientific notation.
+    """
     if value is None:
         return DASH
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -102,7 +105,11 @@ def number(value: object, digits: int = 5) -> str:
         return "never"
     if float(value).is_integer() and abs(value) < 1e15:
         return f"{int(value):,}" if abs(value) >= 10_000 else str(int(value))
-    return f"{value:.{digits}g}"
+    if not 1e-6 <= abs(value) <= LARGEST_PLAIN:
+        return f"{value:.{digits}g}"
+    plain = significant(value, digits)
+    plain = plain.rstrip("0").rstrip(".") if "." in plain else plain
+    return plain if abs(value) >= 10_000 else plain.replace(",", "")
 
 
 def significant(value: float, digits: int) -> str:
@@ -159,10 +166,3 @@ def web_address(text: object) -> str | None:
 def web_host(address: str) -> str:
     """The host of a web address, to be shown in place of the whole."""
     return urlsplit(address).hostname or address
-
-
-def rank_label(rank: int | None, tied: bool) -> str:
-    """A rank, with "=" before a shared one."""
-    if rank is None:
-        return DASH
-    return f"={rank}" if tied else str(rank)

@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from rules.evidence_words import evidence_words
 from web.chart_parts import (
     SYMBOLS,
     Figure,
     axis,
     empty_figure,
+    evidence_group,
     label,
     layout,
     plain,
@@ -17,7 +19,6 @@ from web.chart_parts import (
 )
 from web.chart_tables import Row, Table, columns
 from web.formats import DASH, day, duration, moment
-from web.verdicts import board_status
 
 View = Mapping[str, Any]
 SHORTEST = timedelta(days=30)
@@ -90,7 +91,7 @@ def records_table(divisions: Sequence[View]) -> Table:
                     mark["submitter"],
                     day(mark["date"]),
                     division,
-                    board_status(mark),
+                    evidence_words(mark),
                     verdict,
                     duration(mark["tta_seconds"]),
                     DASH if mark["p_value"] is None else f"{mark['p_value']:.2g}",
@@ -114,7 +115,7 @@ def _steps(division: View, order: int, scale: float, latest: str) -> dict[str, A
         "line": {"shape": "hv", "width": 2, "dash": series_marks(order)["dash"]},
         # The end of the last step is no record, so it has no mark.
         "marker": {
-            "symbol": [*(SYMBOLS[record["status"]] for record in records), "circle"],
+            "symbol": [*(SYMBOLS[evidence_group(record)] for record in records), "circle"],
             "size": [*(11 for _ in records), 0],
             "line": {"width": 2},
         },
@@ -131,7 +132,7 @@ def _others(division: View, order: int, scale: float) -> dict[str, Any]:
         "x": [other["date"] for other in others],
         "y": [other["tta_seconds"] / scale for other in others],
         "marker": {
-            "symbol": [SYMBOLS[other["status"]] for other in others],
+            "symbol": [SYMBOLS[evidence_group(other)] for other in others],
             "size": 6,
             "line": {"width": 1},
         },
@@ -152,7 +153,7 @@ def _text(mark: View) -> str:
     lines = [
         plain(mark["model"], longest=60),
         label(mark["submitter"]),
-        f"{duration(mark['tta_seconds'])}, {day(mark['date'])}, {board_status(mark)}",
+        f"{duration(mark['tta_seconds'])}, {day(mark['date'])}, {evidence_words(mark)}",
     ]
     if reason := mark.get("reason"):
         lines.append(plain(reason, longest=90))

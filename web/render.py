@@ -68,6 +68,16 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from rules.counts import count_text
+from rules.evidence_words import (
+    MEANINGS,
+    check_of_row,
+    check_words,
+    evidence_words,
+    place_words,
+    ranked_seconds,
+    separation_words,
+    tuning_words,
+)
 from web import board_links, board_table, formats
 from web.assets import static_url
 from web.board_chart import intervals_height
@@ -90,20 +100,21 @@ from web.families import families, short_title
 from web.ledger import ledger_bars, phases_used
 from web.plotly_bundle import style_ids
 from web.progress import expected_evaluations, kind_word, replay_rows, side_of, state_sentence
+from web.rank_steps import rank_steps
 from web.replay_chart import NO_RACE
 from web.run_measurements import measured_columns, why_no_utilisation
 from web.score_steps import convergence_unit, shown_steps
+from web.settings import stated_settings
 from web.sparkline import record_sparkline
 from web.splits import chosen_ghost, ghost_label, off_class, signed, split_rows
 from web.target_range import target_range
 from web.thinning import left_out
+from web.verdict_checks import verdict_checks
 from web.verdicts import (
-    board_status,
-    is_convergence_only,
     published_check,
     reads_between_evaluations,
     scope_sentence,
-    status_words,
+    standing_words,
 )
 from web.worker_words import (
     class_sentence,
@@ -164,6 +175,7 @@ def environment() -> Environment:
         number=formats.number,
         percent=formats.percent,
         price=formats.price,
+        progress=board_table.progress,
         ratio=ratio,
         quality=formats.quality,
         rate=board_table.rate,
@@ -176,10 +188,17 @@ def environment() -> Environment:
         bibtex=bibtex,
         board_charts=CHARTS,
         asks_what_if=board_links.asks_what_if,
+        check_of_row=check_of_row,
+        check_words=check_words,
+        evidence_meanings=MEANINGS,
+        evidence_words=evidence_words,
+        place_words=place_words,
+        ranked_seconds=ranked_seconds,
+        separation_words=separation_words,
         beside_hardware=board_table.beside_hardware,
         board_columns=board_table.board_columns,
         board_query=board_links.board_query,
-        board_status=board_status,
+        board_sections=board_table.board_sections,
         canary_line=canary_line,
         chosen_ghost=chosen_ghost,
         class_sentence=class_sentence,
@@ -188,6 +207,7 @@ def environment() -> Environment:
         compare_link=compare_link,
         comparison_groups=comparison_groups,
         convergence_unit=convergence_unit,
+        division_links=board_links.division_links,
         doing_sentence=doing_sentence,
         console_pages_of=console_pages_of,
         columns_by_name=board_table.columns_by_name,
@@ -195,13 +215,9 @@ def environment() -> Environment:
         expected_text=expected_text,
         families=families,
         ghost_label=ghost_label,
-        group_leaders=board_table.group_leaders,
-        group_starts=board_table.group_starts,
         hardware=board_table.hardware,
-        has_ties=board_table.has_ties,
         interval=formats.interval,
         intervals_height=intervals_height,
-        is_convergence_only=is_convergence_only,
         is_filtered=board_links.is_filtered,
         kind_link=board_links.kind_link,
         kind_word=kind_word,
@@ -218,14 +234,15 @@ def environment() -> Environment:
         probability=probability,
         published_check=published_check,
         no_race=NO_RACE,
+        nothing_measured=board_table.nothing_measured,
         off_class=off_class,
         off_text=off_text,
         queue_sentence=queue_sentence,
         plotly_styles=style_ids,
         pages_of=board_links.pages_of,
         present_figures=board_table.present_figures,
-        rank_label=formats.rank_label,
         reads_between_evaluations=reads_between_evaluations,
+        rank_steps=rank_steps,
         rcp_verdicts=RCP_VERDICTS,
         record_sparkline=record_sparkline,
         replay_rows=replay_rows,
@@ -234,7 +251,6 @@ def environment() -> Environment:
         run_text=run_text,
         short_title=short_title,
         shown_steps=shown_steps,
-        shared_groups=board_table.shared_groups,
         shown_value=board_links.shown_value,
         side_of=side_of,
         site_sections=SITE_SECTIONS,
@@ -245,8 +261,11 @@ def environment() -> Environment:
         speed_text=speed_text,
         split_rows=split_rows,
         static_url=static_url,
-        status_words=status_words,
+        stated_settings=stated_settings,
+        standing_words=standing_words,
+        tuning_words=tuning_words,
         statuses=board_links.STATUSES,
+        verdict_checks=verdict_checks,
         version=version("finishline"),
         subject_of=subject_of,
         why_no_utilisation=why_no_utilisation,

@@ -20,11 +20,14 @@ DIGITS, PERCENT_DIGITS = 6, 4
 
 @dataclass(frozen=True)
 class RunLine:
-    """One run's own step: its seconds to the target and what becomes of them."""
+    """One run's own step: its seconds to the target and what becomes of them.
+
+    `progress` is its epochs to the target, or its samples where the benchmark counts those.
+    """
 
     file: str
     best_quality: float | None
-    epoch: float | None
+    progress: float | None
     seconds: float | None
     use: str
 
@@ -48,7 +51,13 @@ def shown_steps(steps: Sequence[View], rule: View | None) -> list[ShownStep]:
     """The steps of a result; `rule` is the benchmark's rule of runs: count, dropped, started."""
     own = [step for step in steps if step["name"].startswith(OF_ONE_RUN)]
     shown = [_step(step, steps, rule) for step in steps if step not in own]
-    return [_runs_step(own, rule), *shown] if own else shown
+    return [_runs_step(own, rule, _samples(steps)), *shown] if own else shown
+
+
+def _samples(steps: Sequence[View]) -> View:
+    """The samples of each run by its file, where convergence is counted in samples."""
+    found = (s["numbers"] for s in steps if s["name"] == "convergence")
+    return next(found, {}) if convergence_unit({"steps": steps}) == "samples" else {}
 
 
 def run_uses(times: Sequence[float | None], rule: View | None) -> list[str]:
@@ -69,7 +78,7 @@ def run_uses(times: Sequence[float | None], rule: View | None) -> list[str]:
     return [words.get(place, "not counted") for place in range(len(times))]
 
 
-def _runs_step(own: Sequence[View], rule: View | None) -> ShownStep:
+def _runs_step(own: Sequence[View], rule: View | None, samples: View) -> ShownStep:
     uses = run_uses([step["value"] for step in own], rule)
     return ShownStep(
         name="Time to accuracy of each run",
@@ -79,13 +88,14 @@ def _runs_step(own: Sequence[View], rule: View | None) -> ShownStep:
         value=f"{sum(step['value'] is not None for step in own)} of {len(own)} reached the target",
         runs=tuple(
             RunLine(
-                file=step["name"].removeprefix(OF_ONE_RUN),
+                file=file,
                 best_quality=step["numbers"].get("best quality"),
-                epoch=step["numbers"].get("epoch"),
+                progress=samples.get(file) if samples else step["numbers"].get("epoch"),
                 seconds=step["value"],
                 use=use,
             )
             for step, use in zip(own, uses, strict=True)
+            for file in (step["name"].removeprefix(OF_ONE_RUN),)
         ),
     )
 
@@ -93,7 +103,7 @@ def _runs_step(own: Sequence[View], rule: View | None) -> ShownStep:
 def convergence_unit(result: View) -> str:
     """What the convergence of a result is counted in, or nothing if it is not told."""
     units = (step["unit"] for step in result["steps"] if step["name"] == "convergence")
-    return str(next(units, "")).removesuffix("_count")
+    return {"samples_count": "samples", "epoch_num": "epochs"}.get(str(next(units, "")), "")
 
 
 def _step(step: View, steps: Sequence[View], rule: View | None) -> ShownStep:

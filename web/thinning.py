@@ -17,7 +17,9 @@ def thin_entries(
     if len(entries) <= most:
         return list(entries)
     first = [e for e in entries if e["submission_id"] in front]
-    second = [e for e in entries if e["status"] == "verified" and e["submission_id"] not in front]
+    second = [
+        e for e in entries if e.get("evidence") == "measured" and e["submission_id"] not in front
+    ]
     kept = {e["submission_id"] for e in (first + even_sample(second, most - len(first)))[:most]}
     others = [e for e in entries if e["submission_id"] not in kept]
     kept |= {e["submission_id"] for e in even_sample(others, most - len(kept))}

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rules.confirmed_time import time_confirmed
+from rules.evidence_words import evidence_words
 from rules.verdict import ReasonCode
 from web.formats import number
 
@@ -55,19 +56,9 @@ def scope_sentence(check: View | None) -> str | None:
     return None
 
 
-def status_words(submission: View, check: View | None) -> str:
-    """A submission's status as a badge says it."""
-    if submission.get("withdrawal"):
-        return "withdrawn"
-    status = str(submission["status"])
-    only = status == "verified" and is_convergence_only(check)
-    return "convergence verified" if only else status
-
-
-def board_status(entry: View) -> str:
-    """A status as a board or a record has it, and whether its time is not confirmed."""
-    only = entry.get("time_confirmed") is False
-    return f"{entry['status']}, convergence only" if only else str(entry["status"])
+def standing_words(submission: View) -> str:
+    """The evidence of a submission with its check, or that it was withdrawn."""
+    return "withdrawn" if submission.get("withdrawal") else evidence_words(submission)
 
 
 def reads_between_evaluations(check: View, submission: View) -> bool:

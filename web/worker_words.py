@@ -21,6 +21,7 @@ DOING = {
     "idle": "Waits for work.",
     "busy": "Is at work.",
     "stopping": "Has stopped: it said so itself.",
+    "unconfirmed": "Gets no work until an organiser confirms it.",
     "drifted": "Gets no work until its canary is well again.",
     "paused": "Is paused: it gets no work.",
     "draining": "Gets no more work and stops after what it is at.",

@@ -31,6 +31,7 @@ def main() -> int:
         worker=settings.worker_name,
         hardware_class=settings.hardware_class,
         threads=settings.threads,
+        device=settings.device,
     )
     device = settings.device or ("cuda" if system.accelerator_count else "cpu")
     sensors = open_sensors(device, visible=settings.visible_accelerators)
@@ -57,6 +58,8 @@ def main() -> int:
             measure=measure,
         ) as self_check,
     ):
+        if state.refused is not None:
+            return state.exit_code
         checks = AttemptChecks(
             self_check,
             device=device,
@@ -71,6 +74,7 @@ def main() -> int:
 
         app = make_app(
             settings.broker_address(),
+            name=system.worker,
             make_attempt=make_attempt,
             state=state,
             on_free=hello.say_soon,
@@ -78,7 +82,6 @@ def main() -> int:
         return run_worker(
             app,
             name=system.worker,
-            hardware_class=system.hardware_class,
             state=state,
             stop_grace_seconds=settings.stop_grace_seconds,
         )

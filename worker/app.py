@@ -11,9 +11,9 @@ from typing import Any
 
 from celery import Celery
 from celery.signals import worker_shutting_down
-from pydantic import ValidationError
 
 from rules.messages import REPLAY_TASK, ReplayJob, queue_of
+from worker.broker import transport_options, use_careful_transport
 from worker.intake import Intake
 from worker.logs import attempt_in_logs
 from worker.state import WorkerState
@@ -28,11 +28,16 @@ SOCKET_SECONDS = 15.0
 def make_app(
     broker_url: str,
     *,
+    name: str,
     make_attempt: Callable[[ReplayJob], None],
     state: WorkerState,
     on_free: Callable[[], None] = lambda: None,
 ) -> Celery:
-    """The application whose one task makes an attempt; `on_free` is called after each."""
+    """The application whose one task makes an attempt; `on_free` is called after each.
+
+    `name` is the worker's.
+    """
+    use_careful_transport()
     app = Celery("finishline", broker=broker_url, set_as_current=False)
     app.conf.update(
         task_acks_late=False,
@@ -47,17 +52,13 @@ def make_app(
         # A broker that is full, or a replica for a moment, takes messages again later.
         broker_channel_error_retry=True,
         # A broker whose host vanished closes no connection: without a limit a worker waits on it.
-        broker_transport_options={"socket_timeout": SOCKET_SECONDS},
+        broker_transport_options={"socket_timeout": SOCKET_SECONDS} | transport_options(name),
         accept_content=["json"],
         task_serializer="json",
     )
 
     def replay(payload: object) -> None:
-        try:
-            job = read_job(payload)
-        except ValidationError as error:
-            log.error("a message that is no replay job was dropped: %s", error)
-            return
+        job = read_job(payload)
         state.busy = True
         try:
             with attempt_in_logs(job):
@@ -74,11 +75,10 @@ def run_worker(
     app: Celery,
     *,
     name: str,
-    hardware_class: str,
     state: WorkerState,
     stop_grace_seconds: float = 0.0,
 ) -> int:
-    """Work until told to stop; returns the exit code.
+    """Work until told to stop, or refused by the server; returns the exit code.
 
     SIGTERM and Ctrl-C let the attempt under way go on for the grace, and a second one or the end of
     the grace ends its training at once and reports it as stopped. Nothing more is taken meanwhile,
@@ -91,7 +91,7 @@ def run_worker(
         else:  # The stop guard looks at the time: a signal may come while a lock is held.
             state.leave_by = time.monotonic() + stop_grace_seconds
 
-    queue = queue_of(hardware_class)
+    queue = queue_of(name)
     worker_shutting_down.connect(note_shutdown, weak=False)
     try:
         worker = app.Worker(
@@ -108,4 +108,4 @@ def run_worker(
             worker.start()
     finally:
         worker_shutting_down.disconnect(note_shutdown)
-    return int(worker.exitcode or 0)
+    return state.exit_code or int(worker.exitcode or 0)

@@ -79,7 +79,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run_bench(asked: Bench, measure: Measure) -> dict[str, Any]:
     """Every measurement in turn. Raises BenchError without a throughput; the others may lack."""
-    system = probe(worker=platform.node() or "local", hardware_class=None, threads=asked.threads)
+    system = probe(
+        worker=platform.node() or "local",
+        hardware_class=None,
+        threads=asked.threads,
+        device=asked.device,
+    )
     throughput = _measure("throughput", asked, measure, 4 * asked.seconds)
     if throughput is None or "missing" in throughput:
         said = (throughput or {}).get("missing") or (

@@ -47,6 +47,11 @@ _TABLE: dict[FailureCode, tuple[FailureKind, str]] = {
         "infrastructure",
         "Nothing to do: another worker makes the attempt again; this one is out until it is well.",
     ),
+    "report_refused": ("infrastructure", "Nothing to do: another worker makes the attempt again."),
+    "host_busy": (
+        "infrastructure",
+        "Look for what else runs on this host; another worker makes the attempt again.",
+    ),
     "run_time_limit": (
         "time_limit",
         "If the training is slow but honest, ask the organiser to raise the limit.",

@@ -2,11 +2,18 @@
 
 import logging
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
 from rules.messages import HelloAnswer, WorkerHello, WorkerSystem
-from worker.server_client import RefusedError, ServerClient, UnreachableError
+from worker.intake import end_process
+from worker.server_client import (
+    RefusedError,
+    ServerClient,
+    TokenRefusedError,
+    UnreachableError,
+)
 from worker.state import WorkerState
 
 log = logging.getLogger(__name__)
@@ -17,7 +24,9 @@ HELLO_SECONDS = 5.0
 class HelloThread:
     """Says hello at the start, every five seconds, when told to, and when the worker stops.
 
-    The answer says whether the worker is to take work, which its state then holds.
+    The answer says whether the worker is to take work, which its state then holds. A server that
+    refuses the token ends the worker: `end` ends the process as its operator would. The first hello
+    is over when this is entered, which leaves the end to its caller.
 
     A server that is away is nothing to stop for: it is logged when it goes and when it is back.
     """
@@ -29,17 +38,20 @@ class HelloThread:
         state: WorkerState,
         *,
         every_seconds: float = HELLO_SECONDS,
+        end: Callable[[], object] = end_process,
     ) -> None:
         self._server = server
         self._system = system
         self._state = state
         self._every_seconds = every_seconds
+        self._end = end
         self._over = False
         self._due = threading.Event()
         self._heard = True
         self._thread = threading.Thread(target=self._work, name="hello", daemon=True)
 
     def __enter__(self) -> Self:
+        self._say()
         self._thread.start()
         return self
 
@@ -59,17 +71,26 @@ class HelloThread:
         self._due.set()
 
     def _work(self) -> None:
-        while True:
+        while self._state.refused is None:
+            self._due.wait(self._every_seconds)
+            self._due.clear()
             is_last = self._over
             self._say()
             if is_last:
                 return
-            self._due.wait(self._every_seconds)
-            self._due.clear()
+            if self._state.refused is not None:
+                self._end()
 
     def _say(self) -> None:
         try:
             answer = self._server.hello(WorkerHello(self._system, self._state.word()))
+        except TokenRefusedError as error:
+            self._state.refused = (
+                f"{error}. This worker ends; give it a token of role worker in "
+                "FINISHLINE_WORKER_TOKEN or FINISHLINE_WORKER_TOKEN_FILE."
+            )
+            log.error(self._state.refused)
+            return
         except (RefusedError, UnreachableError, ValueError) as error:
             if self._heard:
                 log.warning("hello was not heard: %s", error)

@@ -12,7 +12,7 @@ import secrets
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,12 @@ from rules.chosen_settings import check_settings, reference_of
 from rules.errors import RuleError
 from rules.logs.mllog import write_run_log
 from rules.messages import ReplayEvent, ReplayJob, ReplayRun, TargetSpec, WorkerSystem
+from rules.processor_share import processor_share
 from rules.run import Evaluation, Ledger, Run
+from rules.tickets import Ticket, check_benchmark, read_ticket
 from worker.announcer import Announcer
 from worker.child_process import Host
-from worker.probe import probe
+from worker.probe import nvidia_accelerators, probe
 from worker.training import train_run
 from worker.wire import encode
 
@@ -40,24 +42,43 @@ class Chosen:
     runs: int
     out: Path
     settings: Mapping[str, float]
-    first_seed: int
+    seeds: tuple[int, ...]
     division: str
     host: Host
+    hardware_class: str | None = None
+    ticket: Ticket | None = None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train, write the files, return the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if "--describe" in given:
+        return describe(given)
     try:
-        return run_locally(read_arguments(arguments))
+        return run_locally(read_arguments(given))
     except (RuleError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
 
+def describe(arguments: Sequence[str]) -> int:
+    """Print the system of this machine as JSON, with the device that would train here."""
+    parser = argparse.ArgumentParser(prog="python -m worker.local")
+    parser.add_argument("--describe", action="store_true")
+    parser.add_argument("--device")
+    device = local_device(parser.parse_args(arguments).device)
+    name = platform.node() or "local"
+    print(json.dumps(asdict(probe(worker=name, hardware_class=None, threads=1, device=device))))
+    return 0
+
+
 def run_locally(chosen: Chosen) -> int:
     """Train every run and write its log at once; the submission last. Returns the exit code."""
     system = probe(
-        worker=platform.node() or "local", hardware_class=None, threads=chosen.host.threads
+        worker=platform.node() or "local",
+        hardware_class=chosen.hardware_class,
+        threads=chosen.host.threads,
+        device=chosen.host.device,
     )
     job = local_job(chosen)
     announcer = Announcer(print_event)
@@ -69,9 +90,8 @@ def run_locally(chosen: Chosen) -> int:
             print(run.log_tail, file=sys.stderr)
             print(f"error: run {index}: {run.failure.message}", file=sys.stderr)
             return 2
-        log = write_run_log(
-            as_run(run, job), benchmark=chosen.benchmark, started_at_ms=started_at_ms
-        )
+        logged = as_run(run, job, host=chosen.host)
+        log = write_run_log(logged, benchmark=chosen.benchmark, started_at_ms=started_at_ms)
         (chosen.out / log_name(index)).write_text(log)
     text = json.dumps(submission(chosen, system, job), indent=2) + "\n"
     (chosen.out / "submission.json").write_text(text)
@@ -90,7 +110,7 @@ def local_job(chosen: Chosen) -> ReplayJob:
         data_set_sha256=benchmark.data_set.sha256,
         reference=replay.reference,
         hyperparameters=hyperparameters(benchmark, chosen.settings),
-        seeds=[(chosen.first_seed + index) % SEED_LIMIT for index in range(chosen.runs)],
+        seeds=list(chosen.seeds),
         target=TargetSpec(
             metric=benchmark.target.metric,
             value=benchmark.target.value,
@@ -114,8 +134,11 @@ def hyperparameters(benchmark: Benchmark, settings: Mapping[str, float]) -> dict
     }
 
 
-def as_run(run: ReplayRun, job: ReplayJob) -> Run:
-    """A trained run as the log formats know one."""
+def as_run(run: ReplayRun, job: ReplayJob, *, host: Host) -> Run:
+    """Return a trained run as the log formats know one.
+
+    An accelerator leaves its processor idle, so only a training on a processor has a share of it.
+    """
     evaluations = tuple(
         Evaluation(
             epoch=item.epoch,
@@ -138,6 +161,9 @@ def as_run(run: ReplayRun, job: ReplayJob) -> Run:
         division=job.division,
         hyperparameters=job.hyperparameters,
         ledger=Ledger(**run.ledger),
+        processor_share=processor_share(run.cpu_seconds, run.child_seconds, threads=host.threads)
+        if host.device == "cpu"
+        else None,
     )
 
 
@@ -160,6 +186,9 @@ def submission(chosen: Chosen, system: WorkerSystem, job: ReplayJob) -> dict[str
             "price_source": None,
         },
         "hyperparameters": job.hyperparameters,
+        "trained_with": "reference",
+        "ticket": chosen.ticket.ticket_id if chosen.ticket is not None else None,
+        "unfinished": [],
         "runs": [log_name(index) for index in range(chosen.runs)],
         "code_url": None,
         "notes": None,
@@ -182,29 +211,48 @@ def read_arguments(arguments: Sequence[str] | None = None) -> Chosen:
     parser = argparse.ArgumentParser(prog="python -m worker.local")
     parser.add_argument("benchmark", type=Path, help="the benchmark's TOML file")
     parser.add_argument("--runs", type=_positive, default=3)
+    parser.add_argument("--ticket", type=Path, help="a ticket file; it says seeds and settings")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument(
         "--set", action="append", default=[], type=read_setting, metavar="NAME=VALUE"
     )
     parser.add_argument("--seed", type=int, help="seed of the first run; drawn if absent")
     parser.add_argument("--division", help="default: the benchmark's first")
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--device", help="default: cuda:0 where there is one, else cpu")
+    parser.add_argument("--hardware-class", help="default: made from the parts of this machine")
     parser.add_argument("--data-dir", type=Path, default=Path("var/data"))
     given = parser.parse_args(arguments)
     benchmark = load_benchmark(given.benchmark)
-    division = given.division or benchmark.divisions[0]
-    settings = dict(given.set)
+    ticket = _ticket(given.ticket, benchmark) if given.ticket is not None else None
+    division = ticket.division if ticket else given.division or benchmark.divisions[0]
+    settings = dict(ticket.settings if ticket else given.set)
     check_settings(benchmark, division, settings)
     seed = secrets.randbelow(SEED_LIMIT) if given.seed is None else given.seed
     return Chosen(
         benchmark=benchmark,
-        runs=given.runs,
+        runs=len(ticket.seeds) if ticket else given.runs,
         out=given.out,
         settings=settings,
-        first_seed=seed,
+        seeds=ticket.seeds
+        if ticket
+        else tuple((seed + index) % SEED_LIMIT for index in range(given.runs)),
         division=division,
-        host=Host(device=given.device, data_dir=given.data_dir),
+        host=Host(device=local_device(given.device), data_dir=given.data_dir),
+        hardware_class=ticket.hardware_class if ticket else given.hardware_class,
+        ticket=ticket,
     )
+
+
+def _ticket(path: Path, benchmark: Benchmark) -> Ticket:
+    ticket = read_ticket(path.read_bytes(), file=str(path))
+    check_benchmark(ticket, benchmark, file=str(path))
+    return ticket
+
+
+def local_device(name: str | None) -> str:
+    """Return the one device that trains here: the first accelerator unless another is named."""
+    name = name or ("cuda" if nvidia_accelerators() else "cpu")
+    return "cuda:0" if name == "cuda" else name
 
 
 def read_setting(text: str) -> tuple[str, float]:

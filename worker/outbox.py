@@ -1,4 +1,8 @@
-"""Events on their way to the server: posted in batches by a thread, so that nothing waits."""
+"""Events on their way to the server: posted by a thread, so that the training never waits.
+
+The server holds what a report tells against the moments at which its events came. So an evaluation,
+the start of a run and that of its clock are posted at once; other events wait for one of these.
+"""
 
 import logging
 import threading
@@ -7,12 +11,13 @@ from types import TracebackType
 from typing import Self
 
 from rules.messages import BatchAnswer, EvaluationBatch, ReplayEvent
+from rules.report_stream import PREPARATION
 from worker.server_client import RefusedError, UnreachableError
 from worker.training import StopReason
 
 log = logging.getLogger(__name__)
 
-GATHER_SECONDS = 0.1
+GATHER_SECONDS = 0.5
 BATCH_LIMIT = 500
 
 Post = Callable[[EvaluationBatch], BatchAnswer]
@@ -30,6 +35,8 @@ class Outbox:
         self._post = post
         self._heartbeat_seconds = heartbeat_seconds
         self._waiting: list[ReplayEvent] = []
+        self._urgent = False
+        self._preparing = True
         self._changed = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._work, name="outbox", daemon=True)
@@ -53,7 +60,16 @@ class Outbox:
         """Queue an event; returns at once."""
         with self._changed:
             self._waiting.append(event)
+            self._urgent = self._is_urgent(event) or self._urgent
             self._changed.notify()
+
+    def _is_urgent(self, event: ReplayEvent) -> bool:
+        if event.kind != "phase":
+            self._preparing = event.kind == "run_started"
+            return event.kind != "run_finished"
+        starts_clock = self._preparing and event.phase not in PREPARATION
+        self._preparing = self._preparing and not starts_clock
+        return starts_clock
 
     def _work(self) -> None:
         while self.stop_reason != "fenced":
@@ -68,10 +84,13 @@ class Outbox:
             self._changed.wait_for(
                 lambda: self._waiting or self._closing, timeout=self._heartbeat_seconds
             )
-            if self._waiting:  # More usually follows at once: one post for all of it.
-                self._changed.wait_for(lambda: self._closing, timeout=GATHER_SECONDS)
+            if self._waiting:  # More usually follows soon: one post for all of it.
+                self._changed.wait_for(
+                    lambda: self._closing or self._urgent, timeout=GATHER_SECONDS
+                )
             events = self._waiting[:BATCH_LIMIT]
             del self._waiting[:BATCH_LIMIT]
+            self._urgent = self._urgent and bool(self._waiting)
             return EvaluationBatch(events=events), self._closing
 
     def _send(self, batch: EvaluationBatch) -> None:

@@ -14,10 +14,15 @@ NVIDIA_SMI_SECONDS = 10.0
 PACKAGES = ("torch", "numpy", "scikit-learn", "celery", "onnxruntime")
 
 
-def probe(*, worker: str, hardware_class: str | None, threads: int) -> WorkerSystem:
-    """The system of this worker; its hardware class is made from the parts if it is not given."""
+def probe(
+    *, worker: str, hardware_class: str | None, threads: int, device: str | None = None
+) -> WorkerSystem:
+    """Describe the system of this worker, with the accelerators that `device` trains on.
+
+    Its hardware class is made from the parts if it is not given.
+    """
     processor = processor_name()
-    accelerators = nvidia_accelerators()
+    accelerators = accelerators_of(device, nvidia_accelerators())
     accelerator = accelerators[0] if accelerators else None
     return WorkerSystem(
         worker=worker,
@@ -30,6 +35,15 @@ def probe(*, worker: str, hardware_class: str | None, threads: int) -> WorkerSys
         threads=threads,
         software=software(),
     )
+
+
+def accelerators_of(device: str | None, found: list[str]) -> list[str]:
+    """Return the accelerators that a device name stands for: none of a processor, one of cuda:0."""
+    if device is None or device == "cuda":
+        return found
+    kind, _, index = device.partition(":")
+    place = int(index) if index.isdecimal() else 0
+    return found[place : place + 1] if kind == "cuda" else []
 
 
 def hardware_class_of(processor: str, accelerators: list[str]) -> str:

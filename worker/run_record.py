@@ -53,6 +53,18 @@ class RunRecord:
         self._last_at = at
         announcer.run_started(index)
 
+    def processor_share(self, *, least_seconds: float) -> float | None:
+        """Processor seconds of the training for each second of its clock so far.
+
+        None while that clock has told of less than `least_seconds`.
+        """
+        if self._child_span is None or self._cpu_span is None:
+            return None
+        seconds = self._child_span[1] - self._child_span[0]
+        if seconds < least_seconds:
+            return None
+        return (self._cpu_span[1] - self._cpu_span[0]) / seconds
+
     def read(self, text: bytes, at: float) -> None:
         """Take one line of the training process, stamped on arrival."""
         try:

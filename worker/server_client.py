@@ -43,6 +43,13 @@ class FencedOffError(RefusedError):
     """The attempt is not this worker's any more, or never was (409)."""
 
 
+class TokenRefusedError(RefusedError):
+    """The server does not take this worker's token (401), or not for this name (403)."""
+
+
+REFUSALS = {401: TokenRefusedError, 403: TokenRefusedError, 409: FencedOffError}
+
+
 class UnreachableError(Exception):
     """The server did not answer in time, however often it was asked.
 
@@ -171,7 +178,7 @@ class ServerClient:
                 f"{path}: the server answered {answer.status_code}",
                 asked_seconds=_asked_seconds(answer),
             )
-        refusal = FencedOffError if answer.status_code == 409 else RefusedError
+        refusal = REFUSALS.get(answer.status_code, RefusedError)
         raise refusal(answer.status_code, _detail(answer))
 
 

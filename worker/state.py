@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from rules.messages import WorkerWord
 
+REFUSED_EXIT_CODE = 3
+
 
 @dataclass
 class WorkerState:
@@ -11,7 +13,8 @@ class WorkerState:
 
     `out` is whether the server found this worker off its own baseline; `paused` and `drained` are
     what an organiser wants of it. `leave_by`, on time.monotonic(), is until when it may finish
-    what it is at since its own operator told it to stop.
+    what it is at since its own operator told it to stop. `refused` is the server's sentence where
+    it refuses this worker's token: the worker ends.
     """
 
     busy: bool = False
@@ -20,6 +23,12 @@ class WorkerState:
     paused: bool = False
     drained: bool = False
     leave_by: float | None = None
+    refused: str | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """What the process ends with if all else went well."""
+        return REFUSED_EXIT_CODE if self.refused is not None else 0
 
     @property
     def takes_nothing(self) -> bool:

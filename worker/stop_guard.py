@@ -41,4 +41,4 @@ def _watch(state: WorkerState, limit_seconds: float, leave: Callable[[int], None
     time.sleep(limit_seconds)
     log.warning("stopping took longer than %.0f s; leaving now", limit_seconds)
     faulthandler.dump_traceback()
-    leave(0)
+    leave(state.exit_code)

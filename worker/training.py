@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
+from rules.measurements import QUIET_CPU_SHARE
 from rules.messages import ReplayJob, ReplayRun
 from worker.announcer import Announcer
 from worker.child_process import ChildProcess, Host, Line
@@ -37,11 +38,11 @@ def train_run(
             line = child.next_line(wait_seconds=POLL_SECONDS)
             at = time.perf_counter() if line is None else line.at
             if at - child.started_at > job.run_limit_seconds:
-                _exceed_limit(record)
+                _exceed_limit(record, host)
             elif line is not None:
                 _take_line(line, record, child, oom_kills=oom_kills)
             if record.status is None:
-                _obey(stop(), record)
+                _obey(stop(), record, host)
     finally:
         telemetry.stop()
         child.kill()
@@ -58,16 +59,22 @@ def _take_line(line: Line, record: RunRecord, child: ChildProcess, *, oom_kills:
     record.fail(death_of_child(exit_code, oom_kills=killed, batch_size=batch_size))
 
 
-def _obey(reason: StopReason | None, record: RunRecord) -> None:
+def _obey(reason: StopReason | None, record: RunRecord, host: Host) -> None:
     match reason:
         case "worker_stopped":
             record.fail(failure("worker_stopped", "the worker was told to stop"))
         case "time_limit":
-            _exceed_limit(record)
+            _exceed_limit(record, host)
         case "cancelled" | "fenced":
             record.end("cancelled")
 
 
-def _exceed_limit(record: RunRecord) -> None:
+def _exceed_limit(record: RunRecord, host: Host) -> None:
+    """Fail a run at its limit: the host's doing where it kept the processor from a training."""
     limit = record.job.run_limit_seconds
+    share = record.processor_share(least_seconds=limit / 2)
+    if host.device == "cpu" and share is not None and share < QUIET_CPU_SHARE:
+        told = f"the run had {share:.0%} of a processor when its limit of {limit:g} s came"
+        record.fail(failure("host_busy", told))
+        return
     record.fail(failure("run_time_limit", f"the run was stopped after its limit of {limit:g} s"))

@@ -86,8 +86,8 @@ def rotate_own_token(
 def revoke_own_token(
     token_id: TokenId, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
 ) -> int:
-    """Revoke one of your tokens: it is refused from then on."""
+    """Revoke one of your tokens and all that descend from it: made with it, or rotated from it."""
     with ServerClient(url, token) as server:
-        server.delete(f"/me/tokens/{segment(token_id)}")
-    show_revoked(token_id, as_json=as_json)
+        view = server.delete(f"/me/tokens/{segment(token_id)}")
+    show_revoked(token_id, view, as_json=as_json)
     return int(ExitCode.OK)

@@ -1,4 +1,4 @@
-"""`finishline admin token`: the tokens of others: list, make, rotate, revoke."""
+"""`finishline admin token`, or `finishline token`: the tokens of others."""
 
 from typing import Annotated, Literal
 
@@ -9,6 +9,7 @@ from cli.client import ServerClient, View, segment
 from cli.errors import ExitCode
 from cli.options import DEFAULT_URL, Json, Token, Url
 from cli.screen import open_screen
+from rules.counts import count_text
 
 app = typer.Typer(no_args_is_help=True, help="Tokens of others: list, make, rotate, revoke.")
 Role = Literal["submitter", "organiser", "admin", "worker"]
@@ -61,6 +62,10 @@ def make_token(
     return int(ExitCode.OK)
 
 
+# As it is called since there are tokens.
+app.command("create", hidden=True)(make_token)
+
+
 @app.command("rotate")
 def rotate_token(
     token_id: TokenId,
@@ -81,10 +86,10 @@ def rotate_token(
 def revoke_token(
     token_id: TokenId, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
 ) -> int:
-    """Revoke a token: it is refused from then on."""
+    """Revoke a token and all that descend from it: made with it, or rotated from it."""
     with ServerClient(url, token) as server:
-        server.delete(f"/tokens/{segment(token_id)}")
-    show_revoked(token_id, as_json=as_json)
+        view = server.delete(f"/tokens/{segment(token_id)}")
+    show_revoked(token_id, view, as_json=as_json)
     return int(ExitCode.OK)
 
 
@@ -106,7 +111,11 @@ def show_secret(view: View, *, as_json: bool) -> None:
     open_screen(as_json=as_json).answer(view, lines)
 
 
-def show_revoked(token_id: str, *, as_json: bool) -> None:
-    """That a token is revoked."""
-    document = {"id": token_id, "revoked": True}
-    open_screen(as_json=as_json).answer(document, [f"Token {token_id} is revoked."])
+def show_revoked(token_id: str, view: View, *, as_json: bool) -> None:
+    """Say which tokens ended together."""
+    ended = [str(each) for each in view["revoked"]]
+    lines = [f"Token {token_id} {'is revoked' if token_id in ended else 'had ended'}."]
+    if others := [each for each in ended if each != token_id]:
+        told = count_text(len(others), "token")
+        lines.append(f"With it ended {told} made with it or rotated from it: {', '.join(others)}.")
+    open_screen(as_json=as_json).answer(view, lines)

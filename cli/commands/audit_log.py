@@ -33,6 +33,6 @@ def audit_log(
         records = fetch_log(server)
     write_log(out, records)
     view = {"file": str(out), "records": len(records)}
-    told = f"{count_text(len(records), 'record')} in {out}; `finishline audit --log {out}`."
+    told = f"{count_text(len(records), 'record')} in {out}; `finishline check-proof --log {out}`."
     screen.answer(view, [told])
     return int(ExitCode.OK)

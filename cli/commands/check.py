@@ -24,6 +24,7 @@ from rules.archive.submissions import task_and_kind
 from rules.counts import count_text
 from rules.cut_off import find_cut_off
 from rules.errors import RuleError
+from rules.processor_share import find_shared
 from rules.submission import ScoredSubmission, score_submission
 
 Path_ = Annotated[
@@ -105,7 +106,8 @@ def check_files(
 
 def remarks_on(scored: ScoredSubmission) -> tuple[Problem, ...]:
     """What is odd about a submission that breaks no rule."""
-    return tuple(problems_of(find_cut_off(scored.scored_runs)))
+    remarks = [*find_cut_off(scored.scored_runs), *find_shared(scored.runs)]
+    return tuple(problems_of(remarks))
 
 
 def remark_lines(remarks: Sequence[Problem]) -> list[Text]:

@@ -14,6 +14,7 @@ from rich.console import Console, RenderableType
 from rich.progress import track
 from rich.text import Text
 
+from cli.checkout import commit_of
 from cli.client import ServerClient
 from cli.errors import INTERRUPTED, CliError, ExitCode
 from cli.import_plan import Kind, of_kind, plan_import
@@ -23,6 +24,7 @@ from cli.options import DEFAULT_BENCHMARKS, DEFAULT_URL, BenchmarksDir, Json, To
 from cli.records import Found, find_in
 from cli.screen import as_it_is, open_screen
 from cli.training import read_benchmarks
+from rules.archive.sources import COMMIT, source_name
 from rules.counts import count_text
 
 STATES = ("imported", "already_there", "refused", "failed", "skipped")
@@ -40,6 +42,14 @@ Published = Annotated[
         help="Day an MLPerf round was published, where the server does not know it.",
     ),
 ]
+Commit = Annotated[
+    str | None,
+    typer.Option(
+        "--commit",
+        help="Commit of the archive, where PATH is no checkout that names it. Results of a known "
+        "archive are numbered.",
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be sent; send nothing.")]
 
 
@@ -51,6 +61,7 @@ def import_archive(
     as_json: Json = False,
     dry_run: DryRun = False,
     published: Published = None,
+    commit: Commit = None,
     benchmarks_dir: BenchmarksDir = DEFAULT_BENCHMARKS,
 ) -> int:
     """Send the submissions in a published archive to the server (organisers only).
@@ -64,6 +75,7 @@ def import_archive(
             exit_code=ExitCode.REFUSED,
         )
     day = None if published is None else published.date()
+    commit = _commit(commit) or commit_of(path)
     benchmarks = read_benchmarks(benchmarks_dir)
     found = of_kind(find_in(path), kind)
     if not found.submissions:
@@ -75,7 +87,7 @@ def import_archive(
     outcomes: list[Outcome] = []
     ended: CliError | None = None
     with noted_interrupts() as interrupts, ServerClient(url, token, timeout=TIMEOUT) as server:
-        sender = Sender(server, found.archive, interrupts.stopping)
+        sender = Sender(server, found.archive, interrupts.stopping, commit=commit)
         send = partial(describe, archive=found.archive) if dry_run else sender.send
         planned = plan_import(found, benchmarks, published=day)
         sending = send_all(planned, send, interrupts)
@@ -86,11 +98,32 @@ def import_archive(
         interrupted = interrupts.stopping.is_set()
     left = _not_tried(found, outcomes)
     seconds = time.monotonic() - started
-    document = _document(outcomes, left, seconds, dry_run=dry_run)
-    open_screen(as_json=as_json).answer(document, _lines(outcomes, left, seconds, dry_run=dry_run))
+    document = _document(outcomes, left, seconds, dry_run=dry_run) | {"commit": commit}
+    lines = [*_lines(outcomes, left, seconds, dry_run=dry_run), _source_line(commit)]
+    open_screen(as_json=as_json).answer(document, lines)
     if ended is not None:
         raise ended
     return INTERRUPTED if interrupted else _exit_code(outcomes)
+
+
+def _commit(commit: str | None) -> str | None:
+    if commit is not None and not COMMIT.fullmatch(commit):
+        raise CliError(
+            f"--commit {commit!r}: expected the 40 hex digits that `git rev-parse HEAD` prints.",
+            exit_code=ExitCode.USAGE,
+        )
+    return commit
+
+
+def _source_line(commit: str | None) -> str:
+    name = None if commit is None else source_name(commit)
+    if name is not None:
+        return f"Source: {name} at {commit}."
+    found = "PATH names no commit" if commit is None else f"{commit} is in no known archive"
+    return (
+        f"Source not checked: {found}. The results are shown without a number; import again from a "
+        "checkout of the published repository, or with --commit, to number them."
+    )
 
 
 def _not_tried(found: Found, outcomes: Iterable[Outcome]) -> list[str]:

@@ -58,18 +58,6 @@ def add_price(
     supersedes: Annotated[
         int | None, typer.Option("--supersedes", min=1, help="Number of a price that was wrong.")
     ] = None,
-    accelerator: Annotated[
-        Filter, typer.Option("--accelerator", help="What accelerator an instance has.")
-    ] = None,
-    accelerator_count: Annotated[
-        int | None, typer.Option("--accelerator-count", min=0, help="How many; 0 is none.")
-    ] = None,
-    processor_count: Annotated[
-        int | None, typer.Option("--processor-count", min=1, help="Its vCPUs.")
-    ] = None,
-    memory_gib: Annotated[
-        float | None, typer.Option("--memory-gib", help="Its memory in GiB.")
-    ] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
@@ -78,9 +66,7 @@ def add_price(
     body = {
         "provider": provider, "instance": instance, "region": region, "pricing": pricing,
         "usd_per_hour": usd_per_hour, "effective_on": effective_on, "source_url": source_url,
-        "note": note, "supersedes": supersedes, "accelerator": accelerator,
-        "accelerator_count": accelerator_count, "processor_count": processor_count,
-        "memory_gib": memory_gib,
+        "note": note, "supersedes": supersedes,
     }  # fmt: skip
     with ServerClient(url, token) as server:
         view = server.post("/prices", body)

@@ -1,17 +1,22 @@
 """`finishline run`: train the reference on this machine and write a submission."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
+from cli.client import ServerClient
+from cli.commands.check import remark_lines
 from cli.errors import CliError, ExitCode
-from cli.options import DEFAULT_BENCHMARKS, BenchmarksDir, Json
+from cli.options import DEFAULT_BENCHMARKS, DEFAULT_URL, BenchmarksDir, Json, Token
 from cli.replay import ReplayProgress
 from cli.replay_screen import show_all
 from cli.screen import Screen, open_screen
 from cli.submission_files import CLAIM_NAME, find_submission_files
+from cli.tickets import local_system, name_of_class, open_ticket, write_ticket
 from cli.training import (
     Training,
     find_benchmark,
@@ -21,6 +26,10 @@ from cli.training import (
     target_of,
     train_reference,
 )
+from finishline.files import problems_of
+from rules.benchmark import Benchmark
+from rules.logs import parse_run_log
+from rules.processor_share import find_shared
 
 
 def run(
@@ -40,6 +49,19 @@ def run(
         int | None, typer.Option("--seed", min=0, help="Seed of the first run.")
     ] = None,
     division: Annotated[str | None, typer.Option("--division", help="closed or open.")] = None,
+    ticket: Annotated[
+        Path | None,
+        typer.Option("--ticket", help="Train the seeds and settings of this ticket, offline."),
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option("--device", envvar="FINISHLINE_DEVICE", help="cpu or cuda:0."),
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option("--url", envvar="FINISHLINE_URL", help="Server to get a ticket from."),
+    ] = None,
+    token: Token = None,
     benchmarks_dir: BenchmarksDir = DEFAULT_BENCHMARKS,
     as_json: Json = False,
 ) -> int:
@@ -53,6 +75,11 @@ def run(
         )
     file, definition = find_benchmark(benchmark, benchmarks_dir)
     require_trainable(definition, chosen, division=division)
+    if ticket is not None and (runs, settings, seed, division) != (None, None, None, None):
+        raise CliError(
+            "--ticket says runs, seeds, settings and division; leave those options out.",
+            exit_code=ExitCode.USAGE,
+        )
     training = Training(
         benchmark_file=file,
         out=out or Path("runs") / f"{definition.benchmark_id}-{time.strftime('%Y%m%d-%H%M%S')}",
@@ -60,9 +87,15 @@ def run(
         settings=settings or [],
         seed=seed,
         division=division,
+        device=device,
     )
     screen = open_screen(as_json=as_json)
+    if ticket is not None:
+        training = replace(training, ticket=ticket, runs=len(open_ticket(ticket).seeds))
+    elif seed is None and (url is not None or token is not None):
+        training = _with_ticket(training, definition.benchmark_id, chosen, url, token, screen)
     progress = train_shown(training, ReplayProgress(target=target_of(definition)), screen)
+    screen.say(*_shared_lines(training, definition))
     document = {
         "submission": str(training.out / CLAIM_NAME),
         "logs": [str(path) for path in find_submission_files(training.out).logs.values()],
@@ -70,6 +103,50 @@ def run(
     }
     screen.answer(document, [f"Wrote {training.out}. Next: finishline check {training.out}"])
     return int(ExitCode.OK)
+
+
+def _shared_lines(training: Training, benchmark: Benchmark) -> list[Text]:
+    """Return a warning for each run that had less than nine tenths of its processor."""
+    logs = find_submission_files(training.out).logs
+    runs = [
+        parse_run_log(path.read_bytes(), name=name, benchmark=benchmark)
+        for name, path in logs.items()
+    ]
+    return remark_lines(problems_of(find_shared(runs)))
+
+
+def _with_ticket(
+    training: Training,
+    benchmark_id: str,
+    settings: dict[str, float],
+    url: str | None,
+    token: str | None,
+    screen: Screen,
+) -> Training:
+    """Return the training with the server's name of this machine's class, and with a ticket.
+
+    Without an answer it goes on with seeds of its own, and says so.
+    """
+    try:
+        system = local_system(training.device)
+        with ServerClient(url or DEFAULT_URL, token) as server:
+            training = replace(training, hardware_class=name_of_class(server, system))
+            if token is None:
+                return training
+            wanted = {
+                "benchmark": benchmark_id,
+                "division": training.division,
+                "settings": settings,
+                "hardware_class": training.hardware_class,
+                "runs": training.runs,
+            }
+            got = server.post("/tickets", wanted)
+    except CliError as error:
+        screen.say(f"No ticket, so the runs take seeds of their own: {error.message}")
+        return training
+    file = training.out / "ticket.json"
+    write_ticket(file, got)
+    return replace(training, ticket=file, runs=len(got["seeds"]), settings=[], division=None)
 
 
 def train_shown(training: Training, progress: ReplayProgress, screen: Screen) -> ReplayProgress:

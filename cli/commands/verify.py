@@ -1,7 +1,7 @@
 """`finishline verify`: ask for one verification and watch its replay, or for many at once."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -127,9 +127,17 @@ def _get_if_there(server: ServerClient, path: str) -> View | None:
 
 
 def request_verification(
-    server: ServerClient, submission: str, *, kind: str = "replay", reason: str | None
+    server: ServerClient,
+    submission: str,
+    *,
+    kind: str = "replay",
+    reason: str | None,
+    own_seeds: int | None = None,
 ) -> View:
     """The view of a new verification of a submission. Raises CliError."""
     path = f"/submissions/{segment(submission)}/verifications"
-    view: View = server.post(path, {"kind": kind, "reason": reason})
+    body: dict[str, Any] = {"kind": kind, "reason": reason}
+    if own_seeds is not None:
+        body["own_seeds"] = own_seeds
+    view: View = server.post(path, body)
     return view

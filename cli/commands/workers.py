@@ -11,7 +11,7 @@ from cli.options import DEFAULT_URL, Json, Token, Url
 from cli.screen import open_screen
 from cli.worker_tables import embargo_lines, order_text, queue_table, worker_table
 
-workers_app = typer.Typer(help="Workers: list them; pause, drain and resume one (organisers).")
+workers_app = typer.Typer(help="Workers: list; confirm, pause, drain and resume one (organisers).")
 queue_app = typer.Typer(help="What waits: list it; pause and resume it (organisers).")
 
 Name = Annotated[str, typer.Argument(help="Name of a worker.")]
@@ -71,6 +71,18 @@ def _order(
         view = server.post(f"/workers/{segment(name)}/{order}", body)
     open_screen(as_json=as_json).answer(view, [f"Worker {name} {order_text(order, view)}."])
     return int(ExitCode.OK)
+
+
+@workers_app.command()
+def confirm(
+    name: Name,
+    reason: WhyResumed = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Let a worker be sent attempts: it is the machine of its hardware class that it says it is."""
+    return _order(name, "confirm", reason, url, token, as_json)
 
 
 @queue_app.callback(invoke_without_command=True)

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import socket
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -61,16 +62,21 @@ class VarPaths:
 
 
 def prepare_var(root: Path) -> VarPaths:
-    """The folder with its subfolders, made where absent. Raises CliError if it is not writable."""
+    """Make the folder, its owner's alone, with its subfolders.
+
+    Logs under an embargo, draws that are sealed and secrets of webhooks lie in it. Raises CliError
+    if the folder is not writable, not the user's, or one that everybody uses.
+    """
     paths = VarPaths(root.absolute())
     try:
-        for folder in (paths.artifacts, paths.data, paths.logs, paths.redis):
-            folder.mkdir(parents=True, exist_ok=True)
-        paths.tokens.mkdir(exist_ok=True)
+        paths.root.mkdir(parents=True, exist_ok=True)
+        _make_private(paths.root)
+        for folder in (paths.artifacts, paths.data, paths.logs, paths.redis, paths.tokens):
+            folder.mkdir(exist_ok=True)
         paths.tokens.chmod(0o700)
-        # It holds draws that are sealed and secrets of webhooks; what lies beside it follows it.
         paths.database.touch(mode=0o600)
         paths.database.chmod(0o600)
+        (paths.redis / "users.acl").touch(mode=0o600)
         with tempfile.TemporaryFile(dir=paths.root) as probe:
             probe.write(b"x")
     except OSError as error:
@@ -82,13 +88,23 @@ def prepare_var(root: Path) -> VarPaths:
     return paths
 
 
+def _make_private(folder: Path) -> None:
+    """Let the owner alone in. Raises CliError for a folder like /tmp, OSError for another's."""
+    if folder.stat().st_mode & stat.S_ISVTX:
+        raise CliError(
+            f"{folder} is a folder that everybody uses; choose one of your own with --var.",
+            exit_code=ExitCode.SERVER,
+        )
+    folder.chmod(0o700)
+
+
 @contextmanager
 def lock_var(paths: VarPaths, *, url: str) -> Iterator[None]:
     """Hold the folder for one supervisor. Raises CliError if another one holds it.
 
     The kernel lets go of the lock when its holder dies, so a file left behind locks nothing.
     """
-    descriptor = os.open(paths.lock, os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = os.open(paths.lock, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

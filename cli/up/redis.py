@@ -16,6 +16,7 @@ LONGEST_SOCKET_PATH_BYTES = 100
 # The path travels inside a URL, which would need quoting for anything else.
 PLAIN_PATH = re.compile(r"[A-Za-z0-9._/-]+")
 PROBE_SECONDS = 1.0
+ACCOUNTS = "users.acl"  # Kept, so that a broker that is started again knows its workers.
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ def redis_command(address: RedisAddress, folder: Path) -> list[str]:
     return [
         str(redis_executable()), *address.arguments(), "--dir", str(folder),
         "--save", "", "--appendonly", "no", "--daemonize", "no",
+        "--aclfile", str(folder / ACCOUNTS),
     ]  # fmt: skip
 
 

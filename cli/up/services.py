@@ -82,6 +82,8 @@ def server_service(plan: Plan) -> Service:
             "--timeout-graceful-shutdown",
             "3",
             "--no-access-log",  # The server writes its own.
+            # No proxy stands before it: any client on this machine could name another's address.
+            "--no-proxy-headers",
             "--http",
             "server.limits.protocol:BoundedHttpProtocol",
             # uvicorn puts this folder first on the module path: by default the current one, where
@@ -95,12 +97,16 @@ def server_service(plan: Plan) -> Service:
     )
 
 
-def worker_service(plan: Plan, token_file: Path) -> Service:
-    """One CPU worker: ready when the server has heard from this very process."""
+def worker_service(plan: Plan, token_file: Path, broker_url: str) -> Service:
+    """One CPU worker: ready when the server has heard from this very process.
+
+    `broker_url` is the address of its own account.
+    """
     # A machine people work on is no steady one: its canary would take the only worker out.
     unmeasured = {"FINISHLINE_MEASURE": "off"}
     settings = {
         "FINISHLINE_WORKER_TOKEN_FILE": str(token_file),
+        "FINISHLINE_BROKER_URL": broker_url,
         "FINISHLINE_WORKER_NAME": WORKER_NAME,
     }
     return Service(
@@ -137,6 +143,13 @@ def worker_answers(url: str, name: str, *, since: float) -> bool:
         and _epoch_seconds(worker.get("last_seen_at")) >= since
         for worker in workers
     )
+
+
+def worker_is_confirmed(url: str, name: str) -> bool:
+    """Whether the server may send attempts to a worker. Raises CliError."""
+    with ServerClient(url, timeout=PROBE_TIMEOUT) as server:
+        workers = server.get("/workers").get("workers", [])
+    return any(worker.get("name") == name and worker.get("confirmed_at") for worker in workers)
 
 
 def _epoch_seconds(stamp: object) -> float:

@@ -1,5 +1,6 @@
 """Bring everything up in order, keep it, and take it down."""
 
+import os
 import shutil
 import subprocess
 import time
@@ -17,14 +18,16 @@ from cli.up.endings import last_line
 from cli.up.paths import VarPaths, lock_var, prepare_var, require_free_port
 from cli.up.redis import choose_redis_address, redis_executable
 from cli.up.services import (
+    WORKER_NAME,
     Plan,
     redis_service,
     server_service,
     url_of,
+    worker_is_confirmed,
     worker_service,
 )
 from cli.up.supervisor import Service, StopAskedError, Supervisor
-from cli.up.tokens import ensure_tokens, token_in
+from cli.up.tokens import BOOTSTRAPPED, ensure_tokens, token_in
 
 # Without these `python -m server.admin` looks at another database, at no log and makes a key.
 OF_ADMINISTRATORS = (
@@ -32,6 +35,8 @@ OF_ADMINISTRATORS = (
     "FINISHLINE_ARTIFACTS_DIR",
     "FINISHLINE_SIGNING_KEY",
 )
+# A machine that others keep busy takes a minute to import what an account needs.
+ADMINISTER_SECONDS = 180.0
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,7 @@ def run_up(options: UpOptions, screen: Screen) -> int:
     if options.worker:
         require_training_packages()
     redis_executable()
+    os.umask(0o077)
     paths = prepare_var(options.var)
     with lock_var(paths, url=url_of(options.host, options.port)):
         require_free_port(options.host, options.port)
@@ -101,9 +107,10 @@ def _bring_up(options: UpOptions, plan: Plan, supervisor: Supervisor) -> dict[st
         make_token=lambda user, role: _make_token(plan, supervisor, user, role),
     )
     if options.worker:
-        worker = worker_service(plan, tokens["worker"])
+        worker = worker_service(plan, tokens["worker"], _make_account(plan))
         services.append(worker)
         seconds[worker.name] = supervisor.start(worker)
+        _confirm_worker(plan, supervisor)
     return {
         "url": plan.url,
         "var": str(plan.paths.root),
@@ -141,26 +148,50 @@ def _migrate(plan: Plan, supervisor: Supervisor) -> None:
 
 
 def _make_token(plan: Plan, supervisor: Supervisor, user: str, role: str) -> str:
-    command = python_module("server.admin", "token", "--user", user, "--role", role)
+    said = _administer(plan, f"{role} token", "token", "--user", user, "--role", role)
+    supervisor.say(f"made a token for {user} ({role})")
+    return token_in(said)
+
+
+def _make_account(plan: Plan) -> str:
+    """Make the worker's own account at the broker; its address there."""
+    return _administer(plan, "account at the broker", "worker-account", WORKER_NAME).strip()
+
+
+def _administer(plan: Plan, what: str, *command: str) -> str:
+    """What the server's administration prints. Raises CliError if it cannot make something."""
     log = plan.paths.logs / "tokens.log"
     with log.open("ab") as errors:
         made = subprocess.run(
-            command,
+            python_module("server.admin", *command),
             env=plan.environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
-            timeout=60,
+            timeout=ADMINISTER_SECONDS,
             check=False,
             text=True,
         )
     if made.returncode != 0:
         raise CliError(
-            f"No {role} token could be made: {last_line(log)}; see {log}.",
+            f"No {what} could be made: {last_line(log)}; see {log}.",
             exit_code=ExitCode.SERVER,
         )
-    supervisor.say(f"made a token for {user} ({role})")
-    return token_in(made.stdout)
+    return made.stdout
+
+
+def _confirm_worker(plan: Plan, supervisor: Supervisor) -> None:
+    """Confirm the worker of this machine, as only the server's own administration can."""
+    if worker_is_confirmed(plan.url, WORKER_NAME):
+        return
+    user, _ = BOOTSTRAPPED["worker"]
+    command = python_module("server.admin", "confirm-worker", WORKER_NAME, "--user", user)
+    log = plan.paths.logs / "confirm.log"
+    if supervisor.run("confirm", command, plan.environment(), log) != 0:
+        raise CliError(
+            f"The worker of this machine could not be confirmed: {last_line(log)}; see {log}.",
+            exit_code=ExitCode.SERVER,
+        )
 
 
 def invitation(options: UpOptions, plan: Plan) -> list[str]:

@@ -61,6 +61,7 @@ class Benchmark(View):
     runs: RunsRule
     divisions: tuple[str, ...]
     replayable: bool
+    convergence_unit: str = "epochs"
     sha256: str
     submissions: int
     inference_submissions: int

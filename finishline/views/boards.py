@@ -4,6 +4,7 @@ from datetime import date, datetime
 
 from pydantic import Field
 
+from finishline.views.evidence import EvidenceFields
 from finishline.views.submissions import Rcp, System
 from finishline.views.view import View
 
@@ -26,7 +27,7 @@ class BoardPrice(View):
     note: str
 
 
-class BoardEntry(View):
+class BoardEntry(EvidenceFields):
     """One submission on a board. `rank` is None where it is not ranked, with the reason.
 
     `time_confirmed` is False of one that was verified for its convergence only.
@@ -61,10 +62,6 @@ class BoardEntry(View):
     submitted_on: date | None = None
     raw_tta_seconds: float | None = None
     rcp: Rcp | None = None
-    group: int | None = None
-    group_rank: int | None = None
-    p_same_as_leader: float | None = None
-    single_run: bool = False
     precision: str | None = None
     precision_measured: str | None = None
     energy_joules: float | None = None

@@ -22,10 +22,6 @@ class Price(View):
     ranks: bool
     added_by: str
     added_at: datetime
-    accelerator: str | None = None
-    accelerator_count: int | None = None
-    processor_count: int | None = None
-    memory_gib: float | None = None
 
 
 class PriceList(View):

@@ -2,6 +2,7 @@
 
 from datetime import date, datetime
 
+from finishline.views.evidence import EvidenceFields
 from finishline.views.view import Page, View
 
 
@@ -120,8 +121,9 @@ class Run(View):
     best_quality: float | None
     batch_size: int | None
     convergence: float | None
-    log_sha256: str
+    log_sha256: str | None
     ledger: dict[str, float] | None
+    settings: dict[str, float] | None = None
 
 
 class VerificationSummary(View):
@@ -145,15 +147,6 @@ class Withdrawal(View):
     reason: str
 
 
-class Copy(View):
-    """A run log that an earlier submission has: the same bytes, or the same training."""
-
-    file: str
-    same: str
-    submission_id: str | None
-    submission_file: str | None
-
-
 class ChangedFigure(View):
     """A figure of a run: as it was judged, and as it is."""
 
@@ -172,26 +165,7 @@ class JudgedOn(View):
     figures: tuple[ChangedFigure, ...]
 
 
-class InstanceFigure(View):
-    """A figure of the system: as claimed, and as the instances it names have it."""
-
-    field: str
-    claimed: str | None
-    expected: str
-    agrees: bool
-
-
-class InstanceCheck(View):
-    """A system held against the instances it names, by entry `price` of the price book."""
-
-    price: int | None
-    source_url: str | None
-    differs: bool
-    in_words: str
-    figures: tuple[InstanceFigure, ...]
-
-
-class Submission(View):
+class Submission(EvidenceFields):
     """A submission: the claim, the result, the runs and the verifications.
 
     `time_confirmed` is False of one that was verified for its convergence only.
@@ -201,6 +175,7 @@ class Submission(View):
     kind: str
     precision: str | None
     precision_measured: str | None
+    ticket: str | None = None
     benchmark: str
     benchmark_version: str
     benchmark_sha256: str
@@ -222,12 +197,33 @@ class Submission(View):
     verifications: tuple[VerificationSummary, ...]
     published_verification: str | None
     pending_decisions: tuple[str, ...]
+    hidden_until: datetime | None = None
     under_embargo: bool = False
     withdrawal: Withdrawal | None = None
-    copies: tuple[Copy, ...] = ()
     judged_on: JudgedOn | None = None
-    instance_check: InstanceCheck | None = None
     time_confirmed: bool | None = None
+    rank: int | None = None
+
+
+class Ticket(View):
+    """Seeds for one claim; `submission` is the one that spent it, None while it is open."""
+
+    id: str
+    benchmark: str
+    benchmark_sha256: str
+    division: str
+    settings: dict[str, float]
+    hardware_class: str
+    seeds: tuple[int, ...]
+    created_at: datetime
+    expires_at: datetime
+    submission: str | None
+
+
+class TicketList(View):
+    """Your own tickets."""
+
+    tickets: tuple[Ticket, ...]
 
 
 class SubmissionPage(Page):

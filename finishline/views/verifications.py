@@ -39,9 +39,9 @@ class LastEvaluation(View):
 
 
 class Attempt(View):
-    """One try on one worker."""
+    """One try on one worker. `id` is None while it waits."""
 
-    id: str
+    id: str | None
     number: int
     state: str
     worker: str | None
@@ -110,6 +110,8 @@ class Verification(View):
     id: str
     kind: str
     submission_id: str | None
+    checks_id: str | None
+    owners: int
     against_id: str | None
     calibration_id: str | None
     benchmark: str
@@ -118,6 +120,7 @@ class Verification(View):
     seal: str
     nonce: str | None
     runs_planned: int
+    own_runs: int = 0
     seeds: tuple[int, ...] | None
     hyperparameters: tuple[dict[str, float], ...] | None
     target: Target

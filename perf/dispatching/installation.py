@@ -66,7 +66,7 @@ class Installation:
 
     def start_worker(self, name: str) -> psutil.Process:
         """A worker that says hello under this name."""
-        return self._start(
+        process = self._start(
             name,
             [sys.executable, WORKER],
             {
@@ -78,6 +78,12 @@ class Installation:
                 "FINISHLINE_PERF_NOTES": str(self.folder / f"{name}.notes"),
             },
         )
+        wait_until(lambda: self._knows(name), f"{name} to say hello")
+        self.post(f"/workers/{name}/confirm", by="olivia", json={})
+        return process
+
+    def _knows(self, name: str) -> bool:
+        return httpx2.get(f"{self.url}/api/v1/workers/{name}").is_success
 
     def _start(self, name: str, command: list[str], settings: dict[str, str]) -> psutil.Process:
         with (self.folder / f"{name}.log").open("ab") as log:

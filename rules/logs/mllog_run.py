@@ -10,7 +10,7 @@ from rules.logs.mllog_clock import RunClock
 from rules.logs.mllog_evaluation import first_quality, read_measurement, read_status
 from rules.logs.mllog_lines import Report
 from rules.logs.mllog_record import MllogRecord, is_number, read_record
-from rules.logs.mllog_settings import SETTING_KEYS, LogSettings
+from rules.logs.mllog_settings import PROCESSOR_SHARE, SETTING_KEYS, LogSettings
 from rules.logs.mllog_whole_evaluation import MllogItem, WholeEvaluation
 from rules.logs.several_metrics import SeveralMetrics
 from rules.quality import LoggedQuality, QualityTarget
@@ -123,6 +123,8 @@ class RunReader:
             self._read_run_start(record)
         elif key == "run_stop":
             self._read_run_stop(record)
+        elif key == PROCESSOR_SHARE:
+            self._settings.read_processor_share(record)
         elif record.point_in_time and self._start is None and is_number(record.value):
             self._settings.read_hyperparameter(record)
 
@@ -172,6 +174,7 @@ class RunReader:
             ledger=self._whole_ledger(),
             preparation_seconds=self._clock.preparation_seconds if self._told else None,
             started_ms=start.time_ms if start and self._told else None,
+            processor_share=self._settings.processor_share,
         )
 
     def _status(self, stop: MllogRecord) -> str | None:

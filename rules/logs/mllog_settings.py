@@ -16,6 +16,8 @@ SETTING_KEYS = frozenset(
         "global_batch_size",
     }
 )
+# Ours, no key of MLPerf's: known only once the run is over.
+PROCESSOR_SHARE = "processor_share"
 MAX_HYPERPARAMETERS = 200
 MAX_SEEDS = 10_000  # One for each accelerator of a large system.
 MAX_LABEL_LENGTH = 200
@@ -47,6 +49,7 @@ class LogSettings:
         self.integers: dict[str, int] = {}
         self.seeds: dict[int, None] = {}
         self.hyperparameters: dict[str, float] = {}
+        self.processor_share: float | None = None
 
     def read(self, record: MllogRecord) -> None:
         """Take in a line whose key is in SETTING_KEYS."""
@@ -86,6 +89,14 @@ class LogSettings:
             self.hyperparameters[record.key] = value
         elif value != said:
             self._odd(self._change(record, value, said))
+
+    def read_processor_share(self, record: MllogRecord) -> None:
+        """Take in the share of the processor that the training had."""
+        value = record.value
+        if is_number(value) and 0.0 <= value <= 1.0:
+            self.processor_share = float(value)
+        else:
+            self._odd(self._fail(record, _shown(value), "a number from 0 to 1"))
 
     def report_nameless(self) -> None:
         """Report a log that never named its benchmark."""

@@ -8,6 +8,7 @@ import orjson
 from rules.benchmark import Benchmark
 from rules.errors import RuleError
 from rules.logs.mllog_lines import MLLOG_MARK
+from rules.logs.mllog_settings import PROCESSOR_SHARE
 from rules.run import Evaluation, Ledger, Run
 
 _TEXT_KEYS = {
@@ -38,6 +39,8 @@ def write_run_log(run: Run, *, benchmark: Benchmark, started_at_ms: int) -> str:
     if run.stop_seconds is not None:
         status = {} if run.status is None else {"status": run.status}
         writer.write("run_stop", kind="INTERVAL_END", at=_stop_seconds(run), metadata=status)
+    if run.processor_share is not None:
+        writer.write(PROCESSOR_SHARE, run.processor_share)
     return writer.text()
 
 

@@ -12,6 +12,7 @@ from server.accounts.schemas import (
     TokenCreated,
     TokenList,
     TokenRotate,
+    TokensRevoked,
     me_view,
     token_view,
 )
@@ -54,11 +55,11 @@ def rotate_my_token(
         return _created(giving.rotate_own_token(session, caller, token_id, body.rotation()))
 
 
-@router.delete("/me/tokens/{token_id}", status_code=204)
-def revoke_my_token(token_id: TokenId, parts: PartsDep, caller: OwnTokensDep) -> None:
-    """End one of my tokens now."""
+@router.delete("/me/tokens/{token_id}")
+def revoke_my_token(token_id: TokenId, parts: PartsDep, caller: OwnTokensDep) -> TokensRevoked:
+    """End one of my tokens now, and every token that was made with it or rotated from it."""
     with parts.database.write() as session:
-        giving.revoke_own_token(session, caller, token_id)
+        return TokensRevoked(revoked=giving.revoke_own_token(session, caller, token_id))
 
 
 @router.post("/tokens", status_code=201)
@@ -89,11 +90,11 @@ def rotate_token(
         return _created(giving.rotate_token(session, caller, token_id, body.rotation()))
 
 
-@router.delete("/tokens/{token_id}", status_code=204)
-def revoke_token(token_id: TokenId, parts: PartsDep, caller: OrganiserDep) -> None:
-    """End a token now."""
+@router.delete("/tokens/{token_id}")
+def revoke_token(token_id: TokenId, parts: PartsDep, caller: OrganiserDep) -> TokensRevoked:
+    """End a token now, and every token that was made with it or rotated from it."""
     with parts.database.write() as session:
-        giving.revoke_token(session, caller, token_id)
+        return TokensRevoked(revoked=giving.revoke_token(session, caller, token_id))
 
 
 def _created(made: NewToken) -> TokenCreated:

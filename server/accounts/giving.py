@@ -1,7 +1,7 @@
 """Who may give whom which token: nobody one that does more than the one they hold.
 
 An organiser gives submitters' and workers' tokens, an admin any. A token made for oneself is within
-the one it is made with: in role, in scopes and in time.
+the one it is made with: in role, in scopes and in time. Each ends with the token it was made with.
 """
 
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ from datetime import datetime, timedelta
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
+from server.accounts.lineage import require_maker, revoke_line
 from server.accounts.roles import ROLES, SCOPES_OF, in_order, is_within, may_hold
 from server.accounts.service import (
     NewToken,
     add_token,
     create_token,
-    end_token,
     find_own_token,
     find_user_or_none,
     is_expired,
@@ -63,6 +63,7 @@ def give_token(session: Session, caller: Caller, user_name: str, wanted: Wanted)
     """
     scopes = _scopes_of(wanted)
     _require_may_give(caller, wanted.role, scopes)
+    require_maker(session, caller.token_id)
     user = find_user_or_none(session, user_name)
     if user is not None:
         _require_may_get(caller, user, wanted.role)
@@ -71,6 +72,7 @@ def give_token(session: Session, caller: Caller, user_name: str, wanted: Wanted)
     )
     made.token.scopes = scopes
     made.token.label = wanted.label
+    made.token.made_with = caller.token_id
     record_new_token(session, caller, made.token, new_user=made.new_user)
     return made
 
@@ -88,14 +90,18 @@ def list_visible_tokens(
     return list(session.scalars(query))
 
 
-def revoke_token(session: Session, caller: Caller, token_id: int) -> None:
-    """End somebody's token now. Raises NotFoundError, NotAllowedError."""
-    end_token(session, caller, _others_token(session, caller, token_id))
+def revoke_token(session: Session, caller: Caller, token_id: int) -> list[int]:
+    """End somebody's token and all that descend from it, whoever holds them; the ids of all ended.
+
+    Raises NotFoundError, NotAllowedError.
+    """
+    return revoke_line(session, caller, _others_token(session, caller, token_id).id)
 
 
 def rotate_token(session: Session, caller: Caller, token_id: int, how: Rotation) -> NewToken:
     """Have a fresh token take over from somebody's. It ends when the old one would have, if not
     told otherwise. Raises NotFoundError, NotAllowedError, ConflictError."""
+    require_maker(session, caller.token_id, token_id)
     token = _others_token(session, caller, token_id)
     _require_may_give(caller, token.role, token.scopes)
     expires_at = utc_now() + how.expires_in if how.expires_in is not None else token.expires_at
@@ -104,7 +110,7 @@ def rotate_token(session: Session, caller: Caller, token_id: int, how: Rotation)
 
 def make_own_token(session: Session, caller: Caller, wanted: Wanted) -> NewToken:
     """Make a token for oneself, within the one held. Raises NotAllowedError, ContentError."""
-    held = session.get_one(Token, caller.token_id)
+    held = require_maker(session, caller.token_id)
     if not is_within(wanted.role, held.role):
         raise NotAllowedError(
             f"With a token of role {held.role} you can make none of role {wanted.role}."
@@ -122,14 +128,18 @@ def make_own_token(session: Session, caller: Caller, wanted: Wanted) -> NewToken
         scopes=scopes,
         label=wanted.label,
         expires_at=_own_expiry(held, wanted.expires_in),
+        made_with=held.id,
     )
     record_new_token(session, caller, made.token)
     return made
 
 
-def revoke_own_token(session: Session, caller: Caller, token_id: int) -> None:
-    """End one of one's own tokens, whatever it may do. Raises NotFoundError."""
-    end_token(session, caller, find_own_token(session, caller.user_id, token_id))
+def revoke_own_token(session: Session, caller: Caller, token_id: int) -> list[int]:
+    """End one of one's own tokens and all that descend from it; the ids of all that ended.
+
+    Raises NotFoundError.
+    """
+    return revoke_line(session, caller, find_own_token(session, caller.user_id, token_id).id)
 
 
 def rotate_own_token(session: Session, caller: Caller, token_id: int, how: Rotation) -> NewToken:
@@ -137,7 +147,7 @@ def rotate_own_token(session: Session, caller: Caller, token_id: int, how: Rotat
 
     Raises NotFoundError, NotAllowedError, ConflictError.
     """
-    held = session.get_one(Token, caller.token_id)
+    held = require_maker(session, caller.token_id, token_id)
     token = find_own_token(session, caller.user_id, token_id)
     if not is_within(token.role, held.role):
         raise NotAllowedError(
@@ -231,8 +241,8 @@ def _take_over(
     overlap: timedelta,
     expires_at: datetime | None,
 ) -> NewToken:
-    # Of two that rotate it at once, the second finds it ended.
-    session.refresh(old, ["revoked_at", "expires_at"], with_for_update=True)
+    # Of two that rotate it at once, the second finds it ended: it was locked with its maker.
+    session.refresh(old, ["revoked_at", "expires_at"])
     now = utc_now()
     if old.revoked_at is not None or is_expired(old, now):
         raise ConflictError(f"Token {old.id} has ended; make a fresh one instead.")
@@ -245,6 +255,7 @@ def _take_over(
         label=old.label,
         expires_at=expires_at,
         rotated_from=old.id,
+        made_with=caller.token_id,
     )
     if overlap:
         end = now + overlap

@@ -13,12 +13,13 @@ ORGANISERS: tuple[Role, ...] = ("organiser", "admin")
 # From the least to the most: a user's role is the highest that their tokens may have.
 RANK: dict[str, int] = {"worker": 0, "submitter": 1, "organiser": 2, "admin": 3}
 # What a token of a role may do at most. `read` is every GET that asks for a token, `tokens` making,
-# rotating and revoking one's own.
+# rotating and revoking one's own; a worker's token does none of it, for it lies on the host of a
+# stranger.
 SCOPES_OF: dict[str, tuple[Scope, ...]] = {
     "submitter": ("read", "submit", "tokens"),
     "organiser": ("read", "submit", "organise", "tokens"),
     "admin": ("read", "submit", "organise", "administer", "tokens"),
-    "worker": ("read", "work", "tokens"),
+    "worker": ("read", "work"),
 }
 
 

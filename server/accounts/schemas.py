@@ -87,7 +87,10 @@ def _duration(days: float | None) -> timedelta | None:
 
 
 class TokenView(BaseModel):
-    """A token without its secret. `last_used_at` is right to about a minute."""
+    """A token without its secret. `last_used_at` is right to about a minute.
+
+    It ends with the token it was `made_with`, and with the one it was `rotated_from`.
+    """
 
     id: int
     user: str
@@ -99,12 +102,19 @@ class TokenView(BaseModel):
     revoked_at: datetime | None
     last_used_at: datetime | None
     rotated_from: int | None
+    made_with: int | None
 
 
 class TokenCreated(TokenView):
     """A token just made: the only time its secret is shown."""
 
     token: str
+
+
+class TokensRevoked(BaseModel):
+    """The tokens that ended together: the one named, those rotated from it or made with it."""
+
+    revoked: list[int]
 
 
 class TokenList(BaseModel):
@@ -143,6 +153,7 @@ def token_view(token: Token) -> TokenView:
         revoked_at=token.revoked_at,
         last_used_at=token.last_used_at,
         rotated_from=token.rotated_from,
+        made_with=token.made_with,
     )
 
 

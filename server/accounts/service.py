@@ -3,6 +3,7 @@
 import hashlib
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, cast
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple, cast
 from sqlalchemy import Connection, Table, bindparam, select
 from sqlalchemy.orm import Session
 
+from server.accounts.names import require_new_name
 from server.accounts.roles import RANK, SCOPES_OF, in_order, may_hold
 from server.audit.service import Actor, Subject, record
 from server.database import insert_missing, utc_now
@@ -65,10 +67,12 @@ def create_token(
     """A token with every scope of its role for a user, who is made if not there yet.
 
     It asks nobody for leave: a user whose role is lower gets this one. Raises ConflictError if the
-    user is disabled.
+    user is disabled or a new name looks like another, ContentError about a new name.
     """
     now = utc_now()
     known = find_user_or_none(session, user_name) is not None
+    if not known:
+        require_new_name(session, user_name)
     insert_missing(session, User, name=user_name, role=role, created_at=now)
     user = session.scalars(select(User).where(User.name == user_name)).one()
     if user.disabled_at is not None:
@@ -88,6 +92,7 @@ def add_token(
     expires_at: datetime | None,
     label: str | None = None,
     rotated_from: int | None = None,
+    made_with: int | None = None,
 ) -> NewToken:
     """One more token of a user."""
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
@@ -100,6 +105,7 @@ def add_token(
         created_at=utc_now(),
         expires_at=expires_at,
         rotated_from=rotated_from,
+        made_with=made_with,
     )
     session.add(token)
     session.flush()
@@ -131,6 +137,18 @@ def find_holder(connection: Connection, secret: str) -> Holder:
     holder = Holder._make(row)
     require_valid(holder)
     return holder
+
+
+def find_role(connection: Connection, sha256: str) -> str | None:
+    """The role of the valid token of a hash; None without one."""
+    row = connection.execute(_HOLDER, {"sha256": sha256}).one_or_none()
+    if row is None:
+        return None
+    holder = Holder._make(row)
+    with suppress(NotSignedInError):
+        require_valid(holder)
+        return holder.role
+    return None
 
 
 def holder_of(token: Token) -> Holder:
@@ -208,13 +226,14 @@ def record_rotation(
     _record(session, actor, "token.rotate", fresh, before=before, after=after)
 
 
-def end_token(session: Session, actor: Actor, token: Token) -> None:
-    """Revoke a token now. Revoking twice changes nothing."""
-    if token.revoked_at is not None:
-        return
+def record_revocation(
+    session: Session, actor: Actor, token: Token, *, at: datetime, named: int
+) -> None:
+    """Revoke a token and write it to the audit log, with the token that was named for it."""
     before = logged(token)
-    token.revoked_at = utc_now()
-    _record(session, actor, "token.revoke", token, before=before, after=logged(token))
+    token.revoked_at = at
+    after = logged(token) | ({"revoked_with": named} if token.id != named else {})
+    _record(session, actor, "token.revoke", token, before=before, after=after)
 
 
 def _record(

@@ -6,22 +6,23 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
 
 from rules.errors import RuleError
 from server.artifacts import ArtifactStore
 from server.backups.database_part import SQLITE_FILE
+from server.backups.loading import load_tables
+from server.backups.log_files import check_log_files, check_plain, listed_logs, refuse
 from server.backups.places import Place, place_of
 from server.backups.service import KEY, POOL, find_backup
 from server.database import Database, utc_now
 from server.dependencies import Parts
 from server.errors import ConflictError, ContentError
 from server.exports.folders import only_one, sync
-from server.exports.importing import removed_on_failure
-from server.exports.loading import load_tables
 from server.exports.logs import copy_logs, size_in
 from server.exports.manifest import BACKUP_FORMAT, Manifest, check_files, file_part, read_manifest
 from server.exports.progress import Progress, now_and_then, silent
-from server.exports.verify import Export, check_log_files, listed_logs, refuse
 from server.schema import migrate
 
 
@@ -40,7 +41,7 @@ def restore(
         manifest = _verified(folder, root, say)
         place = place_of(parts.database)
         _require_free(parts, place, folder, force=force)
-        with removed_on_failure(parts.artifacts) as added, place.beside() as database:
+        with _removed_on_failure(parts.artifacts) as added, place.beside() as database:
             _fill(database, folder, manifest, say)
             _restore_logs(parts, folder, root, manifest, added, say)
             with _replaced_key(parts.settings.signing_key_path, folder / KEY, say):
@@ -51,7 +52,8 @@ def restore(
 
 
 def _verified(folder: Path, root: Path, say: Progress) -> Manifest:
-    manifest = read_manifest(folder, wanted=BACKUP_FORMAT).manifest
+    refuse(check_plain(folder), folder)
+    manifest = read_manifest(folder, wanted=BACKUP_FORMAT)
     refuse(check_files(folder, manifest), folder)
     progress = now_and_then(say, what="checked")
     refuse(check_log_files(folder, manifest, root / POOL, progress), folder)
@@ -78,25 +80,20 @@ def _fill(database: Database, folder: Path, manifest: Manifest, say: Progress) -
     if manifest.content == "sqlite":
         if not database.is_sqlite or database.url.database is None:
             raise ConflictError(
-                "This backup is a file of SQLite. For PostgreSQL make one with "
-                "'backup --tables', or an export."
+                "This backup is a file of SQLite. For PostgreSQL make one with 'backup --tables'."
             )
         shutil.copyfile(folder / SQLITE_FILE, database.url.database)
         return
     migrate(database, manifest.schema_revision)
     try:
         with database.write() as session:
-            load_tables(
-                session.connection(),
-                Export(folder, manifest, ""),
-                now_and_then(say, what="restored"),
-            )
+            load_tables(session.connection(), folder, manifest, now_and_then(say, what="restored"))
     except RuleError as error:
         raise ContentError(f"{folder}: {error}") from error
 
 
 def _restore_logs(
-    parts: Parts, folder: Path, root: Path, manifest: Manifest, added: object, say: Progress
+    parts: Parts, folder: Path, root: Path, manifest: Manifest, added: "Added", say: Progress
 ) -> None:
     if not manifest.logs.included:
         say("This backup has no logs: they are looked for where the settings say.")
@@ -119,9 +116,36 @@ def _restore_logs(
         pool.open,
         store,
         known=known,
-        on_kept=lambda sha256, _, is_new: added(sha256) if is_new else None,  # type: ignore[operator]
+        on_kept=lambda sha256, _, is_new: added(sha256) if is_new else None,
         progress=now_and_then(say, what="logs"),
     )
+
+
+@contextmanager
+def _removed_on_failure(store: ArtifactStore) -> Iterator["Added"]:
+    """Remove from a store's folder what was noted as added, if the block does not end well.
+
+    A bucket keeps it, where nothing refers to it.
+    """
+    with TemporaryFile("w+") as names:
+        try:
+            yield Added(names)
+        except BaseException:
+            names.seek(0)
+            for sha256 in names:
+                store.path_of(sha256.rstrip("\n")).unlink(missing_ok=True)
+            raise
+
+
+class Added:
+    """Notes names in a file: there may be a million of them."""
+
+    def __init__(self, names: IO[str]) -> None:
+        self._names = names
+
+    def __call__(self, sha256: str) -> None:
+        """Note one."""
+        self._names.write(f"{sha256}\n")
 
 
 @contextmanager

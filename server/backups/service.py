@@ -13,7 +13,7 @@ from server.backups.database_part import write_database
 from server.code_version import code_version
 from server.database import moment_text, utc_now
 from server.dependencies import Parts
-from server.errors import NotFoundError
+from server.errors import ContentError, NotFoundError
 from server.exports.csv_tables import CsvFile
 from server.exports.folders import only_one, remove_partial, whole_or_not
 from server.exports.logs import LOG_COLUMNS, Copied, copy_logs, size_in
@@ -74,7 +74,12 @@ def back_up(
 
 
 def find_backup(root: Path, name: str | None) -> Path:
-    """A backup by its name, the latest if none is named. Raises NotFoundError."""
+    """A backup by its name, the latest if none is named. Raises ContentError, NotFoundError."""
+    if root.is_file():
+        raise ContentError(
+            f"{root} is a file; expected a folder of backups. A restore unpacks no archive: unpack "
+            "one that you made yourself with tar, and name the folder."
+        )
     found = {each.name: each for each in dated_folders(root)} if root.is_dir() else {}
     if not found:
         raise NotFoundError(f"There is no backup in {root}.")

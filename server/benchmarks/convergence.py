@@ -13,7 +13,7 @@ from rules.benchmark import Benchmark
 from rules.reference_points import ReferenceCurve, reference_curve
 from server.calibrations.queries import adopted_calibration, judging_benchmark
 from server.models import RunRow, Submission, User
-from server.submissions.visibility import ranks
+from server.submissions.visibility import ranks, seeing_figures
 
 UNITS = {"epoch_num": "epochs", "samples_count": "samples"}
 
@@ -128,13 +128,14 @@ def _placed_submissions(session: Session, benchmark: Benchmark) -> list[PlacedSu
         Submission.benchmark_id == benchmark.benchmark_id, Submission.kind == "train", ranks()
     )
     figures: dict[str, list[Any]] = defaultdict(list)
-    for run in session.execute(
-        select(RunRow.submission_id, RunRow.batch_size, RunRow.convergence)
-        .join(Submission, Submission.id == RunRow.submission_id)
-        .where(of_benchmark)
-        .order_by(RunRow.index)
-    ):
-        figures[run.submission_id].append(run)
+    with seeing_figures(session):
+        for run in session.execute(
+            select(RunRow.submission_id, RunRow.batch_size, RunRow.convergence)
+            .join(Submission, Submission.id == RunRow.submission_id)
+            .where(of_benchmark)
+            .order_by(RunRow.index)
+        ):
+            figures[run.submission_id].append(run)
     submissions = session.execute(
         select(
             Submission.id,

@@ -1,5 +1,7 @@
 """Benchmarks as the API and the pages show them."""
 
+from typing import Literal
+
 from pydantic import BaseModel
 
 from rules.benchmark import Benchmark, QualityTarget
@@ -41,6 +43,7 @@ class RunsView(BaseModel):
 class BenchmarkView(BaseModel):
     """A benchmark: task, data set, target and rules version.
 
+    `convergence_unit`, "epochs" or "samples", is what a training's length is counted in.
     `submissions` counts all, `inference_submissions` those of them that are of inference. `phases`
     are as of the answer, and None where a benchmark is named beside something else.
     """
@@ -56,6 +59,7 @@ class BenchmarkView(BaseModel):
     runs: RunsView
     divisions: list[str]
     replayable: bool
+    convergence_unit: Literal["epochs", "samples"] = "epochs"
     sha256: str
     submissions: int
     inference_submissions: int
@@ -109,6 +113,7 @@ def benchmark_view(
         ),
         divisions=list(benchmark.divisions),
         replayable=benchmark.replay is not None,
+        convergence_unit="samples" if benchmark.convergence_unit == "samples_count" else "epochs",
         sha256=benchmark.sha256,
         submissions=counts.train + counts.inference,
         inference_submissions=counts.inference,

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
-from rules.duel import SIDES, interleave, judge_duel, pair_runs, why_no_duel
+from rules.duel import RECORD_PAIRS, SIDES, interleave, judge_duel, pair_runs, why_no_duel
 from rules.duel_reasons import duel_reasons
 from rules.messages import ReplayReport
 from rules.replay_plan import draw
@@ -16,6 +16,7 @@ from server.audit.service import Subject, record
 from server.benchmarks.queries import definition
 from server.database import utc_now
 from server.dependencies import Caller
+from server.duels.challenges import require_open_record
 from server.duels.schemas import DuelCreate
 from server.errors import ConflictError, ContentError
 from server.models import Submission, Verification
@@ -53,6 +54,8 @@ def request_duel(session: Session, body: DuelCreate, *, requested_by: int) -> Ve
     if benchmark.replay is None:
         raise ContentError(f"{benchmark.benchmark_id} has no reference model to replay yet.")
     _require_no_other(session, challenger, holder)
+    if body.pairs == RECORD_PAIRS:
+        require_open_record(session, challenger, holder)
     drawn = draw(secrets.token_bytes(32), runs=2 * body.pairs)
     settings = _settings_by_run(benchmark, (challenger, holder), pairs=body.pairs)
     return queue_verification(

@@ -1,4 +1,4 @@
-"""`python -m server.admin export` and `import-export`."""
+"""`python -m server.admin export`."""
 
 import argparse
 import json
@@ -8,19 +8,18 @@ from pathlib import Path
 
 from server.dependencies import Parts
 from server.errors import ContentError
-from server.exports.importing import import_export
 from server.exports.manifest import Manifest
 from server.exports.nightly import export_nightly
 from server.exports.service import Wanted, export_everything
 
-COMMANDS = ("export", "import-export")
+COMMANDS = ("export",)
 KEEP = 14
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """The two commands and their options."""
+    """The command and its options."""
     export = commands.add_parser(
-        "export", help="write everything but secrets to a folder that a second server imports"
+        "export", help="write everything but secrets to a folder, for others to study"
     )
     export.add_argument("path", type=Path, nargs="?", help="the folder to make, or NAME.tar")
     export.add_argument(
@@ -38,17 +37,10 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         action="store_true",
         help="go on where the store has lost a log, and list it in the manifest",
     )
-    incoming = commands.add_parser(
-        "import-export", help="make an empty, migrated server from an export"
-    )
-    incoming.add_argument("path", type=Path, help="the folder, or NAME.tar")
 
 
 def run_command(parts: Parts, arguments: argparse.Namespace) -> int:
-    """Run one of them; one JSON line on stdout says what it came to."""
-    if arguments.command == "import-export":
-        _print(arguments.path, import_export(parts, arguments.path, _say))
-        return 0
+    """Run it; one JSON line on stdout says what it came to."""
     if (arguments.path is None) == (arguments.nightly is None):
         raise ContentError("Name one place: PATH, or --nightly DIR.")
     if arguments.nightly is not None:

@@ -54,13 +54,15 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         "id user_id benchmark_id benchmark_sha256 division model framework system hyperparameters "
         "code_url notes claim_sha256 dawnbench status eligible tta_seconds cost_usd latency_ms "
         "cost_usd_per_10000 measured_latency_ms result request_sha256 submitted_at archive "
-        "organisation submitted_on kind precision precision_measured energy_joules "
-        "embargoed withdrawn_at withdrawn_by withdrawn_because copies time_confirmed",
+        "organisation submitted_on kind precision precision_measured energy_joules ticket_id "
+        "revealed_at "
+        "embargoed withdrawn_at withdrawn_by withdrawn_because time_confirmed "
+        "evidence check_word pool_id trained_with tuning source",
         idempotency_key="a word between a submitter and one server, for sending again",
     ),
     "runs": _included(
         "id submission_id index file seed log_sha256 log_bytes reached tta_seconds "
-        "epochs_to_target best_quality batch_size convergence ledger curve training_sha256"
+        "epochs_to_target best_quality batch_size convergence ledger settings curve"
     ),
     "calibrations": _included(
         "id benchmark_id benchmark_sha256 version state reason requested_by batch_sizes runs "
@@ -69,15 +71,21 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
     "verifications": _included(
         "id kind submission_id against_id calibration_id benchmark_sha256 requested_by reason "
         "state seal nonce seeds hyperparameters control_points max_attempts lease_seconds "
-        "limit_seconds outcome reasons report created_at ended_at"
+        "limit_seconds outcome reasons report created_at ended_at pool_id own_runs fresh checks_id"
     ),
+    "pools": _included(
+        "id benchmark_id benchmark_sha256 division hardware_class configuration_sha256 settings "
+        "opened_at closed_at closed_because measured_seconds low_seconds high_seconds runs state "
+        "measured_at"
+    ),
+    "pool_runs": _included("verification_id index pool_id seed seconds epochs fresh counted"),
     "calibration_runs": _included(
         "calibration_id batch_size seed verification_id status quality seconds system"
     ),
     "attempts": _included(
         "id verification_id number state fence worker sends send_after created_at started_at "
         "ended_at failure run_started_at last_evaluation log_tail hardware_class submitter_id "
-        "by_organiser asked_at",
+        "by_organiser asked_at clock_slack_seconds",
         sent_to=FOR_ONE_SERVER,
         token_sha256=OF_ITS_OWNER,
         claimed_by="names a token, and tokens are left out",
@@ -85,14 +93,19 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         accelerators="belongs to the accounts of one server",
     ),
     "replay_events": _included("attempt_id sequence event created_at"),
+    "replay_openings": _included("verification_id run benchmark_id seed opening"),
     "workers": _included(
         "name user_id hardware_class state system first_seen_at last_seen_at drift drifted_at "
-        "baseline_since",
+        "baseline_since confirmed_at confirmed_by",
         held=FOR_ONE_SERVER,
         held_at=FOR_ONE_SERVER,
         held_by=FOR_ONE_SERVER,
         held_because=FOR_ONE_SERVER,
     ),
+    "hardware_classes": _included(
+        "name accelerator accelerator_count processor processor_count roof origin created_at"
+    ),
+    "tickets": LeftOut("between a submitter and one server"),
     "queues": LeftOut(FOR_ONE_SERVER),
     "queue_turns": LeftOut(FOR_ONE_SERVER),
     "worker_probes": _included(
@@ -106,7 +119,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
     "decisions": _included("verification_id decision decided_by reason decided_at"),
     "prices": _included(
         "id provider instance region pricing usd_per_hour effective_on source_url note supersedes "
-        "accelerator accelerator_count processor_count memory_gib added_by added_at"
+        "added_by added_at"
     ),
     "notice_events": LeftOut(FOR_ONE_SERVER),
     "webhooks": LeftOut(OF_ITS_OWNER),

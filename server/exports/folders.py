@@ -5,7 +5,6 @@ import os
 import secrets
 import shutil
 import tarfile
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,24 +43,6 @@ def whole_or_not(path: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(made, ignore_errors=True)
         archive.unlink(missing_ok=True)
-
-
-@contextmanager
-def opened_folder(path: Path) -> Iterator[Path]:
-    """The folder at a path, or what is in an archive, unpacked beside it for so long."""
-    if path.is_dir() or path.suffix != TAR:
-        yield path
-        return
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as unpacked:
-        try:
-            with tarfile.open(path) as archive:
-                archive.extractall(unpacked, filter="data")
-        except tarfile.TarError as error:
-            raise ConflictError(f"{path} is no whole archive ({error}).") from error
-        inside = [each for each in Path(unpacked).iterdir() if each.is_dir()]
-        if len(inside) != 1:
-            raise ConflictError(f"{path} has {len(inside)} folders; expected one.")
-        yield inside[0]
 
 
 @contextmanager

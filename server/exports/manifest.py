@@ -99,16 +99,8 @@ def write_manifest(folder: Path, manifest: Manifest, signer: Signer) -> None:
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
 
 
-@dataclass(frozen=True)
-class Signed:
-    """A manifest whose signature is good, and the public key (hex) that made it."""
-
-    manifest: Manifest
-    public_key: str
-
-
-def read_manifest(folder: Path, *, wanted: str) -> Signed:
-    """The manifest of a folder. Raises RuleError naming what is wrong with it."""
+def read_manifest(folder: Path, *, wanted: str) -> Manifest:
+    """The manifest of a folder. Raises RuleError naming what is wrong with it or its signature."""
     try:
         with (folder / MANIFEST).open("rb") as file:
             content = file.read(MANIFEST_LIMIT_BYTES)
@@ -120,12 +112,12 @@ def read_manifest(folder: Path, *, wanted: str) -> Signed:
     if document.get("format") != wanted:
         found = str(document.get("format"))[:60]
         raise RuleError(f"got {found!r}", file=MANIFEST, field="format", expected=wanted)
-    public_key = _check_signature(document)
+    _check_signature(document)
     plain = {name: value for name, value in document.items() if name != "signature"}
-    return Signed(read_plain(Manifest, plain, path=""), public_key)
+    return read_plain(Manifest, plain, path="")
 
 
-def _check_signature(document: Mapping[str, Any]) -> str:
+def _check_signature(document: Mapping[str, Any]) -> None:
     found = document.get("signature")
     try:
         signature = read_plain(SignaturePart, found, path="signature")
@@ -145,7 +137,6 @@ def _check_signature(document: Mapping[str, Any]) -> str:
             "not the id of its key", file=MANIFEST, field="signature.key_id",
             expected=key_id_of(key),
         )  # fmt: skip
-    return signature.public_key
 
 
 def file_part(path: Path) -> FilePart:
@@ -160,6 +151,12 @@ def file_part(path: Path) -> FilePart:
 
 def check_files(folder: Path, manifest: Manifest) -> Iterable[RuleError]:
     """What is wrong with the files that a manifest names: one that is missing, or changed."""
+    for table in manifest.tables:
+        if table.file not in manifest.files:
+            yield RuleError(
+                f"got {table.file[:100]!r}", file=MANIFEST, field=f"tables.{table.name[:100]}.file",
+                expected="one of the files that it lists",
+            )  # fmt: skip
     for name, part in manifest.files.items():
         if ".." in Path(name).parts or Path(name).is_absolute():
             yield RuleError(f"got {name[:100]!r}", file=MANIFEST, field="files", expected="inside")

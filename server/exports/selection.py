@@ -25,7 +25,7 @@ from sqlalchemy import (
 from server.exports.cells import Kind, kind_of
 from server.exports.decisions import DECISIONS, Included, LeftOut
 from server.exports.publication import hidden_submissions
-from server.models import Attempt, Base, Verification
+from server.models import Attempt, Base, Pool, Submission, Verification
 from server.verifications.queries import OPEN
 
 # What is true only here and may not be carried on elsewhere, by table and column.
@@ -91,8 +91,15 @@ def _selected(
     query = select(*(each.source.label(each.name) for each in fields))
     query = query.order_by(*table.primary_key.columns)
     if public:
-        query = query.where(*visible(table, {"submissions": ~hidden_submissions()}))
+        query = query.where(*visible(table, _public_roots()))
     return Selected(table.name, fields, query, decision.left_out)
+
+
+def _public_roots() -> dict[str, ColumnElement[bool]]:
+    """Hide embargoed submissions, and the pools that no other submission has."""
+    shown = ~hidden_submissions()
+    named = select(Submission.pool_id).where(shown, Submission.pool_id.is_not(None))
+    return {"submissions": shown, "pools": Pool.id.in_(named)}
 
 
 def _field(column: Column[Any], own: ColumnElement[Any] | None) -> Field:

@@ -42,10 +42,6 @@ CSV_COLUMNS = (
     "rcp_verdict",
     "cost_usd_per_10000",
     "quality",
-    "group",
-    "group_rank",
-    "p_same_as_leader",
-    "single_run",
     "lens_clock",
     "lens_target",
     "measured_latency_ms",
@@ -60,6 +56,21 @@ CSV_COLUMNS = (
     "withdrawn",
     "time_confirmed",
     "benchmark_sha256",
+    "evidence",
+    "check",
+    "provisional_rank",
+    "claimed_seconds",
+    "measured_seconds",
+    "measured_low_seconds",
+    "measured_high_seconds",
+    "measured_runs",
+    "pool_id",
+    "also_by",
+    "not_separated_from",
+    "visible_gap_percent",
+    "trained_with",
+    "tuning_trials",
+    "tuning_seconds",
 )
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 # Most of what a higher level saves costs more time than sending it does.
@@ -108,6 +119,9 @@ def encode_csv(board: Board) -> bytes:
         table = entry | of_board | {"system": system["name"], "rcp_verdict": rcp.get("verdict")}
         for name in ("hardware_class", "accelerator", "accelerator_count"):
             table[name] = system[name]
+        tuning = entry["tuning"] or {}
+        table |= {f"tuning_{name}": tuning.get(name) for name in ("trials", "seconds")}
+        table["also_by"] = "; ".join(entry["also_by"])
         writer.writerow([_cell(table[name]) for name in CSV_COLUMNS])
     return text.getvalue().encode()
 

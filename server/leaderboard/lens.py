@@ -5,21 +5,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import orjson
-from sqlalchemy import ColumnElement, Text, cast, select
+from sqlalchemy import ColumnElement, Text, cast, select, true
 from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
 from rules.cost import training_cost_usd
 from rules.lens import Lens, LensTime, StoredRun, make_lens, result_of_set, time_of_run
 from rules.tta import display_seconds
-from server.leaderboard.groups import METRICS_OF_RUNS
 from server.leaderboard.rows import BoardRow, BoardRows
 from server.leaderboard.schemas import BoardQuery, LensView
+from server.leaderboard.separated import METRICS_OF_RUNS
 from server.models import RunRow, Submission
+from server.submissions.visibility import hides_runs
 
 # Curves are long: so many are in memory at once, as text. Each is decoded when its turn comes,
 # because a few hundred decoded ones keep the garbage collector busier than the decoding takes.
 CURVES_AT_ONCE = 200
+HIDDEN = "its curves are hidden until its first verdict"
 
 
 def lens_of(benchmark: Benchmark, query: BoardQuery) -> Lens | None:
@@ -76,7 +78,8 @@ def _times_of_runs(
     statement = (
         select(RunRow.submission_id, RunRow.file, RunRow.reached, cast(RunRow.curve, Text))
         .join(Submission, Submission.id == RunRow.submission_id)
-        .where(*which)
+        # A preview is as the board will be: it shows organisers no more of a claim than everybody.
+        .where(*which, hides_runs().is_not(true()))
         .order_by(RunRow.submission_id, RunRow.index)
         .execution_options(yield_per=CURVES_AT_ONCE)
     )
@@ -111,6 +114,6 @@ def _seen(row: BoardRow, times: Sequence[LensTime], lens: Lens, benchmark: Bench
         tta_seconds=tta,
         cost_usd=training_cost_usd(tta, row.price_usd_per_hour),
         run_seconds=list(found.runs),
-        lens_reason=found.reason,
+        lens_reason=found.reason if times else HIDDEN,
         changed=changed,
     )

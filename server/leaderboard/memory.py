@@ -112,8 +112,7 @@ def _size_of_key(key: tuple[str, ...]) -> int:
 class BoardMemory:
     """The caches of one database, in the order in which making a value may ask the next.
 
-    A row takes 4 KB of memory, one of `facet_rows` a tenth of that. Boards share the rows of
-    `submissions`, or of `tops` where only the first places were read, and hold on to those that
+    A row takes 4 KB of memory. Boards share the rows of `submissions`, and hold on to those that
     have gone from there. Targets and prices are endless: what is kept of boards at some of their
     own has a place of its own, and drives no official board out.
     """
@@ -131,12 +130,8 @@ class BoardMemory:
     submissions: VersionedCache = field(
         default_factory=lambda: VersionedCache(most=50_000, weigh=_rows)
     )
-    tops: VersionedCache = field(default_factory=lambda: VersionedCache(most=25_000, weigh=_rows))
     derived: VersionedCache = field(
         default_factory=lambda: VersionedCache(most=100_000, weigh=_items)
-    )
-    facet_rows: VersionedCache = field(
-        default_factory=lambda: VersionedCache(most=50_000, weigh=_rows)
     )
 
 

@@ -32,6 +32,7 @@ def preview_board(
     The session shows what is under embargo: whoever opens it has checked who asks. Raises RuleError
     for a target that the benchmark cannot have.
     """
+    query = query.in_division(benchmark)
     benchmark_id = benchmark.benchmark_id
     version = board_version(session, benchmark_id)
     ranked = board_as_seen(session, benchmark, query)
@@ -64,7 +65,7 @@ def _part(
             entry["submission_id"] for entry in board["entries"] if entry["submission_id"] in hidden
         ],
         hidden_total=hidden_total,
-        note=_note(hidden_total, of=ranked.total, until=until),
+        note=_note(hidden_total, of=len(ranked.rows), until=until),
     )
 
 

@@ -8,7 +8,7 @@ from rules.benchmark import Benchmark
 from server.leaderboard.lens import lens_of, lens_view
 from server.leaderboard.other_rules import other_rules
 from server.leaderboard.price import price_of, price_view
-from server.leaderboard.ranked import RankedBoard, ranked_board, top_board
+from server.leaderboard.ranked import RankedBoard, ranked_board
 from server.leaderboard.schemas import BoardQuery
 from server.leaderboard.selection import first_place, select_rows
 from server.leaderboard.service import board_version
@@ -19,14 +19,12 @@ Board = dict[str, Any]
 def read_board(session: Session, benchmark: Benchmark, query: BoardQuery) -> Board:
     """The part of a benchmark's board that a query asks for, with the fields of BoardView.
 
-    A rank and a tie group are among all submissions of the division and of the kind that the metric
+    A rank is among all submissions of the division and of the kind that the metric
     ranks, whatever else is filtered. Raises RuleError for a target that the benchmark cannot have.
     """
+    query = query.in_division(benchmark)
     version = board_version(session, benchmark.benchmark_id)
-    end = first_place(query, version) + query.limit
-    ranked = top_board(session, benchmark, query, version=version, end=end)
-    if ranked is None:
-        ranked = ranked_board(session, benchmark, query, version=version)
+    ranked = ranked_board(session, benchmark, query, version=version)
     return cut_board(session, ranked, benchmark, query, version=version)
 
 
@@ -43,7 +41,7 @@ def cut_board(
     start = first_place(query, version)
     page = chosen[start : start + query.limit]
     end = start + len(page)
-    total = len(chosen) if query.is_selective else ranked.total
+    total = len(chosen)
     lens, price = lens_of(benchmark, query), price_of(query)
     return {
         "benchmark": benchmark.benchmark_id,

@@ -1,7 +1,7 @@
-"""Everything of a division, ranked and grouped: kept in memory until the board changes."""
+"""Everything of a division, ranked and separated: kept in memory until the board changes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, overload
 
@@ -11,22 +11,22 @@ from rules.benchmark import Benchmark
 from rules.claim import Kind
 from rules.lens import Lens
 from rules.ranking import Metric, Order, Ranked, Standing, order_of
-from server.leaderboard.changes import MOST_VERSIONS, changes_between
+from server.leaderboard.also_by import one_row_each
+from server.leaderboard.changes import changes_between
 from server.leaderboard.facets import Facets, facets_of
-from server.leaderboard.groups import BoardGroups
 from server.leaderboard.lens import lens_of, lens_rows
 from server.leaderboard.memory import BoardMemory, memory_of
 from server.leaderboard.price import OtherPrice, price_of, priced_rows
 from server.leaderboard.rows import BoardRow, BoardRows, read_rows, which_submissions
 from server.leaderboard.schemas import BoardEntry, BoardQuery
-from server.leaderboard.top import read_top
+from server.leaderboard.separated import BoardSeparation
 from server.prices.costs import read_book
 from server.submissions.visibility import seeing_as_anybody
 
 # Sorting thousands anew takes less time than putting so many in one by one.
 MOST_CHANGES = 200
 ENTRY_FIELDS = tuple(BoardEntry.model_fields)
-PLACE_FIELDS = ("rank", "tied", "unranked_reason")
+PLACE_FIELDS = ("rank", "tied", "unranked_reason", "provisional_rank")
 DEFAULTS = {
     name: item.default for name, item in BoardEntry.model_fields.items() if not item.is_required()
 }
@@ -38,20 +38,18 @@ class PlacedRow:
 
     row: BoardRow
     ranked: Ranked
-    groups: BoardGroups
+    separation: BoardSeparation
 
     @property
     def place(self) -> dict[str, Any]:
         """What the ranking says of it, as fields of its board entry."""
         own = {name: getattr(self.ranked, name) for name in PLACE_FIELDS}
-        return own | self.groups.of(self.ranked)
+        return own | self.separation.of(self.ranked)
 
     def figure(self, name: str) -> Any:
         """One field of its board entry."""
         if name == "cost_usd":
             return self.row.cost_usd
-        if name == "rank":
-            return self.ranked.rank
         for table in (self.row.changed, self.row.shown):
             if name in table:
                 return table[name]
@@ -70,7 +68,7 @@ class PlacedRows(Sequence[PlacedRow]):
     def __init__(self, order: Order, rows: Mapping[str, BoardRow]) -> None:
         self._order = order
         self._rows = rows
-        self._groups = BoardGroups(order, rows)
+        self._separation = BoardSeparation(order, rows)
         self._placed: list[PlacedRow | None] = [None] * len(order)
 
     def __len__(self) -> int:
@@ -91,7 +89,7 @@ class PlacedRows(Sequence[PlacedRow]):
         placed = self._placed[position]
         if placed is None:
             place = self._order.place(position)
-            placed = PlacedRow(self._rows[place.submission_id], place, self._groups)
+            placed = PlacedRow(self._rows[place.submission_id], place, self._separation)
             self._placed[position] = placed
         return placed
 
@@ -100,14 +98,12 @@ class PlacedRows(Sequence[PlacedRow]):
 class RankedBoard:
     """A division's submissions in the order of their ranks, those without one last.
 
-    `order` and `found` are what the next version's board is made from. `total` counts also those
-    below the rows that are here.
+    `order` and `found` are what the next version's board is made from.
     """
 
     rows: Sequence[PlacedRow]
     order: Order
     found: Mapping[str, BoardRow]
-    total: int
 
     @cached_property
     def facets(self) -> Facets:
@@ -131,7 +127,7 @@ def ranked_board(
         rows = _rows(session, memory, benchmark, query, lens, version)
         earlier = kept.latest(key)
         found = _repriced(session, rows, price)
-        return _rank(found, query, None if earlier is None else earlier[1])
+        return _rank(found, query, benchmark, None if earlier is None else earlier[1])
 
     # What is kept is shown to everybody, whoever asks for it first.
     with seeing_as_anybody(session):
@@ -145,28 +141,7 @@ def board_as_seen(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
     """
     rows = read_rows(session, benchmark, query.kind)
     rows = _through_lens(session, rows, benchmark, query, lens_of(benchmark, query))
-    return _rank(_repriced(session, rows, price_of(query)), query, None)
-
-
-def top_board(
-    session: Session, benchmark: Benchmark, query: BoardQuery, *, version: int, end: int
-) -> RankedBoard | None:
-    """The first `end` places of an official board, where they are had without reading all of it.
-
-    None where the query asks for more than the top in the order of ranks, and where the board is in
-    memory: then what changed since is read sooner than the top.
-    """
-    is_official = lens_of(benchmark, query) is None and price_of(query) is None
-    if query.is_selective or not is_official:
-        return None
-    kept = memory_of(session).submissions.latest((benchmark.benchmark_id, query.kind))
-    if kept is not None and abs(version - kept[0]) <= MOST_VERSIONS:
-        return None
-    with seeing_as_anybody(session):
-        top = read_top(session, benchmark, query, version=version, end=end)
-    if top is None:
-        return None
-    return replace(_rank(top.rows, query, None), total=top.total)
+    return _rank(_repriced(session, rows, price_of(query)), query, benchmark, None)
 
 
 def _rows(
@@ -212,19 +187,29 @@ def _repriced(session: Session, rows: BoardRows, price: OtherPrice | None) -> Bo
     return rows if price is None else priced_rows(rows, price, read_book(session))
 
 
-def _rank(found: BoardRows, query: BoardQuery, earlier: RankedBoard | None) -> RankedBoard:
-    rows = {row.submission_id: row for row in found.rows.values() if _is_wanted(row, query)}
-    order = _order(rows, query.metric, earlier)
-    return RankedBoard(PlacedRows(order, rows), order, rows, total=len(rows))
+def _rank(
+    found: BoardRows, query: BoardQuery, benchmark: Benchmark, earlier: RankedBoard | None
+) -> RankedBoard:
+    wanted = (row for row in found.rows.values() if _is_wanted(row, query))
+    rows = one_row_each({row.submission_id: row for row in wanted})
+    order = _order(rows, query.metric, benchmark.ranking.numbers, earlier)
+    return RankedBoard(PlacedRows(order, rows), order, rows)
 
 
-def _order(rows: Mapping[str, BoardRow], metric: Metric, earlier: RankedBoard | None) -> Order:
+def _order(
+    rows: Mapping[str, BoardRow],
+    metric: Metric,
+    numbers: tuple[str, ...] | None,
+    earlier: RankedBoard | None,
+) -> Order:
     """The order of a board, from that of an earlier version where few rows are other ones."""
     if earlier is not None:
         gone, come = _others(earlier.found, rows), _others(rows, earlier.found)
-        if len(gone) + len(come) <= MOST_CHANGES:
+        is_alike = earlier.order.numbers == numbers
+        if is_alike and len(gone) + len(come) <= MOST_CHANGES:
             return earlier.order.changed(gone=gone, come=come)
-    return order_of((row.standing for row in rows.values()), metric=metric)
+    standings = (row.standing for row in rows.values())
+    return order_of(standings, metric=metric, numbers=numbers)
 
 
 def _others(rows: Mapping[str, BoardRow], known: Mapping[str, BoardRow]) -> list[Standing]:

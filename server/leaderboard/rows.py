@@ -1,5 +1,6 @@
 """The submissions of a board, read once per version: figures to rank by, and what is shown."""
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -9,18 +10,24 @@ from typing import Any
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
+from rules.aggregate import coefficient_of_variation_percent, mean
 from rules.benchmark import Benchmark
 from rules.claim import Kind
-from rules.comparison import LogTimes, log_times
+from rules.comparison import log_times
+from rules.confirmation import why_held_back
 from rules.cost import training_cost_usd
+from rules.measured_time import Spread, interval_of, resolution_of
 from rules.ranking import Standing
 from rules.system_price import SystemPrice
+from rules.tta import display_seconds
 from server.leaderboard.published import verifications_behind
-from server.models import RunRow, Submission, User
+from server.models import Pool, PoolRun, RunRow, Submission, User
+from server.pools.spreads import Spreads
 from server.prices.costs import BookCosts
 from server.submissions.result_views import RcpView
 from server.submissions.run_times import convergence_factor
 from server.submissions.schemas import SystemView
+from server.submissions.visibility import seeing_figures
 
 COLUMNS = (
     Submission.id,
@@ -44,8 +51,19 @@ COLUMNS = (
     Submission.withdrawn_at,
     Submission.time_confirmed,
     Submission.benchmark_sha256,
+    Submission.evidence,
+    Submission.check_word,
+    Submission.pool_id,
+    Submission.trained_with,
+    Submission.tuning,
+    Submission.source,
+    Pool.measured_seconds,
+    Pool.low_seconds,
+    Pool.high_seconds,
+    Pool.state.label("pool_state"),
     User.name.label("submitter"),
 )
+SOURCE_NOT_CHECKED = "published, source not checked"
 # A stored result explains every step: many decoded ones at once keep the garbage collector busier
 # than the decoding takes.
 ROWS_AT_ONCE = 100
@@ -73,8 +91,9 @@ class BoardRow:
     depend on the ranking, `changed` those of them that a lens gives another value. `lens_reason`
     says why a lens leaves the submission without a time, None where its runs did not get there.
 
-    `standing` is what ranking needs to know and `log_times` what tie groups do: most rows outlive
-    many versions of their board, so both are derived with the row.
+    `runs` started, `spread` is that of the log of one's time and `convergence_values` counts their
+    distinct epochs (or samples) to the target. `standing` is what ranking needs to know: most rows
+    outlive many versions of their board, so it is derived with the row.
     """
 
     submission_id: str
@@ -94,13 +113,14 @@ class BoardRow:
     changed: Mapping[str, Any] = field(default_factory=dict)
     lens_reason: str | None = None
     withdrawn: bool = False
-    handed_in_before: bool = False
+    held_back: str | None = None
+    runs: int = 0
+    spread: Spread | None = None
+    convergence_values: int = 0
     standing: Standing = field(init=False)
-    log_times: LogTimes | None = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "standing", self._standing())
-        object.__setattr__(self, "log_times", log_times(self.run_seconds))
 
     def _standing(self) -> Standing:
         return Standing(
@@ -113,7 +133,9 @@ class BoardRow:
             eligible=self.eligible,
             cost_usd_per_10000=self.cost_usd_per_10000,
             withdrawn=self.withdrawn,
-            handed_in_before=self.handed_in_before,
+            evidence=self.shown["evidence"],
+            check=self.shown["check"],
+            held_back=self.held_back,
         )
 
 
@@ -126,10 +148,11 @@ class BoardRows:
 
 @dataclass
 class _Runs:
-    """The runs of a submission that reached the target: their seconds, and their samples."""
+    """The runs of a submission that reached the target: seconds, samples, what convergence took."""
 
     seconds: list[float] = field(default_factory=list)
     samples: list[float] = field(default_factory=list)
+    convergence: set[float] = field(default_factory=set)
 
     def samples_per_second(self) -> float | None:
         """Over all runs together; None unless every run tells its samples."""
@@ -179,12 +202,48 @@ def _read(
 ) -> dict[str, BoardRow]:
     runs = _read_runs(session, which, benchmark)
     behind = verifications_behind(session, which, kind)
-    statement = select(*COLUMNS).join(Submission.user).where(*which)
+    of_pool = Submission.pool_id == Pool.id
+    statement = select(*COLUMNS).join(Submission.user).outerjoin(Pool, of_pool).where(*which)
     found = session.execute(statement.execution_options(yield_per=ROWS_AT_ONCE))
     costs = BookCosts(session)
+    measured = _measured_runs(session, which)
+    reading = _Reading(benchmark, kind, Spreads(session, benchmark))
     return {
-        row.id: _row(row, kind, runs[row.id], behind.get(row.id), costs.price(row)) for row in found
+        row.id: _row(
+            row,
+            reading,
+            runs[row.id],
+            measured.get(row.id, []) if row.evidence == "measured" else [],
+            behind.get(row.id),
+            costs.price(row),
+        )
+        for row in found
     }
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What all rows of a board are read with."""
+
+    benchmark: Benchmark
+    kind: Kind
+    spreads: Spreads
+
+
+def _measured_runs(
+    session: Session, which: Sequence[ColumnElement[bool]]
+) -> defaultdict[str, list[Any]]:
+    """The counted sealed runs of the pool of each measured submission."""
+    statement = (
+        select(Submission.id, PoolRun.seconds, PoolRun.epochs)
+        .join(PoolRun, PoolRun.pool_id == Submission.pool_id)
+        .where(*which, Submission.evidence == "measured", PoolRun.counted.is_(True))
+        .order_by(Submission.id, PoolRun.verification_id, PoolRun.index)
+    )
+    found: defaultdict[str, list[Any]] = defaultdict(list)
+    for row in session.execute(statement):
+        found[row.id].append(row)
+    return found
 
 
 def _read_runs(
@@ -198,22 +257,35 @@ def _read_runs(
         .order_by(RunRow.submission_id, RunRow.index)
     )
     found: defaultdict[str, _Runs] = defaultdict(_Runs)
-    for submission_id, seconds, convergence in session.execute(statement):
+    with seeing_figures(session):
+        rows = session.execute(statement)
+    for submission_id, seconds, convergence in rows:
         if seconds is None:
             continue
         runs = found[submission_id]
         runs.seconds.append(seconds)
+        if convergence is not None:
+            runs.convergence.add(convergence)
         if counts_samples and convergence is not None:
             runs.samples.append(convergence)
     return found
 
 
 def _row(
-    row: Any, kind: Kind, runs: _Runs, verification_id: str | None, price: SystemPrice
+    row: Any,
+    reading: _Reading,
+    runs: _Runs,
+    sealed: Sequence[Any],
+    verification_id: str | None,
+    price: SystemPrice,
 ) -> BoardRow:
-    factor = convergence_factor(row.tta_seconds, row.result)
-    cost = training_cost_usd(row.tta_seconds, price.usd_per_hour)
-    shown = _shown(row, kind, runs) | {
+    is_measured = row.evidence == "measured" and row.measured_seconds is not None
+    seconds = row.measured_seconds if is_measured else row.tta_seconds
+    factor = 1.0 if is_measured else convergence_factor(row.tta_seconds, row.result)
+    cost = training_cost_usd(seconds, price.usd_per_hour)
+    shown = _shown(row, reading.kind, runs)
+    shown |= _measured(row, sealed) if is_measured else _claimed_interval(row, reading)
+    shown |= {
         "cost_usd": cost,
         "cost_price": None if price.entry is None else price.entry.number,
         "verification_id": verification_id,
@@ -227,25 +299,96 @@ def _row(
         system["hardware_class"],
         system["accelerator"] or "",
     )
+    times = [run.seconds for run in sealed if run.seconds is not None]
+    epochs = {run.epochs for run in sealed if run.epochs is not None}
+    times = times if is_measured else [seconds * factor for seconds in runs.seconds]
     return BoardRow(
         submission_id=row.id,
         status=row.status,
         eligible=row.eligible,
         division=row.division,
         date=shown["submitted_on"] or row.submitted_at.isoformat(),
-        tta_seconds=row.tta_seconds,
+        tta_seconds=seconds,
         cost_usd=cost,
         price_usd_per_hour=price.usd_per_hour,
-        latency_ms=row.latency_ms,
+        latency_ms=_latency(row, reading.kind),
         cost_usd_per_10000=row.cost_usd_per_10000,
-        run_seconds=[seconds * factor for seconds in runs.seconds],
+        run_seconds=times,
+        runs=shown["runs_started"],
+        spread=_spread(row, shown, times, reading),
+        convergence_values=len(epochs if is_measured else runs.convergence),
         factor=factor,
         search_text="\n".join(texts).casefold(),
         shown=shown,
         withdrawn=row.withdrawn_at is not None,
-        # A training that breaks no rule is not eligible for this alone: see Submission.copies.
-        handed_in_before=kind == "train" and not row.eligible and not row.result["violations"],
+        held_back=_held_back(row, reading.benchmark),
     )
+
+
+def _spread(
+    row: Any, shown: Mapping[str, Any], times: Sequence[float], reading: _Reading
+) -> Spread | None:
+    """The spread of its class; where nothing tells it, that of the own runs of a published row."""
+    spread = reading.spreads.of(row.system.get("hardware_class", ""))
+    own = log_times(times) if spread is None and row.evidence == "published" else None
+    if own is not None and own.variance is not None:
+        spread = Spread(math.sqrt(own.variance), own.count - 1)
+    if spread is None or not shown["tta_seconds"]:
+        return None
+    step = shown["evaluation_interval_seconds"]
+    return spread.at_least(resolution_of(step_seconds=step, seconds=shown["tta_seconds"]))
+
+
+def _latency(row: Any, kind: Kind) -> float | None:
+    """What an inference board ranks: our median where it was measured, else the claimed one."""
+    is_ours = kind == "inference" and row.evidence == "measured"
+    latency: float | None = row.measured_latency_ms if is_ours else row.latency_ms
+    return latency
+
+
+def _held_back(row: Any, benchmark: Benchmark) -> str | None:
+    if row.evidence == "published" and row.source is None:
+        return SOURCE_NOT_CHECKED
+    if row.evidence == "measured":
+        return why_held_back(row.pool_state, runs=benchmark.ranking.confirm_runs)
+    return None
+
+
+def _measured(row: Any, sealed: Sequence[Any]) -> dict[str, Any]:
+    """The figures of a measured row: of the sealed runs of its pool, not of its claim."""
+    times = [run.seconds for run in sealed if run.seconds is not None]
+    epochs = [run.epochs for run in sealed if run.epochs is not None]
+    steps = [run.seconds / run.epochs for run in sealed if run.seconds and run.epochs]
+    return {
+        "tta_seconds": row.measured_seconds,
+        "tta_display": display_seconds(row.measured_seconds),
+        "tta_low_seconds": row.low_seconds,
+        "tta_high_seconds": row.high_seconds,
+        "measured_seconds": row.measured_seconds,
+        "measured_low_seconds": row.low_seconds,
+        "measured_high_seconds": row.high_seconds,
+        "measured_runs": len(sealed),
+        "runs_reached": len(times),
+        "runs_started": len(sealed),
+        "cv_percent": coefficient_of_variation_percent(times),
+        "epochs_to_target": mean(epochs) if epochs else None,
+        "evaluation_interval_seconds": mean(steps) if steps else None,
+        "raw_tta_seconds": row.measured_seconds,
+    }
+
+
+def _claimed_interval(row: Any, reading: _Reading) -> dict[str, Any]:
+    """The interval of a claimed or published time, by the spread of its class."""
+    spread, seconds = reading.spreads.of(row.system.get("hardware_class", "")), row.tta_seconds
+    if spread is None or not seconds:
+        return {"tta_low_seconds": None, "tta_high_seconds": None}
+    step = row.result.get("evaluation_interval_seconds")
+    spread = spread.at_least(resolution_of(step_seconds=step, seconds=seconds))
+    interval = interval_of(seconds, runs=row.result["started"], spread=spread)
+    return {
+        "tta_low_seconds": None if interval is None else interval.low,
+        "tta_high_seconds": None if interval is None else interval.high,
+    }
 
 
 def _shown(row: Any, kind: Kind, runs: _Runs) -> dict[str, Any]:
@@ -277,5 +420,12 @@ def _shown(row: Any, kind: Kind, runs: _Runs) -> dict[str, Any]:
         "withdrawn": row.withdrawn_at is not None,
         "time_confirmed": row.time_confirmed,
         "benchmark_sha256": row.benchmark_sha256,
+        "evidence": row.evidence,
+        "check": row.check_word,
+        "claimed_seconds": row.tta_seconds,
+        "pool_id": row.pool_id,
+        "trained_with": row.trained_with,
+        "tuning": row.tuning,
+        "source": row.source,
         **{name: result.get(name) for name in RESULT_FIELDS},
     }

@@ -7,10 +7,13 @@ from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from rules.benchmark import Benchmark
 from rules.claim import Kind
 from rules.clock import ClockName
+from rules.evidence import Check, Evidence
 from rules.ranking import KIND_OF_METRIC, Metric
 from server.days import DayField
+from server.submissions.evidence_schemas import EvidenceFields
 from server.submissions.result_views import RcpView
 from server.submissions.schemas import SystemView
 
@@ -38,7 +41,16 @@ SortColumn = Literal[
 
 
 # What leaves entries out; the rest of a query says what is ranked, and in which order it is shown.
-FILTERS = ("status", "framework", "hardware_class", "date_from", "date_to", "q")
+FILTERS = (
+    "status",
+    "evidence",
+    "check",
+    "framework",
+    "hardware_class",
+    "date_from",
+    "date_to",
+    "q",
+)
 
 
 class BoardQuery(BaseModel):
@@ -60,6 +72,8 @@ class BoardQuery(BaseModel):
     division: Literal["closed", "open"] | None = None
     metric: Metric = "tta"
     status: Literal["claimed", "verifying", "verified", "rejected", "inconclusive"] | None = None
+    evidence: Evidence | None = None
+    check: Check | None = None
     q: str | None = Field(default=None, max_length=200)
     sort: SortColumn = "rank"
     order: Literal["asc", "desc"] = "asc"
@@ -79,6 +93,8 @@ class BoardQuery(BaseModel):
     @field_validator(
         "division",
         "status",
+        "evidence",
+        "check",
         "q",
         "cursor",
         "clock",
@@ -102,6 +118,15 @@ class BoardQuery(BaseModel):
                 "two_prices", "a price and a day of the price book; expected one of them"
             )
         return self
+
+    def in_division(self, benchmark: Benchmark) -> Self:
+        """The same of the benchmark's first division where none is named.
+
+        Divisions of trainings are never ranked together; they say nothing of an inference.
+        """
+        if self.division is not None or self.kind != "train":
+            return self
+        return self.model_copy(update={"division": benchmark.divisions[0]})
 
     @property
     def kind(self) -> Kind:
@@ -130,18 +155,16 @@ class BoardQuery(BaseModel):
 BoardQueryDep = Annotated[BoardQuery, Query()]
 
 
-class BoardEntry(BaseModel):
+class BoardEntry(EvidenceFields):
     """One submission on a board. `rank` is None where it is not ranked, with the reason.
 
     `quality` is the best of a training or that of an inference's model, in the unit of the target.
     Times and runs are of trainings alone, `latency_ms` and `cost_usd_per_10000` of inference, both
     as claimed. `measured_latency_ms` is a worker's median on the same hardware class, None without.
 
-    Ranked submissions of one `group` cannot be told from its best and share its `group_rank`;
-    `p_same_as_leader` is the p-value of being as fast as that one. A `single_run` is never told
-    from anything. `precision` is the narrowest floating type touched, as claimed, and
-    `precision_measured` as a replay found it. `energy_joules` is what a run to the target took on
-    average in the replay behind the status, on the same hardware class; None without.
+    `precision` is the narrowest floating type touched, as claimed, and `precision_measured` as a
+    replay found it. `energy_joules` is what a run to the target took on average in the replay
+    behind the status, on the same hardware class; None without.
     `cost_price` is the entry of the price book that `cost_usd` rests on, None where that is what
     the system states. `samples_per_second` is what all runs that reached the target trained on
     together, over their time to accuracy, where their logs count samples. `verification_id` is what
@@ -179,10 +202,6 @@ class BoardEntry(BaseModel):
     submitted_on: date | None = None
     raw_tta_seconds: float | None = None
     rcp: RcpView | None = None
-    group: int | None = None
-    group_rank: int | None = None
-    p_same_as_leader: float | None = None
-    single_run: bool = False
     precision: str | None = None
     precision_measured: str | None = None
     energy_joules: float | None = None

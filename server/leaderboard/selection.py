@@ -17,6 +17,12 @@ def _figure(name: str) -> Callable[[PlacedRow], Any]:
     return lambda row: row.figure(name)
 
 
+def _progress(row: PlacedRow) -> Any:
+    """The epochs to the target, or the samples where the benchmark counts those."""
+    rcp = row.figure("rcp") or {}
+    return row.figure("epochs_to_target") or rcp.get("submission_mean")
+
+
 def _text(name: str) -> Callable[[PlacedRow], Any]:
     return lambda row: row.row.shown[name].casefold()
 
@@ -30,7 +36,7 @@ SORT_KEYS: dict[str, Callable[[PlacedRow], Any]] = {
     "system": lambda row: row.row.shown["system"]["name"].casefold(),
     "tta": lambda row: row.row.tta_seconds,
     "cv": _figure("cv_percent"),
-    "epochs": _figure("epochs_to_target"),
+    "epochs": _progress,
     "cost": lambda row: row.row.cost_usd,
     "latency": _figure("latency_ms"),
     "measured_latency": _figure("measured_latency_ms"),
@@ -64,6 +70,9 @@ def _matches(placed: PlacedRow, query: BoardQuery) -> bool:
     row, shown = placed.row, placed.row.shown
     if query.status is not None and row.status != query.status:
         return False
+    for name in ("evidence", "check"):
+        if getattr(query, name) not in (None, shown[name]):
+            return False
     if query.framework is not None and shown["framework"] != query.framework:
         return False
     wanted_class = query.hardware_class

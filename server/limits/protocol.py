@@ -37,6 +37,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._head_bytes: int | None = None
         self._head_timer: TimerHandle | None = None
         self._may_write_at_once = False
+        self._answered: RequestResponseCycle | None = None
         # uvicorn puts the application behind what believes a proxy; what is kept is for everybody.
         application = getattr(self.app, "app", self.app)
         self._kept_reply = getattr(application, "kept_reply", None)
@@ -47,9 +48,17 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is waited for."""
+        """Nothing is waited for, and each request learns that nobody reads its answer.
+
+        uvicorn tells the request that came last; where several came in one piece, an earlier one is
+        being answered, and would write to a transport that is closed.
+        """
         self._stop_waiting()
+        self.pipeline.clear()
         super().connection_lost(exc)
+        if self._answered is not None and not self._answered.response_complete:
+            self._answered.disconnected = True
+            self._answered.message_event.set()
 
     def on_message_begin(self) -> None:
         """A head begins."""
@@ -79,6 +88,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         """Answer a request: at once, or by the application in a task of its own."""
+        if self.transport.is_closing():
+            return
+        self._answered = cycle
         if not self._write_at_once(cycle, app):
             # Where an earlier request of the same piece was written at once, the connection has
             # begun to wait for another, and would end in the middle of this one's answer.

@@ -3,6 +3,9 @@
 It lies behind the kept boards, which cost less than a look at a limit.
 """
 
+from collections.abc import Callable
+
+from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.limits.answers import refuse
@@ -35,8 +38,10 @@ class RateLimiting:
         known: KnownSecrets,
         metrics: LimitMetrics,
         enforced: bool,
+        find_role: Callable[[str], str | None],
     ) -> None:
         self._app = app
+        self._find_role = find_role
         self._enforced = enforced
         self._limits = limits
         self._known = known
@@ -63,11 +68,18 @@ class RateLimiting:
     async def _refusal(self, kind: Kind, requester: Requester) -> Refusal | None:
         if not self._enforced:
             return None
+        guessed = None
         if requester.is_unproven:
-            refused = await self._limits.look(FAILED, requester.address)
-            if refused is not None:
-                return refused
-        return await self._limits.hit(bucket_of(kind, requester), requester.key)
+            guessed = await self._limits.look(FAILED, requester.address)
+        refused = await self._limits.hit(bucket_of(kind, requester), requester.key)
+        if guessed is None or refused is not None or requester.secret_sha256 is None:
+            return guessed or refused
+        # Somebody at this address guesses; a token that is good is no guess.
+        role = await run_in_threadpool(self._find_role, requester.secret_sha256)
+        if role is None:
+            return guessed
+        self._known.note(requester.secret_sha256, role)
+        return None
 
     def _learning(self, kind: Kind, requester: Requester, send: Send) -> Send:
         """Note from the answer which secret of a request is good, if one is."""

@@ -3,15 +3,17 @@
 Curves and reports are large, so they are read only where they are asked for (`deferred`).
 """
 
-from server.models.attempts import Attempt, QueueRow, QueueTurn, ReplayEventRow
+from server.models.attempts import Attempt, QueueRow, QueueTurn, ReplayEventRow, ReplayOpening
 from server.models.audit import AuditRecord
 from server.models.base import Base
 from server.models.benchmarks import BenchmarkDefinition, BenchmarkPhases, Board, BoardChange
 from server.models.notices import Delivery, MailSubscription, NoticeEvent, Webhook
 from server.models.people import ConsoleSession, Organisation, Token, User
+from server.models.pools import Pool, PoolRun
 from server.models.prices import PriceRow
 from server.models.quotas import Charge, Quota
 from server.models.submissions import RunRow, Submission
+from server.models.tickets import TicketRow
 from server.models.verifications import (
     Calibration,
     CalibrationRunRow,
@@ -20,7 +22,7 @@ from server.models.verifications import (
     SigningKey,
     Verification,
 )
-from server.models.workers import WorkerProbeRow, WorkerRow
+from server.models.workers import HardwareClassRow, WorkerProbeRow, WorkerRow
 
 __all__ = [
     "Attempt",
@@ -37,17 +39,22 @@ __all__ = [
     "Decision",
     "Delivery",
     "Evidence",
+    "HardwareClassRow",
     "MailSubscription",
     "NoticeEvent",
     "Organisation",
+    "Pool",
+    "PoolRun",
     "PriceRow",
     "QueueRow",
     "QueueTurn",
     "Quota",
     "ReplayEventRow",
+    "ReplayOpening",
     "RunRow",
     "SigningKey",
     "Submission",
+    "TicketRow",
     "Token",
     "User",
     "Verification",

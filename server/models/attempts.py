@@ -23,12 +23,13 @@ from server.models.verifications import Verification
 class Attempt(Base):
     """One try at a verification on one worker. `fence` counts its claims.
 
-    `accelerators` are those of the worker when it claimed.
+    `accelerators` are those of the worker when it claimed. `clock_slack_seconds` is how far from
+    the server's clock its report could be; None before one was accepted.
     `run_started_at` is when the run under way was announced, `last_evaluation` the latest event of
     one, `log_tail` the end of what the run that failed wrote, or what was heard last of a lost one.
 
     It waits for `hardware_class`, None for any; for its place there see rules.fair_queue.
-    `sent_to` is the hardware class whose workers a message went to, None before the first. The
+    `sent_to` is the worker that was drawn for it, which alone may claim it; None before that. The
     defaults are for a server of the version before, which may go on while this one starts.
     """
 
@@ -61,6 +62,7 @@ class Attempt(Base):
     last_evaluation: Mapped[dict[str, Any] | None]
     log_tail: Mapped[str | None] = mapped_column(Text)
     accelerators: Mapped[int | None]
+    clock_slack_seconds: Mapped[float | None]
     hardware_class: Mapped[str | None] = mapped_column(String(200))
     submitter_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     by_organiser: Mapped[bool] = mapped_column(server_default=true())
@@ -79,6 +81,19 @@ class ReplayEventRow(Base):
     sequence: Mapped[int] = mapped_column(Integer, primary_key=True)
     event: Mapped[dict[str, Any]]
     created_at: Mapped[datetime]
+
+
+class ReplayOpening(Base):
+    """How the curve of a replayed run begins, as a hash: a copy of it is found by this."""
+
+    __tablename__ = "replay_openings"
+    __table_args__ = (Index(None, "opening"),)
+
+    verification_id: Mapped[str] = mapped_column(ForeignKey("verifications.id"), primary_key=True)
+    run: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    benchmark_id: Mapped[str] = mapped_column(String(100))
+    seed: Mapped[int] = mapped_column(BigInteger)
+    opening: Mapped[str] = mapped_column(String(64))
 
 
 class QueueRow(Base):

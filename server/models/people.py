@@ -42,7 +42,8 @@ class User(Base):
 class Token(Base):
     """An API token; only its SHA-256 is kept. `role` and `scopes` are of server.accounts.roles.
 
-    `last_used_at` is right to about a minute. `rotated_from` is the token this one took over from.
+    `last_used_at` is right to about a minute. `rotated_from` is the token this one took over from,
+    `made_with` the one that the request which made it was sent with: this one ends with either.
     """
 
     __tablename__ = "tokens"
@@ -58,6 +59,7 @@ class Token(Base):
     scopes: Mapped[list[Any]] = mapped_column(server_default="[]")
     last_used_at: Mapped[datetime | None]
     rotated_from: Mapped[int | None] = mapped_column(ForeignKey("tokens.id"))
+    made_with: Mapped[int | None] = mapped_column(ForeignKey("tokens.id"))
 
     user: Mapped[User] = relationship(lazy="joined")
 

@@ -12,8 +12,7 @@ from server.models.people import User
 class PriceRow(Base):
     """An entry of the price book; a trigger refuses to change or delete it.
 
-    A correction is a later entry, or one that `supersedes` the wrong one. What is known of the
-    shape of the instance is of one of them.
+    A correction is a later entry, or one that `supersedes` the wrong one.
     """
 
     __tablename__ = "prices"
@@ -32,10 +31,6 @@ class PriceRow(Base):
     source_url: Mapped[str] = mapped_column(Text)
     note: Mapped[str | None] = mapped_column(Text)
     supersedes: Mapped[int | None] = mapped_column(ForeignKey("prices.id"))
-    accelerator: Mapped[str | None] = mapped_column(String(200))
-    accelerator_count: Mapped[int | None]
-    processor_count: Mapped[int | None]
-    memory_gib: Mapped[float | None]
     added_by: Mapped[int] = mapped_column(ForeignKey("users.id"))
     added_at: Mapped[datetime]
 

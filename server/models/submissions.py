@@ -25,11 +25,18 @@ class Submission(Base):
     `time_confirmed` tells of one that a replay verified whether its time was confirmed with it
     (rules.confirmed_time), and is None of all others.
 
-    `copies` lists its logs that an earlier submission has (server.submissions.earlier_logs), and is
-    None for almost all. Unless it is of an archive it is then not `eligible`.
+    `evidence` and `check_word` say which time of it ranks and how far its claim was checked
+    (rules.evidence); the sealed runs of its configuration are in `pool_id`.
+
+    `trained_with` is "reference" or "own" code; `tuning` has the trials and seconds of the search
+    that found its settings, where its submitter states them. `ticket_id` is the ticket that its
+    seeds came with, if any.
 
     An `archive` submission was published elsewhere, by `organisation` on `submitted_on`; it is kept
     with whatever rules it breaks.
+
+    Until `revealed_at` its seeds, curves and logs are its owner's and the organisers' to see; None
+    where nothing was ever hidden, as of an archive.
 
     One that is `embargoed` is its owner's, their organisation's and the organisers' to see. One
     with a `withdrawn_at` stays where it is and ranks nowhere (server.submissions.visibility has
@@ -53,6 +60,7 @@ class Submission(Base):
         ),
         Index(None, "benchmark_id", "submitted_at"),
         Index(None, "submitted_at"),
+        Index(None, "revealed_at"),
         Index(None, "user_id", "submitted_at"),
         UniqueConstraint("user_id", "idempotency_key"),
     )
@@ -82,18 +90,25 @@ class Submission(Base):
     request_sha256: Mapped[str] = mapped_column(String(64))
     submitted_at: Mapped[datetime]
     archive: Mapped[bool] = mapped_column(default=False, server_default=false())
+    source: Mapped[dict[str, Any] | None]
     organisation: Mapped[str | None] = mapped_column(Text)
     submitted_on: Mapped[date | None]
     kind: Mapped[str] = mapped_column(String(20), default="train", server_default="train")
     precision: Mapped[str | None] = mapped_column(String(10))
     precision_measured: Mapped[str | None] = mapped_column(String(10))
+    trained_with: Mapped[str] = mapped_column(String(10), default="own", server_default="own")
+    tuning: Mapped[dict[str, Any] | None]
+    ticket_id: Mapped[str | None] = mapped_column(String(20))
+    revealed_at: Mapped[datetime | None]
     energy_joules: Mapped[float | None]
     embargoed: Mapped[bool] = mapped_column(default=False, server_default=false())
     withdrawn_at: Mapped[datetime | None]
     withdrawn_by: Mapped[str | None] = mapped_column(String(100))
     withdrawn_because: Mapped[str | None] = mapped_column(Text)
-    copies: Mapped[list[Any] | None]
     time_confirmed: Mapped[bool | None]
+    evidence: Mapped[str] = mapped_column(String(12), default="claimed", server_default="claimed")
+    check_word: Mapped[str | None] = mapped_column(String(16))
+    pool_id: Mapped[str | None] = mapped_column(ForeignKey("pools.id"), index=True)
 
     @property
     def submitter(self) -> str:
@@ -122,16 +137,14 @@ Index(
 class RunRow(Base):
     """One run of a submission: its log (by hash), its curve (one JSON list), its figures.
 
-    `training_sha256` is the same for the same training, whatever else was edited in its log
-    (rules.fingerprint); None of a curve too short to tell.
-    `convergence` is in the benchmark's unit: epochs or samples of a run that succeeded.
+    `convergence` is in the benchmark's unit: epochs or samples of a run that succeeded. `settings`
+    are the hyperparameters that its log states, None of a run stored before they were kept.
     """
 
     __tablename__ = "runs"
     __table_args__ = (
         UniqueConstraint("submission_id", "index"),
         Index(None, "log_sha256"),
-        Index(None, "training_sha256"),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -141,7 +154,6 @@ class RunRow(Base):
     seed: Mapped[int | None] = mapped_column(BigInteger)
     log_sha256: Mapped[str] = mapped_column(String(64))
     log_bytes: Mapped[int] = mapped_column(BigInteger)
-    training_sha256: Mapped[str | None] = mapped_column(String(64))
     reached: Mapped[bool]
     tta_seconds: Mapped[float | None]
     epochs_to_target: Mapped[float | None]
@@ -149,4 +161,5 @@ class RunRow(Base):
     batch_size: Mapped[int | None] = mapped_column(BigInteger)
     convergence: Mapped[float | None]
     ledger: Mapped[dict[str, Any] | None]
+    settings: Mapped[dict[str, Any] | None]
     curve: Mapped[list[Any]] = mapped_column(deferred=True)

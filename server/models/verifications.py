@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint
+from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint, false
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from server.models.base import Base
@@ -19,8 +19,12 @@ class Verification(Base):
 
     A `replay` checks its submission. A `calibration` measures the reference for its calibration
     and has no submission. A `duel` holds its submission `against` another. A `latency` times the
-    trained model. `hyperparameters` has one table per run where the runs differ. A replay's
+    trained model. A `cross_check` trains a run of `checks_id` again, on another owner's worker.
+    `hyperparameters` has one table per run where the runs differ. A replay's
     `calibration_id` is what it is judged by.
+
+    The first `own_runs` of its `seeds` are the claim's own; the sealed runs after them belong to
+    `pool_id`. A `fresh` one confirms what would be among the first of its division.
 
     A submission is read with all its verifications, so what is long of one, and its attempts, are
     loaded only where they are asked for (`SHOWN` in server.verifications.queries).
@@ -51,6 +55,10 @@ class Verification(Base):
     report: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
     created_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
+    pool_id: Mapped[str | None] = mapped_column(ForeignKey("pools.id"), index=True)
+    own_runs: Mapped[int] = mapped_column(default=0, server_default="0")
+    fresh: Mapped[bool] = mapped_column(default=False, server_default=false())
+    checks_id: Mapped[str | None] = mapped_column(ForeignKey("verifications.id"), index=True)
 
     submission: Mapped[Submission | None] = relationship(
         foreign_keys=[submission_id], back_populates="verifications"

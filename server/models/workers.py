@@ -15,6 +15,7 @@ class WorkerRow(Base):
     `drift` is the sentence that says why it is out, since `drifted_at`: its canary is off its own
     baseline, which is of readings after `baseline_since`. `held` is "paused", "draining" or,
     once it ended for that, "drained" where an organiser said so: by whom, since when and why.
+    It is `confirmed_by` an organiser, or by the server's own administration where that is None.
     """
 
     __tablename__ = "workers"
@@ -33,6 +34,27 @@ class WorkerRow(Base):
     held_at: Mapped[datetime | None]
     held_by: Mapped[str | None] = mapped_column(String(100))
     held_because: Mapped[str | None] = mapped_column(Text)
+    confirmed_at: Mapped[datetime | None]
+    confirmed_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+
+
+class HardwareClassRow(Base):
+    """A class of machines whose times may be compared.
+
+    `roof` is the canary's throughput in GFLOP/s, None until it was measured; a worker of the class
+    must come within a tenth of it. `origin` says where the entry came from.
+    """
+
+    __tablename__ = "hardware_classes"
+
+    name: Mapped[str] = mapped_column(String(200), primary_key=True)
+    accelerator: Mapped[str | None] = mapped_column(String(200))
+    accelerator_count: Mapped[int]
+    processor: Mapped[str] = mapped_column(String(200))
+    processor_count: Mapped[int]
+    roof: Mapped[float | None]
+    origin: Mapped[str] = mapped_column(String(200))
+    created_at: Mapped[datetime]
 
 
 class WorkerProbeRow(Base):

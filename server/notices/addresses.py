@@ -16,8 +16,8 @@ LONGEST_URL = 2000
 NEVER_PUBLIC = tuple(
     ip_network(text)
     for text in (
-        "192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32", "224.0.0.0/4",
-        "::/96", "64:ff9b:1::/48", "3fff::/20", "5f00::/16", "fec0::/10", "ff00::/8",
+        "192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32", "224.0.0.0/4", "::/96",
+        "::ffff:0:0:0/96", "64:ff9b:1::/48", "3fff::/20", "5f00::/16", "fec0::/10", "ff00::/8",
     )
 )  # fmt: skip
 # Not even in a network of one's own: credentials of the machine are served there.
@@ -29,8 +29,14 @@ METADATA = tuple(
         "fd00:42::42/128", "fd00:a9fe:a9fe::1/128", "fd00:100::100:200/128",
     )
 )  # fmt: skip
-NAT64 = ip_network("64:ff9b::/96")
-SIX_TO_FOUR = ip_network("2002::/16")
+# The last 32 bits are an IPv4 address: compatible, translated (SIIT), NAT64.
+ENDS_IN_IPV4 = tuple(
+    ip_network(text) for text in ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")
+)
+# Of a network's own choice: where an IPv4 address begins is its choice too (RFC 6052, section 2.2).
+LOCAL_NAT64 = ip_network("64:ff9b:1::/48")
+LOCAL_NAT64_LENGTHS = (48, 56, 64)
+ISATAP = (0x00005EFE, 0x02005EFE)
 
 
 class NoAllowedAddressError(Exception):
@@ -73,29 +79,39 @@ def _literal(host: str) -> Address | None:
 
 def is_allowed(address: Address, *, private_allowed: bool) -> bool:
     """Whether a webhook may be posted to an address."""
-    meant = _meant(address)
-    if any(_lies_in(meant, METADATA)):
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    places = [address] if isinstance(address, IPv4Address) else _places(address)
+    if any(_lies_in(place, METADATA) for place in places):
         return False
     if private_allowed:
-        return not meant.is_multicast and not meant.is_unspecified
-    return meant.is_global and not any(_lies_in(meant, NEVER_PUBLIC))
+        return not address.is_multicast and not address.is_unspecified
+    return all(place.is_global and not _lies_in(place, NEVER_PUBLIC) for place in places)
 
 
-def _lies_in(address: Address, networks: tuple[object, ...]) -> list[bool]:
-    return [address in network for network in networks]  # type: ignore[operator]
+def _lies_in(address: Address, networks: tuple[object, ...]) -> bool:
+    return any(address in network for network in networks)  # type: ignore[operator]
 
 
-def _meant(address: Address) -> Address:
-    """The IPv4 address inside an IPv6 one that leads to it, else the address itself."""
-    if isinstance(address, IPv4Address):
-        return address
-    if address.ipv4_mapped is not None:
-        return address.ipv4_mapped
-    if address in SIX_TO_FOUR:
-        return IPv4Address((int(address) >> 80) & 0xFFFFFFFF)
-    if address in NAT64:
-        return IPv4Address(int(address) & 0xFFFFFFFF)
-    return IPv6Address(int(address))  # Without the name of an interface.
+def _places(address: IPv6Address) -> list[Address]:
+    """Where a packet to an address may end: there, or at an IPv4 address inside it."""
+    value = int(address)
+    inside: list[IPv4Address] = []
+    if address.sixtofour is not None:
+        inside.append(address.sixtofour)
+    if address.teredo is not None:
+        inside.extend(address.teredo)
+    if _lies_in(address, ENDS_IN_IPV4) or (value >> 32) & 0xFFFFFFFF in ISATAP:
+        inside.append(_ipv4(value))
+    if address in LOCAL_NAT64:
+        # Bits 64 to 71 are zero and belong to no address.
+        joined = value >> 64 << 56 | value & (1 << 56) - 1
+        inside.extend(_ipv4(joined >> 88 - length) for length in LOCAL_NAT64_LENGTHS)
+    return [IPv6Address(value), *inside]  # Without the name of an interface.
+
+
+def _ipv4(value: int) -> IPv4Address:
+    return IPv4Address(value & 0xFFFFFFFF)
 
 
 def resolve(host: str, port: int, *, private_allowed: bool) -> str:

@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.observability.context import REQUEST_ID, begin_request
 from server.observability.request_metrics import RequestMetrics
-from server.observability.routes import known_method, route_template
+from server.observability.routes import OTHER, known_method, route_template
 
 log = logging.getLogger("server.access")
 
@@ -52,8 +52,11 @@ class Observed:
         finally:
             metrics.in_progress -= 1
             seconds = time.perf_counter() - began
-            method, route = known_method(scope), route_template(scope)
-            timed = None if is_stream else seconds
+            # A method that the route has not is nobody's to count apart.
+            method = OTHER if status == 405 else known_method(scope)
+            route = route_template(scope)
+            # A refusal has no buckets: whoever asks every address would leave some for each.
+            timed = None if is_stream or 400 <= status < 500 else seconds
             metrics.count(method, route, status=status, seconds=timed)
             _write_line(method, route, status=status, seconds=seconds, sent_bytes=sent_bytes)
 

@@ -18,7 +18,8 @@ TAKES_WORK = ("idle", "busy")
 
 @dataclass(frozen=True)
 class WorkerSeen:
-    """A worker's hardware class and how it is: idle, busy, stopping, drifted, held or gone.
+    """A worker's hardware class and how it is: idle, busy, stopping, drifted, held,
+    unconfirmed or gone.
 
     A worker is held where it is "paused", itself or its whole queue, "draining" or "drained".
     """
@@ -51,12 +52,21 @@ def read_workers(session: Session, *, now: datetime, alive_seconds: float) -> li
             WorkerRow.last_seen_at < since,
             WorkerRow.drift.is_not(None),
             WorkerRow.held,
+            WorkerRow.confirmed_at.is_(None),
         )
     )
     pauses = read_pauses(session)
     return [
-        WorkerSeen(name, _state(state, gone=gone, drifted=drifted, held=_held(held, pauses, name)))
-        for name, state, gone, drifted, held in rows
+        WorkerSeen(
+            name,
+            _state(
+                "unconfirmed" if unconfirmed and state != "stopping" else state,
+                gone=gone,
+                drifted=drifted,
+                held=_held(held, pauses, name),
+            ),
+        )
+        for name, state, gone, drifted, held, unconfirmed in rows
     ]
 
 

@@ -112,7 +112,7 @@ class RequestMetrics(Collector):
         yield requests
         durations = HistogramMetricFamily(
             "finishline_http_request_duration_seconds",
-            "From a request to the last byte of its answer; event streams are not timed.",
+            "From a request to the last byte of its answer; event streams and 4xx are not timed.",
             labels=("method", "route"),
         )
         for labels, found in self._durations.items():

@@ -3,6 +3,7 @@
 from starlette.types import Scope
 
 UNMATCHED = "(none)"
+OTHER = "other"
 MOUNTED = "(mounted files)"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
@@ -25,4 +26,4 @@ def route_template(scope: Scope) -> str:
 def known_method(scope: Scope) -> str:
     """The request's method, "other" for a word that is none."""
     method: str = scope["method"]
-    return method if method in METHODS else "other"
+    return method if method in METHODS else OTHER

@@ -7,12 +7,9 @@ from sqlalchemy.orm import Session
 from rules.benchmark import Benchmark
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.schemas import benchmark_view
-from server.leaderboard.facet_rows import read_facets
-from server.leaderboard.facets import Facets
 from server.leaderboard.queries import cut_board
-from server.leaderboard.ranked import RankedBoard, ranked_board, top_board
+from server.leaderboard.ranked import ranked_board
 from server.leaderboard.schemas import BoardQuery
-from server.leaderboard.selection import first_place
 from server.leaderboard.service import board_version, kept_for_board
 from server.pages.board_refusals import query_instead
 from server.pages.explanations import EXPLAIN
@@ -34,24 +31,13 @@ def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
     Raises RuleError for a target that the benchmark cannot have.
     """
     version = board_version(session, benchmark.benchmark_id)
-    ranked, facets = _ranked_and_facets(session, benchmark, query, version)
+    in_division = query.in_division(benchmark)
+    ranked = ranked_board(session, benchmark, in_division, version=version)
     return _around(session, benchmark, query, version) | {
-        "board": cut_board(session, ranked, benchmark, query, version=version),
+        "board": cut_board(session, ranked, benchmark, in_division, version=version),
         "filters": query.model_dump(mode="json", exclude_defaults=True),
-        "facets": facets,
+        "facets": ranked.facets,
     }
-
-
-def _ranked_and_facets(
-    session: Session, benchmark: Benchmark, query: BoardQuery, version: int
-) -> tuple[RankedBoard, Facets]:
-    """The places that are asked for, and what is on the whole board."""
-    end = first_place(query, version) + query.limit
-    top = top_board(session, benchmark, query, version=version, end=end)
-    if top is not None:
-        return top, read_facets(session, benchmark, query, version=version)
-    ranked = ranked_board(session, benchmark, query, version=version)
-    return ranked, ranked.facets
 
 
 def refused_context(
@@ -62,7 +48,7 @@ def refused_context(
     `typed` is the query as it came; what of it says which kind of board is kept where it can be.
     """
     version = board_version(session, benchmark.benchmark_id)
-    query = query_instead(typed, problems)
+    query = query_instead(typed, problems).in_division(benchmark)
     ranked = ranked_board(session, benchmark, query, version=version)
     board = cut_board(session, ranked, benchmark, query, version=version)
     return _around(session, benchmark, query, version) | {

@@ -91,6 +91,15 @@ def token_row(token: Token) -> dict[str, Any]:
     return token_view(token).model_dump(mode="json") | {"state": state, "has_all": has_all}
 
 
+def revoked_words(token_id: int, ended: list[int]) -> str:
+    """Say which tokens ended together."""
+    others = [str(each) for each in ended if each != token_id]
+    words = f"Token {token_id} is revoked" if token_id in ended else f"Token {token_id} had ended"
+    if not others:
+        return f"{words}."
+    return f"{words}; {len(others)} made with it or rotated from it ended too: {', '.join(others)}."
+
+
 def _submission_row(submission: Submission) -> dict[str, Any]:
     return {
         "id": submission.id,

@@ -26,6 +26,7 @@ def pending_verdicts(session: Session) -> list[Row]:
         .where(
             Verification.state == "done",
             Verification.kind.in_(("replay", "latency")),
+            Verification.fresh.is_(False),
             ~Verification.decision.has(),
         )
         .order_by(Verification.ended_at)

@@ -10,7 +10,7 @@ from server.accounts.roles import SCOPES
 from server.accounts.schemas import OwnTokenCreate, TokenRotate
 from server.dependencies import PartsDep
 from server.errors import ServerError
-from server.pages.console_account import ADDRESS, account_page
+from server.pages.console_account import ADDRESS, account_page, revoked_words
 from server.pages.console_page import go_on
 from server.pages.forms import filled, read_form
 from server.sessions.dependencies import AccountDep, Fields, FormDep
@@ -68,7 +68,7 @@ def revoke(token_id: TokenId, parts: PartsDep, signed_in: AccountDep, _form: For
     """End one of one's own tokens now."""
     try:
         with parts.database.write() as session:
-            giving.revoke_own_token(session, signed_in.caller, token_id)
+            ended = giving.revoke_own_token(session, signed_in.caller, token_id)
     except ServerError as error:
         return account_page(parts, signed_in, refusal=error)
-    return go_on(parts, signed_in, ADDRESS, Notice(f"Token {token_id} is revoked."))
+    return go_on(parts, signed_in, ADDRESS, Notice(revoked_words(token_id, ended)))

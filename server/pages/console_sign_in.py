@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from rules.counts import count_text
+from server.accounts.service import find_holder
 from server.dependencies import Parts, PartsDep
 from server.errors import NotSignedInError
 from server.sessions.cookies import clear_cookie, clear_mark, read_cookie, set_cookie
@@ -56,13 +57,14 @@ def sign_in(request: Request, parts: PartsDep, sent: FieldsDep) -> Response:
     require_same_origin(request, parts.settings)
     address = request.client.host if request.client is not None else "unknown"
     failed = request.app.state.failed_sign_ins
-    wait = math.ceil(failed.seconds_to_wait(address))
-    if wait > 0:
-        why = f"Too many tokens were refused. Try again in {count_text(wait, 'second')}."
-        return _page(sent.get("next"), error=why, status=429, headers={"Retry-After": str(wait)})
     try:
         secret, name = _start(request, parts, sent.get("token", "").strip())
     except NotSignedInError as error:
+        wait = math.ceil(failed.seconds_to_wait(address))
+        if wait > 0:
+            why = f"Too many tokens were refused. Try again in {count_text(wait, 'second')}."
+            again = {"Retry-After": str(wait)}
+            return _page(sent.get("next"), error=why, status=429, headers=again)
         failed.note(address)
         log.warning("a sign-in from %s was refused", address)
         headers = {"WWW-Authenticate": "Bearer"}
@@ -75,6 +77,9 @@ def sign_in(request: Request, parts: PartsDep, sent: FieldsDep) -> Response:
 def _start(request: Request, parts: Parts, token: str) -> tuple[str, str]:
     if not token:
         raise NotSignedInError("Type or paste your token; it begins with fl_.")
+    # Whoever guesses waits for no turn to write.
+    with parts.database.read_columns() as connection:
+        find_holder(connection, token)
     with parts.database.write() as session:
         earlier = read_cookie(request, parts.settings)
         return start_session(session, token, instead_of=earlier)

@@ -10,7 +10,7 @@ from server.accounts import giving
 from server.accounts.schemas import TokenCreate, TokenRotate
 from server.dependencies import Parts, PartsDep
 from server.errors import ServerError
-from server.pages.console_account import token_row
+from server.pages.console_account import revoked_words, token_row
 from server.pages.console_page import console_page, go_on
 from server.pages.forms import filled, read_form, read_query
 from server.sessions.dependencies import ConsoleDep, Fields, FormDep
@@ -73,10 +73,10 @@ def revoke(token_id: TokenId, parts: PartsDep, signed_in: ConsoleDep, _form: For
     """End a token now."""
     try:
         with parts.database.write() as session:
-            giving.revoke_token(session, signed_in.caller, token_id)
+            ended = giving.revoke_token(session, signed_in.caller, token_id)
     except ServerError as error:
         return _page(parts, signed_in, {}, refusal=error)
-    return go_on(parts, signed_in, ADDRESS, Notice(f"Token {token_id} is revoked."))
+    return go_on(parts, signed_in, ADDRESS, Notice(revoked_words(token_id, ended)))
 
 
 def _page(

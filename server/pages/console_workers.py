@@ -1,4 +1,4 @@
-"""Holding workers and queues from the console, and letting them go on."""
+"""Confirming and holding workers from the console, holding queues, and letting them go on."""
 
 from typing import Any, Literal
 
@@ -16,20 +16,21 @@ from server.queues.schemas import LONGEST_REASON, REASON
 from server.sessions.dependencies import ConsoleDep, Fields, FormDep
 from server.sessions.schemas import Notice, SignedIn
 from server.viewer import ORGANISER
+from server.workers.confirming import confirm_worker
 from server.workers.queries import list_workers
 from server.workers.queue import read_queue
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/workers"
 EVERYTHING, QUEUE, WORKER = "everything", "queue:", "worker:"
-DONE = {"pause": "paused", "drain": "draining", "resume": "no longer held"}
+DONE = {"pause": "paused", "drain": "draining", "resume": "no longer held", "confirm": "confirmed"}
 
 
 class Order(BaseModel):
     """What is to happen to a worker, to the queue of a hardware class, or to all of them."""
 
     what: str = Field(min_length=1, pattern=f"^({EVERYTHING}$|{QUEUE}.|{WORKER}.)")
-    action: Literal["pause", "drain", "resume"]
+    action: Literal["pause", "drain", "resume", "confirm"]
     reason: str = Field(min_length=1, max_length=LONGEST_REASON, pattern=REASON)
 
 
@@ -43,7 +44,7 @@ def workers_page(
 
 @router.post(ADDRESS)
 def change(parts: PartsDep, signed_in: ConsoleDep, form: FormDep) -> Response:
-    """Pause, drain or resume."""
+    """Pause, drain, resume or confirm."""
     wanted, errors = read_form(Order, filled(form))
     if wanted is None:
         return _page(parts, signed_in, form, errors=errors)
@@ -60,15 +61,17 @@ def _carry_out(session: Session, caller: Caller, wanted: Order) -> str:
     """Do it; what it was done to."""
     if wanted.what.startswith(WORKER):
         name = wanted.what.removeprefix(WORKER)
-        if wanted.action == "resume":
+        if wanted.action == "confirm":
+            confirm_worker(session, caller, name, reason=wanted.reason)
+        elif wanted.action == "resume":
             holds.resume_worker(session, caller, name, reason=wanted.reason)
         else:
             held = holds.PAUSED if wanted.action == "pause" else holds.DRAINING
             holds.hold_worker(session, caller, name, held=held, reason=wanted.reason)
         return f"worker {name}"
     hardware_class = wanted.what.removeprefix(QUEUE) if wanted.what != EVERYTHING else None
-    if wanted.action == "drain":
-        raise ConflictError("A queue cannot drain; pause it: what runs goes on.")
+    if wanted.action in ("drain", "confirm"):
+        raise ConflictError(f"A queue cannot {wanted.action}: choose a worker, or pause the queue.")
     if wanted.action == "pause":
         holds.pause_queue(session, caller, hardware_class, reason=wanted.reason)
     else:

@@ -11,7 +11,7 @@ from rules.replay_plan import band_for
 from server.benchmarks.queries import definition
 from server.benchmarks.schemas import benchmark_view
 from server.dependencies import Parts
-from server.models import RunRow, Submission
+from server.models import PoolRun, RunRow, Submission
 from server.pages.measured import measured_beside
 from server.pages.standings import place_of, places_of
 from server.prices.costs import BookCosts
@@ -89,7 +89,14 @@ def _place(session: Session, parts: Parts, submission: Submission) -> Context | 
     if benchmark is None:
         return None
     places = places_of(session, benchmark, kind=submission.kind, division=submission.division)
-    return place_of(places, submission.id)
+    place = place_of(places, submission.id)
+    return None if place is None else place | {"pool": _pool(session, place["pool_id"])}
+
+
+def _pool(session: Session, pool_id: str | None) -> Context:
+    """How many runs of a pool count, and how many only nominated it for fresh ones."""
+    runs = session.scalars(select(PoolRun.counted).where(PoolRun.pool_id == pool_id)).all()
+    return {"counted": sum(runs), "not_counted": len(runs) - sum(runs)}
 
 
 def submission_with_curves(session: Session, submission_id: str) -> list[Context]:
@@ -121,8 +128,8 @@ def submission_with_curves(session: Session, submission_id: str) -> list[Context
 def sampled_curve(curve: Sequence[Sequence[Any]], most: int) -> list[Context]:
     """At most so many evaluations of a stored curve, evenly apart, each with its place from 1."""
     return [
-        {"index": place, "epoch": epoch, "seconds": seconds, "quality": quality}
-        for place, (epoch, seconds, quality, *_) in even_sample(
+        {"index": n, "epoch": epoch, "samples": samples, "seconds": seconds, "quality": quality}
+        for n, (epoch, seconds, quality, samples, *_) in even_sample(
             list(enumerate(curve, start=1)), most
         )
     ]

@@ -1,6 +1,6 @@
 """Where a submission stands on its board, and who stands beside it."""
 
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -23,14 +23,26 @@ class Place:
     submitter: str
     model: str
     system: str
+    division: str
     rank: int | None
     tied: bool
-    group: int | None
-    group_rank: int | None
-    single_run: bool
+    provisional_rank: int | None
+    not_separated_from: int | None
+    visible_gap_percent: float | None
     unranked_reason: str | None
     tta_seconds: float | None
+    tta_low_seconds: float | None
+    tta_high_seconds: float | None
     latency_ms: float | None
+    status: str
+    evidence: str
+    check: str | None
+    measured_seconds: float | None
+    measured_low_seconds: float | None
+    measured_high_seconds: float | None
+    measured_runs: int
+    pool_id: str | None
+    also_by: list[str]
 
 
 PLACE_FIELDS = tuple(field.name for field in fields(Place))
@@ -56,17 +68,8 @@ def place_of(places: list[Place], submission_id: str) -> Context | None:
         return None
     ranked = [place for place in places if place.rank is not None]
     at = ranked.index(found) if found.rank is not None else None
-    return {
-        "rank": found.rank,
-        "tied": found.tied,
-        "group": found.group,
-        "group_rank": found.group_rank,
-        "group_size": sum(p.group == found.group for p in ranked) if found.group else 0,
-        "single_run": found.single_run,
-        "unranked_reason": found.unranked_reason,
-        "ranked": len(ranked),
-        "others": [] if at is None else [_other(p, why) for p, why in _beside(ranked, at)],
-    }
+    others = [] if at is None else [_other(p, why) for p, why in _beside(ranked, at)]
+    return asdict(found) | {"ranked": len(ranked), "others": others}
 
 
 def _place(placed: PlacedRow) -> Place:
@@ -86,12 +89,4 @@ def _beside(ranked: list[Place], at: int) -> list[tuple[Place, str]]:
 
 
 def _other(place: Place, why: str) -> Context:
-    return {
-        "why": why,
-        "rank": place.rank,
-        "tied": place.tied,
-        "submission_id": place.submission_id,
-        "submitter": place.submitter,
-        "model": place.model,
-        "system": place.system,
-    }
+    return asdict(place) | {"why": why}

@@ -10,7 +10,6 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import Engine, Row, func, select
 from sqlalchemy.orm import Session
 
-from rules.instance_shape import InstanceCheck, check_instance
 from rules.system_price import PriceBook, SystemPrice, price_of_system
 from server.models import PriceRow, Submission
 from server.prices.schemas import entry_of
@@ -63,13 +62,6 @@ class BookCosts:
         if system.get("cloud") is None:
             return price_of_system(system, NO_PRICES, on=day)
         return price_of_system(system, self._read(), on=day)
-
-    def instance_check(self, submission: Submission | Row[Any]) -> InstanceCheck | None:
-        """A submission's system against what it rented, None if it names no instance."""
-        system = submission.system
-        if system.get("cloud") is None:
-            return None
-        return check_instance(system, self._read(), on=day_of(submission))
 
     def _read(self) -> PriceBook:
         if self._book is None:

@@ -8,17 +8,13 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    ValidationInfo,
     WithJsonSchema,
     field_validator,
 )
 
 from rules.price_book import (
-    A_COUNT_OF_THE_NAMED,
     AN_ADDRESS,
     HIGHEST_USD_PER_HOUR,
-    MEMORY_LIMITS_GIB,
-    MOST_IN_ONE,
     NAME_LENGTHS,
     NOTE_LENGTH,
     SOURCE_LENGTH,
@@ -51,9 +47,7 @@ WebAddress = Annotated[
 class PriceCreate(BaseModel):
     """A price, from which day it holds, and the page that says so.
 
-    With `supersedes` it stands in for an earlier entry that was wrong. The other fields may say
-    what one instance is, by the same page; an `accelerator_count` of 0 says that it has none, and
-    `processor_count` counts vCPUs. A submission that names the instance is held against them.
+    With `supersedes` it stands in for an earlier entry that was wrong.
     """
 
     model_config = ConfigDict(
@@ -68,10 +62,6 @@ class PriceCreate(BaseModel):
                     "usd_per_hour": 31.22,
                     "effective_on": "2026-11-01",
                     "source_url": "https://cloud.example/prices",
-                    "accelerator": "NVIDIA H100 80GB HBM3",
-                    "accelerator_count": 8,
-                    "processor_count": 192,
-                    "memory_gib": 2048,
                 }
             ]
         },
@@ -86,28 +76,13 @@ class PriceCreate(BaseModel):
     source_url: WebAddress
     note: str | None = Field(default=None, min_length=1, max_length=NOTE_LENGTH)
     supersedes: int | None = Field(default=None, ge=1, le=2**31 - 1)
-    accelerator: str | None = Field(
-        default=None, max_length=NAME_LENGTHS["accelerator"], pattern=ONE_LINE
-    )
-    accelerator_count: int | None = Field(default=None, ge=0, le=MOST_IN_ONE)
-    processor_count: int | None = Field(default=None, ge=1, le=MOST_IN_ONE)
-    memory_gib: float | None = Field(
-        default=None, ge=MEMORY_LIMITS_GIB[0], le=MEMORY_LIMITS_GIB[1], allow_inf_nan=False
-    )
 
-    @field_validator("provider", "instance", "region", "note", "accelerator")
+    @field_validator("provider", "instance", "region", "note")
     @classmethod
     def _without_control_characters(cls, text: str | None) -> str | None:
         if text is not None and any(ord(letter) < 32 and letter != "\n" for letter in text):
             raise ValueError("expected printable text")
         return text
-
-    @field_validator("accelerator_count")
-    @classmethod
-    def _as_many_as_are_named(cls, count: int | None, read: ValidationInfo) -> int | None:
-        if count == 0 and read.data.get("accelerator") is not None:
-            raise ValueError(f"expected {A_COUNT_OF_THE_NAMED}")
-        return count
 
     @field_validator("source_url")
     @classmethod
@@ -143,8 +118,7 @@ PriceQueryDep = Annotated[PriceQuery, Query()]
 class PriceView(BaseModel):
     """An entry of the book. `superseded_by` names the entry that stands in for it.
 
-    `ranks` is whether a cost may rest on it: it is on-demand and nothing supersedes it. The shape,
-    as far as it is known, is of one instance.
+    `ranks` is whether a cost may rest on it: it is on-demand and nothing supersedes it.
     """
 
     id: int
@@ -157,10 +131,6 @@ class PriceView(BaseModel):
     source_url: str
     note: str | None
     supersedes: int | None
-    accelerator: str | None
-    accelerator_count: int | None
-    processor_count: int | None
-    memory_gib: float | None
     superseded_by: int | None
     ranks: bool
     added_by: str
@@ -192,10 +162,6 @@ def price_of(row: PriceRow) -> Price:
         source_url=row.source_url,
         note=row.note,
         supersedes=row.supersedes,
-        accelerator=row.accelerator,
-        accelerator_count=row.accelerator_count,
-        processor_count=row.processor_count,
-        memory_gib=row.memory_gib,
     )
 
 

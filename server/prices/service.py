@@ -99,8 +99,4 @@ def _logged(row: PriceRow) -> dict[str, Any]:
         "effective_on": row.effective_on,
         "source_url": row.source_url,
         "supersedes": row.supersedes,
-        "accelerator": row.accelerator,
-        "accelerator_count": row.accelerator_count,
-        "processor_count": row.processor_count,
-        "memory_gib": row.memory_gib,
     }

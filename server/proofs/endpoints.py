@@ -32,7 +32,7 @@ Format = Annotated[
 def get_proof(
     verification_id: str, parts: PartsDep, viewer: ViewerDep, kind: Format = "zip"
 ) -> Response:
-    """All that a verdict stands on, signed: `finishline audit` checks it without this server."""
+    """All that a verdict stands on, signed. `finishline check-proof` checks it anywhere."""
     signed = service.sign_proof(parts, verification_id, viewer)
     if kind == "json":
         return Response(signed.content, media_type="application/json")

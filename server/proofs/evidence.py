@@ -7,13 +7,13 @@ import orjson
 from sqlalchemy.orm import Session
 
 from rules.claim import stored_system
+from rules.claim_training import TrainedWith
 from rules.measurements import PrecisionName
 from rules.proof import ClaimPart, LogFile, SubmissionPart
 from server.code_version import code_version
 from server.database import insert_missing, moment_text, utc_now
 from server.models import Evidence, Submission, Verification
 from server.submissions.queries import runs_with_curves
-from server.verifications.copies import find_elsewhere
 from server.verifications.queries import claimed_runs
 
 
@@ -47,11 +47,11 @@ def submission_part(session: Session, submission: Submission) -> dict[str, Any]:
             hyperparameters=dict(submission.hyperparameters),
             system=stored_system(submission.system),
             precision=cast(PrecisionName | None, submission.precision),
+            trained_with=cast(TrainedWith, submission.trained_with),
         ),
         logs=[LogFile(run.file, run.log_sha256, run.log_bytes) for run in submission.runs],
         runs=claimed_runs(submission),
         curves=[run.curve for run in runs_with_curves(session, submission.id)],
-        elsewhere=find_elsewhere(session, submission),
         result=submission.result,
     )
     plain: dict[str, Any] = orjson.loads(orjson.dumps(asdict(part)))

@@ -17,6 +17,7 @@ from rules.proof import (
     PostedEvaluation,
     VerificationPart,
 )
+from rules.replay_plan import FRESH_RUNS
 from server.calibrations.queries import benchmark_of
 from server.code_version import code_version
 from server.database import moment_text
@@ -30,6 +31,8 @@ from server.models import (
     Verification,
 )
 from server.proofs.evidence import submission_part
+from server.verifications.cross_checks import own_again
+from server.verifications.report_checks import posted_events
 
 Table = dict[str, Any]
 
@@ -61,9 +64,15 @@ def proof_parts(session: Session, verification: Verification) -> Table:
         },
         "attempts": [asdict(_attempt_part(session, item)) for item in verification.attempts],
         "report": verification.report,
-        "verdict": {"outcome": verification.outcome, "reasons": verification.reasons},
+        "verdict": _verdict_part(session, verification),
         "code": kept.code if kept is not None else asdict(code_version()),
     }
+
+
+def _verdict_part(session: Session, verification: Verification) -> Table:
+    part = {"outcome": verification.outcome, "reasons": verification.reasons}
+    again = own_again(session, verification)
+    return part | {"own_again": [asdict(run) for run in again]} if again else part
 
 
 def list_keys(session: Session) -> list[SigningKey]:
@@ -108,14 +117,18 @@ def _draw_part(session: Session, verification: Verification) -> DrawPart:
         nonce=verification.nonce,
         runs=len(verification.seeds),
         seeds=verification.seeds,
-        beside={}
-        if calibration_id is None
-        else judged_beside(calibration_id, benchmark_of(session, verification)),
+        own_runs=verification.own_runs,
+        beside=({FRESH_RUNS: len(verification.seeds)} if verification.fresh else {})
+        | (
+            {}
+            if calibration_id is None
+            else judged_beside(calibration_id, benchmark_of(session, verification))
+        ),
     )
 
 
 def _attempt_part(session: Session, attempt: Attempt) -> AttemptPart:
-    started, ended = attempt.started_at, attempt.ended_at
+    started, ended, slack = attempt.started_at, attempt.ended_at, attempt.clock_slack_seconds
     return AttemptPart(
         number=attempt.number,
         state=attempt.state,
@@ -124,6 +137,8 @@ def _attempt_part(session: Session, attempt: Attempt) -> AttemptPart:
         ended_at=moment_text(ended) if ended is not None else None,
         failure=Failure(**attempt.failure) if attempt.failure is not None else None,
         evaluations=[] if attempt.state == "done" else _posted(session, attempt),
+        posted=None if slack is None else posted_events(session, attempt),
+        clock_slack_seconds=slack,
     )
 
 

@@ -1,8 +1,12 @@
-"""What is sent to workers this moment: one message for each free worker, in fair order."""
+"""What is sent to workers this moment: one message for each free worker, in fair order.
+
+The server draws the worker, so that nobody can choose whose attempts they replay.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.orm import Session
@@ -13,11 +17,14 @@ from rules.replay_plan import Plan, build_job
 from server.calibrations.queries import benchmark_of
 from server.database import utc_now
 from server.models import Attempt
+from server.queues.apart import draw_apart, forget_lost_messages, waiting_apart
+from server.queues.barred import barred_owners
 from server.queues.takers import Takers, read_takers
 from server.queues.turns import NOBODY, keep_turns, lock_queues, read_turns
 from server.verifications.queries import claim_of, find_attempt
 
 RESEND_SECONDS = (5.0, 10.0, 20.0)
+LOOKED_AT = 10  # Of the attempts of one submitter in one queue.
 
 
 @dataclass(frozen=True)
@@ -52,17 +59,30 @@ def anything_to_send(session: Session, *, alive_seconds: float) -> bool:
 
 
 def take_due(session: Session, *, alive_seconds: float) -> list[Sending]:
-    """One attempt for each free worker, marked as sent: lost messages first, then by turns."""
+    """An attempt for each free worker, marked as sent to it: lost messages first, then by turns."""
     now = utc_now()
     locked = set(read_takers(session, alive_seconds=alive_seconds, now=now).free)
     lock_queues(session, locked)
     # Read again: another server may have chosen while this one waited for the lock.
     takers = read_takers(session, alive_seconds=alive_seconds, now=now).only(locked)
-    chosen = _send_again(session, takers, now)
+    forget_lost_messages(session, now)
+    chosen = _send_apart(session, takers, now) + _send_again(session, takers, now)
     heads = _heads(session) if takers.free else []
     for hardware_class in sorted(takers.free):
         chosen += _by_turns(session, takers, hardware_class, heads, now)
     return [build_sending(session, attempt_id, sent_to) for attempt_id, sent_to in chosen]
+
+
+def _send_apart(session: Session, takers: Takers, now: datetime) -> list[tuple[str, str]]:
+    """Cross-checks, of which verdicts wait: before all others."""
+    chosen = []
+    for attempt in waiting_apart(session, now):
+        sent_to = draw_apart(session, takers, attempt)
+        if sent_to is not None and _mark(
+            session, attempt.id, sends=attempt.sends, sent_to=sent_to, now=now
+        ):
+            chosen.append((attempt.id, sent_to))
+    return chosen
 
 
 def _send_again(session: Session, takers: Takers, now: datetime) -> list[tuple[str, str]]:
@@ -74,11 +94,15 @@ def _send_again(session: Session, takers: Takers, now: datetime) -> list[tuple[s
     ).all()
     chosen = []
     for row in rows:
-        able = [name for name in sorted(takers.free) if takers.may_take(name, row.hardware_class)]
-        for sent_to in able[:1]:
-            if _mark(session, row.id, sends=row.sends, sent_to=sent_to, now=now):
+        able = [
+            name
+            for name, free in sorted(takers.free.items())
+            if free and takers.may_take(name, row.hardware_class)
+        ]
+        for hardware_class in able[:1]:
+            sent_to = takers.draw(hardware_class, partial(barred_owners, session, row.id))
+            if sent_to and _mark(session, row.id, sends=row.sends, sent_to=sent_to, now=now):
                 chosen.append((row.id, sent_to))
-                _use(takers, sent_to)
     return chosen
 
 
@@ -90,21 +114,33 @@ def _by_turns(
     before = read_turns(session, hardware_class)
     queue = FairQueue((head.waiting(str(place)) for place, head in enumerate(able)), before)
     chosen: list[tuple[str, str]] = []
-    while takers.free[hardware_class] > 0 and (one := queue.take()) is not None:
+    while takers.free[hardware_class] and (one := queue.take()) is not None:
         head = able[int(one.attempt_id)]
-        oldest = _oldest(session, head)
-        if oldest is None:
+        drawn = _draw(session, takers, hardware_class, _oldest(session, head))
+        if drawn is None:  # Nobody who is free may take any of theirs.
             continue
-        attempt_id, _ = oldest
-        if _mark(session, attempt_id, sends=0, sent_to=hardware_class, now=now):
-            chosen.append((attempt_id, hardware_class))
-            _use(takers, hardware_class)
+        if _mark(session, drawn[0], sends=0, sent_to=drawn[1], now=now):
+            chosen.append(drawn)
         following = _oldest(session, head)
-        if following is not None:
-            queue.add(replace(one, asked_at=following[1]))
+        if following:
+            queue.add(replace(one, asked_at=following[0][1]))
     if chosen:
         keep_turns(session, hardware_class, before=before, after=queue.turns())
     return chosen
+
+
+def _draw(
+    session: Session,
+    takers: Takers,
+    hardware_class: str,
+    oldest: Sequence[tuple[str, datetime]],
+) -> tuple[str, str] | None:
+    """The first of some attempts that a free worker may take, and the worker."""
+    for attempt_id, _ in oldest:
+        barred = partial(barred_owners, session, attempt_id)
+        if (sent_to := takers.draw(hardware_class, barred)) is not None:
+            return attempt_id, sent_to
+    return None
 
 
 def _heads(session: Session) -> list[Head]:
@@ -116,8 +152,9 @@ def _heads(session: Session) -> list[Head]:
     return [Head(wanted, bool(asked), whose, oldest) for wanted, asked, whose, oldest in rows]
 
 
-def _oldest(session: Session, head: Head) -> tuple[str, datetime] | None:
-    row = session.execute(
+def _oldest(session: Session, head: Head) -> list[tuple[str, datetime]]:
+    """The first few of a submitter in a queue: where one has to wait, the next may start."""
+    rows = session.execute(
         select(Attempt.id, Attempt.asked_at)
         .where(
             *_never_sent(),
@@ -126,9 +163,9 @@ def _oldest(session: Session, head: Head) -> tuple[str, datetime] | None:
             Attempt.submitter_id == head.submitter_id,
         )
         .order_by(Attempt.asked_at, Attempt.id)
-        .limit(1)
-    ).first()
-    return None if row is None else (row.id, row.asked_at)
+        .limit(LOOKED_AT)
+    )
+    return [(row.id, row.asked_at) for row in rows]
 
 
 def _never_sent() -> tuple[ColumnElement[bool], ...]:
@@ -147,21 +184,19 @@ def _mark(session: Session, attempt_id: str, *, sends: int, sent_to: str, now: d
     return won is not None
 
 
-def _use(takers: Takers, hardware_class: str) -> None:
-    takers.free[hardware_class] -= 1
-    if not takers.free[hardware_class]:
-        del takers.free[hardware_class]
-
-
 def build_sending(session: Session, attempt_id: str, sent_to: str) -> Sending:
-    """The message of an attempt to the workers of a hardware class."""
+    """The message of an attempt to the worker that was drawn for it."""
     attempt = find_attempt(session, attempt_id)
     verification = attempt.verification
     submission = verification.submission
     job = build_job(
         benchmark_of(session, verification),
         claim_of(submission) if submission is not None else None,
-        Plan(seeds=tuple(verification.seeds), nonce=verification.nonce),
+        Plan(
+            seeds=tuple(verification.seeds),
+            nonce=verification.nonce,
+            own_runs=verification.own_runs,
+        ),
         attempt_id=attempt.id,
         verification_id=verification.id,
         submission_id=verification.submission_id,

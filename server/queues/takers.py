@@ -1,33 +1,36 @@
-"""How many workers of each hardware class could be sent something this moment."""
+"""The workers that could be sent an attempt this moment, by hardware class."""
 
-from collections import Counter
-from collections.abc import Set
-from dataclasses import dataclass, replace
+import secrets
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from server.models import Attempt, WorkerRow
 from server.queues.pauses import Pauses, read_pauses
 
+LONGEST_SILENCE_SECONDS = 60.0
+
 
 @dataclass(frozen=True)
 class Takers:
-    """`free` workers by hardware class, less the messages under way to them.
+    """`free` has the names of free workers by hardware class, less those with a message under way.
 
-    `present` are the classes with a worker that is alive and not off its baseline; what waits for
-    one of them, or for one that is paused, waits for that class and goes to no other.
+    `present` are the confirmed workers that are alive and on their baseline, by class; what waits
+    for one of them, or for one that is paused, waits for that class and goes to no other.
     """
 
-    free: Counter[str]
-    present: Set[str]
+    free: dict[str, list[str]]
+    present: Mapping[str, Sequence[str]]
     pauses: Pauses
+    owners: Mapping[str, int] = field(default_factory=dict)
 
     def only(self, hardware_classes: Set[str]) -> "Takers":
         """The same with the free workers of some classes alone."""
-        free = {name: count for name, count in self.free.items() if name in hardware_classes}
-        return replace(self, free=Counter(free))
+        free = {name: free for name, free in self.free.items() if name in hardware_classes}
+        return replace(self, free=free)
 
     def may_take(self, hardware_class: str, wanted: str | None) -> bool:
         """Whether a worker of one class may be given what wants another, or None for any."""
@@ -35,36 +38,66 @@ class Takers:
             return True
         return wanted not in self.present and self.pauses.of(wanted) is None
 
+    def draw(self, hardware_class: str, barred: Callable[[set[int]], set[int]]) -> str | None:
+        """Take one of the free workers of a class out, at random, so that nobody can foresee it.
+
+        `barred` says of the owners of the class's workers which should not be drawn: theirs are
+        only where there is no other. None where the others are at work.
+        """
+        named = self.present[hardware_class]
+        owners = {self.owners[name] for name in named if name in self.owners}
+        out = barred(owners) if len(owners) > 1 else set()
+        free = self.free[hardware_class]
+        able = [name for name in free if owners <= out or self.owners.get(name) not in out]
+        if not able:
+            return None
+        drawn = able[secrets.randbelow(len(able))]
+        free.remove(drawn)
+        return drawn
+
 
 def read_takers(session: Session, *, alive_seconds: float, now: datetime) -> Takers:
-    """Who could take work. A worker that is held, at work, off its baseline or silent could not."""
+    """Who could take work: not who is unconfirmed, held, at work, off its baseline or silent."""
     pauses = read_pauses(session)
+    silence = min(alive_seconds, LONGEST_SILENCE_SECONDS)
     workers = session.execute(
-        select(WorkerRow.name, WorkerRow.hardware_class, WorkerRow.state, WorkerRow.held).where(
-            WorkerRow.last_seen_at >= now - timedelta(seconds=alive_seconds),
+        select(
+            WorkerRow.name,
+            WorkerRow.hardware_class,
+            WorkerRow.state,
+            WorkerRow.held,
+            WorkerRow.user_id,
+        ).where(
+            WorkerRow.last_seen_at >= now - timedelta(seconds=silence),
             WorkerRow.state != "stopping",
             WorkerRow.drift.is_(None),
+            WorkerRow.confirmed_at.is_not(None),
         )
     ).all()
-    at_work = set(session.scalars(select(Attempt.worker).where(Attempt.state == "running")))
-    free = Counter(
-        worker.hardware_class
-        for worker in workers
-        if worker.state == "idle"
-        and worker.held is None
-        and worker.name not in at_work
-        and pauses.of(worker.hardware_class) is None
-    )
-    if free:
-        free -= _under_way(session, now)  # What falls to zero is left out.
-    return Takers(free, {worker.hardware_class for worker in workers}, pauses)
+    taken = _taken(session, now) if workers else set()
+    free: dict[str, list[str]] = {}
+    for worker in workers:
+        if (
+            worker.state == "idle"
+            and worker.held is None
+            and worker.name not in taken
+            and pauses.of(worker.hardware_class) is None
+        ):
+            free.setdefault(worker.hardware_class, []).append(worker.name)
+    present: dict[str, list[str]] = {}
+    for worker in workers:
+        present.setdefault(worker.hardware_class, []).append(worker.name)
+    # One that is held may not come back: nobody waits for it.
+    owners = {one.name: one.user_id for one in workers if one.user_id and one.held is None}
+    return Takers(free, present, pauses, owners)
 
 
-def _under_way(session: Session, now: datetime) -> Counter[str]:
-    """Messages that were sent and may still be claimed, by the class they went to."""
-    rows = session.execute(
-        select(Attempt.sent_to, func.count())
-        .where(Attempt.state == "queued", Attempt.sent_to > "", Attempt.send_after > now)
-        .group_by(Attempt.sent_to)
+def _taken(session: Session, now: datetime) -> set[str | None]:
+    """Workers at an attempt, and those that were sent one and may still claim it."""
+    at_work = session.scalars(select(Attempt.worker).where(Attempt.state == "running"))
+    under_way = session.scalars(
+        select(Attempt.sent_to).where(
+            Attempt.state == "queued", Attempt.sent_to > "", Attempt.send_after > now
+        )
     )
-    return Counter({str(sent_to): count for sent_to, count in rows})
+    return {*at_work, *under_way}

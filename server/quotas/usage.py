@@ -12,8 +12,7 @@ from typing import Any, Literal
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
-from server.models import Attempt, Charge, Submission, User, Verification
-from server.withdrawals.cut_short import CUT_SHORT
+from server.models import Attempt, Charge, Submission, Verification
 
 Measure = Literal["submissions_per_day", "gpu_seconds_per_month"]
 MEASURES: tuple[Measure, ...] = ("submissions_per_day", "gpu_seconds_per_month")
@@ -110,19 +109,17 @@ def _spent(session: Session, whose: ColumnElement[bool], *, now: datetime) -> It
 def _seconds_by_verification(
     session: Session, whose: ColumnElement[bool], *, now: datetime
 ) -> dict[str, float]:
-    cut_short = CUT_SHORT & (Attempt.state == "cancelled") & (Submission.withdrawn_by == User.name)
     rows = session.execute(
         select(Attempt.verification_id, Attempt.state, Attempt.failure, Attempt.started_at,
-               Attempt.ended_at, Attempt.accelerators, cut_short)
+               Attempt.ended_at, Attempt.accelerators)
         .join(Charge, Charge.verification_id == Attempt.verification_id)
         .join(Verification, Verification.id == Attempt.verification_id)
         .join(Submission, Submission.id == Verification.submission_id)
-        .join(User, User.id == Submission.user_id)
         .where(whose, Charge.created_at > now - MONTH, Attempt.started_at.is_not(None))
     )  # fmt: skip
     found: dict[str, float] = {}
-    for verification_id, state, failure, started_at, ended_at, accelerators, is_cut_short in rows:
-        if is_cut_short or counts(state, failure):
+    for verification_id, state, failure, started_at, ended_at, accelerators in rows:
+        if counts(state, failure):
             seconds = ((ended_at or now) - started_at).total_seconds() * (accelerators or 0)
             found[verification_id] = found.get(verification_id, 0.0) + seconds
     return found

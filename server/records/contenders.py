@@ -1,181 +1,166 @@
-"""Who has to be looked at to tell the records of a board: its first submissions, and the faster.
-
-A record is taken by lower times alone. So once the holder after the first few submissions is known,
-nobody with a higher time matters, and of thousands a hundred are read.
-"""
+"""Who may hold a record: what was measured here, and apart from it what an archive published."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import Any, overload
+from collections.abc import Mapping, Sequence
 
-from sqlalchemy import ColumnElement, and_, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy import select
+from sqlalchemy.orm import Session, aliased, undefer
 
+from rules.duel import RECORD_PAIRS
+from rules.duel_reasons import P_CHALLENGER
+from rules.evidence import Evidence
 from rules.ranking import POSSIBLE
-from rules.records import HOLDS_NONE, Contender, in_time_order, record_history
-from server.models import Submission
+from rules.records import Contender, RecordDuel
+from server.benchmarks.queries import definition
+from server.models import Pool, PoolRun, Submission, Verification
 from server.submissions.run_times import convergence_factor, run_times
 from server.submissions.visibility import ranks
 
-# How many of the first submissions are read, by the time they were sent: about as many as are then
-# left that were faster, on a board of some thousands.
-FIRST = 64
-COLUMNS = (
-    Submission.id,
-    Submission.division,
-    Submission.tta_seconds,
-    Submission.submitted_at,
-    Submission.submitted_on,
-)
-ByDivision = Mapping[str, Sequence[Contender]]
+# A division, and the evidence behind its list: the two are never one list.
+List = tuple[str, Evidence]
+# Evidence whose own logs hold a record.
+OWN_TIMES: tuple[str, ...] = ("published",)
+ByList = Mapping[List, Sequence[Contender]]
 
 
-class _RunTimes:
-    """The runs of submissions on the scale of their times, read when somebody looks at them.
-
-    Only who challenges a holder is looked at. Those who may are read together; who does without
-    having been foreseen is read alone.
-    """
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._found: dict[str, list[float]] = {}
-
-    def of(self, submission_id: str) -> list[float]:
-        """The seconds of each run that reached the target."""
-        if submission_id not in self._found:
-            self.read([submission_id])
-        return self._found[submission_id]
-
-    def read(self, submission_ids: Iterable[str]) -> None:
-        """Read those of some submissions, unless they are here."""
-        missing = [name for name in submission_ids if name not in self._found]
-        if not missing:
-            return
-        among = Submission.id.in_(missing)
-        times = run_times(self._session, among)
-        figures = select(Submission.id, Submission.tta_seconds, Submission.result)
-        for row in self._session.execute(figures.where(among)):
-            factor = convergence_factor(row.tta_seconds, row.result)
-            self._found[row.id] = [seconds * factor for seconds in times.get(row.id, ())]
-
-
-class _Runs(Sequence[float]):
-    """The runs of one submission, once somebody looks at them."""
-
-    def __init__(self, times: _RunTimes, submission_id: str) -> None:
-        self._times = times
-        self._submission_id = submission_id
-
-    def __len__(self) -> int:
-        return len(self._times.of(self._submission_id))
-
-    @overload
-    def __getitem__(self, index: int) -> float: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[float]: ...
-
-    def __getitem__(self, index: int | slice) -> float | list[float]:
-        return self._times.of(self._submission_id)[index]
-
-
-def contenders_that_matter(session: Session, benchmark_id: str) -> ByDivision:
-    """The trainings of a board without which its record history would be another, by division.
-
-    Others may be among them, but for those that can hold no record. Their runs are read while the
-    session lasts.
-    """
-    which = _may_hold(benchmark_id)
-    times = _RunTimes(session)
-    until = _sent_at(session, benchmark_id, FIRST)
-    if until is None:
-        return _contenders(session, times, which)
-    # Dates are ordered as text: a day that an archive names stands before all moments of that day.
-    is_sent = Submission.submitted_on.is_(None)
-    is_first = or_(
-        Submission.submitted_on <= until.date(), and_(is_sent, Submission.submitted_at <= until)
-    )
-    is_later = or_(
-        Submission.submitted_on > until.date(), and_(is_sent, Submission.submitted_at > until)
-    )
-    first = _contenders(session, times, [*which, is_first])
-    rest = [*which, is_later, *_faster(first)]
-    found = defaultdict(list, {division: list(those) for division, those in first.items()})
-    for division, faster in _contenders(session, times, rest).items():
-        found[division] += faster
-    times.read(_challengers(found))
+def contenders(session: Session, benchmark_id: str) -> ByList:
+    """The trainings of a board that may hold a record, by division and evidence."""
+    found: defaultdict[List, list[Contender]] = defaultdict(list)
+    for division, one in _measured(session, benchmark_id):
+        found[division, "measured"].append(one)
+    for division, one in _published(session, benchmark_id):
+        found[division, "published"].append(one)
     return found
 
 
-def _may_hold(benchmark_id: str) -> list[ColumnElement[bool]]:
-    return [
+def _measured(session: Session, benchmark_id: str) -> list[tuple[str, Contender]]:
+    """One of each measured configuration: its earliest submission, dated by its verdict."""
+    statement = (
+        select(Submission.id, Submission.division, Pool)
+        .join(Pool, Pool.id == Submission.pool_id)
+        .where(
+            Submission.benchmark_id == benchmark_id,
+            Submission.evidence == "measured",
+            Submission.eligible.is_(True),
+            Pool.state == "measured",
+            Pool.measured_seconds.between(*POSSIBLE["tta_seconds"]),
+            ranks(),
+        )
+        .order_by(Submission.submitted_at, Submission.id)
+    )
+    runs, duels = _pool_runs(session, benchmark_id), _record_duels(session, benchmark_id)
+    found: dict[str, tuple[str, Contender]] = {}
+    for submission_id, division, pool in session.execute(statement):
+        if pool.id in found or pool.measured_at is None:
+            continue
+        own = runs[pool.id]
+        contender = Contender(
+            submission_id=submission_id,
+            date=pool.measured_at.isoformat(),
+            tta_seconds=pool.measured_seconds,
+            runs=[run.seconds for run in own if run.seconds is not None],
+            eligible=True,
+            fresh=any(run.fresh for run in own),
+            pool=pool.id,
+            duels=duels[pool.id],
+            duels_on=_duels_on(session, pool),
+        )
+        found[pool.id] = (division, contender)
+    return list(found.values())
+
+
+def _duels_on(session: Session, pool: Pool) -> str | None:
+    """What two pools share that can have a duel: the rules, and the class of worker."""
+    if definition(session, pool.benchmark_sha256).reach.name == "fixed_stop":
+        return None
+    return f"{pool.hardware_class} {pool.benchmark_sha256}"
+
+
+def _record_duels(session: Session, benchmark_id: str) -> defaultdict[str, list[RecordDuel]]:
+    """The finished duels of ten pairs, by the challenger's pool."""
+    challenger, holder = aliased(Submission), aliased(Submission)
+    statement = (
+        select(Verification, challenger.pool_id, holder.pool_id)
+        .join(challenger, challenger.id == Verification.submission_id)
+        .join(holder, holder.id == Verification.against_id)
+        .where(
+            challenger.benchmark_id == benchmark_id,
+            Verification.kind == "duel",
+            Verification.state == "done",
+        )
+        .options(undefer(Verification.reasons))
+        .order_by(Verification.ended_at)
+    )
+    found: defaultdict[str, list[RecordDuel]] = defaultdict(list)
+    for duel, challenging, held in session.execute(statement):
+        p_value = p_of_record_duel(duel)
+        if p_value is None or duel.ended_at is None or challenging is None or held is None:
+            continue
+        date = duel.ended_at.isoformat()
+        found[challenging].append(RecordDuel(duel.id, held, date, p_value))
+    return found
+
+
+def p_of_record_duel(duel: Verification) -> float | None:
+    """The one-sided p-value of a duel that may decide about a record, None of any other.
+
+    It has ten pairs, and was fought on the class of worker that both were measured on.
+    """
+    codes = {reason["code"]: reason["numbers"] for reason in duel.reasons}
+    if len(duel.seeds) != 2 * RECORD_PAIRS or "hardware_differs" in codes:
+        return None
+    p_value: float | None = codes.get("duel_time", {}).get(P_CHALLENGER)
+    return p_value
+
+
+def _pool_runs(session: Session, benchmark_id: str) -> defaultdict[str, list[PoolRun]]:
+    statement = (
+        select(PoolRun)
+        .join(Pool, Pool.id == PoolRun.pool_id)
+        .where(Pool.benchmark_id == benchmark_id, PoolRun.counted.is_(True))
+        .order_by(PoolRun.verification_id, PoolRun.index)
+    )
+    found: defaultdict[str, list[PoolRun]] = defaultdict(list)
+    for run in session.scalars(statement):
+        found[run.pool_id].append(run)
+    return found
+
+
+def _published(session: Session, benchmark_id: str) -> list[tuple[str, Contender]]:
+    which = [
         Submission.benchmark_id == benchmark_id,
         Submission.kind == "train",
+        Submission.evidence.in_(OWN_TIMES),
         Submission.tta_seconds.between(*POSSIBLE["tta_seconds"]),
         Submission.eligible.is_(True),
-        Submission.status.not_in(HOLDS_NONE),
+        Submission.status.not_in(("rejected", "inconclusive")),
         ranks(),
     ]
-
-
-def _sent_at(session: Session, benchmark_id: str, count: int) -> datetime | None:
-    """When the last of so many first submissions was sent; None if there are no more than that."""
-    statement = select(Submission.submitted_at).where(Submission.benchmark_id == benchmark_id)
-    sent = session.scalars(statement.order_by(Submission.submitted_at).offset(count - 1).limit(2))
-    moments = sent.all()
-    return moments[0] if len(moments) == 2 else None
-
-
-def _faster(first: ByDivision) -> list[ColumnElement[bool]]:
-    """The condition of a lower time than that of the holder after the first of its division.
-
-    The holders' times only fall, so who is not below it at the end of these is never below one.
-    """
-    holders = {
-        division: record_history(contenders).records[-1].tta_seconds
-        for division, contenders in first.items()
-    }
-    others = Submission.division.not_in(holders)
-    below = [
-        and_(Submission.division == division, Submission.tta_seconds < seconds)
-        for division, seconds in holders.items()
-    ]
-    return [or_(others, *below)]
-
-
-def _contenders(
-    session: Session, times: _RunTimes, which: Sequence[ColumnElement[bool]]
-) -> ByDivision:
-    found: defaultdict[str, list[Contender]] = defaultdict(list)
-    for row in session.execute(select(*COLUMNS).where(*which)):
-        found[row.division].append(_contender(row, times))
-    times.read(_challengers(found))
-    return found
-
-
-def _contender(row: Any, times: _RunTimes) -> Contender:
-    return Contender(
-        submission_id=row.id,
-        date=(row.submitted_on or row.submitted_at).isoformat(),
-        tta_seconds=row.tta_seconds,
-        runs=_Runs(times, row.id),
-        eligible=True,
+    times = run_times(session, *which)
+    columns = (
+        Submission.id,
+        Submission.division,
+        Submission.tta_seconds,
+        Submission.result,
+        Submission.submitted_at,
+        Submission.submitted_on,
+        Submission.archive,
+        Submission.source,
     )
-
-
-def _challengers(found: ByDivision) -> list[str]:
-    """Whose runs are looked at, but for some: a record may be missed by the lowest time so far."""
-    return [name for contenders in found.values() for name in _lowest_in_turn(contenders)]
-
-
-def _lowest_in_turn(contenders: Iterable[Contender]) -> list[str]:
-    """Those with a lower time than everybody before them."""
-    lowest: float | None = None
-    found = []
-    for one in in_time_order(contenders):
-        if one.tta_seconds is not None and (lowest is None or one.tta_seconds < lowest):
-            lowest = one.tta_seconds
-            found.append(one.submission_id)
-    return found
+    return [
+        (
+            row.division,
+            Contender(
+                submission_id=row.id,
+                date=(row.submitted_on or row.submitted_at).isoformat(),
+                tta_seconds=row.tta_seconds,
+                runs=[
+                    seconds * convergence_factor(row.tta_seconds, row.result)
+                    for seconds in times.get(row.id, ())
+                ],
+                eligible=True,
+            ),
+        )
+        for row in session.execute(select(*columns).where(*which))
+        if row.source is not None or not row.archive
+    ]

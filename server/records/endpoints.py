@@ -14,7 +14,7 @@ router = APIRouter(tags=["leaderboards"])
 def get_records(benchmark_id: str, parts: PartsDep) -> RecordList:
     """Who held the record when, division by division, and which lower times were no records.
 
-    A record must beat its holder by more than chance: Welch's one-sided test, p < 0.05.
+    A record must beat its holder by more than chance: in a duel, or by Welch's one-sided test.
     """
     benchmark = find_benchmark(parts.benchmarks, benchmark_id)
     with parts.database.read() as session:

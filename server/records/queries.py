@@ -9,14 +9,14 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
-from rules.records import Record, RecordHistory, record_history
+from rules.records import Record, RecordHistory, measured_history, record_history
 from server.leaderboard.service import board_version, board_versions, kept_for_board
 from server.models import Submission, User
-from server.records.contenders import contenders_that_matter
+from server.records.contenders import List, contenders
 from server.records.schemas import DivisionRecords, NoRecordView, RecordList, RecordView
 from server.records.tries import count_tries
 
-Histories = dict[str, RecordHistory]
+Histories = dict[List, RecordHistory]
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class Standing:
     submitter: str
     model: str
     status: str
+    evidence: str
+    check: str | None
     time_confirmed: bool | None
 
 
@@ -88,14 +90,26 @@ def _histories(session: Session, benchmark: Benchmark, version: int) -> Historie
 
 
 def _find_histories(session: Session, benchmark: Benchmark) -> Histories:
-    """The record history of each division, among all trainings that may rank."""
-    found = contenders_that_matter(session, benchmark.benchmark_id)
-    return {division: record_history(found.get(division, ())) for division in benchmark.divisions}
+    """The record history of each division: of what was measured, and apart what was published."""
+    found = contenders(session, benchmark.benchmark_id)
+    histories: Histories = {}
+    for division in benchmark.divisions:
+        published = found.get((division, "published"), ())
+        measured = found.get((division, "measured"), ())
+        if measured or not published:
+            histories[division, "measured"] = measured_history(measured)
+        if published:
+            histories[division, "published"] = record_history(published)
+    return histories
 
 
 def _find_standing(session: Session, histories: Histories) -> Standing | None:
-    """The lowest of the divisions' standing records; None before the first record."""
-    held = [history.records for history in histories.values() if history.records]
+    """The lowest of the divisions' standing records; None before the first record.
+
+    What was published stands only where nothing was measured.
+    """
+    of_measured = [h.records for key, h in histories.items() if key[1] == "measured" and h.records]
+    held = of_measured or [history.records for history in histories.values() if history.records]
     if not held:
         return None
     records = min(held, key=lambda records: records[-1].tta_seconds)
@@ -106,22 +120,27 @@ def _find_standing(session: Session, histories: Histories) -> Standing | None:
 def _find_records(session: Session, benchmark_id: str, histories: Histories) -> RecordList:
     """The same histories with names, and with how often each submitter had tried."""
     divisions = [
-        _of_division(session, benchmark_id, division, history)
-        for division, history in histories.items()
+        _of_division(session, benchmark_id, key, history) for key, history in histories.items()
     ]
     return RecordList(benchmark=benchmark_id, divisions=divisions)
 
 
 def _of_division(
-    session: Session, benchmark_id: str, division: str, history: RecordHistory
+    session: Session, benchmark_id: str, key: List, history: RecordHistory
 ) -> DivisionRecords:
+    division, evidence = key
     ids = [r.submission_id for r in history.records]
     named = _names(session, ids + [r.submission_id for r in history.not_records])
     tries = count_tries(session, benchmark_id, division, ids)
     return DivisionRecords(
         division=division,
+        evidence=evidence,
         records=[
-            RecordView(**asdict(r), **named[r.submission_id], tries=tries[r.submission_id])
+            RecordView(
+                **asdict(r),
+                **named[r.submission_id],
+                tries=tries[r.submission_id],
+            )
             for r in history.records
         ],
         not_records=[
@@ -137,6 +156,8 @@ def _names(session: Session, submission_ids: Sequence[str]) -> dict[str, dict[st
             Submission.id,
             Submission.model,
             Submission.status,
+            Submission.evidence,
+            Submission.check_word,
             Submission.time_confirmed,
             Submission.organisation,
             User.name.label("submitter"),
@@ -149,6 +170,8 @@ def _names(session: Session, submission_ids: Sequence[str]) -> dict[str, dict[st
             "submitter": row.organisation or row.submitter,
             "model": row.model,
             "status": row.status,
+            "evidence": row.evidence,
+            "check": row.check_word,
             "time_confirmed": row.time_confirmed,
         }
         for row in rows

@@ -2,6 +2,8 @@
 
 from pydantic import BaseModel
 
+from rules.evidence import Evidence
+
 
 class RecordView(BaseModel):
     """A submission that took the record of its division.
@@ -9,13 +11,16 @@ class RecordView(BaseModel):
     `p_value` is the one-sided p-value of being no faster than the holder it beat, None where that
     was not tested: for the first, and where the holder had a single run. It is of this submission
     alone: `tries` says how many its submitter had handed in to the division up to then, this one
-    included. `time_confirmed` is as on a board: false where convergence alone was verified.
+    included. `pool` is what measured it, `duel` what it won the record by. `time_confirmed` is as
+    on a board: false where convergence alone was verified.
     """
 
     submission_id: str
     submitter: str
     model: str
     status: str
+    evidence: str = "claimed"
+    check: str | None = None
     date: str
     tta_seconds: float
     tries: int
@@ -23,6 +28,8 @@ class RecordView(BaseModel):
     beaten: str | None
     margin_percent: float | None
     p_value: float | None
+    pool: str | None = None
+    duel: str | None = None
     time_confirmed: bool | None = None
 
 
@@ -33,6 +40,8 @@ class NoRecordView(BaseModel):
     submitter: str
     model: str
     status: str
+    evidence: str = "claimed"
+    check: str | None = None
     date: str
     tta_seconds: float
     holder: str
@@ -42,9 +51,13 @@ class NoRecordView(BaseModel):
 
 
 class DivisionRecords(BaseModel):
-    """The records of one division in the order they were set; the last one stands."""
+    """The records of one division in the order they were set; the last one stands.
+
+    What was measured here and what archives published (`evidence`) are lists of their own.
+    """
 
     division: str
+    evidence: Evidence = "measured"
     records: list[RecordView]
     not_records: list[NoRecordView]
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from rules.consequence import consequence
 from rules.latency_plan import why_not_measurable
 from rules.replay_plan import why_not_replayable
 from server.audit.service import Subject, record
@@ -14,6 +15,7 @@ from server.dependencies import Caller, Parts
 from server.errors import ContentError
 from server.models import Decision, Submission, Verification
 from server.notices.announce import announce_verification
+from server.pools.fresh import follow_measurement
 from server.reruns.estimate import Estimator, Expected
 from server.reruns.schemas import (
     LARGEST_BATCH,
@@ -30,6 +32,7 @@ from server.verifications.publishing import (
     publication,
     require_pending,
     require_submission,
+    standing,
 )
 from server.verifications.queries import OPEN, claim_of, find_verification, lock_verification
 from server.verifications.requests import REQUESTS
@@ -182,7 +185,7 @@ def decide(
     session.execute(select(Submission.id).where(Submission.id == submission.id).with_for_update())
     session.refresh(submission)
     require_pending(verification)
-    before = publication(submission)
+    before, stood = publication(submission), standing(submission)
     verification.decision = Decision(
         decision=wanted.decision,
         decided_by=caller.user_id,
@@ -192,6 +195,7 @@ def decide(
     if wanted.decision == PUBLISH:
         announce_verification(session, verification, "decision.published")
         set_status(session, submission, str(verification.outcome))
+        follow_measurement(session, verification)
         show_measured(session, verification)
         show_energy(verification)
     record(
@@ -201,6 +205,10 @@ def decide(
         Subject("verification", verification.id),
         reason=wanted.reason,
         before=before,
-        after=publication(submission) | {"decision": wanted.decision},
+        after=publication(submission)
+        | {
+            "decision": wanted.decision,
+            "consequence": f"the row {consequence(stood, standing(submission))}",
+        },
     )
     return verification

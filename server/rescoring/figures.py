@@ -5,14 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
-from rules.earlier_logs import LoggedRun
-from rules.fingerprint import training_sha256
 from rules.submission import ScoredSubmission
 from server.models import RunRow, Submission
-from server.submissions.earlier_logs import list_copies
 from server.submissions.rows import FIGURE_COLUMNS, result_figures, run_figures
 
 # A list in a report is worth its length: curves and steps are long.
@@ -26,7 +22,7 @@ RUN_COLUMNS = (
     "batch_size",
     "convergence",
     "ledger",
-    "training_sha256",
+    "settings",
     "curve",
 )
 Figures = dict[str, Any]
@@ -49,7 +45,6 @@ def stored_figures(submission: Submission, runs: Sequence[RunRow]) -> Figures:
     figures = {
         "benchmark_sha256": submission.benchmark_sha256,
         "eligible": submission.eligible,
-        "copies": submission.copies,
         "submitted_on": submission.submitted_on,
         **{name: getattr(submission, name) for name in FIGURE_COLUMNS},
         "result": submission.result,
@@ -60,35 +55,20 @@ def stored_figures(submission: Submission, runs: Sequence[RunRow]) -> Figures:
     return _as_stored(figures)
 
 
-def derived_figures(scored: ScoredSubmission, benchmark: Benchmark, standing: Figures) -> Figures:
-    """The same figures as the raw logs give them; `standing` is of `figures_beside_others`."""
+def derived_figures(scored: ScoredSubmission, benchmark: Benchmark, *, archive: bool) -> Figures:
+    """The same figures as the raw logs give them; of an archive with the day that it is of."""
     figures = {
         "benchmark_sha256": benchmark.sha256,
-        **result_figures(scored.result),
-        **standing,
+        **submission_figures(scored, archive=archive),
         "runs": [run_figures(run, score) | {"file": run.name} for run, score in scored.scored_runs],
     }
     return _as_stored(figures)
 
 
-def figures_beside_others(
-    session: Session, submission: Submission, scored: ScoredSubmission
-) -> Figures:
-    """What a submission comes to by what was handed in before it: its copies, and its rank.
-
-    And the day that an archive is of.
-    """
-    logs = {run.file: run.log_sha256 for run in submission.runs}
-    runs = [
-        LoggedRun(run.name, logs[run.name], training_sha256(run.evaluations)) for run in scored.runs
-    ]
-    copies = list_copies(session, submission, runs)
-    ranks = submission.archive or not copies
-    return {
-        "copies": copies,
-        "eligible": scored.result.eligible and ranks,
-        "submitted_on": scored.claim.submitted_on if submission.archive else None,
-    }
+def submission_figures(scored: ScoredSubmission, *, archive: bool) -> Figures:
+    """The columns of a submission that scoring it sets."""
+    day = scored.claim.submitted_on if archive else None
+    return result_figures(scored.result) | {"submitted_on": day}
 
 
 def _as_stored(figures: Figures) -> Figures:

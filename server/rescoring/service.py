@@ -25,8 +25,8 @@ from server.rescoring.figures import (
     Figures,
     derived_figures,
     differences,
-    figures_beside_others,
     stored_figures,
+    submission_figures,
 )
 from server.submissions.log_files import LogFiles
 from server.submissions.queries import (
@@ -36,7 +36,7 @@ from server.submissions.queries import (
     runs_with_curves,
     write_cursor,
 )
-from server.submissions.rows import result_figures, run_figures
+from server.submissions.rows import run_figures
 from server.verifications.queries import verification_under_way
 from server.viewer import ORGANISER
 
@@ -188,12 +188,11 @@ def _rescore(parts: Parts, submission_id: str, choice: Choice) -> list[Change]:
         benchmark = _definition_for(parts, session, submission, current=choice.current)
         before = stored_figures(submission, runs_with_curves(session, submission_id))
     scored = _score_again(parts, submission, benchmark)
-    with parts.database.read(ORGANISER) as session:
-        standing = figures_beside_others(session, submission, scored)
-    changes = differences(before, derived_figures(scored, benchmark, standing))
+    derived = derived_figures(scored, benchmark, archive=submission.archive)
+    changes = differences(before, derived)
     if changes and not choice.dry_run:
         read_under = submission.benchmark_sha256
-        kept = _Kept(scored, standing, benchmark, changes, read_under, choice.actor)
+        kept = _Kept(scored, benchmark, changes, read_under, choice.actor)
         _keep(parts, submission_id, kept)
     return changes
 
@@ -248,7 +247,6 @@ class _Kept:
     """What a submission was scored to again, and under which definition it was read before."""
 
     scored: ScoredSubmission
-    standing: Figures
     benchmark: Benchmark
     changes: Sequence[Change]
     read_under: str
@@ -271,7 +269,7 @@ def _keep(
             _refuse_while_verified(session, submission_id)
             keep_definition(session, benchmark, parts.settings.benchmarks_dir)
             submission.benchmark_sha256 = benchmark.sha256
-        _set(submission, result_figures(scored.result) | kept.standing)
+        _set(submission, submission_figures(scored, archive=submission.archive))
         rows = runs_with_curves(session, submission_id)
         for row, (run, score) in zip(rows, scored.scored_runs, strict=True):
             _set(row, run_figures(run, score))

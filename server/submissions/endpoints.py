@@ -24,7 +24,7 @@ from server.submissions.schemas import (
     SubmissionList,
     SubmissionView,
     curve_view,
-    run_view,
+    shown_runs,
     submission_view,
 )
 from server.submissions.upload import staged_upload
@@ -77,6 +77,11 @@ MULTIPART: dict[str, Any] = {
                             "description": "Organisers only: a result published elsewhere, kept "
                             "with the rules it breaks; its JSON may name organisation and "
                             "submitted_on.",
+                        },
+                        "source_commit": {
+                            "type": "string",
+                            "description": "With archive: the commit of the published repository. "
+                            "Results of a known one are numbered.",
                         },
                     },
                 },
@@ -216,8 +221,7 @@ def get_submission(submission_id: str, parts: PartsDep, viewer: ViewerDep) -> Su
 def list_runs(submission_id: str, parts: PartsDep, viewer: ViewerDep) -> RunList:
     """The runs of a submission."""
     with parts.database.read(viewer) as session:
-        submission = queries.find_submission(session, submission_id)
-        return RunList(runs=[run_view(run) for run in submission.runs])
+        return RunList(runs=shown_runs(queries.find_submission(session, submission_id)))
 
 
 @router.get("/submissions/{submission_id}/runs/{index}/curve")

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session, undefer
 
 from server.errors import ContentError, NotFoundError
 from server.models import BenchmarkDefinition, RunRow, Submission
+from server.submissions.visibility import is_hidden
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -41,7 +42,12 @@ def find_run(session: Session, submission_id: str, index: int) -> RunRow:
         select(RunRow).where(RunRow.submission_id == submission_id, RunRow.index == index)
     )
     if run is None:
-        find_submission(session, submission_id)
+        submission = find_submission(session, submission_id)
+        if is_hidden(submission) and not submission.runs:
+            raise NotFoundError(
+                "The curves and logs of this claim are its owner's and the organisers' until its "
+                f"first verdict, or until {submission.revealed_at:%Y-%m-%d}."
+            )
         raise NotFoundError(f"Submission {submission_id!r} has no run {index}.")
     return run
 

@@ -8,9 +8,10 @@ from sqlalchemy import Table, insert
 from sqlalchemy.orm import Session, make_transient_to_detached
 from sqlalchemy.orm.attributes import set_committed_value
 
+from rules.archive.sources import find_source
 from rules.benchmark import Benchmark
 from rules.curve import curve_row
-from rules.fingerprint import training_sha256
+from rules.evidence import evidence_of
 from rules.inference import InferenceResult
 from rules.run import Run
 from rules.scoring import Result, RunScore
@@ -62,14 +63,26 @@ def submission_row(
         status="claimed",
         kind=claim.kind,
         precision=claim.precision,
+        trained_with=claim.trained_with,
+        ticket_id=claim.ticket,
+        tuning=table_of(claim.tuning) if claim.tuning is not None else None,
         **result_figures(result),
         idempotency_key=key,
         request_sha256=upload.sha256,
         submitted_at=utc_now(),
         archive=upload.archive,
+        evidence=evidence_of(archive=upload.archive, measured=False),
+        check_word=None if upload.archive else "none",
+        source=source_row(benchmark.benchmark_id, upload.source_commit),
         organisation=claim.organisation,
         submitted_on=claim.submitted_on,
     )
+
+
+def source_row(benchmark_id: str, commit: str | None) -> Row | None:
+    """What is stored of the known archive a result is from; None where there is none."""
+    source = find_source(benchmark_id, commit)
+    return None if source is None else {"name": source.name, "url": source.url, "commit": commit}
 
 
 def result_figures(result: Result | InferenceResult) -> Row:
@@ -108,10 +121,10 @@ def run_figures(run: Run, score: RunScore) -> Row:
         "tta_seconds": score.tta_seconds,
         "epochs_to_target": score.epochs_to_target,
         "best_quality": score.best_quality,
-        "training_sha256": training_sha256(run.evaluations),
         "batch_size": run.batch_size,
         "convergence": score.convergence,
         "ledger": table_of(run.ledger) if run.ledger is not None else None,
+        "settings": dict(run.hyperparameters),
         "curve": [curve_row(evaluation) for evaluation in run.evaluations],
     }
 

@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
 from server.models import RunRow, Submission
+from server.submissions.visibility import seeing_figures
 
 
 def run_times(session: Session, *which: ColumnElement[bool]) -> dict[str, list[float]]:
@@ -19,7 +20,9 @@ def run_times(session: Session, *which: ColumnElement[bool]) -> dict[str, list[f
         .order_by(RunRow.submission_id, RunRow.index)
     )
     times: defaultdict[str, list[float]] = defaultdict(list)
-    for submission_id, seconds in session.execute(statement):
+    with seeing_figures(session):
+        rows = session.execute(statement)
+    for submission_id, seconds in rows:
         if seconds is not None:
             times[submission_id].append(seconds)
     return times

@@ -2,14 +2,19 @@
 
 from collections.abc import Mapping
 from datetime import date, datetime
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel
+from sqlalchemy import select
+from sqlalchemy.orm import Session, object_session
 
+from rules.claim_training import TrainedWith
+from rules.evidence import Check, Evidence
 from server.models import RunRow, Submission
 from server.prices.costs import BookCosts
-from server.submissions.instances import InstanceCheckView, instance_check_view
+from server.submissions.evidence_schemas import EvidenceFields, SourceView, TuningView
 from server.submissions.result_views import InferenceResultView, ResultView, result_view
+from server.submissions.visibility import is_hidden, seeing_figures
 from server.verifications.judged import JudgedOnView
 from server.verifications.publishing import (
     decision_word,
@@ -17,6 +22,16 @@ from server.verifications.publishing import (
     published_verification,
 )
 
+RUN_FIGURES = (
+    "index",
+    "file",
+    "reached",
+    "tta_seconds",
+    "epochs_to_target",
+    "best_quality",
+    "batch_size",
+    "convergence",
+)
 EXAMPLE_CLAIM = {
     "benchmark": "digits",
     "division": "closed",
@@ -30,6 +45,8 @@ EXAMPLE_CLAIM = {
         "memory_gib": 32,
     },
     "hyperparameters": {"batch_size": 64},
+    "trained_with": "reference",
+    "tuning": {"trials": 40, "seconds": 3600},
     "runs": ["run_0.log", "run_1.log", "run_2.log"],
 }
 
@@ -63,7 +80,7 @@ class SystemView(BaseModel):
 
 
 class RunView(BaseModel):
-    """One run of a submission."""
+    """One run of a submission; `settings` are the hyperparameters that its log states."""
 
     index: int
     file: str
@@ -74,8 +91,9 @@ class RunView(BaseModel):
     best_quality: float | None
     batch_size: int | None
     convergence: float | None
-    log_sha256: str
+    log_sha256: str | None
     ledger: dict[str, float] | None
+    settings: dict[str, float] | None = None
 
 
 class VerificationSummary(BaseModel):
@@ -91,18 +109,6 @@ class VerificationSummary(BaseModel):
     published: bool
 
 
-class CopyView(BaseModel):
-    """A run log that an earlier submission has: the same `bytes`, or the same `training`.
-
-    Without `submission_id` where that one was under embargo.
-    """
-
-    file: str
-    same: Literal["bytes", "training"]
-    submission_id: str | None
-    submission_file: str | None
-
-
 class WithdrawalView(BaseModel):
     """When a submission was withdrawn, by whom and why."""
 
@@ -111,25 +117,24 @@ class WithdrawalView(BaseModel):
     reason: str
 
 
-class SubmissionView(BaseModel):
+class SubmissionView(EvidenceFields):
     """A submission: the claim, the result, the runs and the verifications.
 
     `kind` is "train", or "inference" for one without runs, whose result is another.
     `measured_latency_ms` is a worker's median for one item on the same hardware class. `precision`
     is the narrowest floating type the training touches as claimed, `precision_measured` as
-    replayed.
-
-    `copies` are logs that an earlier submission to the benchmark has. They are somebody else's, and
-    it is not ranked; of an archive, which is kept as it was published, they are told alone.
-
-    `instance_check` holds its system against the instances it names; null where it names none. What
-    the price book came to know after it was submitted is told here, and refuses nothing any more.
+    replayed. `trained_with` says whether the benchmark's reference trained or code of the
+    submitter's own; `tuning` is null where its submitter does not state it.
+    `ticket` is the ticket that its seeds came with, null of a claim without one.
 
     `judged_on` tells of a status that was reached on other figures than are here: its runs were
     scored again since. It is told of a single submission, and null in a list.
 
     `time_confirmed` is false of a training that was verified for its convergence only, true where
     its time was confirmed too, and null of all that no replay verified.
+
+    Until `hidden_until`, or its first verdict, its seeds, curves and logs are shown to its owner
+    and to organisers alone; null once they are everybody's.
 
     Its status rests on `published_verification`; `pending_decisions` are verdicts of reruns that
     wait for an organiser. One with a `withdrawal` ranks nowhere and stays as it was. One that is
@@ -140,6 +145,7 @@ class SubmissionView(BaseModel):
     kind: str
     precision: str | None
     precision_measured: str | None
+    ticket: str | None
     benchmark: str
     benchmark_version: str
     benchmark_sha256: str
@@ -161,12 +167,12 @@ class SubmissionView(BaseModel):
     verifications: list[VerificationSummary]
     published_verification: str | None
     pending_decisions: list[str]
+    hidden_until: datetime | None = None
     under_embargo: bool = False
     withdrawal: WithdrawalView | None = None
-    copies: list[CopyView] = []
     judged_on: JudgedOnView | None = None
-    instance_check: InstanceCheckView | None = None
     time_confirmed: bool | None = None
+    rank: int | None = None
 
 
 class SubmissionList(BaseModel):
@@ -213,6 +219,7 @@ def run_view(run: RunRow) -> RunView:
         convergence=run.convergence,
         log_sha256=run.log_sha256,
         ledger=run.ledger,
+        settings=run.settings,
     )
 
 
@@ -251,6 +258,9 @@ def submission_view(
         kind=submission.kind,
         precision=submission.precision,
         precision_measured=submission.precision_measured,
+        trained_with=cast(TrainedWith, submission.trained_with),
+        tuning=TuningView(**submission.tuning) if submission.tuning is not None else None,
+        ticket=submission.ticket_id,
         benchmark=submission.benchmark_id,
         benchmark_version=benchmark_version,
         benchmark_sha256=submission.benchmark_sha256,
@@ -268,7 +278,8 @@ def submission_view(
         status=submission.status,
         measured_latency_ms=submission.measured_latency_ms,
         result=result_view(submission, costs.price(submission)),
-        runs=[run_view(run) for run in submission.runs] if runs is None else runs,
+        runs=shown_runs(submission) if runs is None else runs,
+        hidden_until=submission.revealed_at if is_hidden(submission) else None,
         verifications=[
             VerificationSummary(
                 id=verification.id,
@@ -286,11 +297,31 @@ def submission_view(
         pending_decisions=[item.id for item in pending_verifications(submission)],
         under_embargo=submission.embargoed,
         withdrawal=withdrawal_view(submission),
-        copies=[CopyView(**copy) for copy in submission.copies or []],
         judged_on=judged_on,
-        instance_check=instance_check_view(costs.instance_check(submission)),
         time_confirmed=submission.time_confirmed,
+        evidence=cast(Evidence, submission.evidence),
+        check=cast(Check | None, submission.check_word),
+        claimed_seconds=submission.tta_seconds,
+        pool_id=submission.pool_id,
+        source=SourceView(**submission.source) if submission.source is not None else None,
     )
+
+
+def shown_runs(submission: Submission) -> list[RunView]:
+    """Return the runs as their viewer may see them: of hidden ones the figures alone."""
+    session = object_session(submission)
+    if submission.runs or session is None or not is_hidden(submission):
+        return [run_view(run) for run in submission.runs]
+    return run_figure_views(session, submission.id)
+
+
+def run_figure_views(session: Session, submission_id: str) -> list[RunView]:
+    """Return the figures of a claim's runs without what is hidden until its first verdict."""
+    figures = [getattr(RunRow, name) for name in RUN_FIGURES]
+    statement = select(*figures).where(RunRow.submission_id == submission_id).order_by(RunRow.index)
+    with seeing_figures(session):
+        rows = session.execute(statement).all()
+    return [RunView(seed=None, log_sha256=None, ledger=None, **row._mapping) for row in rows]
 
 
 def withdrawal_view(submission: Submission) -> WithdrawalView | None:

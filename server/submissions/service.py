@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
@@ -18,18 +19,21 @@ from server.models import Submission
 from server.notices.announce import announce_submission
 from server.phases.service import FrozenOtherwiseError, admit
 from server.quotas.room import charge, require_room_for_submission, reserve_replay
-from server.submissions.earlier_logs import hold_against_earlier, logged_run
-from server.submissions.instances import require_what_was_rented
+from server.submissions.hardware import require_own_class
 from server.submissions.queries import find_submission, id_under_key
 from server.submissions.rows import (
     insert_rows,
     join_session,
     run_rows,
     show_row,
+    source_row,
     submission_row,
 )
+from server.submissions.same_logs import refuse_same_logs
 from server.submissions.schemas import RunView, run_view_of
 from server.submissions.upload import Upload
+from server.submissions.visibility import LONGEST_HIDDEN
+from server.tickets.service import find_ticket, spend_ticket
 from server.verifications.service import is_verified_by_policy, request_verification
 from server.viewer import Viewer
 
@@ -68,19 +72,11 @@ def submit(parts: Parts, caller: Caller, upload: Upload, *, key: str | None) -> 
     check_idempotency_key(key)
     earlier = _find_earlier(parts, caller, upload, key)
     if earlier is not None:
+        _name_source(parts, caller, upload, earlier)
         return earlier
-    scored = _score(parts.benchmarks, upload)
-    if scored.claim.system.cloud is not None and not upload.archive:
-        with parts.database.read() as session:
-            require_what_was_rented(session, scored.claim, file=upload.claim_file)
     try:
-        try:
-            return _store(parts, caller, upload, scored, parts.benchmarks, key=key)
-        except FrozenOtherwiseError as error:
-            # Another server froze the rules since this one last looked: they are what holds.
-            ruling = _ruling(parts, scored.claim.benchmark_id, error.sha256)
-            return _store(parts, caller, upload, _score(ruling, upload), ruling, key=key)
-    except IntegrityError:
+        return _score_and_store(parts, caller, upload, key=key)
+    except (IntegrityError, ConflictError):
         # Two requests under one key came at the same time; the other one won.
         earlier = _find_earlier(parts, caller, upload, key)
         if earlier is None:
@@ -88,7 +84,20 @@ def submit(parts: Parts, caller: Caller, upload: Upload, *, key: str | None) -> 
         return earlier
 
 
-def _score(benchmarks: Mapping[str, Benchmark], upload: Upload) -> ScoredSubmission:
+def _score_and_store(parts: Parts, caller: Caller, upload: Upload, *, key: str | None) -> Stored:
+    scored = _score(parts, caller, upload, parts.benchmarks)
+    try:
+        return _store(parts, caller, upload, scored, parts.benchmarks, key=key)
+    except FrozenOtherwiseError as error:
+        # Another server froze the rules since this one last looked: they are what holds.
+        ruling = _ruling(parts, scored.claim.benchmark_id, error.sha256)
+        scored = _score(parts, caller, upload, ruling)
+        return _store(parts, caller, upload, scored, ruling, key=key)
+
+
+def _score(
+    parts: Parts, caller: Caller, upload: Upload, benchmarks: Mapping[str, Benchmark]
+) -> ScoredSubmission:
     return score_submission(
         upload.claim_json,
         upload.log_files,
@@ -97,6 +106,7 @@ def _score(benchmarks: Mapping[str, Benchmark], upload: Upload) -> ScoredSubmiss
         benchmark_id=upload.benchmark_id,
         division=upload.division,
         archive=upload.archive,
+        find_ticket=partial(find_ticket, parts, caller, file=upload.claim_file),
     )
 
 
@@ -130,6 +140,28 @@ def _find_earlier(parts: Parts, caller: Caller, upload: Upload, key: str | None)
         return Repeated(earlier.id)
 
 
+def _name_source(parts: Parts, caller: Caller, upload: Upload, earlier: Repeated) -> None:
+    """Note the known archive of a result that was imported before without one."""
+    if upload.source_commit is None:
+        return
+    with parts.database.write() as session:
+        submission = session.get_one(Submission, earlier.submission_id, with_for_update=True)
+        source = source_row(submission.benchmark_id, upload.source_commit)
+        if source is None or submission.source is not None:
+            return
+        submission.source = source
+        record(
+            session,
+            caller,
+            "archive.source",
+            Subject("submission", submission.id),
+            reason=None,
+            before={"source": None},
+            after={"source": source},
+        )
+        raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
+
+
 def _store(
     parts: Parts,
     caller: Caller,
@@ -144,6 +176,8 @@ def _store(
     runs = run_rows(row["id"], scored, upload.logs)
     settled = parts.artifacts.settle(upload.files)
     with parts.database.write() as session:
+        if not upload.archive:
+            require_own_class(session, scored.claim, file=upload.claim_file)
         if not caller.may("organise"):
             require_room_for_submission(
                 session,
@@ -154,13 +188,16 @@ def _store(
         folder = parts.settings.benchmarks_dir
         admission = admit(session, benchmark, folder, archive=upload.archive)
         row["embargoed"] = admission.embargoed
+        if runs and not upload.archive:
+            row["revealed_at"] = row["submitted_at"] + LONGEST_HIDDEN
         keep_definition(session, benchmark, folder)
         insert_rows(session, row, runs)
+        # After the key, as of the same request at the same time one finds the ticket spent.
+        spend_ticket(session, scored.claim, submission_id=row["id"])
         raise_board_version(session, benchmark.benchmark_id, submission_id=row["id"])
         submission = show_row(row, caller)
-        # After the key: the same request at the same time is no second submission. After the
-        # version: on PostgreSQL whoever stores the same logs at this moment has been waited for.
-        hold_against_earlier(session, submission, [logged_run(run) for run in runs])
+        # After the version: on PostgreSQL who stores the same logs at this moment was waited for.
+        refuse_same_logs(session, submission, runs)
         announce_submission(session, submission, "submission.accepted")
         # Almost last, so that what fails leaves no file; before the commit, so that a stored
         # submission always has its logs.
@@ -213,6 +250,7 @@ def _record_import(session: Session, caller: Caller, submission: Submission) -> 
         after={
             "benchmark": submission.benchmark_id,
             "organisation": submission.organisation,
+            "source": submission.source,
             "claim_sha256": submission.claim_sha256,
             "tta_seconds": submission.tta_seconds,
         },

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from starlette.datastructures import FormData, UploadFile
 
+from rules.archive.sources import COMMIT
 from rules.claim import CLAIM_LIMIT_BYTES
 from rules.logs import check_file_name
 from server.artifacts import ArtifactStore, Staged
@@ -15,7 +16,7 @@ from server.settings import MIB, Settings
 from server.submissions.log_files import LogFiles
 
 CLAIM_FILE = "submission.json"
-FORM_FIELDS = ("submission", "logs", "benchmark", "division", "archive")
+FORM_FIELDS = ("submission", "logs", "benchmark", "division", "archive", "source_commit")
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Upload:
     benchmark_id: str | None
     division: str | None
     archive: bool = False
+    source_commit: str | None = None
 
     @property
     def log_files(self) -> LogFiles:
@@ -84,6 +86,7 @@ def staged_upload(form: FormData, store: ArtifactStore, settings: Settings) -> I
             benchmark_id=_text(form, "benchmark"),
             division=_text(form, "division"),
             archive=_flag(form, "archive"),
+            source_commit=_commit(form),
         )
     finally:
         for each in (*staged.values(), *([claim] if claim else [])):
@@ -131,6 +134,17 @@ def _flag(form: FormData, name: str) -> bool:
     if value not in (None, "true", "false"):
         raise _refuse(f"{value[:60]!r}", name, "true or false")
     return value == "true"
+
+
+def _commit(form: FormData) -> str | None:
+    value = _text(form, "source_commit")
+    if value is None:
+        return None
+    if not COMMIT.fullmatch(value):
+        raise _refuse(f"{value[:60]!r}", "source_commit", "the 40 hex digits of a commit")
+    if not _flag(form, "archive"):
+        raise _refuse("sent without archive=true", "source_commit", "the commit of an archive")
+    return value
 
 
 def _refuse(message: str, field: str, expected: str, *, file: str | None = None) -> ContentError:

@@ -1,4 +1,4 @@
-"""Who may see a submission, and which of them rank: the only place that knows.
+"""Who may see a submission and its runs, and which of them rank: the only place that knows.
 
 A reading session shows its viewer nothing else, whatever is asked of it: each of its statements
 gets the conditions below. So a query can forget to rank or to mark, never to hide. Sessions that
@@ -7,20 +7,36 @@ write see everything; so whoever answers from one has checked who asks.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
 from functools import lru_cache
 from typing import cast
 
-from sqlalchemy import Column, ColumnElement, Select, Table, event, or_, select, true
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Select,
+    Table,
+    bindparam,
+    event,
+    or_,
+    select,
+    true,
+)
 from sqlalchemy.orm import InstrumentedAttribute, ORMExecuteState, Session, with_loader_criteria
 from sqlalchemy.sql.base import ExecutableOption
 
 from server.accounts.roles import ORGANISERS
-from server.database import VIEWER
+from server.database import VIEWER, UtcDateTime, utc_now
 from server.dependencies import Caller
 from server.models import RunRow, Submission, User, Verification
 from server.viewer import ANYBODY, ORGANISER, Viewer
 
 KEPT_VIEWERS = 256
+# Seeds, curves and logs of a claim are hidden for so long where no verdict comes before.
+LONGEST_HIDDEN = timedelta(days=30)
+# The moment at which a statement is sent, not the one at which its conditions were built.
+_NOW = bindparam("hidden_now", callable_=utc_now, type_=UtcDateTime())
 # Statements of the Core: what filters others is not to be filtered itself.
 _rows = cast(Table, Submission.__table__)
 _users = cast(Table, User.__table__)
@@ -53,9 +69,32 @@ def may_see(viewer: Viewer, submission: Submission) -> bool:
     return shared is not None and submission.user.organisation_id == shared
 
 
+def is_hidden(submission: Submission) -> bool:
+    """Tell whether seeds, curves and logs of a claim are its owner's and organisers' to see."""
+    return submission.revealed_at is not None and submission.revealed_at > utc_now()
+
+
+def hides_runs() -> ColumnElement[bool]:
+    """Return the same as a condition."""
+    return _rows.c.revealed_at > _NOW
+
+
+def reveal(submission: Submission) -> None:
+    """Show seeds, curves and logs of a claim to everybody, as its first verdict does."""
+    if is_hidden(submission):
+        submission.revealed_at = utc_now()
+
+
+@contextmanager
+def seeing_figures(session: Session) -> Iterator[None]:
+    """Read columns of runs whose seeds, curves and logs are hidden; show figures of them alone."""
+    with seeing(session, replace(viewer_of(session), sees_figures=True)):
+        yield
+
+
 def viewer_of(session: Session) -> Viewer:
     """Who reads with a session; one that writes sees everything."""
-    return cast(Viewer, session.info.get(VIEWER, ORGANISER))
+    return cast(Viewer, session.info.get(VIEWER) or ORGANISER)
 
 
 @contextmanager
@@ -91,6 +130,10 @@ def _is_theirs(
     return or_(theirs, user_id.in_(members))
 
 
+def _runs_hidden_ids(viewer: Viewer) -> Select[tuple[str]]:
+    return select(_rows.c.id).where(hides_runs(), _rows.c.user_id.not_in(viewer.user_ids))
+
+
 def _hidden_ids(viewer: Viewer) -> Select[tuple[str]]:
     hidden = select(_rows.c.id).where(_rows.c.embargoed.is_(true()))
     if viewer != ANYBODY:
@@ -105,9 +148,12 @@ def _criteria(viewer: Viewer) -> tuple[ExecutableOption, ...]:
         seen = or_(seen, _is_theirs(viewer, Submission.user_id))
     hidden = _hidden_ids(viewer)
     checked, against = Verification.submission_id, Verification.against_id
+    runs: ColumnElement[bool] = RunRow.submission_id.not_in(hidden)
+    if not viewer.sees_figures:
+        runs &= RunRow.submission_id.not_in(_runs_hidden_ids(viewer))
     return (
         with_loader_criteria(Submission, seen),
-        with_loader_criteria(RunRow, RunRow.submission_id.not_in(hidden)),
+        with_loader_criteria(RunRow, runs),
         with_loader_criteria(
             Verification,
             or_(checked.is_(None), checked.not_in(hidden))

@@ -3,9 +3,9 @@
 from typing import Any
 
 from sqlalchemy import delete, select
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from server.accounts.names import require_new_name
 from server.audit.service import Subject, record
 from server.database import utc_now
 from server.dependencies import Caller
@@ -16,7 +16,8 @@ from server.users.schemas import UserChange, UserCreate
 
 
 def create_user(session: Session, caller: Caller, wanted: UserCreate) -> User:
-    """Make an account, which has no token yet. Raises ConflictError, NotFoundError."""
+    """Make an account without a token. Raises ConflictError, ContentError, NotFoundError."""
+    require_new_name(session, wanted.name)
     user = User(
         name=wanted.name,
         role=wanted.role,
@@ -24,7 +25,8 @@ def create_user(session: Session, caller: Caller, wanted: UserCreate) -> User:
         organisation_id=_organisation(session, wanted.organisation),
         created_at=utc_now(),
     )
-    _add_one(session, user, f"There is a user {wanted.name!r} already.")
+    session.add(user)
+    session.flush()
     _record(session, caller, "user.create", user, before=None)
     return user
 
@@ -59,30 +61,17 @@ def change_user(session: Session, caller: Caller, name: str, change: UserChange)
 
 
 def create_organisation(session: Session, caller: Caller, name: str) -> Organisation:
-    """Add an organisation. Raises ConflictError for a name that differs from another in case only.
-
-    Nobody would see which of the two their members share an embargo with.
-    """
-    for other in session.scalars(select(Organisation.name)):
-        if other.casefold() == name.casefold():
-            raise ConflictError(f"There is an organisation {other!r} already.")
+    """Add an organisation. Raises ConflictError, ContentError."""
+    require_new_name(session, name)
     made = Organisation(name=name, created_at=utc_now())
-    _add_one(session, made, f"There is an organisation {name!r} already.")
+    session.add(made)
+    session.flush()
     subject = Subject("organisation", str(made.id))
     record(
         session, caller, "organisation.create", subject,
         reason=None, before=None, after={"name": name},
     )  # fmt: skip
     return made
-
-
-def _add_one(session: Session, row: User | Organisation, taken: str) -> None:
-    """Insert a row whose name nobody else has, also if two try at once. Raises ConflictError."""
-    session.add(row)
-    try:
-        session.flush()
-    except IntegrityError as error:
-        raise ConflictError(taken) from error
 
 
 def _organisation(session: Session, name: str | None) -> int | None:

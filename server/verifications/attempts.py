@@ -4,7 +4,7 @@ import json
 import secrets
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
@@ -29,41 +29,53 @@ from server.bell import ring
 from server.database import to_json, utc_now
 from server.dependencies import Caller
 from server.errors import ConflictError, ContentError
-from server.models import Attempt, ReplayEventRow, Token, Verification, WorkerRow
+from server.models import Attempt, ReplayEventRow, Token, WorkerRow
 from server.notices.announce import announce_verification
 from server.queues.holds import refuse_held
+from server.verifications.cross_checks import give_up_cross_check
 from server.verifications.limits import why_over_limit
-from server.verifications.outcomes import OUTCOMES
+from server.verifications.outcomes import OUTCOMES, conclude_replay
 from server.verifications.queries import find_attempt, lock_attempt
 from server.verifications.queueing import queue_attempt
-from server.verifications.service import end_without_verdict
+from server.verifications.report_checks import keep_openings, tell_of_refusal, why_refused
+from server.verifications.service import end_without_verdict, follow_check
 from server.workers.service import require_own_name
 
 TOKEN_PREFIX = "fla_"  # noqa: S105  a prefix, so that leaked tokens can be searched for
 LARGEST_SEQUENCE = 2**31 - 1
 LOG_TAIL_CHARACTERS = 4_000
+REFUSED: Literal["report_refused"] = "report_refused"
 NONE_LEFT = "no attempt is left; ask again once the workers are well"
 
 
 def claim_attempt(
     session: Session, attempt_id: str, request: ClaimRequest, *, caller: Caller
 ) -> ClaimGrant:
-    """Give a queued attempt to one worker.
+    """Give a queued attempt to the worker that was drawn for it.
 
-    Raises ConflictError if it is not queued (any more), HeldError if the worker or its queue is to
-    take nothing, NotAllowedError if the worker's name is another user's.
+    Raises ConflictError if it is not queued (any more) or another worker was drawn, HeldError if
+    the worker or its queue is to take nothing, NotAllowedError if the name is another user's.
 
     One UPDATE decides: a message delivered twice, or late, finds the attempt taken.
     """
     attempt = lock_attempt(session, attempt_id)
     require_own_name(session, request.worker, caller)
+    if attempt.state == "queued" and attempt.sent_to != request.worker:
+        raise ConflictError(
+            f"Attempt {attempt_id} was not sent to {request.worker}: leave it. The server draws "
+            "the worker, which then finds the attempt in its own queue."
+        )
     refuse_held(session, request.worker, request.hardware_class)
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     now = utc_now()
     lease = attempt.verification.lease_seconds
     claimed = session.execute(
         update(Attempt)
-        .where(Attempt.id == attempt_id, Attempt.state == "queued")
+        .where(
+            Attempt.id == attempt_id,
+            Attempt.state == "queued",
+            Attempt.sent_to == request.worker,
+        )
         .values(
             state="running",
             fence=Attempt.fence + 1,
@@ -79,17 +91,25 @@ def claim_attempt(
     if claimed is None:
         raise ConflictError(f"Attempt {attempt_id} is {attempt.state}, not queued: leave it.")
     attempt.verification.state = "running"
+    follow_check(session, attempt.verification)
     announce_verification(session, attempt.verification, "verification.started", attempt)
     _mark_worker(session, request.worker, "busy")
     return ClaimGrant(attempt_id=attempt_id, fence=claimed.fence, token=secret, lease_seconds=lease)
 
 
 def record_events(
-    session: Session, attempt_id: str, secret: str, batch: EvaluationBatch, *, fence: int
+    session: Session,
+    attempt_id: str,
+    secret: str,
+    batch: EvaluationBatch,
+    *,
+    fence: int,
+    arrived_at: datetime,
 ) -> BatchAnswer:
     """Store what a worker posts and renew its lease. Events that are there already are skipped.
 
-    Raises ConflictError if the attempt is not this worker's any more.
+    An event has the moment at which it arrived, however long it waited to be written. Raises
+    ConflictError if the attempt is not this worker's any more.
     """
     attempt = _owned(session, attempt_id, secret, fence)
     if attempt.state == "cancelled":
@@ -112,7 +132,9 @@ def record_events(
         raise ContentError(f"Events count from 0; expected a sequence of 0 to {LARGEST_SEQUENCE}.")
     fresh = {item.sequence: item for item in batch.events if item.sequence > known}
     session.add_all(
-        ReplayEventRow(attempt_id=attempt_id, sequence=sequence, event=asdict(item), created_at=now)
+        ReplayEventRow(
+            attempt_id=attempt_id, sequence=sequence, event=asdict(item), created_at=arrived_at
+        )
         for sequence, item in fresh.items()
     )
     _follow(attempt, list(fresh.values()), now)
@@ -122,29 +144,38 @@ def record_events(
 
 
 def finish_attempt(
-    session: Session, attempt_id: str, secret: str, report: ReplayReport, *, fence: int
-) -> Verification:
+    session: Session,
+    attempt_id: str,
+    secret: str,
+    report: ReplayReport,
+    *,
+    fence: int,
+    clock_slack_seconds: float,
+) -> Attempt:
     """End an attempt with its report: result and terminal state in this transaction.
 
-    The same report again is answered the same. Raises ConflictError if the attempt is not this
-    worker's any more, RuleError if the report is not one of this plan or impossible.
+    The same report again is answered the same. One that does not agree with what the server saw
+    fails the attempt, with the code "report_refused". Raises ConflictError if the attempt is not
+    this worker's any more, RuleError if the report is not one of this plan or impossible.
     """
     refuse_unstorable(report)
     lock_attempt(session, attempt_id)
     attempt = _owned(session, attempt_id, secret, fence)
     verification = attempt.verification
     if attempt.state in ("done", "failed"):
-        return verification
+        return attempt
     _require_own_name_in(session, attempt, report)
-    failure = report.failure or _infrastructure_failure(report)
-    if failure is not None:
-        failure = as_followed(attempt, failure)
-    else:
+    failure, refused = report.failure or _infrastructure_failure(report), None
+    if failure is None:
         check_report(
             report,
             seeds=verification.seeds,
             stop_at="end" if verification.kind == "calibration" else "target",
         )
+        refused = why_refused(session, attempt, report, slack_seconds=clock_slack_seconds)
+        failure = None if refused is None else _refusal(refused)
+    if failure is not None:
+        failure = as_followed(attempt, failure)
     ended = session.execute(
         update(Attempt)
         .where(Attempt.id == attempt_id, Attempt.state == "running")
@@ -152,6 +183,7 @@ def finish_attempt(
             state="failed" if failure else "done",
             ended_at=utc_now(),
             failure=asdict(failure) if failure else None,
+            clock_slack_seconds=None if failure else clock_slack_seconds,
             log_tail=_log_tail(report) if failure else None,
         )
         .returning(Attempt.id)
@@ -161,11 +193,30 @@ def finish_attempt(
     if failure is not None:
         retry_or_give_up(session, attempt, failure)
     else:
+        keep_openings(session, verification, report)
         OUTCOMES[verification.kind](session, verification, report)
     if attempt.worker is not None:  # Last: judging may take a while, and hellos wait for this row.
         _mark_worker(session, attempt.worker, "idle")
         ring(session)
-    return verification
+    if refused is not None:
+        tell_of_refusal(session, attempt, refused)
+    return attempt
+
+
+def require_believed(attempt: Attempt) -> None:
+    """Raise ContentError if an attempt failed because its report was not believed."""
+    failure = attempt.failure or {}
+    if failure.get("code") == REFUSED:
+        raise ContentError(f"{failure['message']}. The attempt has failed and is made again.")
+
+
+def _refusal(why: str) -> Failure:
+    return Failure(
+        kind="infrastructure",
+        code=REFUSED,
+        message=f"the report was refused: {why}",
+        next_step="nothing to do: another attempt is queued",
+    )
 
 
 def _require_own_name_in(session: Session, attempt: Attempt, report: ReplayReport) -> None:
@@ -204,6 +255,7 @@ def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> No
     verification, is_spent = attempt.verification, _is_spent(attempt, failure)
     if failure.kind == "infrastructure" and not is_spent:
         queue_attempt(session, verification, number=attempt.number + 1)
+        follow_check(session, verification)
         return
     attempts = f"after {count_text(attempt.number, 'attempt')}"
     end_without_verdict(
@@ -215,6 +267,8 @@ def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> No
             f"{attempts}: {failure.message}; {failure.next_step}",
         ),
     )
+    if verification.kind == "cross_check":
+        give_up_cross_check(session, verification, conclude=conclude_replay)
 
 
 def _accelerators_of(session: Session, name: str) -> int | None:

@@ -56,8 +56,11 @@ def list_verifications(
     alive = parts.settings.worker_alive_seconds
     with parts.database.read(viewer) as session:
         found = queries.list_verifications(session, state=state, limit=limit)
+        owners = queries.owners_of(session, found)
         views = [
-            queries.view(session, verification, alive_seconds=alive, with_report=False)
+            queries.view(
+                session, verification, alive_seconds=alive, with_report=False, owners=owners
+            )
             for verification in found
         ]
     return VerificationList(verifications=views)

@@ -16,6 +16,7 @@ from server.benchmarks.queries import definition
 from server.errors import ConflictError, ContentError
 from server.leaderboard.service import raise_board_version
 from server.models import Submission, Verification
+from server.pools.evidence import follow_evidence
 from server.verifications.limits import RUN_START_SECONDS
 from server.verifications.publishing import is_pending
 from server.verifications.queries import claim_of, verification_under_way
@@ -92,6 +93,7 @@ def show_measured(session: Session, verification: Verification) -> None:
     figures = measured_figures(definition(session, verification.benchmark_sha256), report)
     if figures is not None and _is_of_its_system(claim_of(submission), report):
         submission.measured_latency_ms = figures.p50_ms
+        follow_evidence(session, submission)
         raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
 
 

@@ -2,16 +2,27 @@
 
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 
 from sqlalchemy.orm import Session
 
+from rules.equal_seeds import unreproduced
 from rules.messages import ReplayReport
+from rules.verdict import Reason
 from rules.verification import judge
 from server.calibrations.progress import keep_runs
 from server.calibrations.queries import benchmark_of
+from server.duels.automatic import challenge_record
 from server.duels.service import end_duel
 from server.models import Verification
-from server.verifications.copies import find_elsewhere
+from server.pools.fresh import follow_measurement
+from server.pools.service import keep_sealed_runs
+from server.verifications.cross_checks import (
+    begin_cross_check,
+    end_cross_check,
+    open_because,
+    own_again,
+)
 from server.verifications.energy import show_energy
 from server.verifications.latency import judge_measured
 from server.verifications.queries import claim_of, claimed_curves, claimed_runs
@@ -21,7 +32,35 @@ EndVerification = Callable[[Session, Verification, ReplayReport], None]
 
 
 def judge_replay(session: Session, verification: Verification, report: ReplayReport) -> None:
-    """Hold the claim against its replay; the submission's status follows the verdict."""
+    """Hold the claim against its replay, once another owner's worker has trained a run again."""
+    verification.report = asdict(report)
+    waits, why = begin_cross_check(
+        session, verification, report, _suspects(session, verification, report)
+    )
+    if not waits:
+        conclude_replay(session, verification, report, why)
+
+
+def _suspects(session: Session, verification: Verification, report: ReplayReport) -> list[int]:
+    """The runs of own seeds that do not follow the claim."""
+    submission = verification.submission
+    if submission is None or not verification.own_runs:
+        return []
+    return unreproduced(
+        benchmark_of(session, verification),
+        claimed_runs(submission),
+        claimed_curves(session, submission),
+        report.runs[: verification.own_runs],
+    )
+
+
+def conclude_replay(
+    session: Session, verification: Verification, report: ReplayReport, why: Reason | None
+) -> None:
+    """Judge a claim by its replay; the submission's status follows the verdict.
+
+    With a reason why it is left open the verdict is inconclusive, whatever the replay shows.
+    """
     submission = verification.submission
     if submission is None:
         raise ValueError(f"verification {verification.id} is a replay without a submission")
@@ -31,13 +70,17 @@ def judge_replay(session: Session, verification: Verification, report: ReplayRep
         claimed_runs(submission),
         report,
         runs_planned=len(verification.seeds),
+        own_runs=verification.own_runs,
+        own_again=own_again(session, verification),
         curves=claimed_curves(session, submission),
-        elsewhere=find_elsewhere(session, submission),
     )
-    verification.report = asdict(report)
     if report.precision is not None:
         submission.precision_measured = report.precision.lowest
-    end_with_verdict(session, verification, verdict)
+    if why is None:  # Else one worker's word would be in everybody's pool.
+        keep_sealed_runs(session, verification, report)
+    end_with_verdict(session, verification, open_because(verdict, why))
+    follow_measurement(session, verification)
+    challenge_record(session, verification)
     show_energy(verification)
 
 
@@ -54,4 +97,5 @@ OUTCOMES: dict[str, EndVerification] = {
     "calibration": keep_calibration,
     "duel": end_duel,
     "latency": judge_measured,
+    "cross_check": partial(end_cross_check, conclude=conclude_replay),
 }

@@ -2,20 +2,28 @@
 
 import logging
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.orm import Session
 
 from rules.messages import Failure
 from server.database import utc_now
-from server.models import Attempt
+from server.models import Attempt, Verification
 from server.notices.announce import announce_verification, announce_worker
 from server.verifications.attempts import as_followed, retry_or_give_up
+from server.verifications.cross_checks import (
+    NO_SECOND_WORKER,
+    give_up_cross_check,
+    has_other_owner,
+)
 from server.verifications.last_heard import last_heard
 from server.verifications.limits import why_over_limit
+from server.verifications.outcomes import conclude_replay
 from server.verifications.queries import lock_verification
+from server.verifications.service import end_without_verdict
 
+UNMADE = timedelta(minutes=10)
 log = logging.getLogger(__name__)
 
 
@@ -71,6 +79,35 @@ def end_overdue(session: Session, *, now: datetime | None = None) -> int:
         attempt.failure = asdict(failure)
         attempt.log_tail = last_heard(session, attempt)
         retry_or_give_up(session, attempt, failure)
+    return ended
+
+
+def end_unmade_cross_checks(session: Session, *, now: datetime | None = None) -> int:
+    """End each cross-check that waits while no other owner's worker is there to make it.
+
+    The verdict that waits for it is left open then, instead of waiting for ever.
+    """
+    now = now or utc_now()
+    waiting = (
+        select(Attempt)
+        .join(Verification)
+        .where(
+            Attempt.state == "queued",
+            Verification.kind == "cross_check",
+            Attempt.asked_at < now - UNMADE,
+        )
+        .order_by(Attempt.id)
+    )
+    ended = 0
+    for attempt in session.scalars(waiting).unique():
+        checked = session.get_one(Verification, attempt.verification.checks_id)
+        if has_other_owner(session, checked, attempt.hardware_class or ""):
+            continue
+        if not _end(session, attempt, Attempt.state == "queued", state="cancelled"):
+            continue
+        ended += 1
+        end_without_verdict(session, attempt.verification, NO_SECOND_WORKER)
+        give_up_cross_check(session, attempt.verification, conclude=conclude_replay)
     return ended
 
 

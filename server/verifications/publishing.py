@@ -8,7 +8,7 @@ from server.database import utc_now
 from server.errors import ConflictError
 from server.models import Decision, Submission, Verification
 
-PUBLISH = "publish"
+PUBLISH, KEEP = "publish", "keep"
 # A training is replayed, and an inference has its latency measured.
 KIND_THAT_CHECKS = {"train": "replay", "inference": "latency"}
 DecisionWord = Literal["publish", "keep", "pending"]
@@ -17,9 +17,9 @@ DecisionWord = Literal["publish", "keep", "pending"]
 def checks_claim(verification: Verification, submission: Submission) -> bool:
     """Whether a submission's status follows this verification.
 
-    A duel and the latency of a training say nothing of it.
+    A duel and the latency of a training say nothing of it, and fresh runs measure its pool alone.
     """
-    return verification.kind == KIND_THAT_CHECKS[submission.kind]
+    return verification.kind == KIND_THAT_CHECKS[submission.kind] and not verification.fresh
 
 
 def published_verification(submission: Submission) -> Verification | None:
@@ -105,6 +105,11 @@ def require_pending(verification: Verification) -> None:
             f"It was decided to {decision.decision} verification {verification.id} "
             f"({decision.reason}); ask for another verification."
         )
+
+
+def standing(submission: Submission) -> dict[str, Any]:
+    """How a submission's row is known."""
+    return {"evidence": submission.evidence, "check": submission.check_word}
 
 
 def publication(submission: Submission) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Reading verifications, and why one is still waiting."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import cast
 
@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session, selectinload, undefer
 
 from rules.benchmark import Benchmark
 from rules.claim import Claim, stored_system
+from rules.claim_training import TrainedWith
 from rules.counts import count_text
 from rules.curve import evaluation_of
 from rules.duel import Duel, judge_duel, pair_runs
@@ -147,11 +148,15 @@ def view(
     with_report: bool = True,
     with_band: bool = True,
     benchmark: Benchmark | None = None,
+    owners: Mapping[str, int] | None = None,
 ) -> VerificationView:
     """A verification as it is shown, with the reason why nothing happens yet.
 
     Without its report it has none of what is derived from it, without its band no control points.
+    `owners` saves the statement that counts them, for a list.
     """
+    if owners is None:
+        owners = owners_of(session, [verification])
     if benchmark is None:
         benchmark = definition(session, verification.benchmark_sha256)
     submission = verification.submission
@@ -164,7 +169,24 @@ def view(
         price=price_of_submission(session, submission) if submission is not None else None,
         with_report=with_report,
         with_band=with_band,
+        owners=owners.get(verification.id, 0),
     )
+
+
+def owners_of(session: Session, verifications: Sequence[Verification]) -> dict[str, int]:
+    """How many owners of workers agree on each: its own, and those of cross-checks.
+
+    What has no report is left out. Reports are long, so an attempt tells: it ends with one.
+    """
+    reported = [v.id for v in verifications if any(a.state == "done" for a in v.attempts)]
+    if not reported:
+        return {}
+    agreed = session.execute(
+        select(Verification.checks_id, func.count())
+        .where(Verification.checks_id.in_(reported), Verification.outcome == "verified")
+        .group_by(Verification.checks_id)
+    )
+    return dict.fromkeys(reported, 1) | {name: 1 + count for name, count in agreed if name}
 
 
 def _roofs_of_worker(session: Session, verification: Verification) -> dict[str, Figure]:
@@ -204,6 +226,11 @@ def waiting_for(
         return (
             "No worker is connected: start one with 'finishline up' on this machine or "
             "'python -m worker' on another."
+        )
+    if all(worker.confirmed_at is None for worker in workers):
+        return (
+            "No connected worker is confirmed: an organiser does it once, with "
+            "'finishline workers confirm NAME' or on the console's page of workers."
         )
     if all(worker.drift is not None for worker in workers):
         return (
@@ -269,6 +296,7 @@ def claim_of(submission: Submission) -> Claim:
         submitted_on=submission.submitted_on,
         kind="inference" if submission.kind == "inference" else "train",
         precision=cast(PrecisionName | None, submission.precision),
+        trained_with=cast(TrainedWith, submission.trained_with),
     )
 
 

@@ -12,9 +12,11 @@ from rules.messages import ControlPoint
 from rules.replay_plan import Plan, seal
 from server.bell import ring
 from server.database import utc_now
-from server.models import Attempt, Submission, Verification
+from server.models import Attempt, Pool, Submission, Verification
 from server.notices.announce import announce_verification
 from server.verifications.limits import RUN_START_SECONDS
+
+NOBODY_YET = ""
 
 
 def new_id() -> str:
@@ -37,12 +39,14 @@ def queue_verification(
     control_points: Sequence[ControlPoint] = (),
     beside: Mapping[str, Any] | None = None,
     limit_seconds: float | None = None,
+    checks: Verification | None = None,
+    confirms: Pool | None = None,
 ) -> Verification:
     """Seal what was drawn, and queue a first attempt at it.
 
     `beside` is what the seal holds beside the draw. Without `limit_seconds` every run may take as
-    long as the benchmark allows, and the time to start. Raises ValueError for a benchmark without
-    replays.
+    long as the benchmark allows, and the time to start. What `confirms` a pool has its fresh runs.
+    Raises ValueError for a benchmark without replays.
     """
     policy = benchmark.replay
     if policy is None:
@@ -63,14 +67,18 @@ def queue_verification(
         seal=seal(benchmark, submission_id, drawn, beside=beside),
         nonce=drawn.nonce,
         seeds=list(drawn.seeds),
+        own_runs=drawn.own_runs,
         hyperparameters=list(hyperparameters) if hyperparameters is not None else None,
         control_points=[asdict(point) for point in control_points],
         max_attempts=policy.max_attempts,
         lease_seconds=policy.lease_seconds,
         limit_seconds=limit_seconds,
         reasons=[],
+        checks_id=checks.id if checks is not None else None,
         decision=None,  # Known, so that it is not asked for after the session.
         created_at=utc_now(),
+        pool_id=None if confirms is None else confirms.id,
+        fresh=confirms is not None,
     )
     session.add(verification)
     session.flush()
@@ -100,6 +108,8 @@ def queue_attempt(session: Session, verification: Verification, *, number: int) 
         submitter_id=submission.user_id if submission is not None else asker,
         by_organiser=submission is None or submission.user_id != asker,
         asked_at=verification.created_at,
+        # The server looks for a worker of another owner (server.queues.apart).
+        sent_to=NOBODY_YET if verification.kind == "cross_check" else None,
     )
     session.add(attempt)
     verification.state = "queued"

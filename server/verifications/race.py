@@ -126,6 +126,8 @@ def _ghosts(session: Session, verification: Verification) -> tuple[list[GhostVie
         return [], None
     benchmark = definition(session, verification.benchmark_sha256)
     own_runs = runs_with_curves(session, claim.id)
+    if not own_runs:
+        return [], "the claim's curves are hidden until its first verdict"
     mean = mean_curve([[evaluation_of(row) for row in run.curve] for run in own_runs])
     ghost_of_claim = _ghost("claim", claim, mean, is_own=True)
     holder = _record_holder(session, benchmark, claim)

@@ -1,12 +1,18 @@
 """Asking for a verification and cancelling one, as organisers do: with a record of who did."""
 
+from typing import Any
+
 from sqlalchemy.orm import Session
 
+from rules.consequence import consequence
 from server.audit.service import Subject, record
 from server.dependencies import Caller
 from server.models import Verification
 from server.submissions.queries import find_submission
+from server.verifications.cross_checks import give_up_cross_check
 from server.verifications.latency import request_latency
+from server.verifications.outcomes import conclude_replay
+from server.verifications.publishing import standing
 from server.verifications.queries import find_verification, lock_verification
 from server.verifications.schemas import VerificationCreate
 from server.verifications.service import cancel_verification, request_verification
@@ -22,8 +28,13 @@ def ask_for_verification(
     Raises NotFoundError, ContentError, ConflictError as the request does.
     """
     submission = find_submission(session, submission_id)
-    request = REQUESTS[wanted.kind]
-    verification = request(session, submission, requested_by=caller.user_id, reason=wanted.reason)
+    asked: dict[str, Any] = {"requested_by": caller.user_id, "reason": wanted.reason}
+    if wanted.kind == "replay":
+        verification = request_verification(
+            session, submission, **asked, own_seeds=wanted.own_seeds
+        )
+    else:
+        verification = request_latency(session, submission, **asked)
     record(
         session,
         caller,
@@ -44,8 +55,14 @@ def cancel(session: Session, caller: Caller, verification_id: str) -> Verificati
     """
     lock_verification(session, verification_id)
     verification = find_verification(session, verification_id)
-    before = {"state": verification.state}
+    before, submission = {"state": verification.state}, verification.submission
+    stood = None if submission is None else standing(submission)
     cancel_verification(session, verification)
+    if verification.kind == "cross_check":
+        give_up_cross_check(session, verification, conclude=conclude_replay)
+    told = {}
+    if submission is not None and stood is not None:
+        told = {"consequence": f"no verdict; the row {consequence(stood, standing(submission))}"}
     record(
         session,
         caller,
@@ -53,6 +70,6 @@ def cancel(session: Session, caller: Caller, verification_id: str) -> Verificati
         Subject("verification", verification_id),
         reason=None,
         before=before,
-        after={"state": verification.state},
+        after={"state": verification.state} | told,
     )
     return verification

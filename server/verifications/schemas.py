@@ -7,10 +7,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rules.benchmark import Benchmark
 from rules.duel import Duel
+from rules.replay_plan import OWN_SEEDS
 from rules.system_price import SystemPrice
 from server.benchmarks.schemas import TargetView, target_view
 from server.duels.schemas import DuelView, duel_view
 from server.models import Attempt, Verification
+from server.submissions.visibility import is_hidden
 from server.verifications.latency_views import BackendView, backend_views
 from server.verifications.publishing import decision_word, is_published
 from server.verifications.utilisation_views import Figures, UtilisationView, utilisation_views
@@ -21,7 +23,8 @@ ENDED = ("done", "failed", "cancelled")
 class VerificationCreate(BaseModel):
     """What is to be verified, and why that is asked for; both are kept.
 
-    A "replay" trains the reference as the claim says; a "latency" times its trained model.
+    A "replay" trains the reference as the claim says; a "latency" times its trained model. Before
+    its sealed runs a replay trains `own_seeds` of the seeds in the claim's logs.
     """
 
     model_config = ConfigDict(
@@ -31,6 +34,7 @@ class VerificationCreate(BaseModel):
 
     kind: Literal["replay", "latency"] = "replay"
     reason: str | None = Field(default=None, max_length=2000)
+    own_seeds: int = Field(default=OWN_SEEDS, ge=1, le=OWN_SEEDS)
 
 
 class FailureView(BaseModel):
@@ -55,11 +59,12 @@ class LastEvaluationView(BaseModel):
 class AttemptView(BaseModel):
     """One try on one worker. `refunded` is whether it failed at nobody's cost.
 
-    A failure leaves the latest evaluation and the end of the log of the run that failed; where the
-    worker could not hand that in, what was heard of it last.
+    `id` is null while it waits: the worker that was drawn for it alone knows it. A failure leaves
+    the latest evaluation and the end of the log of the run that failed; where the worker could not
+    hand that in, what was heard of it last.
     """
 
-    id: str
+    id: str | None
     number: int
     state: str
     worker: str | None
@@ -104,12 +109,17 @@ class VerificationView(BaseModel):
     reference, "duel" for a submission `against` another, "latency" for the time its model takes,
     with the `backends` that were measured. `utilisation` is of each run of the report, by the
     roofs that its worker measured. `hyperparameters` are those of each run where the runs
-    differ; they are sealed as seeds are. `duel` is None for every other kind.
+    differ; they are sealed as seeds are. The first `own_runs` of the seeds are the claim's own.
+    `duel` is None for every other kind. `checks_id` names the verification that a "cross_check"
+    trains a run of again; `owners` counts the owners of the workers that agree on it, 0 before a
+    report.
     """
 
     id: str
     kind: str
     submission_id: str | None
+    checks_id: str | None
+    owners: int
     against_id: str | None
     calibration_id: str | None
     benchmark: str
@@ -119,6 +129,7 @@ class VerificationView(BaseModel):
     nonce: str | None
     runs_planned: int
     seeds: list[int] | None
+    own_runs: int
     hyperparameters: list[dict[str, float]] | None
     target: TargetView
     control_points: list[ControlPointView]
@@ -148,7 +159,7 @@ def attempt_view(attempt: Attempt) -> AttemptView:
     # A running attempt's evaluations are told as events; repeating them here would double each.
     last = attempt.last_evaluation if failure is not None else None
     return AttemptView(
-        id=attempt.id,
+        id=attempt.id if attempt.state != "queued" else None,
         number=attempt.number,
         state=attempt.state,
         worker=attempt.worker,
@@ -171,14 +182,20 @@ def verification_view(
     price: SystemPrice | None = None,
     with_report: bool = True,
     with_band: bool = True,
+    owners: int = 0,
 ) -> VerificationView:
-    """A stored verification. What was drawn stays hidden until the end."""
+    """A stored verification. What was drawn stays hidden until it ended and its claim is shown."""
     ended = verification.state in ENDED
+    claim = verification.submission
+    # Some of its seeds may be the claim's own.
+    opened = ended and not (claim is not None and is_hidden(claim))
     band = verification.control_points if with_band else []
     return VerificationView(
         id=verification.id,
         kind=verification.kind,
         submission_id=verification.submission_id,
+        checks_id=verification.checks_id,
+        owners=owners,
         against_id=verification.against_id,
         calibration_id=verification.calibration_id,
         benchmark=benchmark.benchmark_id,
@@ -187,7 +204,8 @@ def verification_view(
         seal=verification.seal,
         nonce=verification.nonce if ended else None,
         runs_planned=len(verification.seeds),
-        seeds=verification.seeds if ended else None,
+        seeds=verification.seeds if opened else None,
+        own_runs=verification.own_runs,
         hyperparameters=verification.hyperparameters if ended else None,
         target=target_view(benchmark),
         control_points=[ControlPointView(**point) for point in band],
@@ -195,9 +213,9 @@ def verification_view(
         outcome=verification.outcome,
         reasons=[ReasonView(**reason) for reason in verification.reasons],
         duel=duel_view(verification, duel) if verification.kind == "duel" else None,
-        report=verification.report if with_report else None,
-        backends=backend_views(verification, benchmark, price) if with_report else [],
-        utilisation=utilisation_views(verification, figures or {}) if with_report else [],
+        report=verification.report if with_report and ended else None,
+        backends=backend_views(verification, benchmark, price) if with_report and ended else [],
+        utilisation=utilisation_views(verification, figures or {}) if with_report and ended else [],
         reason=verification.reason,
         created_at=verification.created_at,
         ended_at=verification.ended_at,

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from rules.benchmark import Benchmark
 from rules.calibration import judged_beside
 from rules.claim import Claim
-from rules.replay_plan import band_for, plan, why_not_replayable
+from rules.replay_plan import OWN_SEEDS, band_for, plan, why_not_replayable
 from rules.verdict import Reason, Verdict
 from server.calibrations.progress import settle_calibration
 from server.calibrations.queries import adopted_calibration, judging_benchmark
@@ -18,7 +18,10 @@ from server.errors import ConflictError, ContentError
 from server.leaderboard.service import raise_board_version
 from server.models import Submission, Verification
 from server.notices.announce import announce_status, announce_verification
+from server.pools.evidence import follow_evidence
+from server.pools.fresh import give_up_fresh_runs
 from server.proofs.evidence import keep_evidence
+from server.submissions.visibility import reveal
 from server.verifications.publishing import (
     checks_claim,
     published_status,
@@ -30,9 +33,17 @@ from server.verifications.queueing import queue_verification
 
 
 def request_verification(
-    session: Session, submission: Submission, *, requested_by: int, reason: str | None
+    session: Session,
+    submission: Submission,
+    *,
+    requested_by: int,
+    reason: str | None,
+    own_seeds: int = OWN_SEEDS,
 ) -> Verification:
     """Draw and seal a plan, and queue its first attempt.
+
+    Before the sealed runs `own_seeds` of the claim's own are trained, where the reference trained
+    the claim.
 
     Raises ContentError if the reference cannot replay the claim, ConflictError if a verification
     of this submission is under way.
@@ -51,7 +62,13 @@ def request_verification(
     unable = why_not_replayable(benchmark, claim)
     if unable is not None or benchmark.replay is None:
         raise ContentError(f"Submission {submission.id} cannot be verified: {unable}.")
-    drawn = plan(benchmark, claim, entropy=secrets.token_bytes(32))
+    drawn = plan(
+        benchmark,
+        claim,
+        entropy=secrets.token_bytes(32),
+        claimed_seeds=[run.seed for run in submission.runs],
+        own_seeds=own_seeds if claim.trained_with == "reference" else 0,
+    )
     verification = queue_verification(
         session,
         benchmark,
@@ -61,7 +78,7 @@ def request_verification(
         calibration_id=judged_by,
         requested_by=requested_by,
         reason=reason,
-        control_points=band_for(benchmark, claim, runs=len(drawn.seeds)),
+        control_points=band_for(benchmark, claim, runs=len(drawn.seeds) - drawn.own_runs),
         beside=_sealed_beside(benchmark, judged_by),
     )
     mark_verifying(session, verification)
@@ -131,6 +148,7 @@ def end_with_verdict(session: Session, verification: Verification, verdict: Verd
     submission = verification.submission
     if submission is not None and checks_claim(verification, submission):
         set_status(session, submission, settle(submission, verification))
+        reveal(submission)
 
 
 def end_without_judging(session: Session, verification: Verification) -> None:
@@ -155,9 +173,10 @@ def end_without_verdict(session: Session, verification: Verification, reason: Re
 def settle_without_verdict(session: Session, verification: Verification) -> None:
     """Give the submission the status it had before; a calibration's state follows."""
     settle_calibration(session, verification)
+    keep_evidence(session, verification)
+    give_up_fresh_runs(session, verification)
     submission = verification.submission
     if submission is not None and checks_claim(verification, submission):
-        keep_evidence(session, verification)
         set_status(session, submission, published_status(submission))
 
 
@@ -167,4 +186,14 @@ def set_status(session: Session, submission: Submission, status: str) -> None:
     submission.status = status
     verified = status == "verified"
     submission.time_confirmed = published_time_confirmed(submission) if verified else None
+    follow_evidence(session, submission)
+    raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
+
+
+def follow_check(session: Session, verification: Verification) -> None:
+    """Tell on the board whether the replay of a claim waits or has begun."""
+    submission = verification.submission
+    if submission is None or not checks_claim(verification, submission):
+        return
+    follow_evidence(session, submission)
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)

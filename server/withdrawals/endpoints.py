@@ -21,7 +21,7 @@ def withdraw_submission(
 ) -> SubmissionView:
     """Withdraw a submission, for its submitter and organisers. It stays where it is, unranked.
 
-    What is under way for it is cancelled. Only an organiser can undo it.
+    What waits for it is cancelled, a replay that has begun goes on. Only an organiser can undo it.
     """
     note(submission_id=submission_id)
     with parts.database.write() as session:

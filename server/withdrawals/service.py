@@ -6,22 +6,27 @@ from typing import Any
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
+from rules.evidence_words import evidence_words
 from server.audit.service import Subject, record
 from server.database import utc_now
 from server.dependencies import Caller
 from server.errors import ConflictError, NotAllowedError, NotFoundError
 from server.leaderboard.service import raise_board_version
-from server.models import Submission, Verification
+from server.models import Pool, Submission, Verification
 from server.notices.announce import announce_submission
-from server.submissions.earlier_logs import require_not_handed_in_again
+from server.pools.fresh import confirm_rank
 from server.submissions.queries import find_submission, lock_submission
 from server.submissions.visibility import may_see, viewer_for
+from server.verifications.publishing import standing
 from server.verifications.queries import OPEN, find_verification, lock_verification
 from server.verifications.service import cancel_verification
 
 
 def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) -> Submission:
-    """Take a submission off its board and cancel what is under way for it, duels too.
+    """Take a submission off its board and cancel what waits for it, and duels.
+
+    A replay that has started goes on: its sealed runs count in the pool of their settings, or an
+    unlucky one would be withdrawn and asked for again.
 
     For its submitter and organisers; written to the audit log. Raises NotFoundError,
     NotAllowedError, ConflictError if it is withdrawn already.
@@ -36,14 +41,17 @@ def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) 
         raise ConflictError(f"Submission {submission_id} is withdrawn already.")
     if set(_open_verifications(session, submission_id)) - set(cancelled):
         raise ConflictError("A verification was asked for at this moment; try again.")
-    # Before what is under way ends: of what was cut short that tells it from what ended by itself.
     submission.withdrawn_at = utc_now()
     ended = [name for name in cancelled if _cancel(session, name)]
     submission.withdrawn_by = caller.name
     submission.withdrawn_because = reason
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
     announce_submission(session, submission, "submission.withdrawn")
-    after = _logged(submission) | {"cancelled": ended}
+    after = _logged(submission) | {
+        "cancelled": ended,
+        "consequence": f"the row, {evidence_words(standing(submission))}, leaves the board and the "
+        "records; the runs of its pool stay",
+    }
     _record(session, caller, "submission.withdraw", submission, reason, before=None, after=after)
     return submission
 
@@ -51,8 +59,7 @@ def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) 
 def reinstate(session: Session, caller: Caller, submission_id: str, reason: str) -> Submission:
     """Let a withdrawn submission rank again, for organisers; written to the audit log.
 
-    Raises NotFoundError, ConflictError if it is not withdrawn or its logs stand in another one of
-    its submitter by now.
+    Raises NotFoundError, ConflictError if it is not withdrawn.
     """
     submission = find_submission(session, submission_id)
     _lock(session, submission)
@@ -61,9 +68,12 @@ def reinstate(session: Session, caller: Caller, submission_id: str, reason: str)
     before = _logged(submission)
     submission.withdrawn_at = submission.withdrawn_by = submission.withdrawn_because = None
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
-    # After the board's version, whose row whoever hands in the same logs has to lock too.
-    require_not_handed_in_again(session, submission)
-    _record(session, caller, "submission.reinstate", submission, reason, before=before, after=None)
+    pool = None if submission.pool_id is None else session.get(Pool, submission.pool_id)
+    if pool is not None:
+        confirm_rank(session, pool, requested_by=caller.user_id)
+    words = evidence_words(standing(submission))
+    after = {"consequence": f"the row comes back to the board as {words}"}
+    _record(session, caller, "submission.reinstate", submission, reason, before=before, after=after)
     return submission
 
 
@@ -90,18 +100,23 @@ def _lock(session: Session, submission: Submission) -> None:
 
 
 def _open_verifications(session: Session, submission_id: str) -> Sequence[str]:
-    """What is under way about a submission, in the order in which it is locked."""
+    """What a withdrawal ends about a submission, in the order in which it is locked."""
     about = or_(
         Verification.submission_id == submission_id, Verification.against_id == submission_id
     )
-    query = select(Verification.id).where(about, Verification.state.in_(OPEN))
+    ends = (Verification.state == "queued") | (Verification.kind == "duel")
+    query = select(Verification.id).where(about, Verification.state.in_(OPEN), ends)
     return session.scalars(query.order_by(Verification.id)).all()
+
+
+def _goes_on(verification: Verification) -> bool:
+    return verification.state == "running" and verification.kind != "duel"
 
 
 def _cancel(session: Session, verification_id: str) -> bool:
     """Whether it was still under way."""
     verification = find_verification(session, verification_id)
-    if verification.state not in OPEN:
+    if verification.state not in OPEN or _goes_on(verification):
         return False
     cancel_verification(session, verification)
     return True

@@ -15,14 +15,23 @@ from rules.messages import (
     ReplayReport,
     WorkerHello,
 )
+from server.database import utc_now
 from server.dependencies import OrganiserDep, PartsDep, SecretDep, WorkerDep
 from server.queues.holds import HeldError, send_again_now
+from server.queues.schemas import Resume
 from server.sessions.viewing import ViewerDep
 from server.verifications import attempts
-from server.workers import probes, queries, service
+from server.workers import classes, confirming, probes, queries, service
 from server.workers.queue import SHOWN_PER_CLASS, read_queue
 from server.workers.queue_schemas import QueueView
-from server.workers.schemas import ProbeList, ReportAnswer, WorkerDetail, WorkerList
+from server.workers.schemas import (
+    HardwareClassList,
+    HardwareClassView,
+    ProbeList,
+    ReportAnswer,
+    WorkerDetail,
+    WorkerList,
+)
 
 MOST_SHOWN = 1000
 router = APIRouter(tags=["workers"])
@@ -88,6 +97,26 @@ def renew_baseline(name: str, parts: PartsDep, organiser: OrganiserDep) -> None:
         probes.set_baseline_anew(session, organiser, name)
 
 
+@router.post("/workers/{name}/confirm")
+def confirm_worker(name: str, body: Resume, parts: PartsDep, caller: OrganiserDep) -> WorkerDetail:
+    """Let a worker be drawn for attempts, as a machine of its hardware class. 409 if it is."""
+    with parts.database.write() as session:
+        confirming.confirm_worker(session, caller, name, reason=body.reason)
+    with parts.database.read() as session:
+        alive_seconds = parts.settings.worker_alive_seconds
+        return queries.read_worker(session, name, alive_seconds=alive_seconds)
+
+
+@router.get("/hardware-classes")
+def list_hardware_classes(parts: PartsDep) -> HardwareClassList:
+    """Every hardware class of the registry: what a claim's system has to fit."""
+    with parts.database.read() as session:
+        rows = classes.list_classes(session)
+        return HardwareClassList(
+            hardware_classes=[HardwareClassView.model_validate(row) for row in rows]
+        )
+
+
 @router.post("/attempts/{attempt_id}/claim")
 def claim_attempt(
     attempt_id: str, body: ClaimRequest, parts: PartsDep, caller: WorkerDep
@@ -107,19 +136,32 @@ def post_events(
     attempt_id: str, body: EvaluationBatch, parts: PartsDep, secret: SecretDep, fence: FenceDep
 ) -> BatchAnswer:
     """Events of a replay, authorised by the claim's token and fence; no events: a heartbeat."""
+    arrived_at = utc_now()
     with parts.database.write() as session:
-        return attempts.record_events(session, attempt_id, secret, body, fence=fence)
+        return attempts.record_events(
+            session, attempt_id, secret, body, fence=fence, arrived_at=arrived_at
+        )
 
 
 @router.post("/attempts/{attempt_id}/report")
 def post_report(
     attempt_id: str, body: ReplayReport, parts: PartsDep, secret: SecretDep, fence: FenceDep
 ) -> ReportAnswer:
-    """The end of a replay. Sending the same report again changes nothing."""
+    """The end of a replay. Sending the same report again changes nothing.
+
+    422 for a report that does not agree with the events that came before it: the attempt has
+    failed then, and another one is queued.
+    """
+    slack_seconds = parts.settings.clock_slack_seconds
     with parts.database.write() as session:
-        verification = attempts.finish_attempt(session, attempt_id, secret, body, fence=fence)
-        return ReportAnswer(
+        attempt = attempts.finish_attempt(
+            session, attempt_id, secret, body, fence=fence, clock_slack_seconds=slack_seconds
+        )
+        verification = attempt.verification
+        answer = ReportAnswer(
             verification_id=verification.id,
             state=verification.state,
             outcome=verification.outcome,
         )
+    attempts.require_believed(attempt)
+    return answer

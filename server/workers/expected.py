@@ -66,7 +66,7 @@ def busy_taker(
 class Queued:
     """An attempt that waits, and for which hardware class, None for any.
 
-    `sent_to` is the class that it was sent to: it has had its turn and waits for a claim.
+    `sent_to` is the worker that it was sent to: it has had its turn and waits for a claim.
     """
 
     turn: Waiting
@@ -121,11 +121,10 @@ class _Plan:
         self._why = {t.hardware_class: t.why_unknown for t in takers if t.free_at is None}
 
     def place_sent(self, typical: Typical, now: datetime) -> None:
-        """What was sent already goes first, to a worker of the class that it was sent to."""
-        for one in [one for one in self._left.values() if one.sent_to in self._queues]:
-            able = [entry for entry in self._known if entry[2].hardware_class == one.sent_to]
-            if able:
-                entry = min(able)
+        """What was sent already goes first, to the worker that it was sent to."""
+        for one in [one for one in self._left.values() if one.sent_to is not None]:
+            entry = next((entry for entry in self._known if entry[1] == one.sent_to), None)
+            if entry is not None:
                 self._known.remove(entry)
                 heapq.heapify(self._known)
                 self._give(one, entry[2], typical, now)

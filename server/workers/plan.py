@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -40,7 +40,7 @@ KEEP_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerThere:
-    """A living worker as far as a plan depends on it; `is_fit` means on its baseline."""
+    """A living worker as far as a plan depends on it; a fit one is confirmed, on its baseline."""
 
     name: str
     hardware_class: str
@@ -98,7 +98,9 @@ _sharing = threading.Lock()
 
 def worker_there(row: WorkerRow) -> WorkerThere:
     """A worker as a plan looks at it."""
-    return WorkerThere(row.name, row.hardware_class, row.drift is None, row.held)
+    return WorkerThere(
+        row.name, row.hardware_class, row.drift is None and row.confirmed_at is not None, row.held
+    )
 
 
 def read_plan(session: Session, situation: Situation, now: datetime) -> Plan:
@@ -149,7 +151,7 @@ def _foretell(
     running = {attempt.worker: attempt for attempt in situation.running}
     pauses, fit = situation.pauses, [one for one in situation.workers if one.is_fit]
     at_it = [one for one in fit if one.held is None and pauses.of(one.hardware_class) is None]
-    takers = Takers(Counter(), {one.hardware_class for one in fit}, pauses)
+    takers = Takers({}, {one.hardware_class: [] for one in fit}, pauses)
     by_id = {attempt.attempt_id: attempt for attempt in waiting}
     placed = expected_starts(
         [Queued(one.turn, one.work, one.wanted_class, one.sent_to) for one in waiting],

@@ -13,6 +13,7 @@ from server.dependencies import Caller
 from server.errors import ConflictError, NotFoundError
 from server.models import WorkerProbeRow, WorkerRow
 from server.notices.announce import announce_worker
+from server.workers.classes import roof_misfit
 from server.workers.schemas import ProbeView, probe_view
 from server.workers.service import require_own_name
 
@@ -138,16 +139,25 @@ def _row(probe: WorkerProbe, *, now: datetime) -> WorkerProbeRow:
 
 
 def _hold(session: Session, worker: WorkerRow, row: WorkerProbeRow, canary: Canary) -> None:
+    misfit = roof_misfit(session, worker, canary.gflops)
+    if misfit is not None:
+        _take_out(session, worker, row, misfit)
+        return
     drift = drift_of(canary.gflops, baseline_of(_first_readings(session, worker, row)))
     if drift is None:
+        worker.drift = worker.drifted_at = None
         return
     row.baseline_gflops, row.ratio = drift.baseline_gflops, drift.ratio
     if not drift.is_too_far:
         worker.drift = worker.drifted_at = None
         return
+    _take_out(session, worker, row, drift.sentence())
+
+
+def _take_out(session: Session, worker: WorkerRow, row: WorkerProbeRow, why: str) -> None:
     if worker.drift is None:
-        announce_worker(session, worker.name, "worker.drifted", why=drift.sentence())
-    worker.drift = drift.sentence()
+        announce_worker(session, worker.name, "worker.drifted", why=why)
+    worker.drift = why
     worker.drifted_at = worker.drifted_at or row.measured_at
 
 

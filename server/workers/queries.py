@@ -20,6 +20,7 @@ from server.workers.schemas import (
 from server.workers.work import AttemptWork, attempts_of, running_attempts, runs_under_way
 
 LATEST_ATTEMPTS = 20
+UNCONFIRMED = "unconfirmed"
 
 
 def list_workers(session: Session, *, alive_seconds: float) -> list[WorkerView]:
@@ -99,6 +100,7 @@ def worker_view(
         held_at=row.held_at,
         held_by=row.held_by,
         held_because=row.held_because,
+        confirmed_at=row.confirmed_at,
         probe=probe,
         canary=canary,
     )
@@ -108,6 +110,8 @@ def _state(row: WorkerRow) -> str:
     """What it said itself, unless it is to take nothing: the order of whoever holds it first."""
     if row.state == "stopping":
         return row.state
+    if row.held is None and row.confirmed_at is None:
+        return UNCONFIRMED
     return row.held or ("drifted" if row.drift is not None else row.state)
 
 

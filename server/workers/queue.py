@@ -163,7 +163,7 @@ def _listed(session: Session, places: Sequence[Place]) -> list[QueuedView]:
 def _class_view(hardware_class: str | None, lines: Lines, look: _Look) -> ClassQueueView:
     """None stands for what any worker may take, so every worker counts."""
     here = [row for row in look.alive if hardware_class in (None, row.hardware_class)]
-    fit = [row for row in here if not row.drift and not row.held]
+    fit = [row for row in here if not row.drift and not row.held and row.confirmed_at is not None]
     pauses, busy = look.situation.pauses, look.busy
     seen = [
         row.last_seen_at for row in look.workers if hardware_class in (None, row.hardware_class)

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from server.models import WorkerProbeRow
 from server.workers.roofline_schemas import RooflineView
@@ -60,7 +60,8 @@ class WorkerView(BaseModel):
 
     Its `state` is "drifted" where its canary is off its own baseline; it then gets no work, and
     `drift` says how far it is off; it is "paused", "draining" or, once it ended for that,
-    "drained" where an organiser said so, which `held_by`, `held_at` and `held_because` explain.
+    "drained" where an organiser said so, which `held_by`, `held_at` and `held_because` explain;
+    it is "unconfirmed", and gets no work, until an organiser confirms it.
     `probe` has its latest roofs, `canary` its latest canary. `under_way` is what it is at.
     """
 
@@ -78,6 +79,7 @@ class WorkerView(BaseModel):
     held_at: datetime | None
     held_by: str | None
     held_because: str | None
+    confirmed_at: datetime | None
     probe: ProbeView | None
     canary: ProbeView | None
 
@@ -108,6 +110,31 @@ class WorkerDetail(BaseModel):
     worker: WorkerView
     attempts: list[AttemptAtWorkerView]
     roofline: RooflineView
+
+
+class HardwareClassView(BaseModel):
+    """A class of machines whose times may be compared; its workers come within 10 % of `roof`.
+
+    `roof` is in GFLOP/s, null until a worker of the class measured it. `origin` says whose system
+    the class was registered from.
+    """
+
+    model_config = ConfigDict(from_attributes=True)
+
+    name: str
+    accelerator: str | None
+    accelerator_count: int
+    processor: str
+    processor_count: int
+    roof: float | None
+    origin: str
+    created_at: datetime
+
+
+class HardwareClassList(BaseModel):
+    """Every registered class, by name."""
+
+    hardware_classes: list[HardwareClassView]
 
 
 class ReportAnswer(BaseModel):

@@ -1,20 +1,25 @@
 """Who replays: workers say hello at their start, every few seconds, and when they are free."""
 
 from dataclasses import asdict
+from datetime import timedelta
 
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from rules.messages import HelloAnswer, WorkerHello, WorkerSystem
 from server.bell import ring
 from server.database import insert_missing, to_json, utc_now
 from server.dependencies import Caller
-from server.errors import ContentError, NotAllowedError
-from server.models import WorkerRow
+from server.errors import ConflictError, ContentError, NotAllowedError
+from server.models import HardwareClassRow, WorkerRow
 from server.queues.holds import end_drain, order_for
+from server.workers.classes import refuse_misfit
 
 LONGEST_NAME = 200
 LARGEST_COUNT = 10**7
+MOST_WORKERS_EACH = 32
+# A container's name goes with it.
+FORGOTTEN_AFTER = timedelta(days=1)
 # Everybody who asks for the workers is sent all of it.
 LARGEST_SYSTEM_BYTES = 16 * 1024
 
@@ -23,7 +28,8 @@ def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswe
     """Store that a worker is alive, and its system. The first hello of a name makes it its user's.
 
     The answer is what an organiser wants of it. Raises NotAllowedError if the name is another
-    user's, ContentError for a system that is none.
+    user's, ConflictError if this user has too many, ContentError for a system that is none, or not
+    of its hardware class.
     """
     _require_a_system(hello.system)
     now = utc_now()
@@ -34,8 +40,12 @@ def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswe
         "last_seen_at": now,
     }
     name = hello.system.worker
+    _refuse_another_machine(session, hello.system)
+    require_own_name(session, name, caller)
+    _require_room(session, name, caller)
     insert_missing(session, WorkerRow, name=name, user_id=caller.user_id, first_seen_at=now, **seen)
     require_own_name(session, name, caller)
+    _forget_confirmation(session, hello.system)
     session.execute(
         update(WorkerRow).where(WorkerRow.name == name).values(user_id=caller.user_id, **seen)
     )
@@ -44,6 +54,25 @@ def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswe
     if hello.state == "stopping":
         end_drain(session, name)
     return order_for(session, name)
+
+
+def _refuse_another_machine(session: Session, system: WorkerSystem) -> None:
+    row = session.get(HardwareClassRow, system.hardware_class)
+    if row is not None:
+        refuse_misfit(row, asdict(system))
+
+
+def _forget_confirmation(session: Session, system: WorkerSystem) -> None:
+    """An organiser confirmed a worker of one class: of another it has to be confirmed again."""
+    session.execute(
+        update(WorkerRow)
+        .where(
+            WorkerRow.name == system.worker,
+            WorkerRow.hardware_class != system.hardware_class,
+            WorkerRow.confirmed_at.is_not(None),
+        )
+        .values(confirmed_at=None, confirmed_by=None)
+    )
 
 
 def require_own_name(session: Session, name: str, caller: Caller) -> None:
@@ -57,6 +86,22 @@ def require_own_name(session: Session, name: str, caller: Caller) -> None:
         raise NotAllowedError(
             f"Worker {name!r} was first seen with another user's token: give this worker another "
             "FINISHLINE_WORKER_NAME, or use a token of that user."
+        )
+
+
+def _require_room(session: Session, name: str, caller: Caller) -> None:
+    """Raise ConflictError if a name is one too many for its user; each is a queue and a row."""
+    if session.get(WorkerRow, name) is not None:
+        return
+    since = utc_now() - FORGOTTEN_AFTER
+    own = select(func.count()).where(
+        WorkerRow.user_id == caller.user_id, WorkerRow.last_seen_at > since
+    )
+    if session.scalars(own).one() >= MOST_WORKERS_EACH:
+        raise ConflictError(
+            f"{caller.name} has {MOST_WORKERS_EACH} workers of the last 24 hours, which is as many "
+            "as one user may have: start this one under one of their names "
+            "(FINISHLINE_WORKER_NAME), or with a token of another user."
         )
 
 

@@ -30,7 +30,7 @@ class AttemptWork:
 
     `wanted_class` is the hardware class it waits for, None where any will do. For `sharer`,
     `by_organiser` and `asked_at`, which decide its place, see rules.fair_queue. `sent_to` is the
-    class that it was sent to, None while it has not had its turn.
+    worker that it was sent to, None while it has not had its turn.
     """
 
     attempt_id: str

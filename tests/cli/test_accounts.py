@@ -32,7 +32,7 @@ def test_own_tokens_are_shown_made_rotated_and_revoked(
     standin.answer("GET /api/v1/me/tokens", {"tokens": [MADE]})
     standin.answer("POST /api/v1/me/tokens", MADE | {"token": "fl_x"}, status=201)
     standin.answer("POST /api/v1/me/tokens/7/rotate", MADE | {"token": "fl_y"}, status=201)
-    standin.answer("DELETE /api/v1/me/tokens/8", None)
+    standin.answer("DELETE /api/v1/me/tokens/8", {"revoked": [8]})
 
     shown = finishline("account", "show").out
     assert "ann, Example Labs" in shown
@@ -46,7 +46,7 @@ def test_own_tokens_are_shown_made_rotated_and_revoked(
     rotated = finishline("account", "rotate", "--overlap-hours", "2", "--token", "fl_a")
     assert rotated.out.splitlines()[0] == "fl_y"
     assert body_of(standin.asked[-1]) == {"overlap_hours": 2.0}
-    assert finishline("account", "revoke", "8", "--json").json() == {"id": "8", "revoked": True}
+    assert finishline("account", "revoke", "8", "--json").json() == {"revoked": [8]}
 
 
 def test_an_admin_keeps_users_over_every_page_of_them(
@@ -88,7 +88,7 @@ def test_an_admin_keeps_organisations_and_tokens(
     standin.answer("GET /api/v1/tokens", {"tokens": [MADE]})
     standin.answer("POST /api/v1/tokens", MADE | {"token": "fl_x"}, status=201)
     standin.answer("POST /api/v1/tokens/7/rotate", MADE | {"token": "fl_y"}, status=201)
-    standin.answer("DELETE /api/v1/tokens/7", None)
+    standin.answer("DELETE /api/v1/tokens/7", {"revoked": [7, 9, 12]})
 
     assert "Labs" in finishline("admin", "organisation", "list").out
     assert finishline("admin", "organisation", "add", "Labs").code == 0
@@ -100,7 +100,9 @@ def test_an_admin_keeps_organisations_and_tokens(
     rotated = finishline("admin", "token", "rotate", "7", "--days", "30")
     assert rotated.out.splitlines()[0] == "fl_y"
     assert body_of(standin.asked[-1]) == {"overlap_hours": 0.0, "expires_in_days": 30.0}
-    assert finishline("admin", "token", "revoke", "7").out == "Token 7 is revoked.\n"
+    assert finishline("admin", "token", "revoke", "7").out == (
+        "Token 7 is revoked.\nWith it ended 2 tokens made with it or rotated from it: 9, 12.\n"
+    )
 
 
 @pytest.mark.parametrize(

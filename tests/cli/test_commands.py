@@ -85,24 +85,6 @@ def test_submit_tells_people_the_result_and_the_page(
     assert ran.err == ""
 
 
-def test_submit_says_whose_the_logs_were_before(
-    finishline: "Finishline", standin: "StandIn", folder: Path
-) -> None:
-    copies = [
-        {"file": "run_0.log", "same": "bytes", "submission_id": "s0", "submission_file": "a.log"},
-        {"file": "run_1.log", "same": "training", "submission_id": None, "submission_file": None},
-    ]
-    standin.answer("POST /api/v1/submissions", SUBMISSION | {"copies": copies}, status=201)
-
-    said = " ".join(finishline("submit", str(folder)).out.split())
-
-    assert "Not ranked: run_0.log is byte for byte a.log of submission s0." in said
-    assert (
-        "Not ranked: run_1.log is by every quality and time a log that was handed in before."
-        in said
-    )
-
-
 def test_a_refusal_says_what_to_type_where_the_server_cannot_know_it(
     finishline: "Finishline", standin: "StandIn", folder: Path
 ) -> None:
@@ -356,7 +338,7 @@ def test_leaderboard_passes_its_filters_on_and_ranks_as_the_server_did(
     assert standin.asked[0].path == "/api/v1/leaderboards/digits?division=closed&q=a+b&limit=50"
     _, *rows, first_reason, second_reason = ran.out.splitlines()
     firsts = [line.split()[:3] for line in rows]
-    assert firsts == [["1=", "0:00:01", "0.853"], *[["–", "0:00:01", "0.853"]] * 3]
+    assert firsts == [["=1", "0:00:01", "0.853"], *[["–", "0:00:01", "0.853"]] * 3]
     assert first_reason == "not ranked, breaks a rule: s2, s3"
     assert second_reason == "not ranked, withdrawn: s4"
     assert finishline("leaderboard", "digits", "--json").json() == board
@@ -410,26 +392,29 @@ def test_an_empty_board_says_whether_others_were_left_out(
     assert rejected == "No submission here fits what was asked for.\n"
 
 
-def test_a_board_and_a_submission_say_that_convergence_alone_was_verified(
+def test_a_board_and_a_submission_say_how_they_are_known(
     finishline: "Finishline", standin: "StandIn"
 ) -> None:
-    entry = {"rank": 1, "submission_id": "s1", "status": "verified", "time_confirmed": False}
-    confirmed = entry | {"submission_id": "s2", "time_confirmed": True}
-    board = {"benchmark": "digits", "entries": [entry, confirmed]}
+    entry = {"rank": None, "provisional_rank": 2, "submission_id": "s1", "evidence": "claimed",
+             "check": "epochs_agree", "tta_seconds": 2.0}  # fmt: skip
+    measured = {"rank": 1, "submission_id": "s2", "evidence": "measured", "tta_seconds": 2.29,
+                "measured_seconds": 2.75, "measured_runs": 10}  # fmt: skip
+    board = {"benchmark": "digits", "entries": [measured, entry]}
     standin.answer("GET /api/v1/leaderboards/digits", board)
     standin.answer("GET /api/v1/submissions/s1", SUBMISSION | entry)
 
     first, second = finishline("leaderboard", "digits").out.splitlines()[1:]
-    assert "verified, convergence only" in first
-    assert "verified" in second
-    assert "convergence only" not in second
-    assert "verified, convergence only" in finishline("show", "s1").out
+    assert first.split()[:3] == ["1", "0:00:03", "2.750"]
+    assert "10 sealed" in first
+    assert second.split()[0] == "(2)"
+    assert "claimed · epochs agree" in second
+    assert "claimed · epochs agree" in finishline("show", "s1").out
 
 
 def test_whoever_audits_what_is_no_verification_is_told_where_they_are(
     finishline: "Finishline",
 ) -> None:
-    ran = finishline("audit", "s1")
+    ran = finishline("check-proof", "s1")
     assert ran.code == 6
     assert ran.err.endswith("`finishline show SUBMISSION` lists those of a submission.\n")
 
@@ -538,7 +523,7 @@ def test_what_waits_under_embargo_is_counted_where_it_may_not_be_seen(
         ("queue", ["queue"]),
         ("workers", ["workers"]),
         ("verifications/compare", ["compare-verifications", "v1", "v2"]),
-        ("verifications/v1/proof", ["audit", "v1"]),
+        ("verifications/v1/proof", ["check-proof", "v1"]),
     ],
 )
 def test_what_only_some_may_see_is_asked_for_with_the_token(
@@ -553,14 +538,14 @@ def test_tokens_are_made_listed_and_revoked(finishline: "Finishline", standin: "
     made = {"id": "t1", "user": "ann", "role": "organiser", "token": "fl_x", "expires_at": None}
     standin.answer("POST /api/v1/tokens", made, status=201)
     standin.answer("GET /api/v1/tokens", {"tokens": [made | {"token": None}]})
-    standin.answer("DELETE /api/v1/tokens/t1", None, status=200)
+    standin.answer("DELETE /api/v1/tokens/7", {"revoked": [7]})
     ran = finishline("token", "create", "ann", "--role", "organiser", "--days", "7")
     assert ran.out.splitlines()[0] == "fl_x"
     assert json.loads(standin.asked[0].body) == {
         "user": "ann", "role": "organiser", "expires_in_days": 7,
     }  # fmt: skip
     assert "fl_x" not in finishline("token", "list").out
-    assert finishline("token", "revoke", "t1", "--json").json() == {"id": "t1", "revoked": True}
+    assert finishline("token", "revoke", "7", "--json").json() == {"revoked": [7]}
 
 
 def test_demo_without_kept_tokens_says_what_to_start(

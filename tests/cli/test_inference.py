@@ -100,4 +100,4 @@ def test_an_inference_board_has_its_own_columns(
     header, row = ran.out.splitlines()[:2]
     assert header.split()[:2] == ["rank", "latency"]
     assert "TTA" not in header
-    assert row.split()[:5] == ["1=", "2.500", "ms", "–", "94.5000"]
+    assert row.split()[:5] == ["=1", "2.500", "ms", "–", "94.5000"]

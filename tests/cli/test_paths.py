@@ -26,6 +26,22 @@ def test_the_database_is_its_owners_alone_also_one_that_was_not(tmp_path: Path) 
     assert paths.database.read_bytes() == b"kept"
 
 
+def test_var_is_its_owners_alone_also_one_that_was_not(tmp_path: Path) -> None:
+    """Logs under an embargo lie in it."""
+    assert prepare_var(tmp_path / "made").root.stat().st_mode & 0o777 == 0o700
+    (tmp_path / "made").chmod(0o755)
+    prepare_var(tmp_path / "made")
+    assert (tmp_path / "made").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_everybody_uses_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    with pytest.raises(CliError, match=r"everybody.*--var"):
+        prepare_var(tmp_path)
+    assert tmp_path.stat().st_mode & 0o7777 == 0o1777
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_that_cannot_be_written_is_refused_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(CliError, match=r"Cannot write in .*--var") as caught:

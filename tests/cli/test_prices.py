@@ -17,10 +17,8 @@ PRICE = {
 SENT = {
     "provider": "cloud", "instance": "gpu.8", "region": "north", "pricing": "on_demand",
     "usd_per_hour": 12.5, "effective_on": "2026-03-01", "source_url": "https://a.example",
-    "note": None, "supersedes": None, "accelerator": None, "accelerator_count": None,
-    "processor_count": None, "memory_gib": None,
+    "note": None, "supersedes": None,
 }  # fmt: skip
-SHAPE = {"accelerator": "H100", "accelerator_count": 8, "processor_count": 192, "memory_gib": 2048}
 HEADER = "provider,instance,region,usd_per_hour,effective_on,source_url"
 ROW = "cloud,gpu.8,north,12.5,2026-03-01,https://a.example"
 
@@ -49,9 +47,6 @@ def test_a_price_is_added_with_its_source_and_day(
     assert (ran.code, ran.out) == (0, "Price 7 is in the book.\n")
     assert json.loads(standin.asked[0].body) == SENT
     assert standin.asked[0].headers["Authorization"] == "Bearer fl_o"
-    shape = [f"--{name.replace('_', '-')}={value}" for name, value in SHAPE.items()]
-    finishline("prices", "add", *given, "--source", "https://a.example", *shape)
-    assert json.loads(standin.asked[1].body) == SENT | SHAPE
     assert finishline("prices", "add", *given).code == 2  # No source.
     standin.refuse("POST /api/v1/prices", 409, "It is in the book already.")
     assert finishline("prices", "add", *given, "--source", "https://a.example").code == 0
@@ -63,8 +58,8 @@ def test_csv_and_toml_are_imported_alike(
 ) -> None:
     standin.answer("POST /api/v1/prices/import", {"added": [PRICE, PRICE], "already_there": 1})
     table = tmp_path / "prices.csv"
-    header = f"\ufeff{HEADER},note,supersedes,{','.join(SHAPE)}"
-    table.write_bytes(f"{header}\r\n{ROW},,,,,,\r\n\r\n{ROW},n,3,H100,8,192,2048".encode())
+    header = f"\ufeff{HEADER},note,supersedes"
+    table.write_bytes(f"{header}\r\n{ROW},,\r\n\r\n{ROW},n,3".encode())
     toml = tmp_path / "prices.toml"
     toml.write_text(
         '[[prices]]\nprovider = "cloud"\ninstance = "gpu.8"\nregion = "north"\n'
@@ -72,14 +67,13 @@ def test_csv_and_toml_are_imported_alike(
         '[[prices]]\nprovider = "cloud"\ninstance = "gpu.8"\nregion = "north"\nnote = "n"\n'
         'usd_per_hour = 12.5\neffective_on = "2026-03-01"\nsource_url = "https://a.example"\n'
         "supersedes = 3\n"
-        'accelerator = "H100"\naccelerator_count = 8\nprocessor_count = 192\nmemory_gib = 2048\n'
     )
     ran = finishline("prices", "import", str(table))
     finishline("prices", "import", str(toml))
 
     assert (ran.code, ran.out) == (0, "2 prices added, 1 was there already.\n")
     bodies = [json.loads(asked.body)["prices"] for asked in standin.asked]
-    assert bodies == [[SENT, SENT | {"note": "n", "supersedes": 3} | SHAPE]] * 2
+    assert bodies == [[SENT, SENT | {"note": "n", "supersedes": 3}]] * 2
 
 
 @pytest.mark.parametrize(
@@ -93,7 +87,6 @@ def test_csv_and_toml_are_imported_alike(
         ("p.csv", f"{HEADER}\n\n{ROW.replace('12.5', 'NaN')}\n", "line 3, field usd_per_hour"),
         ("p.csv", f"{HEADER}\n{ROW.replace('12.5', '$12')}\n", "line 2, field usd_per_hour"),
         ("p.csv", f"{HEADER},price\n{ROW},1\n", "field price"),
-        ("p.csv", f"{HEADER},memory_gib\n{ROW},2 TB\n", "line 2, field memory_gib"),
         ("p.toml", "[[prices]", "TOML"),
         (
             "p.toml",

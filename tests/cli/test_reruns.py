@@ -126,13 +126,13 @@ def test_a_file_that_is_no_log_is_refused(
 ) -> None:
     path = tmp_path / "log.json"
     path.write_text(content)
-    ran = finishline("audit", "--log", str(path))
+    ran = finishline("check-proof", "--log", str(path))
 
     assert ran.code == 1
     assert "No audit log in" in ran.err
 
 
 def test_audit_takes_a_proof_or_a_log(finishline: "Finishline", tmp_path: Path) -> None:
-    assert finishline("audit").code == 2
-    assert finishline("audit", "v1", "--log", str(tmp_path / "log.json")).code == 2
-    assert finishline("audit", "--log", str(tmp_path / "gone.json")).code == 1
+    assert finishline("check-proof").code == 2
+    assert finishline("check-proof", "v1", "--log", str(tmp_path / "log.json")).code == 2
+    assert finishline("check-proof", "--log", str(tmp_path / "gone.json")).code == 1

@@ -70,7 +70,7 @@ def test_a_failed_attempt_is_told_in_two_sentences() -> None:
 
 ENTRY = {
     "rank": 1, "tta_display": "0:00:10", "tta_seconds": 9.429, "runs_reached": 1, "runs_started": 1,
-    "epochs_to_target": 15.0, "cost_usd": 0.105006, "status": "claimed",
+    "epochs_to_target": 15.0, "cost_usd": 0.105006, "evidence": "claimed",
     "submitter": "Four authors of one laboratory, each with a first name and a second one",
     "model": "Custom ResNet 9", "system": {"name": "Tesla V100 * 8 GPU / 488 GB / 56 CPU"},
     "submission_id": "nkdf7dywwe82",
@@ -106,7 +106,7 @@ def test_a_board_that_fits_is_whole() -> None:
 
     header, row = written.getvalue().splitlines()
     assert header.split() == [
-        "rank", "TTA", "seconds", "CV", "runs", "epochs", "cost", "status", "submitter", "model",
+        "rank", "TTA", "seconds", "CV", "runs", "epochs", "cost", "evidence", "submitter", "model",
         "system", "submission",
     ]  # fmt: skip
     assert str(ENTRY["submitter"]) in row

@@ -20,6 +20,7 @@ from tests.support.processes import asking
 
 pytestmark = pytest.mark.processes
 STANDINS = Path(__file__).with_name("standins")
+CHECKOUT = Path(__file__).parents[2]
 LIMIT_SECONDS = 60.0
 
 
@@ -83,7 +84,7 @@ def start_up(tmp_path: Path) -> Iterator[StartUp]:
                 *(sys.executable, "-P", "-m", "cli.main", "up"),
                 *("--port", str(port), "--var", str(var), *options),
             ],
-            env=kept | {"PYTHONPATH": str(STANDINS)} | settings,
+            env=kept | {"PYTHONPATH": f"{STANDINS}:{CHECKOUT}"} | settings,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -110,7 +111,7 @@ def test_up_is_ready_when_everything_answers_and_sigterm_leaves_nothing(start_up
         "fl_worker\n",
         "fl_submitter\n",
     }
-    assert {Path(path).stat().st_mode & 0o777 for path in document["tokens"].values()} == {0o600}
+    assert {path for path in up.var.rglob("*") if path.stat().st_mode & 0o077} == set()
     pids = up.descendants()
     assert len(pids) >= 3
     up.process.terminate()
@@ -138,14 +139,23 @@ def _answers(url: str) -> bool:
         return False
 
 
-@pytest.mark.parametrize(("outcome", "code"), [("verified", 0), ("rejected", 3)])
-def test_once_ends_with_the_demos_verdict(start_up: StartUp, outcome: str, code: int) -> None:
+@pytest.mark.parametrize(
+    ("outcome", "code", "told"),
+    [
+        ("verified", 0, "Measured 1.100 s (1.000 to 1.200 s, 95 %) in 3 sealed runs"),
+        ("rejected", 3, "Not measured: "),
+    ],
+)
+def test_once_ends_with_the_measured_time(
+    start_up: StartUp, outcome: str, code: int, told: str
+) -> None:
     up = start_up("--demo", "--once", STANDIN_OUTCOME=outcome)
     pids = up.descendants()
     ended, out, err = up.outcome()
     assert err == ""
     assert ended == code
     assert f"Verdict: {outcome}" in out
+    assert told in out
     assert "run 1  epoch 1      98.00 %" in out
     assert "inside 90.00..99.00" in out
     assert f"http://127.0.0.1:{up.port}/verifications/v1" in out

@@ -41,7 +41,7 @@ def test_no_command_is_answered_with_the_help_alone(
     assert "Usage: " + " ".join(["finishline", *arguments]) in ran.out
 
 
-@pytest.mark.parametrize("command", [["prices", "import"], ["audit", "--log"]])
+@pytest.mark.parametrize("command", [["prices", "import"], ["check-proof", "--log"]])
 def test_of_a_file_that_is_not_there_its_name_is_told_once(
     finishline: "Finishline", command: list[str], tmp_path: Path
 ) -> None:

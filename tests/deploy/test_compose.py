@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -188,15 +189,60 @@ def test_the_server_has_time_to_drain(compose: dict[str, Any]) -> None:
     assert noticed_seconds < drain_seconds < int(server["stop_grace_period"][:-1]) - 5
 
 
+def location(proxy: str, opening: str) -> str:
+    """The directives of one location of the proxy's configuration."""
+    return proxy[proxy.index(opening) :].split("}")[0]
+
+
 def test_the_proxy_says_who_asked_and_keeps_no_event_back() -> None:
     proxy = (ROOT / "deploy/nginx.conf").read_text()
     assert proxy.count("{") == proxy.count("}")
     assert "proxy_set_header X-Forwarded-For $remote_addr;" in proxy
-    events = proxy[proxy.index("location ~ /events$") :]
-    assert "proxy_buffering off;" in events[: events.index("}")]
-    largest = re.search(r"client_max_body_size (\d+)m;", proxy)
-    assert largest is not None
-    assert int(largest[1]) * 2**20 == Settings.model_fields["max_request_bytes"].default
+    assert "proxy_buffering off;" in location(proxy, "location ~ /events$")
+
+
+def test_the_proxy_takes_large_bodies_for_submissions_alone_and_stores_none() -> None:
+    proxy = (ROOT / "deploy/nginx.conf").read_text()
+    submissions = location(proxy, "location = /api/v1/submissions {")
+    everywhere = proxy[: proxy.index("upstream servers")]
+    for directives, setting in (
+        (everywhere, "max_json_bytes"),
+        (submissions, "max_request_bytes"),
+    ):
+        (largest,) = re.findall(r"client_max_body_size (\d+)m;", directives)
+        assert int(largest) * 2**20 == Settings.model_fields[setting].default
+    assert proxy.count("client_max_body_size") == 2
+    # A body that is stored first lies in this container's memory, whoever sent it.
+    assert "proxy_request_buffering off;" in everywhere
+    assert "proxy_request_buffering on" not in proxy
+
+
+def test_no_folder_in_memory_outgrows_its_container(compose: dict[str, Any]) -> None:
+    units = {"m": 2**20, "g": 2**30}
+    for name, service in compose["services"].items():
+        memory = service["deploy"]["resources"]["limits"]["memory"]
+        sizes = [re.search(r"size=(\d+)([mg])", each) for each in service["tmpfs"]]
+        assert None not in sizes, f"{name}: a tmpfs without a size takes half of the host's memory"
+        in_memory = sum(int(size[1]) * units[size[2]] for size in sizes if size)
+        assert in_memory <= int(memory[:-1]) * units[memory[-1]], name
+    server = compose["services"]["server"]
+    uploads = int(server["environment"]["FINISHLINE_MAX_UPLOAD_BYTES_IN_FLIGHT"])
+    (folder,) = server["tmpfs"]
+    assert "size=1g," in folder
+    assert uploads < 2**30
+
+
+def test_the_server_believes_its_proxy_alone_on_who_asked(compose: dict[str, Any]) -> None:
+    """Its networks but one are shared with others, which could send the header too."""
+    server = compose["services"]["server"]
+    believed = server["environment"]["FORWARDED_ALLOW_IPS"]
+    (subnet,) = [each["subnet"] for each in compose["networks"]["edge"]["ipam"]["config"]]
+    assert believed == subnet
+    default = re.fullmatch(r"\$\{FINISHLINE_EDGE_SUBNET:-(.+)\}", subnet)
+    assert default is not None
+    assert ip_network(default[1]).is_private
+    on_edge = {name for name, each in compose["services"].items() if "edge" in each["networks"]}
+    assert on_edge == {"server", "proxy"}
 
 
 def test_the_images_contain_only_their_rooms(dockerfile: dict[str, list[str]]) -> None:

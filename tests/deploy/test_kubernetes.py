@@ -1,6 +1,7 @@
 """deploy/kubernetes: manifests that hang together, and tell processes what they understand."""
 
 import re
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,14 @@ def test_a_server_drains_longer_than_the_probe_takes_to_notice(
     assert noticed_seconds < drain_seconds < pod["terminationGracePeriodSeconds"] - 5
     assert probe["httpGet"]["path"] == "/readyz"
     assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
+
+
+def test_the_server_believes_no_pod_but_the_ingress_on_who_asked(
+    manifests: list[dict[str, Any]],
+) -> None:
+    """Workers reach the server too, and a worker may be anybody's."""
+    believed = settings_of(manifests, "server")["FORWARDED_ALLOW_IPS"]
+    assert ip_network(believed).prefixlen >= 24
 
 
 def test_a_worker_reaches_the_server_and_the_broker_alone(

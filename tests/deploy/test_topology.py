@@ -15,7 +15,7 @@ import redis
 from tests.deploy.topology import BUCKET, Topology
 from tests.support.processes import asking
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
@@ -81,21 +81,24 @@ def test_a_verdict_comes_once_while_a_server_the_broker_and_a_worker_die(
         view = get(topology.url, verification)
         return view if view["state"] in ("done", "failed", "cancelled") else None
 
-    view = topology.wait(ended, "the verdict", seconds=150)
+    view = topology.wait(ended, "the verdict", seconds=300)
     assert view["outcome"] == "verified", view["reasons"]
     assert [attempt["state"] for attempt in view["attempts"]] == ["lost", "done"]
     assert view["attempts"][0]["failure"]["code"] == "worker_lost"
     assert len({attempt["worker"] for attempt in view["attempts"]}) == 2
     assert len(view["report"]["runs"]) == view["runs_planned"]
 
+    # A replay whose processor others had compares epochs alone: it gives no time to rank by.
+    noisy = "noisy_host" in {reason["code"] for reason in view["reasons"]}
+    standing = ("claimed", "epochs_agree", None) if noisy else ("measured", None, 1)
+
     # The server that was away tells the same, and the logs lie in the store alone.
     topology.start("server-1")
     topology.wait_until_ready("server-1")
     for url in (first, second):
         board = get(url, "/leaderboards/digits")["entries"]
-        assert [(e["submission_id"], e["rank"], e["status"]) for e in board] == [
-            (submission, 1, "verified")
-        ]
+        assert [(e["submission_id"], e["status"]) for e in board] == [(submission, "verified")]
+        assert [(e["evidence"], e["check"], e["rank"]) for e in board] == [standing]
         log = asking.get(f"{url}/api/v1/submissions/{submission}/runs/1/log", timeout=10)
         assert log.content == (trained / "run_1.log").read_bytes()
     keys = topology.s3().list_objects_v2(Bucket=BUCKET)["Contents"]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.processes import asking
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
 
 
 def enter(stack: Any, latency_ms: float) -> str:

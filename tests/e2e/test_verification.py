@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.processes import wait_for
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
 
 
 def claim_fewer_epochs(folder: Path, *, share: float) -> None:
@@ -87,7 +87,12 @@ def test_an_honest_submission_is_verified_and_ranked(
     assert statuses.count("below_band") <= 1
     board = stack.get("/leaderboards/digits")
     entry = next(e for e in board["entries"] if e["submission_id"] == submission["id"])
-    assert (entry["status"], entry["rank"] is not None) == ("verified", True)
+    noisy = "noisy_host" in {reason["code"] for reason in verification["reasons"]}
+    # A replay whose processor others had compares epochs alone: it gives no time to rank by.
+    evidence, check = ("claimed", "epochs_agree") if noisy else ("measured", None)
+    assert (entry["evidence"], entry["check"]) == (evidence, check)
+    assert (entry["status"], entry["rank"] is None) == ("verified", noisy)
+    assert (entry["measured_seconds"] is None) == noisy
 
 
 def test_logs_edited_to_forty_per_cent_fewer_epochs_are_rejected(
@@ -106,7 +111,7 @@ def test_logs_edited_to_forty_per_cent_fewer_epochs_are_rejected(
     assert "converges_faster_than_replay" in {r["code"] for r in verification["reasons"]}
     board = stack.get("/leaderboards/digits")
     entry = next(e for e in board["entries"] if e["submission_id"] == submission["id"])
-    assert (entry["rank"], entry["unranked_reason"]) == (None, "rejected by its verification")
+    assert (entry["rank"], entry["unranked_reason"]) == (None, "contradicted by its verification")
 
 
 def test_a_killed_worker_costs_an_attempt_and_no_result(

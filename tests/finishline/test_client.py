@@ -17,6 +17,8 @@ from tests.support.trainings import trained_anew
 
 SYSTEM = {"name": "my laptop", "hardware_class": "my-laptop", "processor": "AMD Ryzen 7 7840U"}
 
+pytestmark = pytest.mark.usefixtures("shown_claims")
+
 
 @pytest.fixture
 def ada(site: str, alice: Person) -> Any:

@@ -12,6 +12,8 @@ from tests.support.trainings import trained_anew
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 
+pytestmark = pytest.mark.usefixtures("shown_claims")
+
 
 def replay_what_waits(client: TestClient, database: Any, worker: Person) -> None:
     """Be the worker for every verification that is queued."""

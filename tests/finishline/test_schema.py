@@ -17,14 +17,14 @@ from finishline.views.prices import PriceList
 from finishline.views.queue import Queue
 from finishline.views.quotas import MyQuota
 from finishline.views.runs import RunPage
-from finishline.views.submissions import Submission, SubmissionPage
+from finishline.views.submissions import Submission, SubmissionPage, Ticket, TicketList
 from finishline.views.verifications import Verification
 from finishline.views.view import View
 
 FILTERS = (
     "division", "metric", "status", "q", "sort", "order", "limit", "page", "cursor", "clock",
     "target", "price", "prices_on", "hardware_class", "framework", "date_from", "date_to",
-    "withdrawn",
+    "withdrawn", "evidence", "check",
 )  # fmt: skip
 PRICE_FILTERS = ("provider", "instance", "region", "pricing", "on")
 LOGS = {"run_0.log": b"nothing"}
@@ -39,6 +39,8 @@ CALLS: dict[str, tuple[Call, type[View] | None]] = {
         lambda client: client.preview("b", **dict.fromkeys(FILTERS, "1")),
         PreviewedBoard,
     ),
+    "ticket": (lambda client: client.ticket("b", hardware_class="h"), Ticket),
+    "tickets": (lambda client: client.tickets(), TicketList),
     "submission": (lambda client: client.submission("s"), Submission),
     "submissions": (lambda client: next(client.submissions(benchmark="b")), SubmissionPage),
     "runs": (lambda client: next(client.runs("b")), RunPage),
@@ -46,7 +48,7 @@ CALLS: dict[str, tuple[Call, type[View] | None]] = {
     "compare": (lambda client: client.compare(["s", "t"]), Comparison),
     "withdraw": (lambda client: client.withdraw("s", reason="r"), Submission),
     "reinstate": (lambda client: client.reinstate("s", reason="r"), Submission),
-    "verify": (lambda client: client.verify("s"), Verification),
+    "verify": (lambda client: client.verify("s", own_seeds=1), Verification),
     "verification": (lambda client: client.verification("v"), Verification),
     "cancel": (lambda client: client.cancel("v"), Verification),
     "watch": (lambda client: next(client.watch("v")), None),
@@ -135,7 +137,7 @@ def test_bodies_and_headers_are_those_of_the_api(api: dict[str, Any]) -> None:
     verify = operation_of(api, request_of(CALLS["verify"][0]))
     body = verify["requestBody"]["content"]["application/json"]["schema"]
     [named] = [item for item in body["anyOf"] if "$ref" in item]
-    assert set(resolved(api, named)["properties"]) == {"kind", "reason"}
+    assert set(resolved(api, named)["properties"]) == {"kind", "reason", "own_seeds"}
 
     watch = operation_of(api, request_of(CALLS["watch"][0]))
     assert "last-event-id" in {item["name"] for item in watch["parameters"]}

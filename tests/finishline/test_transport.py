@@ -189,8 +189,9 @@ def make_verification() -> Callable[..., dict[str, Any]]:
 
     def make(**fields: Any) -> dict[str, Any]:
         absent = (
-            "submission_id", "against_id", "calibration_id", "waiting_for", "nonce", "seeds",
-            "hyperparameters", "outcome", "duel", "report", "reason", "ended_at", "decision",
+            "submission_id", "checks_id", "against_id", "calibration_id", "waiting_for", "nonce",
+            "seeds", "hyperparameters", "outcome", "duel", "report", "reason", "ended_at",
+            "decision",
         )  # fmt: skip
         empty = ("control_points", "attempts", "reasons", "backends", "utilisation")
         target = {"metric": "m", "value": 1.0, "unit": "u", "direction": "higher"}
@@ -202,6 +203,7 @@ def make_verification() -> Callable[..., dict[str, Any]]:
             "benchmark": "digits",
             "seal": "0" * 64,
             "runs_planned": 3,
+            "owners": 0,
             "target": target,
             "created_at": "2026-11-20T16:00:00Z",
             "published": False,

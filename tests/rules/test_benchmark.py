@@ -6,6 +6,7 @@ import pytest
 from rules.benchmark import (
     Benchmark,
     QualityTarget,
+    RankingRule,
     load_benchmark,
     load_benchmarks,
     parse_benchmark,
@@ -364,6 +365,27 @@ time_tolerance = 0.5
 alpha = 0.01
 limit_seconds = 240
 """
+
+
+def test_a_file_may_say_what_is_numbered_and_how_many_runs_confirm() -> None:
+    assert parse(GOOD).ranking == RankingRule(numbers=None, confirm_runs=10)
+    said = parse(GOOD + '\n[ranking]\nnumbers = ["measured"]\nconfirm_runs = 5\n')
+    assert said.ranking == RankingRule(numbers=("measured",), confirm_runs=5)
+
+
+@pytest.mark.parametrize(
+    ("line", "field"),
+    [
+        ('numbers = ["claimed"]', "ranking.numbers"),
+        ("numbers = []", "ranking.numbers"),
+        ("confirm_runs = 2", "ranking.confirm_runs"),
+        ("confirm_runs = 101", "ranking.confirm_runs"),
+        ("confirms = 10", "ranking.confirms"),
+    ],
+)
+def test_a_wrong_ranking_table_names_its_field(line: str, field: str) -> None:
+    with pytest.raises(BenchmarkError, match=field):
+        parse(f"{GOOD}\n[ranking]\n{line}\n")
 
 
 def test_a_latency_protocol_is_read_and_a_small_set_is_measured_whole() -> None:

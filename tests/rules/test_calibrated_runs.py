@@ -6,7 +6,6 @@ import pytest
 from rules.benchmark import Benchmark
 from rules.calibrated_runs import (
     crossing_epochs,
-    curve_statistics,
     curves_at,
     interpolated_epochs,
     pooled,
@@ -80,14 +79,6 @@ def test_crossings_lie_within_the_epoch_before_the_evaluation(digits: Benchmark)
     assert list(whole) == whole_epochs(digits, 64)
     assert all(0 <= w - f < 1 for w, f in zip(whole, between, strict=True))
     assert statistics.stdev(between) < statistics.stdev(whole)
-
-
-def test_curves_of_different_length_are_counted_to_the_shortest() -> None:
-    found = curve_statistics(((1.0, 4.0, 9.0), (3.0, 8.0)))
-
-    assert found.means == (2.0, 6.0)
-    assert found.stdevs == pytest.approx((2**0.5, 8**0.5))
-    assert found.count == 2
 
 
 def test_pooling_two_references_is_as_taking_all_their_figures() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from rules.benchmark import Benchmark
 from rules.claim import CLAIM_LIMIT_BYTES, Claim, System, read_claim, read_json_object
+from rules.claim_training import Tuning
 from rules.errors import ClaimError
 
 Change = Callable[[dict[str, Any]], None]
@@ -246,3 +247,48 @@ def test_an_unknown_precision_is_refused_with_those_there_are(
     with pytest.raises(ClaimError) as refused:
         read(good() | {"precision": precision})
     assert refused.value.field == "precision"
+
+
+def test_a_claim_says_whose_code_trained_and_what_the_tuning_took(
+    read: Callable[[object], Claim],
+) -> None:
+    assert (read(good()).trained_with, read(good()).tuning) == ("own", None)
+
+    claim = read(good() | {"trained_with": "reference", "tuning": {"trials": 40, "seconds": 3600}})
+
+    assert claim.trained_with == "reference"
+    assert claim.tuning == Tuning(trials=40, seconds=3600.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "expected"),
+    [
+        ({"trained_with": "mine"}, "trained_with", "reference or own"),
+        ({"trained_with": 1}, "trained_with", "a text of 1 to 4000 characters"),
+        ({"tuning": 40}, "tuning", "a JSON object"),
+        ({"tuning": {"trials": 40}}, "tuning.seconds", "a number from 0 to 1e+12"),
+        ({"tuning": {"trials": 2.5, "seconds": 1}}, "tuning.trials", "a whole number from 0"),
+        ({"tuning": {"trials": -1, "seconds": 1}}, "tuning.trials", "a whole number from 0"),
+        ({"tuning": {"trials": 1, "seconds": 1, "gpus": 8}}, "tuning.gpus", "one of"),
+    ],
+)
+def test_a_wrong_word_on_the_training_names_field_and_what_was_expected(
+    read: Callable[[object], Claim], change: dict[str, Any], field: str, expected: str
+) -> None:
+    with pytest.raises(ClaimError) as caught:
+        read(good() | change)
+    assert caught.value.field == field
+    assert (caught.value.expected or "").startswith(expected)
+
+
+def test_no_reference_takes_a_setting_that_it_does_not_know(
+    read: Callable[[object], Claim],
+) -> None:
+    own = good() | {"division": "open", "hyperparameters": {"layers": 12}}
+    assert read(own).hyperparameters == {"layers": 12.0}
+
+    with pytest.raises(ClaimError) as caught:
+        read(own | {"trained_with": "reference"})
+
+    assert caught.value.field == "hyperparameters.layers"
+    assert "trained_with" in (caught.value.expected or "")

@@ -31,7 +31,7 @@ def test_the_crossing_lies_on_the_line_between_two_evaluations(
 
     assert found is not None
     assert found.fraction == pytest.approx(fraction)
-    assert (found.index, found.epoch, found.interval_epochs) == (2, 3.0, 1.0)
+    assert (found.epoch, found.interval_epochs) == (3.0, 1.0)
 
 
 def test_the_interval_is_that_of_the_evaluations() -> None:
@@ -45,14 +45,14 @@ def test_a_row_counts_from_its_first_evaluation_and_is_reached_at_its_last() -> 
     found = find_crossing(curve([93.0, 95.0, 96.0, 96.5]), HIGHER, ReachRule("sustained", 3))
 
     assert found is not None
-    assert (found.index, found.epoch, found.fraction) == (1, 4.0, 3.5)
+    assert (found.epoch, found.fraction) == (4.0, 3.5)
 
 
 def test_nothing_lies_before_the_first_evaluation() -> None:
     found = find_crossing(curve([95.0, 96.0]), HIGHER, FIRST)
 
     assert found is not None
-    assert (found.index, found.epoch, found.fraction, found.interval_epochs) == (0, 1.0, 1.0, None)
+    assert (found.epoch, found.fraction, found.interval_epochs) == (1.0, 1.0, None)
 
 
 def test_between_two_evaluations_of_one_epoch_there_is_no_line() -> None:
@@ -61,7 +61,7 @@ def test_between_two_evaluations_of_one_epoch_there_is_no_line() -> None:
     found = find_crossing(twice, HIGHER, FIRST)
 
     assert found is not None
-    assert (found.index, found.epoch, found.fraction, found.interval_epochs) == (1, 2.0, 2.0, None)
+    assert (found.epoch, found.fraction, found.interval_epochs) == (2.0, 2.0, None)
 
 
 @pytest.mark.parametrize("evaluations", [[], [Evaluation(1.0, 1.0, 90.0)]])

@@ -306,6 +306,7 @@ def test_the_reasons_tell_time_pace_epochs_and_who_missed(digits: Benchmark, cla
 def test_a_duel_takes_two_replayable_claims_of_one_division_and_hardware_class(
     digits: Benchmark, claim: Claim
 ) -> None:
+    claim = replace(claim, trained_with="reference")
     system = replace(claim.system, hardware_class="h200-8")
     unknown = replace(claim, hyperparameters={"dropout": 0.1})
 

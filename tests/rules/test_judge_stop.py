@@ -4,10 +4,10 @@ import dataclasses
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import NormalDist
+from statistics import NormalDist, mean, pvariance
 
 import pytest
-from scipy.stats import ttest_1samp
+from scipy.stats import t as student
 
 from rules.benchmark import Benchmark, ReferenceRun, load_benchmark
 from rules.claim import Claim, System
@@ -42,7 +42,9 @@ def stopping(benchmarks_dir: Path) -> Benchmark:
 def claim(division: str = "closed", **hyperparameters: float) -> Claim:
     laptop = System("laptop", "cpu-x86_64", "any")
     files = tuple(f"run_{i}.log" for i in range(5))
-    return Claim("grammar", division, "m", "f", laptop, files, hyperparameters)
+    return Claim(
+        "grammar", division, "m", "f", laptop, files, hyperparameters, trained_with="reference"
+    )
 
 
 def evaluations(qualities: Sequence[float]) -> list[Evaluation]:
@@ -110,7 +112,11 @@ def test_an_honest_claim_is_verified_by_the_mean_at_its_stop(stopping: Benchmark
         "time_agrees",
     ]
     finals = [run.evaluations[-1].quality for run in replays]
-    expected = ttest_1samp(finals, 0.80, alternative="less").pvalue
+    known = [run.quality[-1] for run in stopping.reference_runs]
+    freedom = len(finals) + len(known) - 2
+    squares = sum(len(group) * pvariance(group) for group in (finals, known))
+    error = (squares / freedom / len(finals)) ** 0.5
+    expected = student.cdf((mean(finals) - 0.80) / error, freedom)
     assert found.reasons[0].numbers["p_value"] == pytest.approx(expected)
     assert found.reasons[2].numbers["reference_mean"] == pytest.approx(LOSS, abs=0.01)
 
@@ -172,15 +178,6 @@ def test_one_replay_that_never_came_to_its_stop_is_left_out_of_the_mean(
     assert weights(found)["reached_target"] == "supports"
 
 
-def test_replays_without_scatter_tell_no_choice(stopping: Benchmark) -> None:
-    """Training without chance: away from the calibrated settings every replay is the same."""
-    same = [0.75 + 2 * (1 - epoch / EPOCHS) ** 2 for epoch in range(1, EPOCHS + 1)]
-    replays = [replay(i, same) for i in range(3)]
-    found = verdict(stopping, [same] * 5, replays, epochs=9.0)
-    assert weights(found)["convergence_agrees"] == "supports"
-    assert "runs_selected" not in weights(found)
-
-
 @pytest.mark.parametrize("runs", [0, 5])
 def test_a_claim_that_does_not_tell_where_it_stopped_is_left_open(
     stopping: Benchmark, runs: int
@@ -222,7 +219,7 @@ def test_a_better_mean_than_the_reference_can_have_is_not_believed(
 
 
 def test_the_mean_is_tested_with_the_spread_of_the_reference(stopping: Benchmark) -> None:
-    """The allowed difference by hand: t(0.999, 27) s sqrt(1 / 28 + 1 / 5)."""
+    """The allowed difference by hand: t(0.9996, 27) s sqrt(1 / 28 + 1 / 5)."""
     rng = random.Random(8)
     replays = honest_replays(rng)
     found = verdict(stopping, [curve(rng) for _ in range(5)], replays)
@@ -232,32 +229,8 @@ def test_the_mean_is_tested_with_the_spread_of_the_reference(stopping: Benchmark
     spread = NormalDist.from_samples(finals).stdev
     assert numbers["reference_stdev"] == pytest.approx(spread)
     assert numbers["allowed_difference"] == pytest.approx(
-        3.4210 * spread * (1 / 28 + 1 / 5) ** 0.5, rel=1e-4
+        3.7751 * spread * (1 / 28 + 1 / 5) ** 0.5, rel=1e-4
     )
-
-
-def test_the_best_of_very_many_runs_are_taken_for_chosen(stopping: Benchmark) -> None:
-    rng = random.Random(9)
-    many = sorted((curve(rng) for _ in range(400)), key=lambda c: c[-1])
-    found = verdict(stopping, many[:5], honest_replays(rng), division="open")
-    assert weights(found)["runs_selected"] == "leaves_open"
-    selected = next(r for r in found.reasons if r.code == "runs_selected")
-    assert f"{many[4][-1]:.4g} or better at the stop" in selected.message
-    assert selected.numbers["worst_claimed"] == many[4][-1]
-
-
-def test_a_claim_that_was_evaluated_less_often_crossed_nothing_by_chance(
-    stopping: Benchmark,
-) -> None:
-    """Its evaluation before the last is far from the target; at a fixed stop that says nothing."""
-    rng = random.Random(13)
-    scores = [RunScore(f"run_{i}.log", i, True, 3.0, 10.0, 0.7, 1.5) for i in range(5)]
-    rarely = [evaluations(curve(rng))[4::5] for _ in range(5)]
-    system = WorkerSystem("w", "cpu-x86_64", "any", 2, 24.0, None, 0, 1, {})
-    report = ReplayReport(honest_replays(rng, runs=8), system)
-    found = judge(stopping, claim(weight_decay=0.2), scores, report, curves=rarely)
-    assert "crossing_is_noise" not in weights(found)
-    assert found.outcome == "verified", found.reasons
 
 
 def test_a_loss_below_the_entropy_is_a_proven_cheat(stopping: Benchmark) -> None:
@@ -306,13 +279,6 @@ def test_where_more_is_better_the_same_tests_hold(stopping: Benchmark) -> None:
         replays = [replay(i, up(0.0, rng)) for i in range(4)]
         found = verdict(benchmark, [up(gain, rng) for _ in range(5)], replays)
         assert found.outcome == outcome, found.reasons
-
-    rng = random.Random(9)
-    best = sorted((up(0.0, rng) for _ in range(400)), key=lambda c: -c[-1])[:5]
-    replays = [replay(i, up(0.0, rng)) for i in range(4)]
-    found = verdict(benchmark, best, replays, division="open")
-    selected = next(r for r in found.reasons if r.code == "runs_selected")
-    assert f"{best[4][-1]:.4g} or better at the stop" in selected.message
 
 
 def test_a_replay_goes_on_to_its_stop(stopping: Benchmark) -> None:

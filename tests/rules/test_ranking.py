@@ -71,10 +71,9 @@ def test_a_cost_of_nothing_is_a_value_not_an_absence() -> None:
 @pytest.mark.parametrize(
     ("changes", "metric", "reason"),
     [
-        ({"status": "rejected"}, "tta", "rejected by its verification"),
-        ({"status": "rejected", "tta_seconds": None}, "tta", "rejected by its verification"),
+        ({"status": "rejected"}, "tta", "contradicted by its verification"),
+        ({"status": "rejected", "tta_seconds": None}, "tta", "contradicted by its verification"),
         ({"eligible": False}, "tta", "breaks a rule of the benchmark"),
-        ({"eligible": False, "handed_in_before": True}, "tta", "its logs were handed in before"),
         ({"tta_seconds": None}, "tta", "did not reach the target"),
         ({"tta_seconds": None}, "cost", "did not reach the target"),
         ({}, "cost", "states no price"),
@@ -108,7 +107,7 @@ def test_an_unranked_submission_is_told_why(
 def test_a_rejected_submission_keeps_its_value_but_no_rank() -> None:
     (place,) = rank([standing("a", 3.0, status="rejected")], metric="tta")
 
-    assert place == Ranked("a", None, False, 3.0, "rejected by its verification")
+    assert place == Ranked("a", None, False, 3.0, "contradicted by its verification")
 
 
 def test_an_empty_board_is_empty() -> None:
@@ -244,3 +243,43 @@ def test_a_rank_counts_who_is_strictly_better(board: list[Standing]) -> None:
 
     assert [place.rank for place in ranked] == [1 + sum(v < w for v in values) for w in values]
     assert [place.tied for place in ranked] == [values.count(w) > 1 for w in values]
+
+
+def test_claims_follow_the_numbered_with_a_provisional_rank_among_all() -> None:
+    """A claim of 1 second has no number, and is told that it would be first."""
+    forged = standing("forged", tta_seconds=1.0, evidence="claimed", check="none")
+    slow = standing("slow", tta_seconds=30.0, evidence="claimed", check="epochs_agree")
+    board = [
+        standing("ours", tta_seconds=10.0),
+        forged,
+        standing("theirs", tta_seconds=20.0, evidence="published"),
+        slow,
+        standing("liar", tta_seconds=0.5, evidence="claimed", check="contradicted"),
+    ]
+    found = [(r.submission_id, r.rank, r.provisional_rank) for r in rank(board, metric="tta")]
+
+    assert found == [
+        ("ours", 1, None),
+        ("theirs", 2, None),
+        ("forged", None, 1),
+        ("slow", None, 4),
+        ("liar", None, None),
+    ]
+
+
+def test_a_row_that_waits_for_its_fresh_runs_has_a_provisional_rank() -> None:
+    why = "its 10 fresh runs are under way"
+    (found,) = rank([standing("a", tta_seconds=1.0, held_back=why)], metric="tta")
+    assert (found.rank, found.provisional_rank, found.unranked_reason) == (None, 1, why)
+
+
+def test_a_benchmark_may_number_less() -> None:
+    board = [
+        standing("ours", tta_seconds=10.0),
+        standing("theirs", tta_seconds=5.0, evidence="published"),
+    ]
+    order = order_of(board, metric="tta", numbers=("measured",))
+    assert [(p.submission_id, p.rank) for p in map(order.place, range(2))] == [
+        ("ours", 1),
+        ("theirs", None),
+    ]

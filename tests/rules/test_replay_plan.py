@@ -94,9 +94,10 @@ def test_a_seed_that_was_drawn_already_is_drawn_again(
         ({"kind": "inference"}, "inference result"),
         ({"dawnbench": {"author": "someone"}}, "tells no hyperparameters"),
         (
-            {"division": "open", "hyperparameters": {"width": 2.0, "dropout": 0.1}},
+            {"hyperparameters": {"width": 2.0, "dropout": 0.1}},
             "no hyperparameter 'dropout'",
         ),
+        ({"division": "open"}, "Send it as a package to have it measured"),
     ],
 )
 def test_what_the_reference_cannot_train_is_not_planned(
@@ -132,7 +133,7 @@ def test_the_seal_can_be_checked_by_anyone_who_is_told_what_was_drawn(digits: Be
     """The published recipe: SHA-256 over the sorted, compact JSON of all that was drawn."""
     sealed = Plan(seeds=(11, 22, 33), nonce="ab" * 32)
     content = (
-        f'{{"benchmark_sha256":"{digits.sha256}","draw":2,"nonce":"{sealed.nonce}","runs":3,'
+        f'{{"benchmark_sha256":"{digits.sha256}","draw":3,"nonce":"{sealed.nonce}","runs":3,'
         '"seeds":[11,22,33],"submission":"sub-1"}'
     )
     assert json.loads(content)["runs"] == 3
@@ -149,7 +150,7 @@ def test_a_seal_from_before_draws_were_numbered_opens_as_the_first(digits: Bench
     earlier = hashlib.sha256(content.encode()).hexdigest()
 
     assert draw_of(digits, "sub-1", sealed, sealed_as=earlier) == 1
-    assert draw_of(digits, "sub-1", sealed, sealed_as=seal(digits, "sub-1", sealed)) == 2
+    assert draw_of(digits, "sub-1", sealed, sealed_as=seal(digits, "sub-1", sealed)) == 3
     assert draw_of(digits, "sub-2", sealed, sealed_as=earlier) is None
 
 
@@ -194,7 +195,7 @@ def test_the_seal_changes_with_any_part_of_it(digits: Benchmark) -> None:
 def test_what_else_was_settled_is_sealed_under_its_name(digits: Benchmark) -> None:
     sealed = Plan(seeds=(11, 22), nonce="ab" * 32)
     content = (
-        f'{{"benchmark_sha256":"{digits.sha256}","draw":2,"hyperparameters":[{{"batch_size":32.0}},'
+        f'{{"benchmark_sha256":"{digits.sha256}","draw":3,"hyperparameters":[{{"batch_size":32.0}},'
         f'{{"batch_size":64.0}}],"kind":"calibration","nonce":"{sealed.nonce}","runs":2,'
         '"seeds":[11,22],"submission":null}'
     )
@@ -302,3 +303,34 @@ def test_a_duel_stops_at_the_target_and_has_no_band(digits: Benchmark) -> None:
     assert (job.kind, job.stop_at, job.control_points) == ("duel", "target", [])
     settings = digits.defaults() | {"batch_size": 32.0, "momentum": 0.8}
     assert job.hyperparameters_of(0) == settings
+
+
+def test_own_seeds_come_first_and_follow_from_the_nonce(digits: Benchmark) -> None:
+    claimed = [7001, 7002, 7003, None, 2**32, -1]
+
+    drawn = plan(digits, claim_of(), entropy=ENTROPY, claimed_seeds=claimed)
+    bare = plan(digits, claim_of(), entropy=ENTROPY)
+
+    assert len(set(drawn.own_seeds)) == 2
+    assert set(drawn.own_seeds) <= {7001, 7002, 7003}
+    assert drawn.seeds[2:] == bare.seeds
+    assert drawn == plan(digits, claim_of(), entropy=ENTROPY, claimed_seeds=claimed[::-1])
+    once = plan(digits, claim_of(), entropy=ENTROPY, claimed_seeds=claimed, own_seeds=1)
+    assert once.own_seeds == drawn.own_seeds[:1]
+
+
+def test_which_own_seeds_are_trained_depends_on_the_nonce(digits: Benchmark) -> None:
+    claimed = list(range(7000, 7010))
+    found = {
+        plan(digits, claim_of(), entropy=bytes([i]) * 32, claimed_seeds=claimed).own_seeds
+        for i in range(30)
+    }
+
+    assert len({seed for pair in found for seed in pair}) == 10
+
+
+def test_the_seal_holds_how_many_seeds_are_the_claims_own(digits: Benchmark) -> None:
+    sealed = plan(digits, claim_of(), entropy=ENTROPY, claimed_seeds=[1, 2])
+    otherwise = dataclasses.replace(sealed, own_runs=1)
+
+    assert seal(digits, "s", sealed) != seal(digits, "s", otherwise)

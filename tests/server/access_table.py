@@ -22,8 +22,9 @@ COLUMNS = (
 # anonymous | owner other organiser admin worker | expired revoked disabled | narrow
 PUBLIC = ". ..... ... ."  # asks for no token and looks at none
 WHO_AM_I = "1 ..... 111 ."  # every token tells whose it is
-OWN_TOKENS = "1 ..... 111 3"
-ONE_OWN_TOKEN = "1 .4444 111 3"
+READ_OWN_TOKENS = "1 ..... 111 3"
+OWN_TOKENS = "1 .. ..3 111 3"  # spaced apart: as SUBMITTERS, with another scope
+ONE_OWN_TOKEN = "1 .4443 111 3"
 SUBMITTERS = "1 ....3 111 3"
 NOBODYS = "1 44443 111 3"  # whose it was is told nobody: it is not there
 ORGANISERS = "1 33..3 111 3"
@@ -37,7 +38,7 @@ API = {
     "GET /api/v1/quotas": ORGANISERS,
     "GET /api/v1/quotas/{kind}/{subject}": ORGANISERS,
     "PUT /api/v1/quotas/{kind}/{subject}": ORGANISERS,
-    "GET /api/v1/me/tokens": OWN_TOKENS,
+    "GET /api/v1/me/tokens": READ_OWN_TOKENS,
     "POST /api/v1/me/tokens": OWN_TOKENS,
     "POST /api/v1/me/tokens/{token_id}/rotate": ONE_OWN_TOKEN,
     "DELETE /api/v1/me/tokens/{token_id}": ONE_OWN_TOKEN,
@@ -61,6 +62,9 @@ API = {
     "GET /api/v1/benchmarks/{benchmark_id}/runs.json": PUBLIC,
     "POST /api/v1/submissions": SUBMITTERS,
     "GET /api/v1/submissions": PUBLIC,
+    "POST /api/v1/tickets": SUBMITTERS,
+    "GET /api/v1/tickets": SUBMITTERS,
+    "GET /api/v1/tickets/{ticket_id}": "1 .4443 111 3",
     "GET /api/v1/submissions/{submission_id}": PUBLIC,
     "GET /api/v1/submissions/{submission_id}/runs": PUBLIC,
     "GET /api/v1/submissions/{submission_id}/runs/{index}/curve": PUBLIC,
@@ -82,6 +86,9 @@ API = {
     "POST /api/v1/verifications/{verification_id}/decide": ORGANISERS,
     "POST /api/v1/verifications/{verification_id}/cancel": ORGANISERS,
     "POST /api/v1/duels": ORGANISERS,
+    "GET /api/v1/pools/{pool_id}": PUBLIC,
+    "POST /api/v1/pools/{pool_id}/close": ORGANISERS,
+    "POST /api/v1/pools/{pool_id}/fresh-runs": ORGANISERS,
     "GET /api/v1/keys": PUBLIC,
     "GET /api/v1/calibrations": PUBLIC,
     "POST /api/v1/calibrations": ORGANISERS,
@@ -103,6 +110,8 @@ API = {
     "POST /api/v1/workers/{name}/pause": ORGANISERS,
     "POST /api/v1/workers/{name}/drain": ORGANISERS,
     "POST /api/v1/workers/{name}/resume": ORGANISERS,
+    "POST /api/v1/workers/{name}/confirm": ORGANISERS,
+    "GET /api/v1/hardware-classes": PUBLIC,
     "POST /api/v1/attempts/{attempt_id}/claim": WORKERS,
     "POST /api/v1/attempts/{attempt_id}/evaluations": CLAIM,
     "POST /api/v1/attempts/{attempt_id}/report": CLAIM,

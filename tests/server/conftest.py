@@ -17,20 +17,23 @@ import orjson
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import Engine, NullPool, create_engine, func, select
+from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
 from rules.messages import ReplayEvaluation, ReplayReport, ReplayRun, WorkerSystem
 from server.accounts.service import create_token
 from server.app import create_app
-from server.database import Database, utc_now
-from server.models import Attempt, Base, Verification
+from server.database import Database, insert_missing, utc_now
+from server.models import Attempt, Base, Submission, Verification
 from server.schema import migrate
 from server.settings import MIB, Settings
 from tests.support.closed import databases_closed
 from tests.support.made_once import made_once
 from tests.support.postgresql import running_postgresql
 from tests.support.run_logs import make_run_log
+from tests.support.streams import stream_report
 from tests.support.trainings import trained_anew
+from tests.support.workers import latest_attempt, send_to
 
 REFERENCE = [14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1]
 SECONDS_PER_EPOCH = 0.11
@@ -48,6 +51,22 @@ def every_database_is_closed() -> Iterator[None]:
     """A test closes what it opens. Set up before all else it looks when all else is ended."""
     with databases_closed():
         yield
+
+
+@pytest.fixture(autouse=True)
+def workers_are_confirmed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each worker is confirmed, as by the server for its own, when it first says hello.
+
+    Not in tests marked `unconfirmed`, which are about that.
+    """
+    if request.node.get_closest_marker("unconfirmed") is not None:
+        return
+
+    def insert_confirmed(session: Session, model: Any, **values: Any) -> Any:
+        confirmed = {"confirmed_at": utc_now(), "confirmed_by": None}
+        return insert_missing(session, model, **values, **confirmed)
+
+    monkeypatch.setattr("server.workers.service.insert_missing", insert_confirmed)
 
 
 @pytest.fixture(scope="session")
@@ -279,6 +298,7 @@ def digits_submission(digits: Benchmark) -> SubmissionParts:
                 "price_source": "price list of the test",
             },
             "hyperparameters": {"batch_size": 64},
+            "trained_with": "reference",
             "runs": names,
         },
         logs={
@@ -335,6 +355,15 @@ WORKER_SYSTEM = WorkerSystem(
 )
 
 
+def curve_of(seed: int, curve: list[float]) -> list[float]:
+    """A curve that only this seed has; one that stands still is that of every seed."""
+    if len(set(curve)) < 2:
+        return curve
+    # A claim's own seed follows its log (build_log); the server draws no seed as small.
+    shift = seed % 7 if seed < 10_000 else seed % 99_991 * 1e-6
+    return [curve[0], curve[1] + shift, *curve[2:]]
+
+
 def build_report(
     seeds: list[int],
     *,
@@ -343,9 +372,9 @@ def build_report(
     system: WorkerSystem = WORKER_SYSTEM,
 ) -> ReplayReport:
     """The report of an honest replay of the reference."""
-    curve = qualities or REFERENCE
     runs = []
     for index, seed in enumerate(seeds):
+        curve = curve_of(seed, qualities or REFERENCE)
         pace = seconds_per_epoch * (1 + 0.01 * index)
         evaluations = [
             ReplayEvaluation(
@@ -382,6 +411,13 @@ def list_stored_files(settings: Settings) -> list[str]:
         for path in settings.artifacts_dir.rglob("*")
         if path.is_file()
     )
+
+
+@pytest.fixture
+def claims_are_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of what a board does with numbered rows, whatever their evidence."""
+    monkeypatch.setattr("rules.ranking.NUMBERED", ("measured", "published", "claimed"))
+    monkeypatch.setattr("server.records.contenders.OWN_TIMES", ("published", "claimed"))
 
 
 @pytest.fixture
@@ -449,6 +485,11 @@ class Replay:
             found = session.get_one(Verification, self.verification_id)
             return list(found.seeds)
 
+    def pool_id(self) -> str | None:
+        """The pool that measures the submission."""
+        with self.database.read() as session:
+            return session.get_one(Submission, self.submission_id).pool_id
+
     def change(self, attempt_id: str, **values: Any) -> None:
         """Change an attempt's row behind the server's back: time that passed, for example."""
         with self.database.write() as session:
@@ -459,12 +500,14 @@ class Replay:
     @property
     def attempt_id(self) -> str:
         """The latest attempt."""
-        return str(self.view()["attempts"][-1]["id"])
+        return latest_attempt(self.database, self.verification_id)
 
     def claim(self, attempt_id: str | None = None, *, worker: str = "walter-1") -> Any:
-        """Ask for an attempt, the latest if none is named."""
+        """Ask for an attempt, the latest if none is named, as the worker it was sent to."""
+        wanted = attempt_id or self.attempt_id
+        send_to(self.database, wanted, worker)
         return self.client.post(
-            f"/api/v1/attempts/{attempt_id or self.attempt_id}/claim",
+            f"/api/v1/attempts/{wanted}/claim",
             json={"worker": worker, "hardware_class": "cpu-test"},
             headers=self.worker.headers,
         )
@@ -478,7 +521,12 @@ class Replay:
         )
 
     def report(self, grant: dict[str, Any], report: ReplayReport) -> Any:
-        """Send a report with a claim's token."""
+        """Send a report with a claim's token, after the events of its trainings."""
+        stream_report(self.database, grant["attempt_id"], report, fence=grant["fence"])
+        return self.post_report(grant, report)
+
+    def post_report(self, grant: dict[str, Any], report: ReplayReport) -> Any:
+        """Send a report alone."""
         return self.client.post(
             f"/api/v1/attempts/{grant['attempt_id']}/report",
             json=asdict(report),

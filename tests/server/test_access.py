@@ -26,6 +26,7 @@ from tests.server.access_table import (
     NOBODYS_PAGE,
     ONE_OWN_TOKEN,
     OWN_TOKENS,
+    READ_OWN_TOKENS,
     SIGNED_IN_PAGE,
     SUBMITTERS,
     TOLD_PAGE,
@@ -39,6 +40,7 @@ Send = Callable[[str, str], Any]
 
 # The role that a policy is for, and what it asks for to change something; the others: organisers.
 NEEDED = {
+    READ_OWN_TOKENS: ("submitter", "read"),
     OWN_TOKENS: ("submitter", "tokens"),
     ONE_OWN_TOKEN: ("submitter", "tokens"),
     SIGNED_IN_PAGE: ("submitter", "read"),
@@ -95,7 +97,8 @@ def end(database: Database) -> Callable[[str, str], None]:
 @pytest.fixture
 def named(
     replay: Any, client: TestClient, olivia: Any, make_token: Callable[..., str],
-    make_report: Callable[..., Any], submit: Callable[..., Any], digits_submission: Any, bob: Any,
+    make_report: Callable[..., Any], submit: Callable[..., Any], digits_submission: Any,
+    alice: Any, bob: Any,
 ) -> dict[str, str]:  # fmt: skip
     """What the parameters of addresses stand for: things of alice's, and a verdict."""
     hello = {"system": asdict(make_report([]).system), "state": "idle"}
@@ -107,12 +110,18 @@ def named(
         assert answer.status_code == 201, answer.text
         return str(answer.json()["id"])
 
+    settings = {"benchmark": "digits", "hardware_class": "cpu-test"}
+    ticket = client.post("/api/v1/tickets", json=settings, headers=alice.headers).json()
     calibration = {"benchmark": "digits", "batch_sizes": [64], "runs": 2, "reason": "new torch"}
     make_token("walter-1", "worker")  # A user called as the worker is: `name` is either's.
     return {
         "benchmark_id": "digits",
         "submission_id": replay.submission_id,
         "second": submit(digits_submission, by=bob).json()["id"],
+        "ticket_id": ticket["id"],
+        "pool_id": client.get("/api/v1/leaderboards/digits?evidence=measured").json()["entries"][0][
+            "pool_id"
+        ],
         "index": "0",
         "verification_id": replay.verification_id,
         "attempt_id": replay.attempt_id,

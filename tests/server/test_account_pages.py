@@ -186,6 +186,6 @@ def test_ones_own_submissions_go_on_where_a_page_ends_and_say_what_was_verified(
     shown = [re.findall(r'class="mono" href="/submissions/(\w+)"', text) for text in (page, rest)]
     assert shown == [[third, second], [first]]
     assert others not in page + rest
-    assert ("convergence only" in page, "convergence only" in rest) == (False, True)
+    assert ("epochs agree" in page, "epochs agree" in rest) == (False, True)
     assert 'class="next"' not in rest
     assert alices.get(ACCOUNT, before="yesterday").status_code == 422

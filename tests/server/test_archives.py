@@ -258,3 +258,77 @@ def test_packages_of_v0_5_are_read(mlperf: Path, client: TestClient, olivia: Any
         if run["reached"]:
             assert run["tta_seconds"] == pytest.approx(seconds[run["file"]], rel=1e-9)
     assert view["result"]["reached"] > 5
+
+
+DAWNBENCH_COMMIT = "fb27b827bd83eff9021698ffe576b33a100e0b78"
+ENTRY = {
+    "version": "v1.0",
+    "author": "Ada",
+    "authorEmail": "ada@example.org",
+    "framework": "any",
+    "model": "ResNet",
+    "hardware": "1 GPU",
+    "timestamp": "2018-04-20",
+}
+CURVE = "epoch\thours\ttop1Accuracy\n1\t0.1\t50\n2\t0.2\t94.1\n"
+
+
+def send_entry(client: TestClient, by: Any, **form: str) -> Any:
+    return client.post(
+        SUBMISSIONS,
+        data={"benchmark": "cifar10", "archive": "true"} | form,
+        files=[
+            ("submission", ("entry.json", json.dumps(ENTRY))),
+            ("logs", ("entry.tsv", CURVE)),
+        ],
+        headers=by.headers | {"Idempotency-Key": "entry"},
+    )
+
+
+def test_a_known_commit_is_the_source_of_a_published_result(
+    client: TestClient, olivia: Any
+) -> None:
+    view = send_entry(client, olivia, source_commit=DAWNBENCH_COMMIT).json()
+
+    assert view["evidence"] == "published"
+    assert view["source"] == {
+        "name": "DAWNBench",
+        "url": "https://github.com/stanford-futuredata/dawn-bench-entries",
+        "commit": DAWNBENCH_COMMIT,
+    }
+
+
+@pytest.mark.parametrize("form", [{}, {"source_commit": "0" * 40}])
+def test_without_a_known_commit_a_source_is_not_checked(
+    client: TestClient, olivia: Any, form: dict[str, str]
+) -> None:
+    view = send_entry(client, olivia, **form).json()
+
+    assert (view["evidence"], view["source"]) == ("published", None)
+
+
+def test_importing_again_with_the_commit_names_the_source(client: TestClient, olivia: Any) -> None:
+    first = send_entry(client, olivia).json()
+    again = send_entry(client, olivia, source_commit=DAWNBENCH_COMMIT)
+
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert (again.json()["id"], again.json()["source"]["name"]) == (first["id"], "DAWNBench")
+    actions = client.get("/api/v1/audit", headers=olivia.headers).json()["records"]
+    assert [each["action"] for each in actions[:1]] == ["archive.source"]
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ({"source_commit": "fb27b82"}, "the 40 hex digits of a commit"),
+        ({"source_commit": DAWNBENCH_COMMIT, "archive": "false"}, "the commit of an archive"),
+    ],
+)
+def test_a_commit_is_whole_and_of_an_archive(
+    client: TestClient, olivia: Any, form: dict[str, str], expected: str
+) -> None:
+    answer = send_entry(client, olivia, **form)
+
+    assert answer.status_code == 422
+    (problem,) = answer.json()["problems"]
+    assert (problem["field"], problem["expected"]) == ("source_commit", expected)

@@ -16,6 +16,7 @@ from rules.messages import Failure
 from server.database import Database, utc_now
 from server.models import Attempt, ReplayEventRow, Token, WorkerRow
 from server.verifications.overdue import end_overdue, expire_leases
+from tests.support.workers import send_to
 
 LATE = timedelta(hours=1)
 
@@ -98,6 +99,25 @@ def test_a_worker_is_busy_from_its_claim_to_its_report(
     assert state() == "busy"
     replay.report(grant, report)
     assert state() == "idle"
+
+
+def test_the_id_of_an_attempt_that_waits_is_nobodys_to_read(
+    replay: Any, client: TestClient, olivia: Any
+) -> None:
+    attempt_id = replay.attempt_id
+    views = [
+        f"/api/v1/verifications/{replay.verification_id}",
+        f"/api/v1/submissions/{replay.submission_id}",
+        "/api/v1/queue",
+        f"/verifications/{replay.verification_id}",
+        f"/submissions/{replay.submission_id}",
+        "/workers",
+    ]
+    for headers in ({}, olivia.headers):
+        assert not [view for view in views if attempt_id in client.get(view, headers=headers).text]
+    assert replay.view()["attempts"][0]["id"] is None
+    replay.claim()
+    assert replay.view()["attempts"][0]["id"] == attempt_id
 
 
 def test_a_second_claim_is_409_and_changes_nothing(replay: Any) -> None:
@@ -298,6 +318,25 @@ def test_a_failure_of_the_infrastructure_queues_another_attempt(
     assert [a["state"] for a in view["attempts"]] == ["failed", "queued"]
     assert view["attempts"][0]["failure"]["code"] == "child_died"
     assert replay.status() == "verifying"
+
+
+def test_the_board_tells_a_replay_that_has_begun_from_one_that_waits(
+    replay: Any, make_report: Callable[..., Any], client: TestClient
+) -> None:
+    def check() -> str:
+        (entry,) = client.get("/api/v1/leaderboards/digits").json()["entries"]
+        return str(entry["check"])
+
+    assert check() == "queued"
+    grant = replay.claim().json()
+    assert check() == "running"
+
+    report = make_report(replay.seeds())
+    report.runs[1] = replace(
+        report.runs[1], status="failed", tta_seconds=None, failure=infrastructure()
+    )
+    replay.report(grant, report)
+    assert check() == "queued"
 
 
 def test_a_report_that_failed_before_its_first_run_queues_another_attempt(
@@ -584,6 +623,7 @@ def test_a_worker_claims_under_its_own_name_only(
     body = {"worker": "walter-1", "hardware_class": "cpu-test"}
 
     refused = client.post(address, json=body, headers=wilma.headers)
+    send_to(replay.database, replay.attempt_id, "walter-1")
     assert refused.status_code == 403
     assert "'walter-1' was first seen with another user's token" in refused.json()["detail"]
     assert replay.view()["state"] == "queued"

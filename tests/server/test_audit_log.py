@@ -194,20 +194,20 @@ def test_an_exported_log_is_checked_offline(
     records, path = log(), tmp_path / "log.json"
     write_log(path, records)
     head = records[-1]["sha256"]
-    assert main(["audit", "--log", str(path), "--head", head]) == 0
+    assert main(["check-proof", "--log", str(path), "--head", head]) == 0
     capsys.readouterr()
-    assert main(["audit", "--log", str(path), "--json"]) == 0
+    assert main(["check-proof", "--log", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
         "whole": True, "records": 3, "head": {"id": 3, "sha256": head}, "problems": [],
     }  # fmt: skip
     write_log(path, records[:2])
-    assert main(["audit", "--log", str(path)]) == 0
+    assert main(["check-proof", "--log", str(path)]) == 0
     capsys.readouterr()
-    assert main(["audit", "--log", str(path), "--head", head, "--json"]) == 1
+    assert main(["check-proof", "--log", str(path), "--head", head, "--json"]) == 1
     cut_off = json.loads(capsys.readouterr().out)
     assert (cut_off["whole"], cut_off["records"], len(cut_off["problems"])) == (False, 2, 1)
-    assert main(["audit", "--log", str(path), "--head", head]) == 1
+    assert main(["check-proof", "--log", str(path), "--head", head]) == 1
     assert "is not in the log: it was cut off" in capsys.readouterr().out
     write_log(path, [records[0], records[1] | {"reason": "another"}])
-    assert main(["audit", "--log", str(path)]) == 1
+    assert main(["check-proof", "--log", str(path)]) == 1
     assert "record 2.sha256: it was changed" in capsys.readouterr().out

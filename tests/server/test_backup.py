@@ -1,5 +1,8 @@
 """A backup and what is made of it: the same server, its tokens and its key, or nothing changed."""
 
+import json
+import shutil
+import tarfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,17 +10,22 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, func, select
 
-from server.backups.places import PostgresqlPlace
+from rules.plain import read_plain
+from server.accounts.service import create_token
+from server.artifacts import ArtifactStore
+from server.backups.places import PostgresqlPlace, place_of
 from server.backups.restore import restore
 from server.backups.service import Choice, back_up
 from server.database import Database
 from server.errors import ConflictError, ContentError, NotFoundError
+from server.exports.manifest import Manifest, file_part, write_manifest
 from server.integrity.commands import check_server
-from server.models import ConsoleSession, Submission
+from server.models import ConsoleSession, Submission, Token
 from server.settings import Settings
-from tests.server.conftest import SubmissionParts, postgresql_database
+from server.signing import load_signer
+from tests.server.conftest import SubmissionParts, list_stored_files, postgresql_database
 from tests.support.copies import answers, parts_of, serving, settings_of, unserved
 from tests.support.processes import wait_for
 
@@ -202,6 +210,105 @@ def test_a_damaged_backup_is_named_and_changes_nothing(
         assert [each for each in fresh.artifacts_dir.rglob("*") if each.is_file()] == []
     with unserved(fresh) as empty, pytest.raises(NotFoundError, match=path.name):
         restore(empty, root, name="finishline-20200101T000000Z")
+
+
+def sign_again(backup: Path) -> None:
+    """Change the manifest as somebody with a key does: every hash fits again."""
+    document = json.loads((backup / "manifest.json").read_text())
+    for name in document["files"]:
+        document["files"][name] = vars(file_part(backup / name))
+    del document["signature"]
+    signer = load_signer(backup / "signing-key.pem")
+    write_manifest(backup, read_plain(Manifest, document, path=""), signer)
+
+
+def refuse_restore(fresh: Settings, root: Path) -> str:
+    """Say why a restore is refused, which has to leave the server empty."""
+    with unserved(fresh) as empty:
+        with pytest.raises(ContentError) as error:
+            restore(empty, root)
+        assert place_of(empty.database).filled() is None
+    assert not fresh.signing_key_path.exists()
+    assert list_stored_files(fresh) == []
+    return str(error.value)
+
+
+def test_a_row_that_was_changed_and_signed_again_is_named_by_file_and_line(
+    served: TestClient, fresh: Settings, tmp_path: Path
+) -> None:
+    path, _ = back_up(parts_of(served), tmp_path / "backups", Choice(tables=True))
+    changes = {
+        "tables/users.csv line 2, field created_at": ("users", b"+00:00", b""),
+        "tables/runs.csv line 3, field index": ("runs", b",1,run_1.log", b",one,run_1.log"),
+        "tables/runs.csv line 4: ": ("runs", b",2,run_2.log", b",1,run_2.log"),
+    }
+    for words, (table, old, new) in changes.items():
+        changed = path / "tables" / f"{table}.csv"
+        content = changed.read_bytes()
+        assert old in content
+        changed.write_bytes(content.replace(old, new, 1))
+        sign_again(path)
+        assert words in refuse_restore(fresh, tmp_path / "backups")
+        changed.write_bytes(content)
+
+
+def test_a_restore_reads_plain_files_that_the_manifest_lists_and_unpacks_nothing(
+    served: TestClient, fresh: Settings, tmp_path: Path
+) -> None:
+    root, outside = tmp_path / "backups", tmp_path / "outside.csv"
+    path, _ = back_up(parts_of(served), root, Choice(tables=True))
+    users = path / "tables" / "users.csv"
+    users.rename(outside)
+    users.symlink_to(outside)
+    assert "tables/users.csv: a link" in refuse_restore(fresh, root)
+
+    users.unlink()
+    shutil.copy(outside, users)
+    manifest = path / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"tables/users.csv",', f'"{outside}",'))
+    sign_again(path)
+    assert "tables.users.file" in refuse_restore(fresh, root)
+
+    archive = tmp_path / "backups.tar"
+    with tarfile.open(archive, "w") as target:
+        target.add(root)
+    before = sorted(tmp_path.rglob("*"))
+    assert "unpacks no archive" in refuse_restore(fresh, archive)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_store_that_fails_leaves_no_row_and_no_file(
+    served: TestClient, fresh: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    back_up(parts_of(served), tmp_path / "backups", Choice())
+    settle, settled = ArtifactStore.settle, list[Any]()
+
+    def fail_late(store: ArtifactStore, staged: Any) -> Any:
+        settled.append(staged)
+        if len(settled) == 3:
+            raise OSError(28, "No space left on device")
+        return settle(store, staged)
+
+    with monkeypatch.context() as patched, unserved(fresh) as empty:
+        patched.setattr("server.exports.logs.FILES_AT_ONCE", 1)
+        patched.setattr(ArtifactStore, "settle", fail_late)
+        with pytest.raises(OSError, match="No space left"):
+            restore(empty, tmp_path / "backups")
+    assert list_stored_files(fresh) == []
+    with unserved(fresh) as empty:
+        restore(empty, tmp_path / "backups")
+    assert len(list_stored_files(fresh)) == 4
+
+
+def test_ids_go_on_after_the_last_one(served: TestClient, fresh: Settings, tmp_path: Path) -> None:
+    with parts_of(served).database.read() as session:
+        last = session.scalar(select(func.max(Token.id)))
+    back_up(parts_of(served), tmp_path / "backups", Choice(tables=True))
+    with unserved(fresh) as empty:
+        restore(empty, tmp_path / "backups")
+        with empty.database.write() as session:
+            made = create_token(session, user_name="new", role="submitter", expires_in=None)
+            assert made.token.id == last + 1
 
 
 def test_a_backup_under_writes_has_every_log_of_every_row(

@@ -16,6 +16,8 @@ from server.models import Submission
 from server.settings import Settings
 from tests.support.statements import Statement, statements_of
 
+pytestmark = pytest.mark.usefixtures("claims_are_numbered")
+
 BOARD = "/api/v1/leaderboards/digits"
 PATHS = (BOARD, f"{BOARD}?metric=cost", f"{BOARD}?sort=rank&order=desc", f"{BOARD}.csv")
 

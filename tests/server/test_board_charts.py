@@ -11,6 +11,8 @@ from fastapi.testclient import TestClient
 NAMES = ("pareto", "records", "curves", "distribution", "survival", "scaling")
 PAGE = "/benchmarks/digits/charts"
 
+pytestmark = pytest.mark.usefixtures("claims_are_numbered", "shown_claims")
+
 
 @pytest.fixture
 def enter(
@@ -59,8 +61,8 @@ def test_every_chart_has_a_figure_and_a_page_with_the_same_as_a_table(
         assert figure(client, name)["data"], name
         assert f'data-chart="{PAGE}/{name}.json"' in page.text
         assert set(linked(page.text)) == set(two), name
-        assert f'href="{PAGE}/{name}#figures"' in board
-        assert f'data-chart="{PAGE}/{name}.json"' in board
+        assert f'href="{PAGE}/{name}?division=closed#figures"' in board
+        assert f'data-chart="{PAGE}/{name}.json?division=closed"' in board
 
 
 def test_without_a_submission_every_chart_says_what_it_needs(client: TestClient) -> None:

@@ -10,6 +10,8 @@ from fastapi.testclient import TestClient
 from rules.measurements import RunTelemetry
 from rules.messages import ReplayReport
 
+pytestmark = pytest.mark.usefixtures("claims_are_numbered")
+
 BOARD = "/api/v1/leaderboards/digits"
 
 

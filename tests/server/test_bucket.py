@@ -1,6 +1,5 @@
 """Raw logs in an S3-compatible bucket, served by moto: a whole life of a submission."""
 
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,12 +16,13 @@ from server.backups.restore import restore
 from server.backups.service import Choice, back_up
 from server.bucket import NOTHING
 from server.errors import UnavailableError
-from server.exports.importing import import_export
 from server.exports.service import export_everything
 from server.integrity.commands import check_server
 from server.settings import Settings
 from tests.server.conftest import list_stored_files
 from tests.support.copies import parts_of, settings_of, unserved
+
+pytestmark = pytest.mark.usefixtures("shown_claims")  # Logs are read by anybody.
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,6 @@ def test_logs_go_from_a_bucket_into_copies_and_from_copies_into_a_bucket(
     s3: Any,
     settings: Settings,
     tmp_path: Path,
-    migrated_file: Path,
 ) -> None:
     submit(digits_submission)
     parts = parts_of(client)
@@ -140,24 +139,21 @@ def test_logs_go_from_a_bucket_into_copies_and_from_copies_into_a_bucket(
     assert len(list((tmp_path / "backups").glob("logs/*/*"))) == 4
     assert check_server(parts, files=True, proofs=False).looked_at["files"] == 4
 
-    for word, bring in (("imported", import_export), ("restored", restore)):
-        (tmp_path / word).mkdir()
-        url = f"sqlite:///{tmp_path / word / 'finishline.db'}"
-        if word == "imported":
-            shutil.copy(migrated_file, tmp_path / word / "finishline.db")
-        other = settings_of(tmp_path / word, url).model_copy(
-            update={
-                "artifacts_url": f"s3://results/{word}",
-                "s3_endpoint_url": settings.s3_endpoint_url,
-            }
-        )
-        with unserved(other) as empty:
-            bring(empty, tmp_path / ("export" if word == "imported" else "backups"))
-            findings = check_server(empty, files=True, proofs=False)
-            assert (findings.looked_at["files"], findings.faults) == (4, [])
-            assert findings.orphans == []
-        assert len([key for key in keys_of(s3) if key.startswith(f"{word}/")]) == 4
-        assert list_stored_files(other) == []
+    assert len(list((tmp_path / "export").glob("logs/*/*"))) == 4
+
+    other = settings_of(tmp_path, f"sqlite:///{tmp_path / 'restored.db'}").model_copy(
+        update={
+            "artifacts_url": "s3://results/restored",
+            "s3_endpoint_url": settings.s3_endpoint_url,
+        }
+    )
+    with unserved(other) as empty:
+        restore(empty, tmp_path / "backups")
+        findings = check_server(empty, files=True, proofs=False)
+        assert (findings.looked_at["files"], findings.faults) == (4, [])
+        assert findings.orphans == []
+    assert len([key for key in keys_of(s3) if key.startswith("restored/")]) == 4
+    assert list_stored_files(other) == []
 
     lost = min(key for key in keys_of(s3) if key.startswith("kept/"))
     s3.delete_object(Bucket="results", Key=lost)

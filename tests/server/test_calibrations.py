@@ -14,6 +14,8 @@ from rules.messages import Failure
 from rules.proof_check import check_proof
 from server.database import Database
 from server.models import Verification
+from tests.support.streams import stream_report
+from tests.support.workers import latest_attempt, send_to
 
 CALIBRATIONS = "/api/v1/calibrations"
 BODY = {"benchmark": "digits", "batch_sizes": [64, 32], "runs": 12, "reason": "new torch"}
@@ -49,9 +51,10 @@ def train(
     """Makes the latest attempt of a chunk as a worker does, or fails it."""
 
     def make(chunk: str, *, failure: Failure | None = None, curve: list[float] = CURVE) -> Any:
-        attempts = client.get(f"/api/v1/verifications/{chunk}").json()["attempts"]
-        address = f"/api/v1/attempts/{attempts[-1]['id']}"
+        attempt_id = latest_attempt(database, chunk)
+        address = f"/api/v1/attempts/{attempt_id}"
         claim = {"worker": "walter-1", "hardware_class": "cpu-test"}
+        send_to(database, attempt_id, "walter-1")
         grant = client.post(f"{address}/claim", json=claim, headers=walter.headers).json()
         with database.read() as session:
             seeds = list(session.get_one(Verification, chunk).seeds)
@@ -64,6 +67,7 @@ def train(
             "Finishline-Fence": str(grant["fence"]),
         }
         body = json.loads(json.dumps(report, default=vars))
+        stream_report(database, attempt_id, report)
         return client.post(f"{address}/report", json=body, headers=headers)
 
     return make
@@ -122,7 +126,7 @@ def test_what_a_chunk_was_sealed_with_can_be_checked_at_its_end(
     opened = {
         "benchmark_sha256": calibrated["benchmark_sha256"],
         "calibration": calibrated["id"],
-        "draw": 2,
+        "draw": 3,
         "hyperparameters": [{"batch_size": 32.0}] * 6,
         "kind": "calibration",
         "nonce": chunk["nonce"],
@@ -165,11 +169,12 @@ def test_its_runs_are_kept_and_counted_as_chunks_end(
 
 
 def test_runs_under_way_are_seen_before_they_are_reported(
-    start: Callable[..., Any], client: TestClient, walter: Any
+    start: Callable[..., Any], client: TestClient, database: Database, walter: Any
 ) -> None:
     view = start().json()
-    chunk = client.get(f"/api/v1/verifications/{view['chunks'][0]['verification_id']}").json()
-    address = f"/api/v1/attempts/{chunk['attempts'][0]['id']}"
+    attempt_id = latest_attempt(database, view["chunks"][0]["verification_id"])
+    address = f"/api/v1/attempts/{attempt_id}"
+    send_to(database, attempt_id, "walter-1")
     claim = {"worker": "walter-1", "hardware_class": "cpu-test"}
     grant = client.post(f"{address}/claim", json=claim, headers=walter.headers).json()
     event = {"sequence": 0, "run": 4, "kind": "evaluation", "quality": 50.0, "epoch": 1.0}
@@ -267,7 +272,8 @@ def test_once_adopted_it_judges_what_is_planned_afterwards_and_nothing_before(
     assert before["calibration_id"] is None
     first = replay.report(replay.claim().json(), make_report(replay.seeds())).json()
     assert first["outcome"] == "verified"
-    assert _reference_runs(replay.view()) == 40 + before["runs_planned"]
+    # Of the runs planned the claim's own seeds are no reference.
+    assert _reference_runs(replay.view()) == 40 + before["runs_planned"] - before["own_runs"]
 
     address = f"/api/v1/submissions/{replay.submission_id}/verifications"
     replay.verification_id = client.post(address, headers=olivia.headers).json()["id"]
@@ -276,7 +282,7 @@ def test_once_adopted_it_judges_what_is_planned_afterwards_and_nothing_before(
     # The calibration's runs have nine evaluations each, those of the file twenty.
     assert len(planned["control_points"]) == 9
     replay.report(replay.claim().json(), make_report(replay.seeds()))
-    assert _reference_runs(replay.view()) == 12 + planned["runs_planned"]
+    assert _reference_runs(replay.view()) == 12 + planned["runs_planned"] - planned["own_runs"]
     runs = get(client, calibrated["id"], "/runs")
     assert planned["seal"] == _seal_of(replay.view(), calibrated, runs["runs_sha256"])
 
@@ -307,8 +313,9 @@ def _seal_of(view: dict[str, Any], calibration: dict[str, Any], sha256: str) -> 
     opened = {
         "benchmark_sha256": calibration["benchmark_sha256"],
         "calibration": calibration["id"],
-        "draw": 2,
+        "draw": 3,
         "nonce": view["nonce"],
+        "own_runs": view["own_runs"],
         "reference_runs_sha256": sha256,
         "runs": view["runs_planned"],
         "seeds": view["seeds"],

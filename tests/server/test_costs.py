@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+pytestmark = pytest.mark.usefixtures("claims_are_numbered")
+
 BOARD = "/api/v1/leaderboards/digits"
 CLOUD = {"provider": "cloud", "instance": "gpu.8", "region": "north", "count": 2}
 

@@ -72,7 +72,7 @@ def test_a_living_worker_is_sent_the_whole_job(
     dispatcher.run_once()
 
     ((name, job, queue),) = broker.sent
-    assert (name, queue) == ("finishline.replay", "replay.cpu-test")
+    assert (name, queue) == ("finishline.replay", "replay.w-1")
     assert job["attempt_id"] == replay.attempt_id
     assert job["verification_id"] == replay.verification_id
     assert job["submission_id"] == replay.submission_id
@@ -90,7 +90,7 @@ def test_a_worker_of_another_class_gets_it_where_there_is_none_of_its_class(
     hello(hardware_class="cpu-other")
     dispatcher.run_once()
 
-    assert [queue for _, _, queue in broker.sent] == ["replay.cpu-other"]
+    assert [queue for _, _, queue in broker.sent] == ["replay.w-1"]
 
 
 def test_one_worker_of_the_class_is_enough_for_its_queue(
@@ -100,7 +100,7 @@ def test_one_worker_of_the_class_is_enough_for_its_queue(
     hello(hardware_class="cpu-test", worker="w-2")
     dispatcher.run_once()
 
-    assert [queue for _, _, queue in broker.sent] == ["replay.cpu-test"]
+    assert [queue for _, _, queue in broker.sent] == ["replay.w-2"]
 
 
 def test_nothing_is_sent_without_a_living_worker(
@@ -154,12 +154,12 @@ def test_what_nobody_claimed_goes_to_another_class_only_where_its_own_is_gone(
     for worker, hardware_class in (("w-3", "gpu-z"), ("w-1", "cpu-test"), ("w-2", "cpu-a")):
         hello(worker=worker, hardware_class=hardware_class)
     dispatcher.run_once()
-    assert send_again() == ["cpu-test"] * 2
+    assert send_again() == ["w-1"] * 2
     hello(worker="w-1", state="busy")
-    assert send_again() == ["cpu-test"] * 2  # It waits for its own class while that is there.
+    assert send_again() == ["w-1"] * 2  # It waits for its own class while that is there.
     with database.write() as session:
         session.get_one(WorkerRow, "w-1").last_seen_at = utc_now() - LATE
-    assert send_again() == ["cpu-test", "cpu-test", "cpu-a"]
+    assert send_again() == ["w-1", "w-1", "w-2"]
 
 
 def test_a_claimed_attempt_is_not_sent_again(
@@ -167,7 +167,7 @@ def test_a_claimed_attempt_is_not_sent_again(
 ) -> None:
     hello()
     dispatcher.run_once()
-    replay.claim()
+    replay.claim(worker="w-1")
     replay.change(replay.attempt_id, send_after=utc_now() - LATE)
     dispatcher.run_once()
 
@@ -205,6 +205,33 @@ def test_a_round_tries_a_broker_out_of_reach_once_however_much_is_due(
     dispatcher.run_once()
 
     assert broker.tries == 1
+
+
+def test_the_server_draws_the_worker_and_another_may_not_claim(
+    replay: Any, dispatcher: Dispatcher, broker: NotingBroker, hello: Callable[..., None]
+) -> None:
+    names = [f"w-{number}" for number in range(3)]
+    for name in names:
+        hello(worker=name)
+    early = replay.client.post(
+        f"/api/v1/attempts/{replay.attempt_id}/claim",
+        json={"worker": "w-1", "hardware_class": "cpu-test"},
+        headers=replay.worker.headers,
+    )
+    assert early.status_code == 409  # Nobody was drawn yet.
+    drawn = set()
+    while len(drawn) < len(names):  # Every one of them is drawn sooner or later.
+        dispatcher.run_once()
+        drawn.add(broker.sent[-1][2].removeprefix("replay."))
+        replay.change(replay.attempt_id, send_after=utc_now() - timedelta(seconds=1))
+    assert drawn == set(names)
+
+    mine = broker.sent[-1][2].removeprefix("replay.")
+    other = next(name for name in names if name != mine)
+    refused = replay.claim(worker=other)
+    assert (refused.status_code, replay.view()["state"]) == (409, "queued")
+    assert f"was not sent to {other}" in refused.json()["detail"]
+    assert replay.claim(worker=mine).status_code == 200
 
 
 def test_two_dispatchers_send_an_attempt_once(
@@ -315,7 +342,7 @@ def test_the_loop_wakes_when_a_worker_is_free_and_when_something_waits(
     monkeypatch.setattr(dispatcher._settings, "dispatch_interval_seconds", 3600.0)
     dispatcher.start()
     try:
-        hello()
+        hello(worker="walter-1")
         wait_for(lambda: len(broker.sent) == 1, seconds=10, what="a hello to wake it")
         grant = replay.claim().json()
         ask()
@@ -409,7 +436,7 @@ def test_a_process_with_another_time_ends_no_lease(
     replay: Any, dispatcher: Dispatcher, broker: NotingBroker, hello: Callable[..., None]
 ) -> None:
     hello()
-    grant = replay.claim().json()
+    grant = replay.claim(worker="w-1").json()
     replay.change(grant["attempt_id"], lease_expires_at=utc_now() - LATE)
     dispatcher.clock_ahead_seconds = -3.0
     dispatcher.run_once()

@@ -13,6 +13,7 @@ from rules.messages import Failure, ReplayReport
 from server.database import Database
 from server.dispatch import take_due
 from server.models import BenchmarkDefinition, Submission
+from server.submissions.visibility import reveal
 
 Ask = Callable[..., Any]
 
@@ -101,7 +102,7 @@ def test_a_job_trains_each_side_with_all_of_its_own_settings(
     assert sizes == [128.0, 64.0, 64.0, 128.0]
     assert {job.hyperparameters_of(run)["momentum"] for run in range(4)} == {0.9}
     assert len(set(job.seeds)) == 4
-    assert sending.queue == "replay.cpu-test"
+    assert sending.queue == "replay.walter-1"
 
 
 def test_the_faster_side_is_told_with_its_pairs_and_no_status_changes(
@@ -137,14 +138,21 @@ def test_the_faster_side_is_told_with_its_pairs_and_no_status_changes(
 
 
 def test_the_seal_opens_to_both_submissions_the_settings_and_the_seeds(
-    duel: Any, two: tuple[str, str], make_report: Callable[..., Any], digits: Any
+    duel: Any,
+    two: tuple[str, str],
+    make_report: Callable[..., Any],
+    digits: Any,
+    database: Database,
 ) -> None:
     duel.report(duel.claim().json(), report_of(duel, make_report, 0.1, 0.2, 0.2, 0.1))
+    assert duel.view()["seeds"] is None  # The challenger's claim is hidden.
+    with database.write() as session:
+        reveal(session.get_one(Submission, two[0]))
     view = duel.view()
     sealed = {
         "against": two[1],
         "benchmark_sha256": digits.sha256,
-        "draw": 2,
+        "draw": 3,
         "hyperparameters": view["hyperparameters"],
         "kind": "duel",
         "nonce": view["nonce"],

@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 from server.database import Database, utc_now
 from server.verifications import events, news
 from server.verifications.overdue import expire_leases
+from tests.support.streams import stream_report, streamed
 
 
 def evaluation(sequence: int) -> dict[str, Any]:
@@ -39,35 +40,42 @@ def watch(client: TestClient) -> Callable[..., list[dict[str, Any]]]:
 
 @pytest.fixture
 def ended(replay: Any, make_report: Callable[..., Any]) -> Any:
-    """A verification with five events and a verdict."""
+    """A verification with the events of its trainings and a verdict."""
     grant = replay.claim().json()
-    replay.post(grant, [evaluation(sequence) for sequence in range(5)])
     replay.report(grant, make_report(replay.seeds()))
     return replay
 
 
-def test_a_reader_gets_state_then_replay_then_end(ended: Any, watch: Callable[..., Any]) -> None:
+@pytest.fixture
+def posted(ended: Any, make_report: Callable[..., Any]) -> list[dict[str, Any]]:
+    """What the worker of `ended` has posted, in order."""
+    return [event for _at, event in streamed(make_report(ended.seeds()))]
+
+
+def test_a_reader_gets_state_then_replay_then_end(
+    ended: Any, posted: list[dict[str, Any]], watch: Callable[..., Any]
+) -> None:
     seen = watch(ended.verification_id)
 
-    assert [event["event"] for event in seen] == ["state", *["replay"] * 5, "end"]
+    assert [event["event"] for event in seen] == ["state", *["replay"] * len(posted), "end"]
     assert seen[0]["data"]["state"] == "done"
     assert "report" not in seen[0]["data"]
-    assert [event["data"]["sequence"] for event in seen[1:-1]] == [0, 1, 2, 3, 4]
+    assert [event["data"]["sequence"] for event in seen[1:-1]] == list(range(len(posted)))
     assert {event["data"]["attempt"] for event in seen[1:-1]} == {1}
-    assert seen[1]["data"]["kind"] == "evaluation"
+    assert [event["data"]["kind"] for event in seen[1:-1]] == [event["kind"] for event in posted]
     assert seen[-1]["data"] == ended.view()
 
 
 @pytest.mark.parametrize("stop_after", [0, 1, 3, 6])
 def test_a_reader_that_comes_back_goes_on_where_it_stopped(
-    stop_after: int, ended: Any, watch: Callable[..., Any]
+    stop_after: int, ended: Any, posted: list[dict[str, Any]], watch: Callable[..., Any]
 ) -> None:
     everything = watch(ended.verification_id)
     first = everything[:stop_after]
     then = watch(ended.verification_id, last=first[-1]["id"] if first else None)
 
     replayed = [e["data"]["sequence"] for e in first + then if e["event"] == "replay"]
-    assert replayed == [0, 1, 2, 3, 4]
+    assert replayed == list(range(len(posted)))
     assert then[-1]["event"] == "end"
 
 
@@ -92,14 +100,13 @@ def test_the_events_of_every_attempt_come_in_order_and_none_is_left_out(
     replay.change(grant["attempt_id"], lease_expires_at=utc_now() - timedelta(hours=1))
     with database.write() as session:
         expire_leases(session)
-    grant = replay.claim().json()
-    replay.post(grant, [evaluation(sequence) for sequence in range(2)])
-    replay.report(grant, make_report(replay.seeds()))
+    report = make_report(replay.seeds())
+    replay.report(replay.claim().json(), report)
 
     seen = [e["data"] for e in watch(replay.verification_id) if e["event"] == "replay"]
     assert [(e["attempt"], e["sequence"]) for e in seen] == [
         *[(1, sequence) for sequence in range(7)],
-        *[(2, sequence) for sequence in range(2)],
+        *[(2, sequence) for sequence in range(len(streamed(report)))],
     ]
 
 
@@ -122,16 +129,19 @@ def test_a_cancelled_verification_ends_its_stream(
 
 def test_while_it_runs_a_change_of_state_is_told_before_the_end(
     replay: Any,
+    database: Database,
     watch: Callable[..., Any],
     make_report: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The worker's steps happen each time the stream has read everything there was."""
     grant: dict[str, Any] = {}
+    report = make_report(replay.seeds())
+    count = len(streamed(report))
     steps: list[Callable[[], Any]] = [
         lambda: grant.update(replay.claim().json()),
-        lambda: replay.post(grant, [evaluation(0)]),
-        lambda: replay.report(grant, make_report(replay.seeds())),
+        lambda: stream_report(database, grant["attempt_id"], report),
+        lambda: replay.post_report(grant, report),
     ]
     read_news = events.read_news
 
@@ -148,8 +158,9 @@ def test_while_it_runs_a_change_of_state_is_told_before_the_end(
     assert told == [
         ("state", "queued"),
         ("state", "running"),
-        ("replay", None),
+        *[("replay", None)] * count,
         ("state", "done"),
         ("end", "done"),
     ]
-    assert [e["id"] for e in seen] == ["0.-1", "0.-1", "1.0", "1.0", "1.0"]
+    ids = [f"1.{sequence}" for sequence in range(count)]
+    assert [e["id"] for e in seen] == ["0.-1", "0.-1", *ids, ids[-1], ids[-1]]

@@ -71,7 +71,7 @@ def test_submitters_take_turns_and_who_had_one_waits() -> None:
 
 def test_what_was_sent_has_had_its_turn_and_goes_first() -> None:
     waiting = queued(*[(REPLAY, "cpu")] * 3)
-    waiting[2] = replace(waiting[2], sent_to="cpu")
+    waiting[2] = replace(waiting[2], sent_to="a")
     starts = foretell(waiting, [Taker("a", "cpu", NOON)])
     assert [name for name, _ in starts] == ["1-2", "1-0", "1-1"]
 

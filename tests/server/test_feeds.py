@@ -4,10 +4,13 @@ from collections.abc import Callable
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import pytest
 from fastapi.testclient import TestClient
 
 from server.app import create_app
 from server.settings import Settings
+
+pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 
 NAMES = {"a": "http://www.w3.org/2005/Atom"}
 

@@ -90,7 +90,7 @@ def test_a_paused_worker_hears_of_it_takes_nothing_and_is_shown_with_who_and_why
     olivia: Any,
 ) -> None:
     assert hello() == {"order": "work", "why": None}
-    assert sent() == ["replay.cpu-test"]
+    assert sent() == ["replay.walter-1"]
     shown = order(f"{WORKER}/pause").json()["worker"]
     assert (shown["state"], shown["held_by"], shown["held_because"]) == (
         "paused",
@@ -109,7 +109,7 @@ def test_a_paused_worker_hears_of_it_takes_nothing_and_is_shown_with_who_and_why
     assert "paused or drained" in waits["waiting"][0]["why_unknown"]
 
     hello(name="walter-2")
-    assert sent() == ["replay.cpu-test"]  # At once: the refused claim gave it back.
+    assert sent() == ["replay.walter-2"]  # At once: the refused claim gave it back.
     assert order(f"{WORKER}/resume", {}).json()["worker"]["held"] is None
     assert hello()["order"] == "work"
     records = client.get("/api/v1/audit", headers=olivia.headers).json()["records"]
@@ -142,7 +142,7 @@ def test_a_drained_worker_keeps_its_attempt_and_takes_nothing_until_it_is_resume
     assert sent() == []
     assert order(f"{WORKER}/resume", {}).json()["worker"]["held"] is None
     assert hello()["order"] == "work"
-    assert sent() == ["replay.cpu-test"]
+    assert sent() == ["replay.walter-1"]
 
 
 def test_a_paused_worker_that_is_started_again_stays_paused(
@@ -179,7 +179,7 @@ def test_nothing_of_a_paused_queue_starts_and_what_runs_goes_on(
     assert "new fans" in client.get("/workers").text
 
     assert order(f"{QUEUE}/resume", {"hardware_class": hardware_class}).status_code == 200
-    assert sent() == ["replay.cpu-test"]
+    assert sent() == ["replay.walter-1"]
     assert replay.claim().status_code == 200
 
 
@@ -194,7 +194,7 @@ def test_what_waits_for_a_paused_queue_goes_to_no_other(
     assert order(f"{QUEUE}/pause", WHY | {"hardware_class": "cpu-test"}).status_code == 200
     assert sent() == []
     assert order(f"{QUEUE}/resume", {"hardware_class": "cpu-test"}).status_code == 200
-    assert sent() == ["replay.cpu-other"]
+    assert sent() == ["replay.other-1"]
 
 
 def test_a_queue_is_paused_for_a_worker_that_was_seen_and_for_an_attempt_that_waits(

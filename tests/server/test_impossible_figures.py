@@ -19,6 +19,8 @@ from tests.server.test_console import Console
 from tests.server.test_inference import enter, send
 from tests.support.pages import BROWSER, words_of
 
+pytestmark = pytest.mark.usefixtures("claims_are_numbered")
+
 __all__ = ["send"]  # A fixture.
 
 Change = Callable[[Submission], None]

@@ -13,6 +13,8 @@ from server.database import Database
 from server.models import Submission
 from server.rescoring.service import Choice, rescore_submissions
 
+pytestmark = pytest.mark.usefixtures("claims_are_numbered")
+
 SUBMISSIONS = "/api/v1/submissions"
 BOARD = "/api/v1/leaderboards/cifar10"
 ENTRY = {

@@ -78,7 +78,7 @@ def test_a_folder_without_any_of_the_logs_is_named_before_a_key_is_made(
             look_first(elsewhere, argparse.Namespace(command=command))
         look_first(parts, argparse.Namespace(command=command))
     look_first(elsewhere, argparse.Namespace(command="export", keep_missing=True))
-    look_first(elsewhere, argparse.Namespace(command="import-export"))
+    look_first(elsewhere, argparse.Namespace(command="restore"))
 
 
 def test_what_was_changed_in_the_database_is_named(served: TestClient, replay: Any) -> None:

@@ -10,6 +10,7 @@ from server.database import Database
 from server.dependencies import Parts
 from server.models import RunRow
 from server.rescoring.service import Choice, rescore_submissions
+from tests.server.conftest import curve_of
 
 
 def test_a_verdict_tells_when_scoring_again_changes_what_it_stood_on(
@@ -54,7 +55,7 @@ def test_a_verdict_says_that_its_epochs_are_read_off_where_they_are_not_whole(
     """A curve crosses 97.5 % before its evaluation at 98.1 %, and at the one that is exactly it."""
     curve = [14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, last]
     for seed, name in enumerate(digits_submission.logs):
-        digits_submission.logs[name] = make_log(seed, name=name, qualities=curve)
+        digits_submission.logs[name] = make_log(seed, name=name, qualities=curve_of(seed, curve))
     replay = request.getfixturevalue("replay")
     page = f"/verifications/{replay.verification_id}"
     assert "Epochs of a verdict" not in client.get(page).text

@@ -12,11 +12,11 @@ from fastapi.testclient import TestClient
 from cli.main import main
 from rules.benchmark import Benchmark, parse_benchmark
 from rules.errors import BenchmarkError
+from server.backups.restore import restore
+from server.backups.service import Choice, back_up
 from server.benchmarks import queries
-from server.exports.importing import import_export
-from server.exports.service import export_everything
 from server.settings import Settings
-from tests.support.copies import answers, parts_of, serving, settings_of
+from tests.support.copies import answers, parts_of, serving, settings_of, unserved
 
 MENDED = "value = 97.5"
 WRONG = "value = 0.975"  # In percent: reached by whatever is trained for an epoch.
@@ -92,18 +92,18 @@ def test_it_is_shown_as_before(published: Any, upgraded: TestClient) -> None:
 
 
 def test_a_second_server_takes_it_over(
-    published: Any, upgraded: TestClient, migrated_file: Path, tmp_path: Path
+    published: Any, upgraded: TestClient, tmp_path: Path
 ) -> None:
     expected = answers(upgraded)
-    export_everything(parts_of(upgraded), tmp_path / "export")
+    back_up(parts_of(upgraded), tmp_path / "backups", Choice())
     folder = tmp_path / "second"
     folder.mkdir()
-    (folder / "finishline.db").write_bytes(migrated_file.read_bytes())
     second = settings_of(folder, f"sqlite:///{folder / 'finishline.db'}")
     second.benchmarks_dir = tmp_path / "benchmarks"
     queries._definitions.clear()
+    with unserved(second) as empty:
+        restore(empty, tmp_path / "backups")
     with serving(second) as other:
-        import_export(parts_of(other), tmp_path / "export")
         assert answers(other) == expected
 
 
@@ -114,7 +114,7 @@ def test_its_proof_is_audited(
     (tmp_path / "proof.zip").write_bytes(upgraded.get(address).content)
     (tmp_path / "keys.json").write_bytes(upgraded.get("/api/v1/keys").content)
 
-    code = main(["audit", str(tmp_path / "proof.zip"), "--key", str(tmp_path / "keys.json")])
+    code = main(["check-proof", str(tmp_path / "proof.zip"), "--key", str(tmp_path / "keys.json")])
     assert code == 0, capsys.readouterr().out
 
 

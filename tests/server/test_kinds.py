@@ -83,7 +83,7 @@ def test_a_job_says_what_each_run_trains_and_that_it_goes_on_to_the_end(
     assert [job.hyperparameters_of(run)["batch_size"] for run in (0, 1)] == [32.0, 128.0]
     assert [job.hyperparameters_of(run)["momentum"] for run in (0, 1)] == [0.9, 0.9]
     assert (job.seeds, job.control_points, job.division) == ([7, 8], [], "closed")
-    assert sending.queue == "replay.cpu-test"
+    assert sending.queue == "replay.walter-1"
 
 
 def test_a_report_is_kept_and_judges_nobody(

@@ -91,7 +91,9 @@ LATENCY = (
 def report_of(make_report: Any, seeds: list[int], *latency: BackendLatency, **system: Any) -> Any:
     report = make_report(seeds)
     spans = {"parent_seconds": 60.0, "child_seconds": 60.0}
-    run = replace(report.runs[0], latency=list(latency or LATENCY), **spans)
+    trained = report.runs[0]
+    ledger = trained.ledger | {"idle": 60.0 - trained.evaluations[-1].seconds}
+    run = replace(trained, latency=list(latency or LATENCY), ledger=ledger, **spans)
     return replace(report, runs=[run], system=replace(report.system, **system))
 
 
@@ -115,7 +117,7 @@ def test_a_latency_is_one_sealed_run_whose_job_says_how_to_measure(
     assert sending.job.kind == "latency"
     assert sending.job.latency is not None
     assert sending.job.latency.items == 1000
-    assert (sending.queue, limit) == ("replay.cpu-test", 60 + 240 + 60)
+    assert (sending.queue, limit) == ("replay.walter-1", 60 + 240 + 60)
 
 
 def test_a_claim_the_worker_confirms_is_verified_and_stands_on_the_board(

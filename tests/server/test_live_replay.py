@@ -12,8 +12,10 @@ import pytest
 
 from server.accounts.service import create_token
 from server.database import Database
-from server.models import Verification
+from server.models import Submission, Verification
 from tests.support.processes import asking, free_port, wait_for
+from tests.support.streams import stream_report
+from tests.support.workers import latest_attempt, send_to
 
 pytestmark = [pytest.mark.browser, pytest.mark.processes]
 
@@ -96,6 +98,7 @@ class FakeWorker:
             "worker": self._system.worker,
             "hardware_class": self._system.hardware_class,
         }
+        send_to(self._server.database, attempt_id, self._system.worker)
         self._grant = self._server.post(f"/attempts/{attempt_id}/claim", self._token, json=asked)
 
     def post_evaluations(self, first: int, last: int) -> None:
@@ -119,6 +122,7 @@ class FakeWorker:
         self._post("evaluations", {"events": [event]})
 
     def report(self, report: Any) -> None:
+        stream_report(self._server.database, self._grant["attempt_id"], report)
         self._post("report", asdict(report))
 
     def _post(self, what: str, body: Any) -> None:
@@ -169,6 +173,8 @@ def test_a_replay_is_watched_to_its_verdict_over_a_restart(
     with live_server.database.write() as session:
         # Nobody is heard of while the server is away, however long it takes to come back.
         session.get_one(Verification, verification["id"]).lease_seconds = 600.0
+        # The claim's curve is beside the replay's, which others see after a verdict alone.
+        session.get_one(Submission, submission["id"]).revealed_at = None
     worker = FakeWorker(live_server, make_report([]).system)
 
     tab.goto(f"{live_server.url}/verifications/{verification['id']}")
@@ -180,7 +186,7 @@ def test_a_replay_is_watched_to_its_verdict_over_a_restart(
     assert "No worker is connected" in tab.locator("[data-live=state]").inner_text()
     assert "no worker that could take it is connected" in words
 
-    worker.claim(verification["attempts"][0]["id"])
+    worker.claim(latest_attempt(live_server.database, verification["id"]))
     worker.post_evaluations(1, 3)
     rows = "document.querySelectorAll('#evaluation-rows tr').length"
     shows(rows, 3)

@@ -2,7 +2,11 @@
 
 from typing import Any
 
+import pytest
+
 from server.pages.measured import measured_beside
+
+pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 
 
 def report(*telemetry: dict[str, Any] | None, **more: Any) -> dict[str, Any]:

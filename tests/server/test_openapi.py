@@ -88,6 +88,7 @@ def test_a_submission_is_documented_as_multipart_with_an_example(schema: dict[st
         "benchmark",
         "division",
         "archive",
+        "source_commit",
     }
     assert form["examples"]["digits"]["value"]["submission"]["benchmark"] == "digits"
 
@@ -124,6 +125,9 @@ def test_what_takes_a_token_says_so(schema: dict[str, Any]) -> None:
         "GET /api/v1/tokens",
         "DELETE /api/v1/tokens/{token_id}",
         "POST /api/v1/submissions",
+        "POST /api/v1/tickets",
+        "GET /api/v1/tickets",
+        "GET /api/v1/tickets/{ticket_id}",
         "POST /api/v1/submissions/{submission_id}/withdrawal",
         "POST /api/v1/submissions/{submission_id}/reinstatement",
         "POST /api/v1/benchmarks/{benchmark_id}/phases",
@@ -142,12 +146,15 @@ def test_what_takes_a_token_says_so(schema: dict[str, Any]) -> None:
         "GET /api/v1/audit",
         "GET /api/v1/audit/check",
         "POST /api/v1/duels",
+        "POST /api/v1/pools/{pool_id}/close",
+        "POST /api/v1/pools/{pool_id}/fresh-runs",
         "POST /api/v1/workers/hello",
         "POST /api/v1/workers/probes",
         "POST /api/v1/workers/{name}/baseline",
         "POST /api/v1/workers/{name}/pause",
         "POST /api/v1/workers/{name}/drain",
         "POST /api/v1/workers/{name}/resume",
+        "POST /api/v1/workers/{name}/confirm",
         "POST /api/v1/queue/pause",
         "POST /api/v1/queue/resume",
         "POST /api/v1/attempts/{attempt_id}/claim",

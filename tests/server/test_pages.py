@@ -13,6 +13,8 @@ from fastapi.testclient import TestClient
 HOSTILE = '<script>alert("x")</script>\'"><img src=x onerror=alert(1)>'
 BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
+pytestmark = pytest.mark.usefixtures("claims_are_numbered", "shown_claims")
+
 
 def app_of(client: TestClient) -> FastAPI:
     return client.app  # type: ignore[return-value]

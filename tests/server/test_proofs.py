@@ -76,7 +76,7 @@ def test_the_document_holds_all_the_verdict_stands_on(ended: Any, client: TestCl
     assert document["verdict"] == {"outcome": "verified", "reasons": view["reasons"]}
     assert document["draw"] == {
         "seal": view["seal"], "nonce": view["nonce"], "seeds": view["seeds"],
-        "runs": view["runs_planned"], "beside": {},
+        "runs": view["runs_planned"], "beside": {}, "own_runs": 2,
     }  # fmt: skip
     assert document["plan"]["control_points"] == view["control_points"]
     definition = document["benchmark"]["definition"].encode()

@@ -263,6 +263,7 @@ def seen_worker(state: str) -> WorkerRow:
         system={},
         first_seen_at=now,
         last_seen_at=now,
+        confirmed_at=now,
     )
 
 

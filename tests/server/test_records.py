@@ -12,8 +12,9 @@ from rules.benchmark import Benchmark
 from rules.records import Contender, RecordHistory, record_history
 from server.database import Database
 from server.models import RunRow, Submission
-from server.records import contenders
 from server.records.queries import _find_histories, _find_records, _find_standing
+
+pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 
 DAY = datetime(2026, 11, 1, 12, tzinfo=UTC)
 Runs = dict[str, list[float]]
@@ -119,12 +120,10 @@ def test_records_found_among_those_that_matter_are_the_records_among_all(
     fill: Callable[..., Runs],
     database: Database,
     digits: Benchmark,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = shown = 0
     for seed in range(25):
         random = Random(seed)
-        monkeypatch.setattr(contenders, "FIRST", random.choice((1, 3, 8, 100)))
         runs = fill(random, random.choice((1, 5, 30, 30)))
         with database.read() as session:
             histories = _find_histories(session, digits)
@@ -132,7 +131,15 @@ def test_records_found_among_those_that_matter_are_the_records_among_all(
             standing = _find_standing(session, histories)
         for division in records.divisions:
             history = among_all(database, runs, division.division)
-            others = {"submitter", "model", "status", "time_confirmed", "tries"}
+            others = {
+                "submitter",
+                "model",
+                "status",
+                "evidence",
+                "check",
+                "time_confirmed",
+                "tries",
+            }
             own = [r.model_dump(exclude=others) for r in division.records]
             assert own == [vars(r) for r in history.records], seed
             tries = tries_among_all(database, division.division)
@@ -158,14 +165,3 @@ def test_records_found_among_those_that_matter_are_the_records_among_all(
             found += len(history.records) + len(history.not_records)
     assert found > 50
     assert shown > 10
-
-
-def test_few_of_many_submissions_are_looked_at(
-    fill: Callable[..., Runs], database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(contenders, "FIRST", 5)
-    fill(Random(3), 80)
-    with database.read() as session:
-        matter = contenders.contenders_that_matter(session, "digits")
-
-    assert 0 < sum(len(those) for those in matter.values()) < 40

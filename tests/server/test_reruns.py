@@ -94,7 +94,8 @@ def test_a_reruns_verdict_waits_and_changes_no_board(rerun_below: Any, client: T
         (False, "pending"),
     ]
     (entry,) = client.get("/api/v1/leaderboards/digits").json()["entries"]
-    assert (entry["status"], entry["rank"]) == ("verified", 1)
+    # Its missed runs count in the pool all the same: nobody asks again for better luck.
+    assert (entry["status"], entry["rank"], entry["check"]) == ("verified", None, "epochs_agree")
     page = client.get(f"/submissions/{rerun_below.submission_id}").text
     assert f'href="/console/decide/{rerun_below.verification_id}"' in page
 
@@ -128,7 +129,9 @@ def test_a_decision_publishes_or_keeps_and_is_logged(
     assert record["before"] == {"status": "verified", "verification": ids[0]}
     assert record["after"] == {
         "status": status, "verification": ids[published], "decision": decision,
+        "consequence": record["after"]["consequence"],
     }  # fmt: skip
+    assert record["after"]["consequence"].startswith("the row ")
     assert client.get(f"/api/v1/verifications/{ids[0]}").json()["report"] == before
     assert decide(rerun_below, olivia, "publish").status_code == 409
 
@@ -214,7 +217,11 @@ def test_a_batch_queues_what_it_can_and_says_why_not_the_rest(
     olivia: Any,
 ) -> None:
     free = submit(digits_submission).json()["id"]
-    digits_submission.claim |= {"division": "open", "hyperparameters": {"dropout": 0.1}}
+    digits_submission.claim |= {
+        "division": "open",
+        "hyperparameters": {"dropout": 0.1},
+        "trained_with": "own",
+    }
     for index, name in enumerate(digits_submission.logs):
         digits_submission.logs[name] = make_log(index, name=name, division="open")
     strange = submit(digits_submission).json()["id"]

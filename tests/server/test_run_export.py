@@ -13,6 +13,8 @@ from tests.server.conftest import SubmissionParts
 
 HOSTILE = '</script>"\\\u2028\u202e\n%0d%0aLink: <x>; rel="next"\U0001f3c1'
 
+pytestmark = pytest.mark.usefixtures("shown_claims")
+
 
 @pytest.fixture(params=["sqlite_url", pytest.param("postgresql_url", marks=pytest.mark.processes)])
 def database_url(request: pytest.FixtureRequest) -> str:

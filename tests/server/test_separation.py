@@ -1,4 +1,4 @@
-"""Who can be told from whom: tie groups on boards, /compare and the records of a benchmark."""
+"""Who can be told from whom: separation on boards, /compare and the records of a benchmark."""
 
 import csv
 import io
@@ -11,9 +11,14 @@ import numpy as np
 import pytest
 import scipy.stats
 from fastapi.testclient import TestClient
+from sqlalchemy import select
 
+from rules.benchmark import Benchmark
 from server.database import Database
-from server.models import Submission
+from server.models import RunRow, Submission
+from server.pools.spreads import calibrated_spread
+
+pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 
 BOARD = "/api/v1/leaderboards/digits"
 COMPARE = "/api/v1/compare"
@@ -63,44 +68,69 @@ def read(client: TestClient, path: str = BOARD, **query: Any) -> Any:
 LEADER, NEAR, FAR = (0.100, 0.101, 0.102), (0.101, 0.102, 0.103), (0.200, 0.201, 0.202)
 
 
-def test_the_board_groups_what_cannot_be_told_from_the_best(
-    enter: Enter, client: TestClient
+def test_the_board_says_which_rows_its_runs_cannot_tell_apart(
+    enter: Enter, client: TestClient, digits: Benchmark
 ) -> None:
     ids = [enter(*paces) for paces in (LEADER, NEAR, FAR)]
 
     entries = read(client)["entries"]
 
-    assert [(e["submission_id"], e["rank"], e["group"], e["group_rank"]) for e in entries] == [
-        (ids[0], 1, 1, 1),
-        (ids[1], 2, 1, 1),
-        (ids[2], 3, 2, 3),
+    assert [(e["submission_id"], e["rank"], e["not_separated_from"]) for e in entries] == [
+        (ids[0], 1, None),
+        (ids[1], 2, 1),
+        (ids[2], 3, None),
     ]
-    oracle = welch(seconds(*NEAR), seconds(*LEADER)).pvalue
-    assert oracle > 0.05
-    assert entries[1]["p_same_as_leader"] == pytest.approx(oracle, rel=1e-3)
-    assert [e["p_same_as_leader"] for e in (entries[0], entries[2])] == [None, None]
-    assert not any(e["single_run"] for e in entries)
+    gaps = [e["visible_gap_percent"] for e in entries]
+    assert gaps[0] is gaps[2] is None
+    # Both means of three runs each, at the spread that the calibration of digits tells.
+    spread = calibrated_spread(digits)
+    assert spread is not None
+    half = scipy.stats.t.ppf(0.975, spread.degrees_of_freedom) * spread.stdev
+    assert gaps[1] == pytest.approx(100 * np.expm1(half * np.sqrt(2 * 0.449)), rel=1e-6)
+    assert not {"group", "group_rank", "p_same_as_leader", "single_run"} & set(entries[0])
 
 
-def test_groups_by_cost_are_of_what_the_runs_cost(enter: Enter, client: TestClient) -> None:
+def test_rows_of_five_runs_with_varied_convergence_share_a_number(
+    enter: Enter, client: TestClient, database: Database
+) -> None:
+    paces = (0.100, 0.101, 0.102, 0.103, 0.104)
+    ids = [enter(*paces), enter(*(pace + 0.001 for pace in paces)), enter(*FAR)]
+    with database.write() as session:
+        for run in session.scalars(select(RunRow).where(RunRow.submission_id.in_(ids[:2]))):
+            run.convergence = 6.0 + run.index % 3
+
+    entries = read(client)["entries"]
+
+    assert [(e["submission_id"], e["rank"], e["tied"]) for e in entries] == [
+        (ids[0], 1, True),
+        (ids[1], 1, True),
+        (ids[2], 3, False),
+    ]
+
+
+def test_separation_by_cost_is_of_what_the_runs_cost(enter: Enter, client: TestClient) -> None:
     """At a tenth of the price the far one is the cheapest, and nothing is near it."""
     near, leader, far = enter(*NEAR), enter(*LEADER), enter(*FAR, price=0.01)
 
     entries = read(client, metric="cost")["entries"]
 
-    assert [(e["submission_id"], e["group"]) for e in entries] == [(far, 1), (leader, 2), (near, 2)]
+    assert [(e["submission_id"], e["not_separated_from"]) for e in entries] == [
+        (far, None),
+        (leader, None),
+        (near, 2),
+    ]
 
 
-def test_a_filter_changes_no_group(enter: Enter, client: TestClient) -> None:
+def test_a_filter_changes_no_separation(enter: Enter, client: TestClient) -> None:
     enter(*LEADER)
-    enter(*FAR)
+    enter(*NEAR)
 
     (entry,) = read(client, limit=1, sort="tta", order="desc")["entries"]
 
-    assert (entry["group"], entry["group_rank"]) == (2, 2)
+    assert (entry["rank"], entry["not_separated_from"]) == (2, 1)
 
 
-def test_a_board_of_inference_has_no_groups(client: TestClient, alice: Any) -> None:
+def test_rows_of_inference_are_not_separated(client: TestClient, alice: Any) -> None:
     entry = {
         "version": "v1.0",
         "author": "Ada",
@@ -124,23 +154,9 @@ def test_a_board_of_inference_has_no_groups(client: TestClient, alice: Any) -> N
     board = read(client, "/api/v1/leaderboards/cifar10", metric="latency", clock="speedrun")
 
     (entry_view,) = board["entries"]
-    assert (entry_view["rank"], entry_view["group"], entry_view["single_run"]) == (1, None, False)
+    assert (entry_view["rank"], entry_view["not_separated_from"]) == (1, None)
     assert board["lens"] is None
     assert read(client, "/api/v1/benchmarks/cifar10/records")["divisions"][0]["records"] == []
-
-
-def test_a_submission_of_one_run_is_marked_and_not_in_a_group_of_its_own(
-    client: TestClient, submit: Callable[..., Any], cifar10: Any
-) -> None:
-    """DAWNBench's entries are single runs: nothing on such a board is tested."""
-    parts = cifar10_entry()
-    response = submit(parts)
-    assert response.status_code == 201, response.text
-
-    (entry,) = read(client, "/api/v1/leaderboards/cifar10")["entries"]
-
-    assert (entry["rank"], entry["group"], entry["group_rank"]) == (1, None, 1)
-    assert (entry["single_run"], entry["p_same_as_leader"]) == (True, None)
 
 
 def cifar10_entry() -> Any:
@@ -166,17 +182,13 @@ def cifar10_entry() -> Any:
     )
 
 
-def test_csv_tells_the_groups(enter: Enter, client: TestClient) -> None:
+def test_csv_tells_the_separation(enter: Enter, client: TestClient) -> None:
     enter(*LEADER)
     enter(*NEAR)
     rows = list(csv.DictReader(io.StringIO(client.get(BOARD + ".csv").text)))
 
-    assert [(r["group"], r["group_rank"], r["single_run"]) for r in rows] == [
-        ("1", "1", "False"),
-        ("1", "1", "False"),
-    ]
-    assert rows[0]["p_same_as_leader"] == ""
-    assert 0.05 < float(rows[1]["p_same_as_leader"]) <= 1.0
+    assert [(r["rank"], r["not_separated_from"]) for r in rows] == [("1", ""), ("2", "1")]
+    assert float(rows[1]["visible_gap_percent"]) > 1.0
 
 
 def test_a_comparison_is_welchs_with_holms_correction(enter: Enter, client: TestClient) -> None:

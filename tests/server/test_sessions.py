@@ -257,11 +257,15 @@ def test_an_address_that_guesses_has_to_wait(client: TestClient, olivia: Any) ->
     assert {answer.status_code for answer in answers} == {401}
     assert "not known here" in answers[0].text
     assert "fl_wrong_0" not in answers[0].text
-    late = sign_in(client, olivia.secret)
+    late = sign_in(client, "fl_wrong_10")
 
     assert late.status_code == 429
     assert 0 < int(late.headers["retry-after"]) <= 300
     assert "set-cookie" not in late.headers
+    # Somebody beside the one who guesses, with a token that is good.
+    assert sign_in(client, olivia.secret).status_code == 303
+    assert opens(client)
+    assert sign_in(client, "fl_wrong_11").status_code == 429
 
 
 def test_failures_are_counted_by_address_within_a_window() -> None:

@@ -39,7 +39,10 @@ def acknowledged(
 
 
 def test_what_a_submission_names_is_in_its_place_once_a_server_starts(
-    acknowledged: dict[str, bytes], settings: Any, stored_files: Callable[[], list[str]]
+    acknowledged: dict[str, bytes],
+    settings: Any,
+    stored_files: Callable[[], list[str]],
+    alice: Any,
 ) -> None:
     incoming = settings.artifacts_dir / "incoming"
     log = next(content for content in acknowledged.values() if b":::MLLOG" in content)
@@ -48,7 +51,8 @@ def test_what_a_submission_names_is_in_its_place_once_a_server_starts(
         (incoming / name).write_bytes(content)
     with TestClient(create_app(settings, dispatch=False)) as client:
         submission_id = client.get("/api/v1/submissions").json()["submissions"][0]["id"]
-        answer = client.get(f"/api/v1/submissions/{submission_id}/runs/0/log")
+        address = f"/api/v1/submissions/{submission_id}/runs/0/log"
+        answer = client.get(address, headers=alice.headers)
 
     assert hashlib.sha256(answer.content).hexdigest() in acknowledged
     places = {f"{sha256[:2]}/{sha256}" for sha256 in acknowledged}

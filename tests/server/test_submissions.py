@@ -16,6 +16,12 @@ from server.settings import Settings
 SUBMISSIONS = "/api/v1/submissions"
 
 
+@pytest.fixture(autouse=True)
+def read_as_owner(client: TestClient, alice: Any) -> None:
+    """Send alice's token where a test sends no other: strangers see no run of a claim as yet."""
+    client.headers.update(alice.headers)
+
+
 @pytest.fixture
 def submitted(digits_submission: Any, submit: Callable[..., Any]) -> dict[str, Any]:
     """An accepted submission, as it was answered."""
@@ -54,6 +60,21 @@ def test_a_submission_keeps_its_claim_and_its_logs_byte_for_byte(
         assert log.headers["content-type"] == "text/plain; charset=utf-8"
         assert log.headers["x-content-type-options"] == "nosniff"
         assert log.headers["content-disposition"].startswith("inline")
+
+
+def test_a_submission_says_whose_code_trained_and_what_the_tuning_took(
+    digits_submission: Any, submit: Callable[..., Any], client: TestClient
+) -> None:
+    del digits_submission.claim["trained_with"]
+    plain = submit(digits_submission).json()
+    assert (plain["trained_with"], plain["tuning"]) == ("own", None)
+    tuning = {"trials": 40, "seconds": 3600.0}
+    digits_submission.claim |= {"trained_with": "reference", "tuning": tuning}
+
+    view = submit(digits_submission).json()
+
+    assert (view["trained_with"], view["tuning"]) == ("reference", tuning)
+    assert client.get(f"{SUBMISSIONS}/{view['id']}").json()["tuning"] == tuning
 
 
 def json_bytes(parts: Any) -> bytes:
@@ -254,6 +275,7 @@ def test_a_benchmark_may_ask_for_a_verification_of_each_submission_but_not_of_an
         own = client.post(SUBMISSIONS, files=files, headers=alice.headers).json()
         other = client.post(SUBMISSIONS, files=files, data=archive, headers=olivia.headers).json()
 
-        assert own == client.get(f"{SUBMISSIONS}/{own['id']}").json()
+        read = client.get(f"{SUBMISSIONS}/{own['id']}", headers=alice.headers)
+        assert own == read.json()
     assert (own["status"], [v["state"] for v in own["verifications"]]) == ("verifying", ["queued"])
     assert (other["status"], other["verifications"]) == ("claimed", [])

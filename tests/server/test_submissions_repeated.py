@@ -43,9 +43,11 @@ def test_another_request_under_one_key_is_409_and_leaves_nothing(
 
 
 def test_a_key_belongs_to_its_user(
-    digits_submission: Any, submit: Callable[..., Any], bob: Any
+    digits_submission: Any, submit: Callable[..., Any], make_log: Callable[..., bytes], bob: Any
 ) -> None:
     by_alice = submit(digits_submission, key="key-1").json()
+    logs = enumerate(digits_submission.logs)
+    digits_submission.logs = {name: make_log(200 + index, name=name) for index, name in logs}
     by_bob = submit(digits_submission, by=bob, key="key-1").json()
 
     assert by_alice["id"] != by_bob["id"]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from psycopg.errors import DiskFull
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, InternalError, OperationalError, ProgrammingError
 
@@ -55,6 +56,30 @@ def test_a_database_that_is_away_is_told_with_when_to_ask_again(
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
     assert answer.headers["Content-Type"] == "application/problem+json"
     assert "database" in answer.json()["detail"]
+
+
+def test_a_database_without_room_is_a_full_disk(
+    client: TestClient, olivia: Person, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if database.is_sqlite:
+        with database.engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA max_page_count = 1")
+            with pytest.raises(OperationalError) as caught:
+                connection.exec_driver_sql("CREATE TABLE filler AS SELECT zeroblob(9000000) AS x")
+        cause: object = caught.value.orig
+    else:
+        cause = DiskFull("could not extend file")
+
+    def full(_: Database, *_viewer: object) -> None:
+        raise OperationalError("INSERT", {}, cause)
+
+    monkeypatch.setattr(Database, "read", full)
+
+    answer = client.get("/api/v1/verifications", headers=olivia.headers)
+
+    assert (answer.status_code, answer.json()["title"]) == (507, "Insufficient storage")
+    assert answer.headers["Retry-After"] == "60"
+    assert "disk is full" in answer.json()["detail"]
 
 
 def test_another_fault_of_the_machine_is_no_full_disk(
@@ -110,14 +135,17 @@ def test_another_database_than_is_needed_is_one_line_and_no_mistake_of_the_serve
         assert line.exc_info is not None
 
 
+@pytest.mark.usefixtures("shown_claims")
 def test_a_log_that_is_lost_is_told_by_its_hash_and_in_one_line(
     digits_submission: SubmissionParts,
     submit: Callable[..., Any],
     client: TestClient,
+    alice: Any,
     settings: Settings,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     address = f"/api/v1/submissions/{submit(digits_submission).json()['id']}"
+    client.headers.update(alice.headers)  # The logs of a claim are its owner's to read.
     sha256 = client.get(address).json()["runs"][1]["log_sha256"]
     (settings.artifacts_dir / sha256[:2] / sha256).unlink()
     answer = client.get(f"{address}/runs/1/log")

@@ -81,6 +81,36 @@ def test_users_are_made_found_and_changed_and_each_change_is_logged(
     assert "labs.example" not in str(records)
 
 
+@on_both_databases
+def test_a_new_name_is_like_that_of_no_user_and_no_organisation(
+    as_ada: Callable[..., Any], alice: Any
+) -> None:
+    def told(path: str, name: str, **more: Any) -> tuple[int, str]:
+        field = "user" if path.endswith("tokens") else "name"
+        answer = as_ada("POST", path, json={field: name, "role": "submitter"} | more)
+        return answer.status_code, answer.json().get("detail", "")
+
+    def organisation(name: str) -> tuple[int, str]:
+        answer = as_ada("POST", ORGANISATIONS, json={"name": name})
+        return answer.status_code, answer.json().get("detail", "")
+
+    assert organisation("Example Labs")[0] == 201
+    for like in ("Alice", "alісе", "a1ice", "EXAMPLE LABS", "Ехample Labs"):
+        owner = "'alice'" if like[0] in "Aa" else "'Example Labs'"
+        for status, detail in (
+            told(USERS, like), told("/api/v1/tokens", like), organisation(like)
+        ):  # fmt: skip
+            assert (status, owner in detail) == (409, True), (like, detail)
+    for wrong in (" carol", "carol ", "ｃarol"):
+        for path in (USERS, "/api/v1/tokens"):
+            status, detail = told(path, wrong)
+            assert (status, "carol" in detail) == (422, True), wrong
+    assert organisation("ｃarol")[0] == 422
+    # The user who is there gets tokens as ever.
+    assert told("/api/v1/tokens", "alice")[0] == 201
+    assert [user["name"] for user in as_ada("GET", USERS).json()["users"]] == ["ada", "alice"]
+
+
 def test_a_disabled_users_tokens_and_sessions_end_at_once(
     as_ada: Callable[..., Any], client: TestClient, olivia: Any
 ) -> None:
@@ -160,9 +190,9 @@ def test_what_is_missing_or_there_already_is_said(as_ada: Callable[..., Any]) ->
     assert as_ada("PATCH", f"{USERS}/nobody", json={"disabled": True}).status_code == 404
     unknown = as_ada("POST", USERS, json={"name": "x", "organisation": "Nowhere"})
     assert (unknown.status_code, "Nowhere" in unknown.json()["detail"]) == (404, True)
-    for address in (USERS, ORGANISATIONS):
-        assert as_ada("POST", address, json={"name": "twice"}).status_code == 201
-        assert as_ada("POST", address, json={"name": "twice"}).status_code == 409
+    for address, name in ((USERS, "twice"), (ORGANISATIONS, "Twice Labs")):
+        assert as_ada("POST", address, json={"name": name}).status_code == 201
+        assert as_ada("POST", address, json={"name": name}).status_code == 409
 
 
 def test_an_organisation_is_not_another_one_in_capitals(as_ada: Callable[..., Any]) -> None:

@@ -46,7 +46,7 @@ def test_another_hello_changes_the_same_worker(
     hello(walter, state="busy", hardware_class="cpu-new")
 
     (worker,) = client.get(WORKERS).json()["workers"]
-    assert (worker["state"], worker["hardware_class"]) == ("busy", "cpu-new")
+    assert (worker["state"], worker["hardware_class"]) == ("unconfirmed", "cpu-new")
 
 
 def test_a_worker_that_went_silent_or_is_stopping_is_not_alive(
@@ -65,6 +65,21 @@ def test_a_worker_that_went_silent_or_is_stopping_is_not_alive(
         "silent": False,
     }
     assert workers[-1]["name"] == "silent"
+
+
+def test_a_user_brings_so_many_workers_and_no_more(
+    hello: Callable[..., Any], client: TestClient, walter: Any, database: Database
+) -> None:
+    assert {hello(walter, worker=f"w{number}").status_code for number in range(32)} == {200}
+    refused = hello(walter, worker="w32")
+
+    assert refused.status_code == 409
+    assert "32 workers" in refused.json()["detail"]
+    assert len(client.get(WORKERS).json()["workers"]) == 32
+    assert hello(walter, worker="w7").status_code == 200
+    with database.write() as session:  # One that went away makes room: containers change names.
+        session.get_one(WorkerRow, "w0").last_seen_at = utc_now() - timedelta(days=2)
+    assert hello(walter, worker="w32").status_code == 200
 
 
 def test_only_a_workers_token_says_hello(

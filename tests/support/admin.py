@@ -1,6 +1,7 @@
 """The administrator's command, run within the tests: a process of its own imports for 2 s."""
 
 import gc
+import os
 import sys
 from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
@@ -25,6 +26,7 @@ class Said:
 def run_admin(environment: Mapping[str, str], *arguments: str) -> Said:
     """Run `python -m server.admin` with these arguments, and with these settings alone."""
     out, err, thresholds = StringIO(), StringIO(), gc.get_threshold()
+    mask = os.umask(0o022)
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr(sys, "argv", ["server.admin", *arguments])
         for name, value in environment.items():
@@ -37,4 +39,5 @@ def run_admin(environment: Mapping[str, str], *arguments: str) -> Said:
         finally:
             get_settings.cache_clear()
             gc.set_threshold(*thresholds)
+            os.umask(mask)
     return Said(code, out.getvalue(), err.getvalue())

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from rules.evidence import CHECK_OF_STATUS
+
 View = dict[str, Any]
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(2)>' + "W" * 300
 
@@ -34,56 +36,86 @@ BARE_SYSTEM = {
 }
 
 
+def _evidence_of(changes: View) -> View:
+    """An entry with another verdict than verified is claimed, with the check of that verdict."""
+    status = changes.get("status", "verified")
+    if status == "verified":
+        return {}
+    return {"evidence": "claimed", "check": CHECK_OF_STATUS[status], "measured_seconds": None,
+            "measured_runs": 0}  # fmt: skip
+
+
 def make_entry(**changes: Any) -> View:
-    return {
-        "rank": 1,
-        "tied": False,
-        "unranked_reason": None,
-        "submission_id": "sub-1",
-        "submitter": "alice",
-        "model": "digits-cnn",
-        "framework": "torch 2.13.0",
-        "division": "closed",
-        "status": "verified",
-        "system": make_system(),
-        "tta_seconds": 0.8532,
-        "tta_display": "0:00:01",
-        "tta_low_seconds": 0.79,
-        "tta_high_seconds": 0.91,
-        "cv_percent": 6.3,
-        "runs_reached": 3,
-        "runs_started": 3,
-        "epochs_to_target": 7.667,
-        "cost_usd": 0.0000159,
-        "latency_ms": None,
-        "cost_usd_per_10000": None,
-        "quality": 98.1,
-        "evaluation_interval_seconds": 0.11,
-        "submitted_at": "2026-11-20T10:00:00Z",
-        "submitted_on": None,
-        "raw_tta_seconds": 0.8532,
-        "rcp": None,
-        "group": 1,
-        "group_rank": 1,
-        "p_same_as_leader": None,
-        "single_run": False,
-        "precision": None,
-        "precision_measured": None,
-        "measured_latency_ms": None,
-        "energy_joules": None,
-        "samples_per_second": None,
-        "verification_id": None,
-        "time_confirmed": None,
-        "benchmark_sha256": "ab" * 32,
-    } | changes
+    return (
+        {
+            "rank": 1,
+            "tied": False,
+            "unranked_reason": None,
+            "submission_id": "sub-1",
+            "submitter": "alice",
+            "model": "digits-cnn",
+            "framework": "torch 2.13.0",
+            "division": "closed",
+            "status": "verified",
+            "system": make_system(),
+            "tta_seconds": 0.8532,
+            "tta_display": "0:00:01",
+            "tta_low_seconds": 0.79,
+            "tta_high_seconds": 0.91,
+            "cv_percent": 6.3,
+            "runs_reached": 3,
+            "runs_started": 3,
+            "epochs_to_target": 7.667,
+            "cost_usd": 0.0000159,
+            "latency_ms": None,
+            "cost_usd_per_10000": None,
+            "quality": 98.1,
+            "evaluation_interval_seconds": 0.11,
+            "submitted_at": "2026-11-20T10:00:00Z",
+            "submitted_on": None,
+            "raw_tta_seconds": 0.8532,
+            "rcp": None,
+            "precision": None,
+            "precision_measured": None,
+            "measured_latency_ms": None,
+            "energy_joules": None,
+            "samples_per_second": None,
+            "verification_id": None,
+            "time_confirmed": None,
+            "benchmark_sha256": "ab" * 32,
+            "evidence": "measured",
+            "check": None,
+            "provisional_rank": 1,
+            "claimed_seconds": 0.8532,
+            "measured_seconds": 0.8532,
+            "measured_low_seconds": 0.79,
+            "measured_high_seconds": 0.91,
+            "measured_runs": 3,
+            "pool_id": "pool-1",
+            "also_by": [],
+            "not_separated_from": None,
+            "visible_gap_percent": None,
+            "trained_with": "reference",
+            "tuning": None,
+            "source": None,
+        }
+        | _evidence_of(changes)
+        | changes
+    )
 
 
 BARE_ENTRY = {
-    "group": None,
-    "group_rank": None,
     "rank": None,
     "unranked_reason": "did not reach the target",
     "status": "claimed",
+    "evidence": "claimed",
+    "check": "none",
+    "provisional_rank": None,
+    "claimed_seconds": None,
+    "measured_seconds": None,
+    "measured_low_seconds": None,
+    "measured_high_seconds": None,
+    "measured_runs": 0,
     "tta_seconds": None,
     "tta_display": None,
     "tta_low_seconds": None,
@@ -135,6 +167,7 @@ def make_benchmark(**changes: Any) -> View:
         "runs": {"count": 3, "dropped": 1},
         "divisions": ["closed", "open"],
         "replayable": True,
+        "convergence_unit": "epochs",
         "sha256": "87ff0c9e40dc7e2c0e34e7257799c2e3f3aec1a016363bb11cad869ec428a826",
         "submissions": 12,
         "inference_submissions": 0,
@@ -310,7 +343,12 @@ def make_submission(**changes: Any) -> View:
         "submitted_on": None,
         "archive": False,
         "status": "verified",
+        "evidence": "measured",
+        "check": None,
+        "trained_with": "reference",
+        "tuning": None,
         "measured_latency_ms": None,
+        "hidden_until": None,
         "result": make_result(),
         "runs": [make_run(0), make_run(1), make_run(2)],
         "verifications": [
@@ -546,6 +584,7 @@ def make_record(**changes: Any) -> View:
         "submitter": "alice",
         "model": "digits-cnn",
         "status": "verified",
+        "evidence": "measured",
         "date": "2026-11-20",
         "tta_seconds": 0.8532,
         "tries": 1,

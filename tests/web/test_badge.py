@@ -13,30 +13,37 @@ SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = '</title><script>alert("x")</script>&<!--]]>\x00\x0b\ud800\ufffe名前\u202e"\''
 
 
-def drawn(submission: dict[str, Any], check: dict[str, Any] | None = None) -> ElementTree.Element:
-    return ElementTree.fromstring(badge_svg(submission, check).encode())  # noqa: S314  our own
+CLAIMED = {"evidence": "claimed", "check": "none"}
+GREEN = "#126b3a"
 
 
-def test_a_badge_says_benchmark_status_and_time(make: Make) -> None:
-    root = drawn(make["submission"](status="claimed"))
+def drawn(submission: dict[str, Any]) -> ElementTree.Element:
+    return ElementTree.fromstring(badge_svg(submission).encode())  # noqa: S314  our own
+
+
+def test_a_badge_says_benchmark_evidence_and_our_time(make: Make) -> None:
+    root = drawn(make["submission"](measured_seconds=0.9))
 
     texts = [text.text for text in root.iter(f"{SVG}text")]
-    assert texts == ["digits", "claimed · 0.853 s"]
+    assert texts == ["digits", "measured · 0.900 s"]
     assert root.get("role") == "img"
     title = root.find(f"{SVG}title")
     assert title is not None
-    assert title.text == "digits-cnn by alice on digits: claimed · 0.853 s"
+    assert title.text == "digits-cnn by alice on digits: measured · 0.900 s"
     assert root.get("aria-labelledby") == title.get("id")
 
 
-def test_a_badge_of_a_time_that_was_not_checked_claims_no_more(make: Make) -> None:
-    only = {"id": "v", "kind": "replay", "outcome": "verified", "reasons": []}
-    words = "".join(drawn(make["submission"](status="verified"), only).itertext())
-    assert "convergence verified · 0.853 s" in words
+@pytest.mark.parametrize("check", ["none", "epochs_agree", "undecided", "contradicted"])
+def test_a_badge_of_a_claim_shows_no_time_and_is_never_green(make: Make, check: str) -> None:
+    svg = badge_svg(make["submission"](evidence="claimed", check=check, status="verified"))
+
+    assert "0.853" not in svg
+    assert GREEN not in svg
+    assert "claimed" in svg
 
 
 def test_a_badge_shows_no_time_of_what_may_not_rank(make: Make) -> None:
-    submission = make["submission"](status="claimed")
+    submission = make["submission"](**CLAIMED)
     submission["result"] = submission["result"] | {"eligible": False}
 
     words = "".join(drawn(submission).itertext())
@@ -47,7 +54,7 @@ def test_a_badge_shows_no_time_of_what_may_not_rank(make: Make) -> None:
 
 def test_a_badge_is_well_formed_whatever_it_names_and_asks_for_no_other_file(make: Make) -> None:
     submission = make["submission"](model=HOSTILE, submitter=HOSTILE, benchmark=HOSTILE)
-    text = badge_svg(submission, None)
+    text = badge_svg(submission)
     root = drawn(submission)
 
     assert "<script" not in text
@@ -83,7 +90,8 @@ def test_what_xml_cannot_hold_is_left_out() -> None:
 
 
 def test_an_inference_shows_its_latency_and_a_miss_says_so(make: Make) -> None:
-    met = make["inference_submission"](result={"reached": True, "eligible": True})
-    assert "claimed · 9.78 ms" in badge_svg(met, None)
-    assert "target not reached" in badge_svg(make["inference_submission"](), None)
-    assert "target not reached" in badge_svg(make["bare_submission"](), None)
+    met = make["inference_submission"](result={"reached": True, "eligible": True}, **CLAIMED)
+    assert "claimed" in badge_svg(met)
+    assert "9.78" not in badge_svg(met)
+    assert "target not reached" in badge_svg(make["inference_submission"]())
+    assert "target not reached" in badge_svg(make["bare_submission"]())

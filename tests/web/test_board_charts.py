@@ -128,12 +128,10 @@ def test_a_board_without_energy_says_how_one_comes_about(make: Make) -> None:
     figure = pareto_figure(board, "energy")
     assert figure["data"][1]["x"] == [1234.5]
     assert pareto_table(board, "energy").rows[0].cells[-1] == "1234 J"
-    assert "verified" in pareto_table(board, "energy").rows[0].cells
-    board["entries"][0]["time_confirmed"] = False
-    assert "verified, convergence only" in pareto_table(board, "energy").rows[0].cells
+    assert "measured" in pareto_table(board, "energy").rows[0].cells
 
 
-def test_of_five_thousand_the_front_and_the_verified_are_kept_and_the_caption_says_so(
+def test_of_five_thousand_the_front_and_the_measured_are_kept_and_the_caption_says_so(
     make: Make,
 ) -> None:
     entries = [
@@ -177,15 +175,14 @@ def test_records_are_steps_and_what_was_no_record_is_a_small_mark() -> None:
     assert last.address == "/submissions/lower"
 
 
-def test_a_record_says_that_convergence_alone_was_verified() -> None:
+def test_a_record_says_how_it_is_known() -> None:
     divisions = make_divisions()
-    divisions[0]["records"][1]["time_confirmed"] = False
+    divisions[0]["records"][1] |= {"evidence": "published"}
 
     steps, _ = records_figure(divisions)["data"]
-    assert "verified, convergence only" in steps["text"][1]
-    assert "convergence only" not in steps["text"][0]
-    statuses = [row.cells[4] for row in records_table(divisions).rows]
-    assert statuses == ["verified", "verified, convergence only", "claimed"]
+    assert "published" in steps["text"][1]
+    evidence = [row.cells[4] for row in records_table(divisions).rows]
+    assert evidence == ["claimed · epochs agree", "published", "claimed"]
 
 
 @pytest.mark.parametrize("seconds", [[3.0, 1.0, 2.0, 10.0], [5.5, 1.0, 2.0, 8.0, 9.0, 3.0, 3.0]])

@@ -61,7 +61,7 @@ def test_unranked_entries_are_not_drawn(make: Make, busy_board: View) -> None:
     rejected = make["entry"](submission_id="cheat", rank=None, status="rejected")
     busy_board["entries"].append(rejected)
     names = {trace["name"] for trace in pareto_figure(busy_board)["data"]}
-    assert names == {"Pareto front", "verified", "claimed", "verifying", "inconclusive"}
+    assert names == {"Pareto front", "measured", "claimed"}
 
 
 def test_without_any_cost_the_times_stand_with_their_intervals(make: Make) -> None:
@@ -86,9 +86,9 @@ def test_widely_different_times_are_drawn_on_a_logarithmic_axis(busy_board: View
     assert "type" not in pareto_figure(close)["layout"]["yaxis"]
 
 
-def test_statuses_differ_in_shape_not_in_colour_alone(busy_board: View) -> None:
+def test_evidence_differs_in_shape_not_in_colour_alone(busy_board: View) -> None:
     dots = [t for t in pareto_figure(busy_board)["data"] if t["mode"] == "markers"]
-    assert len({trace["marker"]["symbol"] for trace in dots}) == len(dots) == 4
+    assert len({trace["marker"]["symbol"] for trace in dots}) == len(dots) == 2
 
 
 def test_figures_carry_no_colour_of_their_own(

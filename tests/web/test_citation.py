@@ -42,11 +42,9 @@ def test_a_citation_says_what_the_badge_says_of_the_status(make: Make) -> None:
     assert "Target not reached, closed division, rules digits 1.0, withdrawn." in plain_citation(
         withdrawn, ADDRESS
     )
-    elsewhere = {"code": "hardware_differs", "message": "time was not compared: another machine"}
-    check = {"id": "v", "kind": "replay", "outcome": "verified", "reasons": [elsewhere]}
-    verified = make["submission"](status="verified")
-    assert "rules digits 1.0, convergence verified." in plain_citation(verified, ADDRESS, check)
-    assert "rules digits 1.0, convergence verified." in bibtex(verified, ADDRESS, check)
+    agrees = make["submission"](evidence="claimed", check="epochs_agree")
+    assert "rules digits 1.0, claimed · epochs agree." in plain_citation(agrees, ADDRESS)
+    assert "rules digits 1.0, claimed · epochs agree." in bibtex(agrees, ADDRESS)
 
 
 def test_no_name_is_a_command_or_ends_its_field(make: Make) -> None:

@@ -117,7 +117,7 @@ def test_inference_entries_are_compared_by_what_they_state(make: Make) -> None:
     entry = make["inference_submission"](id="a")
     groups = comparison_groups([entry, entry], make["benchmark"]()["target"], {})
     names = [row.name for row in groups[0].rows]
-    assert names == ["Latency of one item", "Cost of 10,000 items", "Quality", "Status"]
+    assert names == ["Latency of one item", "Cost of 10,000 items", "Quality", "Evidence"]
 
 
 def test_the_address_of_a_comparison_has_its_ids_in_one() -> None:

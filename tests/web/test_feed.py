@@ -82,10 +82,10 @@ def test_a_feed_without_entries_is_whole() -> None:
 def test_a_record_tells_what_it_beat(make: dict[str, Any]) -> None:
     first = record_entry(DIGITS, "closed", make["record"]())
     assert first.title == "Digits: record of 0.853\u00a0s by alice"
-    assert first.summary.endswith("(closed division, verified), the first record.")
+    assert first.summary.endswith("(closed division, measured), the first record.")
 
-    elsewhere = record_entry(DIGITS, "closed", make["record"](time_confirmed=False))
-    assert "(closed division, verified, convergence only)" in elsewhere.summary
+    elsewhere = record_entry(DIGITS, "closed", make["record"](evidence="published"))
+    assert "(closed division, published)" in elsewhere.summary
     better = make["record"](beaten="sub-0", margin_percent=12.34, p_value=0.0123, tries=4)
     summary = record_entry(DIGITS, "closed", better).summary
     assert summary.endswith(

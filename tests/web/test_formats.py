@@ -55,6 +55,20 @@ def test_number_shows_whole_floats_without_a_point(value: object, shown: str) ->
 
 
 @pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (285_340.5, "285,340"),
+        (0.00001, "0.00001"),
+        (1234.5678, "1234.6"),
+        (0.55, "0.55"),
+        (-0.5, "-0.5"),
+    ],
+)
+def test_number_writes_figures_out_and_never_with_an_exponent(value: float, shown: str) -> None:
+    assert formats.number(value) == shown
+
+
+@pytest.mark.parametrize(
     ("usd", "shown"),
     [
         (None, "–"),
@@ -110,11 +124,6 @@ def test_only_http_addresses_become_links(text: object) -> None:
 
 def test_an_https_address_becomes_a_link() -> None:
     assert formats.web_address("https://example.org/a?b=c") == "https://example.org/a?b=c"
-
-
-def test_shared_ranks_are_drawn_with_an_equals_sign() -> None:
-    assert [formats.rank_label(1, False), formats.rank_label(2, True)] == ["1", "=2"]
-    assert formats.rank_label(None, False) == "–"
 
 
 @pytest.mark.parametrize(

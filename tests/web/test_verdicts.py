@@ -9,7 +9,7 @@ from web.verdicts import (
     published_check,
     reads_between_evaluations,
     scope_sentence,
-    status_words,
+    standing_words,
 )
 
 
@@ -27,7 +27,6 @@ def test_verified_without_its_time_says_that_only_convergence_was(code: str) -> 
     found = check("convergence_agrees", code)
 
     assert is_convergence_only(found)
-    assert status_words({"status": "verified"}, found) == "convergence verified"
     assert str(scope_sentence(found)).startswith("Only convergence was verified")
 
 
@@ -44,7 +43,6 @@ def test_a_time_beyond_the_tolerance_is_not_confirmed_by_replays_that_scatter() 
     found = check("convergence_agrees") | {"reasons": [reason]}
 
     assert is_convergence_only(found)
-    assert status_words({"status": "verified"}, found) == "convergence verified"
     assert str(scope_sentence(found)).endswith("is not confirmed: 6.38 times the claimed.")
     exactly = found | {"reasons": [reason | {"numbers": numbers | {"ratio": 1.5}}]}
     assert not is_convergence_only(exactly)
@@ -54,7 +52,6 @@ def test_a_time_that_was_compared_counts_as_verified() -> None:
     found = check("convergence_agrees", "time_agrees")
 
     assert not is_convergence_only(found)
-    assert status_words({"status": "verified"}, found) == "verified"
     assert "both checked" in str(scope_sentence(found))
 
 
@@ -62,7 +59,14 @@ def test_no_verdict_has_no_scope() -> None:
     assert scope_sentence(None) is None
     assert scope_sentence(check(outcome=None)) is None
     assert scope_sentence(check("did_not_reach", outcome="rejected")) is None
-    assert status_words({"status": "claimed"}, None) == "claimed"
+
+
+def test_a_row_stands_as_its_evidence_with_the_check_of_a_claim() -> None:
+    assert standing_words({"evidence": "measured", "check": None}) == "measured"
+    claim = {"evidence": "claimed", "check": "epochs_agree"}
+    assert standing_words(claim) == "claimed · epochs agree"
+    assert standing_words(claim | {"check": "none"}) == "claimed"
+    assert standing_words(claim | {"withdrawal": {"by": "alice"}}) == "withdrawn"
 
 
 def test_a_latency_that_was_not_compared_stands_as_claimed() -> None:

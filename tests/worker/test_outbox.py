@@ -41,6 +41,38 @@ def test_events_arrive_in_order_and_all_of_them_before_the_outbox_closes():
     assert len(server.batches) < 20
 
 
+@pytest.mark.parametrize(
+    "urgent",
+    [
+        [ReplayEvent(sequence=0, run=0, kind="run_started")],
+        [ReplayEvent(sequence=0, run=0, kind="evaluation")],
+        [
+            ReplayEvent(sequence=0, run=0, kind="phase", phase="warmup"),
+            ReplayEvent(sequence=1, run=0, kind="phase", phase="data"),
+        ],
+    ],
+    ids=["start of a run", "evaluation", "start of its clock"],
+)
+def test_what_the_server_times_is_posted_at_once(urgent, monkeypatch):
+    monkeypatch.setattr("worker.outbox.GATHER_SECONDS", 60)
+    server = Server()
+    with Outbox(server.post, heartbeat_seconds=60) as outbox:
+        for item in urgent:
+            outbox.put(item)
+        server.wait_for(lambda: sum(map(len, server.batches)) == len(urgent))
+
+
+def test_other_events_wait_for_one_that_is_posted_at_once(monkeypatch):
+    monkeypatch.setattr("worker.outbox.GATHER_SECONDS", 60)
+    server = Server()
+    with Outbox(server.post, heartbeat_seconds=60) as outbox:
+        outbox.put(ReplayEvent(sequence=0, run=0, kind="evaluation"))
+        server.wait_for(lambda: server.batches == [[0]])
+        outbox.put(ReplayEvent(sequence=1, run=0, kind="phase", phase="train"))
+        outbox.put(ReplayEvent(sequence=2, run=0, kind="evaluation"))
+        server.wait_for(lambda: server.batches == [[0], [1, 2]])
+
+
 def test_silence_is_filled_with_heartbeats():
     server = Server()
     with Outbox(server.post, heartbeat_seconds=0.01):

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from worker.probe import hardware_class_of, nvidia_accelerators, probe
+from worker.probe import accelerators_of, hardware_class_of, nvidia_accelerators, probe
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,31 @@ from worker.probe import hardware_class_of, nvidia_accelerators, probe
 )
 def test_hardware_class_is_made_of_what_trains(processor, accelerators, expected):
     assert hardware_class_of(processor, accelerators) == expected
+
+
+@pytest.mark.parametrize(
+    ("device", "expected"),
+    [
+        (None, ["H100", "H200"]),
+        ("cuda", ["H100", "H200"]),
+        ("cuda:1", ["H200"]),
+        ("cuda:7", []),
+        ("cpu", []),
+    ],
+)
+def test_a_system_has_the_accelerators_of_the_device_that_trains(device, expected):
+    assert accelerators_of(device, ["H100", "H200"]) == expected
+
+
+def test_a_training_on_the_processor_of_a_gpu_host_is_of_the_class_of_its_processor(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("PATH", nvidia_smi(tmp_path, "echo 'NVIDIA H200'"), prepend=":")
+    on_gpu = probe(worker="grace", hardware_class=None, threads=1, device="cuda:0")
+    on_cpu = probe(worker="grace", hardware_class=None, threads=1, device="cpu")
+    assert (on_gpu.hardware_class, on_gpu.accelerator) == ("1x-nvidia-h200", "NVIDIA H200")
+    assert on_cpu.hardware_class.startswith("cpu-")
+    assert (on_cpu.accelerator, on_cpu.accelerator_count) == (None, 0)
 
 
 def test_given_hardware_class_wins():

@@ -49,6 +49,14 @@ def test_time_to_accuracy_is_taken_at_the_reaching_evaluation(record):
     assert run.parent_seconds == 2.0
 
 
+def test_the_share_of_the_processor_is_told_once_the_clock_has_run_long_enough(record):
+    start(record)
+    tell(record, "phase", 107.0, phase="eval")
+    # From 103 s to 107 s: the fake's processor clock is its wall clock.
+    assert record.processor_share(least_seconds=4.0) == 1.0
+    assert record.processor_share(least_seconds=4.1) is None
+
+
 def test_no_event_has_seconds_before_the_clock_starts(record, events):
     start(record)
     seconds = {event.phase: event.seconds for event in events if event.kind == "phase"}

@@ -134,6 +134,14 @@ def test_hanging_child_is_killed_at_the_limit(train, make_job, reference):
     assert "1 s" in run.failure.message
 
 
+def test_a_run_that_others_kept_from_the_processor_is_not_the_submitters(train, make_job):
+    # It sleeps between its evaluations, as a training does whose processor is another's.
+    run = train(make_job("march", target=99.9, run_limit_seconds=7.0))
+    assert (run.failure.kind, run.failure.code) == ("infrastructure", "host_busy")
+    assert "% of a processor when its limit of 7 s came" in run.failure.message
+    assert len(run.evaluations) >= 2
+
+
 @pytest.mark.parametrize(
     ("reference", "code", "kind"),
     [

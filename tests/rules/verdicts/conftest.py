@@ -1,5 +1,6 @@
 """What all tests of verdicts judge."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from rules.benchmark import Benchmark
 from rules.claim import Claim
+from rules.claim_training import TrainedWith
 from rules.messages import ReplayRun
 from rules.scoring import RunScore
 from rules.verdict import Verdict
@@ -42,17 +44,31 @@ def verdict(digits: Benchmark, curve: list[float]) -> Judge:
         hardware_class: str = "cpu-x86_64",
         hyperparameters: dict[str, float] | None = None,
         division: str = "closed",
+        trained_with: TrainedWith = "reference",
+        drift: str | None = None,
+        accelerators: int = 0,
         **others: Any,
     ) -> Verdict:
-        claim = Claim("digits", division, "m", "f", LAPTOP, ("run_0.log",), hyperparameters or {})
+        claim = Claim(
+            "digits",
+            division,
+            "m",
+            "f",
+            LAPTOP,
+            ("run_0.log",),
+            hyperparameters or {},
+            trained_with=trained_with,
+        )
         if replays is None:
             slow = (0.97, 1.0, 1.04)
             replays = [replay(i, curve[:8], slowness=slow[i]) for i in range(3)]
+        told = report(replays, hardware_class=hardware_class)
+        system = dataclasses.replace(told.system, accelerator_count=accelerators)
         return judge(
             benchmark,
             claim,
             claimed(HONEST_EPOCHS) if runs is None else runs,
-            report(replays, hardware_class=hardware_class),
+            dataclasses.replace(told, system=system, drift=drift),
             **others,
         )
 

@@ -74,3 +74,41 @@ def test_a_connection_that_does_not_ask_in_time_ends(
 ) -> None:
     monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.1)
     assert run_async(talk(*head)) == []
+
+
+def test_every_request_of_a_connection_learns_that_its_client_left() -> None:
+    """uvicorn tells the last one alone, and the others write to a transport that is closed."""
+    told: list[str] = []
+
+    async def linger(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        told.append((await receive())["type"])
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def leave() -> list[bool]:
+        config = uvicorn.Config(linger, log_level="critical", lifespan="off")
+        config.load()
+        made: list[BoundedHttpProtocol] = []
+
+        def connect() -> BoundedHttpProtocol:
+            made.append(
+                BoundedHttpProtocol(config=config, server_state=ServerState(), app_state={})
+            )
+            return made[0]
+
+        server = await asyncio.get_running_loop().create_server(connect, "127.0.0.1", 0)
+        _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write((GET + b"\r\n") * 3)
+        await writer.drain()
+        async with asyncio.timeout(10):
+            while not made or not made[0].pipeline:
+                await asyncio.sleep(0)
+            writer.transport.abort()
+            while not told:
+                await asyncio.sleep(0.005)
+        server.close()
+        return [bool(made[0].pipeline), bool(made[0].tasks)]
+
+    left, _ = run_async(leave())
+    assert told == ["http.disconnect"]
+    assert not left, "what was queued is answered by nobody"

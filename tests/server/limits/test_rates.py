@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 from prometheus_client import CollectorRegistry
 from starlette.types import Message, Receive, Scope, Send
 
+from cli.up.paths import prepare_var
 from cli.up.redis import RedisAddress, redis_answers, redis_command
 from server.app import create_app
 from server.limits.kinds import Kind, kind_of
@@ -131,6 +132,17 @@ def test_a_made_up_token_beside_a_good_session_is_no_good_one(
 
 
 @pytest.mark.usefixtures("within_one_hour")
+def test_a_good_token_that_is_seen_first_passes_where_others_guess(
+    client: TestClient, alice: Any
+) -> None:
+    client.app.state.limits.rates._items["reads"] = RateLimits(Settings())._items["reads"]  # type: ignore[attr-defined]
+    wrong = [read(client, Authorization=f"Bearer fl_guess-{number}") for number in range(5)]
+    assert wrong == [401, 401, 401, 401, 429]
+    assert read(client, **alice.headers) == 200
+    assert read(client, Authorization="Bearer fl_guess") == 429
+
+
+@pytest.mark.usefixtures("within_one_hour")
 def test_tokens_that_are_not_known_are_refused_after_a_few_and_good_ones_are_not(
     client: TestClient, alice: Any
 ) -> None:
@@ -181,6 +193,7 @@ def test_the_token_of_an_attempt_is_good_once_a_post_with_it_was_taken() -> None
         known=KnownSecrets(),
         metrics=LimitMetrics(CollectorRegistry()),
         enforced=True,
+        find_role=lambda _: None,
     )
     answered = [200]
     # One of the address, before it was known, and three of its own.
@@ -298,11 +311,10 @@ def redis(tmp_path: Path) -> Iterator[Callable[[], tuple[RedisAddress, Any]]]:
     """Starts a real broker, always at the same address."""
     started: list[subprocess.Popen[bytes]] = []
     address = RedisAddress(None, port=free_port())
+    command = redis_command(address, prepare_var(tmp_path / "var").redis)
 
     def start() -> tuple[RedisAddress, Any]:
-        process = subprocess.Popen(
-            redis_command(address, tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         started.append(process)
         wait_for(lambda: redis_answers(address), seconds=20, what="redis", pause=0.02)
         return address, process

@@ -85,6 +85,7 @@ def test_a_submission_tells_its_owner_of_each_step(
 class TestOnOneDatabase:
     """What does not depend on which database it is."""
 
+    @pytest.mark.usefixtures("claims_are_numbered")
     def test_an_accepted_submission_and_its_record_are_told(
         self,
         hooks: Any,

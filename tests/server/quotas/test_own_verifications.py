@@ -13,6 +13,7 @@ from server.models import Attempt, Charge, Submission, Verification
 from server.quotas.usage import Spent, _room_at
 from server.verifications.overdue import expire_leases
 from tests.server.test_phase_pages import ORIGIN, sign_in
+from tests.support.workers import send_to
 
 
 def ask(client: TestClient, submission_id: str, person: Any, **body: Any) -> Any:
@@ -127,21 +128,21 @@ def test_what_the_machinery_failed_at_costs_nothing(
     assert seconds() == (charged, 0.0)
 
 
-@pytest.mark.parametrize(("by", "charged"), [("alice", 200.0), ("olivia", 0.0)])
-def test_a_replay_that_its_own_submitter_cuts_short_costs_as_long_as_it_ran(
-    by: str, charged: float, own: str, client: TestClient, database: Database,
+@pytest.mark.parametrize("by", ["alice", "olivia"])
+def test_a_replay_that_has_started_outlives_a_withdrawal_and_costs_what_it_ran(
+    by: str, own: str, client: TestClient, database: Database,
     seconds: Callable[[], tuple[float, float]], request: pytest.FixtureRequest,
 ) -> None:  # fmt: skip
     person = request.getfixturevalue(by)
     verification_id = ask(client, own, request.getfixturevalue("alice")).json()["id"]
     began = utc_now() - timedelta(seconds=50)
     change(database, verification_id, "running", state="running", started_at=began, accelerators=4)
+    before = seconds()
     client.post(
         f"/api/v1/submissions/{own}/withdrawal", json={"reason": "bad"}, headers=person.headers
     ).raise_for_status()
-    used, reserved = seconds()
-    assert charged <= used < charged + 40 * bool(charged) + 1
-    assert reserved == 0.0
+    assert client.get(f"/api/v1/verifications/{verification_id}").json()["state"] == "running"
+    assert sum(seconds()) >= sum(before) > 0
 
 
 def test_the_machinery_s_failures_may_be_asked_again_three_times_in_all_others_not(
@@ -241,6 +242,7 @@ def test_a_claim_keeps_the_accelerators_of_its_worker(
     assert said.status_code == 200, said.text
     with database.read() as session:
         attempt_id = session.scalar(select(Attempt.id))
+    send_to(database, attempt_id, "walter-1")
     claim = client.post(
         f"/api/v1/attempts/{attempt_id}/claim",
         json={"worker": "walter-1", "hardware_class": "gpu-h200"},

@@ -114,7 +114,7 @@ def site(
             convergence_figure(make["convergence"](make["place"](model=hostile)))
         ),
         "/benchmarks/hostile/charts/pareto.json": as_json(pareto_figure(hostile_board)),
-        "/submissions/sub-1/badge.svg": ("image/svg+xml", badge_svg(submission, None).encode()),
+        "/submissions/sub-1/badge.svg": ("image/svg+xml", badge_svg(submission).encode()),
         "/submissions/sub-1/charts/curves.json": as_json(
             curves_figure(curves, target, control_points)
         ),
@@ -319,7 +319,9 @@ def test_a_dark_page_is_printed_in_light_colours_without_its_controls(tab: Any, 
     for control in (".filters", "form.compare", ".board td.mark"):
         assert not tab.locator(control).first.is_visible(), control
     assert tab.locator(".board td.model").first.is_visible()
-    assert tab.locator(".board .badge .mark").first.is_visible()
+    mark = tab.locator(".board td.word .evidence .mark").first
+    assert mark.is_visible()
+    assert mark.evaluate("it => getComputedStyle(it).printColorAdjust") == "exact"
 
 
 def test_a_chart_that_cannot_be_fetched_says_so(tab: Any, site: Any) -> None:

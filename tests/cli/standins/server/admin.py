@@ -1,4 +1,4 @@
-"""`python -m server.admin migrate` and `token`, as far as the supervisor looks."""
+"""`python -m server.admin migrate`, `confirm-worker`, `token`, as far as the supervisor looks."""
 
 import json
 import os
@@ -11,6 +11,8 @@ if __name__ == "__main__":
         if os.environ.get("STANDIN_MIGRATE") == "fails":
             sys.exit("the database is from a newer version")
         database.touch()
-    else:
+    elif sys.argv[1] == "worker-account":
+        print(os.environ["FINISHLINE_BROKER_URL"])
+    elif sys.argv[1] != "confirm-worker":
         user, role = sys.argv[sys.argv.index("--user") + 1], sys.argv[sys.argv.index("--role") + 1]
         print(json.dumps({"id": "t", "user": user, "role": role, "token": f"fl_{role}"}))

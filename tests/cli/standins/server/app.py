@@ -21,7 +21,15 @@ ENDED = VERIFICATION | {
     "state": "done", "outcome": OUTCOME, "reasons": [{"code": "chosen", "message": "By the test."}],
 }  # fmt: skip
 REPLAY = {"attempt": 1, "run": 0, "kind": "evaluation", "epoch": 1.0, "quality": 98.0}
-BOARD = {"entries": [{"rank": 1, "submission_id": "s1", "status": OUTCOME, "submitter": "demo"}]}
+IS_MEASURED = OUTCOME == "verified"
+ROW = {
+    "rank": 1 if IS_MEASURED else None, "submission_id": "s1", "status": OUTCOME,
+    "submitter": "demo", "evidence": "measured" if IS_MEASURED else "claimed",
+    "check": None if IS_MEASURED else "contradicted", "verification_id": "v1",
+    "measured_seconds": 1.1, "measured_low_seconds": 1.0, "measured_high_seconds": 1.2,
+    "measured_runs": 3, "claimed_seconds": 0.9,
+}  # fmt: skip
+BOARD = {"entries": [ROW]}
 STREAM = "".join(
     f"id: {number}\nevent: {name}\ndata: {json.dumps(document)}\n\n"
     for number, (name, document) in enumerate(

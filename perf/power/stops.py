@@ -1,0 +1,102 @@
+"""Simulated claims of a benchmark whose runs all stop at the same step: the grammar benchmark's.
+
+A run has the mean curve of the shipped runs and scatters around it as they do: half of the variance
+is the run's own from beginning to end, half is new at each evaluation.
+"""
+
+import dataclasses
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from power.claims import PACE_STDEV, SYSTEM, TRIALS_OF_A_REFERENCE, WORKER
+from rules.benchmark import Benchmark, ReferenceRun, load_benchmark
+from rules.claim import Claim
+from rules.messages import ReplayEvaluation, ReplayReport, ReplayRun
+from rules.run import Evaluation
+from rules.scoring import RunScore
+from rules.significance import p_value_of_mean_beyond
+from rules.verification import judge
+from rules.violations import FIXED_STOP_P_VALUE
+
+REFERENCE_RUNS, CLAIMED, REPLAYS = 20, 5, 3
+GRAMMAR = Path(__file__).resolve().parents[2] / "benchmarks" / "grammar.toml"
+SEED = 20_261
+
+Curves = NDArray[np.float64]
+
+
+class Language:
+    """Draws runs like the shipped ones, their loss lower by `shift` deviations at the stop."""
+
+    def __init__(self, benchmark: Benchmark, random: np.random.Generator, shift: float) -> None:
+        shipped = np.array([run.quality for run in benchmark.reference_runs])
+        self.mean, self.stdev = shipped.mean(axis=0), shipped.std(axis=0, ddof=1)
+        self.random, self.shift = random, shift
+
+    def runs(self, count: int, *, better: float = 0.0) -> Curves:
+        """Curves (count, epochs), lower still by `better` deviations of a run at the stop."""
+        own = self.random.normal(0, np.sqrt(0.5), (count, 1))
+        fresh = self.random.normal(0, np.sqrt(0.5), (count, len(self.mean)))
+        curves: Curves = self.mean + self.stdev * (own + fresh)
+        return np.round(curves - (self.shift + better) * self.stdev[-1], 4)
+
+
+def simulate(*, trials: int, margin: float = 4.0, better: float = 0.0) -> Counter[str]:
+    """The outcomes of claims whose mean is `better` deviations too good; "refused" at the door.
+
+    `margin` is how far the reference's own mean is beyond the target, in deviations of a run.
+    """
+    grammar = load_benchmark(GRAMMAR)
+    random = np.random.default_rng([SEED, round(10 * margin), round(10 * better)])
+    shipped = Language(grammar, random, 0.0)
+    away = (grammar.target.value - shipped.mean[-1]) / shipped.stdev[-1]
+    language = Language(grammar, random, float(margin - away))
+    benchmark, counts = grammar, Counter[str]()
+    for trial in range(trials):
+        if trial % TRIALS_OF_A_REFERENCE == 0:
+            benchmark = _calibrated(grammar, language.runs(REFERENCE_RUNS))
+        claimed = language.runs(CLAIMED, better=better)
+        if is_refused(claimed[:, -1].tolist(), benchmark):
+            counts["refused"] += 1
+            continue
+        counts[_outcome(benchmark, claimed, language.runs(REPLAYS), random)] += 1
+    return counts
+
+
+def is_refused(finals: list[float], benchmark: Benchmark) -> bool:
+    """Whether the door refuses a claim: its own mean does not beat the target with p < 0.01."""
+    target = benchmark.target
+    p_value = p_value_of_mean_beyond(finals, target.value, direction=target.direction)
+    return p_value is None or p_value >= FIXED_STOP_P_VALUE
+
+
+def _calibrated(benchmark: Benchmark, curves: Curves) -> Benchmark:
+    runs = tuple(ReferenceRun(32, 1000 + i, tuple(c)) for i, c in enumerate(curves.tolist()))
+    return dataclasses.replace(benchmark, reference_runs=runs)
+
+
+def _outcome(
+    benchmark: Benchmark, claimed: Curves, replayed: Curves, random: np.random.Generator
+) -> str:
+    paces = np.exp(random.normal(0, PACE_STDEV, len(claimed) + len(replayed))).tolist()
+    curves = [_timed(curve, pace) for curve, pace in zip(claimed.tolist(), paces, strict=False)]
+    runs = [
+        RunScore(f"{i}.log", i, True, curve[-1].seconds, curve[-1].epoch, None, None)
+        for i, curve in enumerate(curves)
+    ]
+    replays = []
+    for i, (qualities, pace) in enumerate(
+        zip(replayed.tolist(), paces[len(claimed) :], strict=True)
+    ):
+        curve = _timed(qualities, pace)
+        told = [ReplayEvaluation(e.epoch or 0.0, 0, e.seconds, e.quality, {}) for e in curve]
+        replays.append(ReplayRun(i, 2000 + i, "reached", told, {}, tta_seconds=curve[-1].seconds))
+    claim = Claim(benchmark.benchmark_id, "closed", "m", "f", SYSTEM, (), {"batch_size": 32})
+    return judge(benchmark, claim, runs, ReplayReport(replays, WORKER), curves=curves).outcome
+
+
+def _timed(qualities: list[float], pace: float) -> list[Evaluation]:
+    return [Evaluation(float(j), j * pace, quality) for j, quality in enumerate(qualities, 1)]

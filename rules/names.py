@@ -1,0 +1,55 @@
+"""Names that nobody takes for another: their form, and which look alike.
+
+A skeleton maps each letter to the one it looks like, as Unicode's UTS 39 has it. The table holds
+the Latin, Greek, Cyrillic, Armenian and Cherokee letters and the digits of confusables.txt 17.0.0
+that NFKC leaves as they are, so no fullwidth and mathematical ones.
+"""
+
+import unicodedata
+
+# The first of a group is its prototype, which the others look like.
+GROUPS = """
+    2ƧꙄꝚ 3ƷȜЗӠꝪꞫ 4Ꮞ 5Ƽ 6бᏮ 8Ȣȣ 9Ꝯ AΑАᎪ BΒВᏴꞴ CСᏟ DᎠ EΕЕᎬ FϜꞘ GԌᏀᏳ HΗНᎻ JͿЈᎫꞲ KΚКᏦ LᏞ MΜϺМᎷ NΝ
+    O0ΟОՕ PΡРᏢ RƦᎡᏒ SЅՏᏕᏚ TΤТᎢ UՍ VѴᏙ WԜᎳᏔ XΧХꞳ YΥУҮᎩᎽ ZΖᏃ aɑαа bƄЬᏏ cсᴄꮯ dԁᏧ eеҽꬲ fƒքẝꞙꬵ gƍɡցᶃ
+    hһհᏂ iıɩɪιіւᎥꙇꭵ jϳј l1IƖǀΙІӀӏ nոռ oοσоօᴏᴑꬽ pþƿρϸр qԛգզ rгᴦꭇꭈꮁ sƽѕꜱꮪ uʋυսᴜꞟꭎꭒ vνѵᴠꮩ wɯшѡԝաᴡꮃ
+    xх yɣʏγуүᶌỿꭚ zᴢꮓ ÞϷ ßβᏰẞꞵꟖ ĸκкᴋꮶ ƅьꮟ ƆϽ ƏӘ ƐԐᏋ ƨᴤꙅ ƩΣ ƫᎿ ǝəә ǶԊ ȝʒӡꝫ ȷյ ɂꭾ ɅΛЛ ɋᶐ ɔͻᴐↄ ɜзᴈ
+    ɢԍᏻꮐ ɰպ ɸφф ʀꭱꮢ ʃꭍ ʌᴧ ʍмᴍꮇ ʘꙨ ʙвᏼ ʚꞝ ʜнꮋ ʟꮮ ΓГᎱ ΠП ΦФՓ ΨѰ πпᴨ ςϛ χꭓꭕ ψѱ ωꙍꞷ ИͶ лᴫ љꭠ ѠᏇ ҶӋ
+    ҷӌ ᴀꭺ ᴅꭰ ᴇꭼ ᴊꭻ ᴎͷи ᴘᴩꮲ ᴙя ᴛτтꭲ ẟδծ ⱵͰᎨᎰ ⱶꮀ ꙌꞶ ꜧꞕ ꜾϿ ꜿͽ Ꝺꝺ ꞒЄ ꞓɛεєԑꮛ
+"""
+PAIRS = {
+    "m": "rn", "æ": "ae", "ӕ": "ae", "Æ": "AE", "Ӕ": "AE", "Ы": "bl", "Ю": "lO", "œ": "oe",
+    "Œ": "OE", "ǁ": "ll", "ꝏ": "oo", "Ꝏ": "OO", "ʣ": "dz", "ʦ": "ts", "ꜳ": "aa", "Ꜳ": "AA",
+    "\u030c": "\u0306", "\u0327": "\u0326",
+}  # fmt: skip
+PROTOTYPES = str.maketrans(
+    {other: group[0] for group in GROUPS.split() for other in group[1:]} | PAIRS
+)
+# Letters and marks that show nothing, though Unicode calls them printable.
+INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | frozenset(
+    map(chr, (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)))
+)
+
+
+def look_alike(one: str, other: str) -> bool:
+    """Whether two names differ in letter case or in letters of one shape alone."""
+    return not skeletons(one).isdisjoint(skeletons(other))
+
+
+def skeletons(name: str) -> frozenset[str]:
+    """Return the name's shapes without case: as it is written, and as it is in small letters."""
+    plain = unicodedata.normalize("NFKC", name)
+    return frozenset((_skeleton(plain).casefold(), _skeleton(plain.casefold())))
+
+
+def _skeleton(text: str) -> str:
+    return unicodedata.normalize("NFD", unicodedata.normalize("NFD", text).translate(PROTOTYPES))
+
+
+def fault_in(name: str) -> str | None:
+    """Say what is wrong with the form of a new name, and what to write instead."""
+    if not name.isprintable() or not INVISIBLE.isdisjoint(name):
+        return "has characters that show nothing or change the direction of text; leave them out"
+    if not name or name != name.strip():
+        return "begins or ends with a space, or is empty; leave out spaces around it"
+    plain = unicodedata.normalize("NFKC", name)
+    return f"has letters of another form; write it as {plain!r}" if plain != name else None

@@ -1,0 +1,63 @@
+"""Configurations that were trained here: their sealed runs, and the time these measure."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, Boolean, ForeignKey, Index, String, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from server.models.base import Base
+
+
+class Pool(Base):
+    """The sealed runs of one configuration, whoever submitted it.
+
+    `configuration_sha256` is the key (rules.configuration). `measured_seconds` is the olympic mean
+    of the counted `runs`, since `measured_at`, with its interval. `state` is "collecting" below
+    three runs, "measured", "missed" where more runs missed the target than are dropped,
+    "confirming" while fresh runs are under way, and "unconfirmed" where these ended without a
+    measurement. Of the pools of one key the latest that is not closed holds.
+    """
+
+    __tablename__ = "pools"
+    __table_args__ = (
+        Index(None, "configuration_sha256", "closed_at"),
+        Index(None, "benchmark_id", "hardware_class"),
+    )
+
+    id: Mapped[str] = mapped_column(String(20), primary_key=True)
+    benchmark_id: Mapped[str] = mapped_column(String(100))
+    benchmark_sha256: Mapped[str] = mapped_column(ForeignKey("benchmark_definitions.sha256"))
+    division: Mapped[str] = mapped_column(String(20))
+    hardware_class: Mapped[str] = mapped_column(String(200))
+    configuration_sha256: Mapped[str] = mapped_column(String(64))
+    settings: Mapped[dict[str, Any]]
+    opened_at: Mapped[datetime]
+    closed_at: Mapped[datetime | None]
+    closed_because: Mapped[str | None] = mapped_column(Text)
+    measured_seconds: Mapped[float | None]
+    low_seconds: Mapped[float | None]
+    high_seconds: Mapped[float | None]
+    runs: Mapped[int] = mapped_column(default=0)
+    state: Mapped[str] = mapped_column(String(20), default="collecting")
+    measured_at: Mapped[datetime | None]
+
+
+class PoolRun(Base):
+    """One sealed run of a pool: run `index` of its verification.
+
+    `seconds` is None of a run that missed the target or its time limit: it counts as infinite.
+    Runs that nominated a configuration for fresh ones are no longer `counted`.
+    """
+
+    __tablename__ = "pool_runs"
+    __table_args__ = (Index(None, "pool_id"),)
+
+    verification_id: Mapped[str] = mapped_column(ForeignKey("verifications.id"), primary_key=True)
+    index: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    pool_id: Mapped[str] = mapped_column(ForeignKey("pools.id"))
+    seed: Mapped[int] = mapped_column(BigInteger)
+    seconds: Mapped[float | None]
+    epochs: Mapped[float | None]
+    fresh: Mapped[bool] = mapped_column(Boolean, default=False)
+    counted: Mapped[bool] = mapped_column(Boolean, default=True)

@@ -1,0 +1,146 @@
+"""Fresh runs: what would stand at the top is trained again, and measured by these runs alone."""
+
+import secrets
+from collections.abc import Sequence
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from rules.calibration import judged_beside
+from rules.confirmation import HELD_BACK, why_fresh_runs
+from rules.records import Contender, measured_history
+from rules.replay_plan import FRESH_RUNS, band_for, draw
+from server.calibrations.queries import adopted_calibration, judging_benchmark
+from server.leaderboard.service import raise_board_version
+from server.models import Pool, PoolRun, Submission, Verification
+from server.records.contenders import contenders
+from server.submissions.visibility import ranks
+from server.verifications.queries import OPEN, claim_of
+from server.verifications.queueing import queue_verification
+
+
+def follow_measurement(session: Session, verification: Verification) -> None:
+    """Ask for fresh runs where a pool was measured to be among the first of its division.
+
+    Fresh runs that measured nothing leave their pool unconfirmed, until it is measured again.
+    """
+    pool = None if verification.pool_id is None else session.get(Pool, verification.pool_id)
+    if pool is None or pool.closed_at is not None:
+        return
+    if verification.fresh:
+        give_up_fresh_runs(session, verification)
+    else:
+        confirm_rank(session, pool, requested_by=verification.requested_by)
+
+
+def confirm_rank(session: Session, pool: Pool, *, requested_by: int) -> None:
+    """Ask for the fresh runs of an open pool, if its rank needs any that it does not have."""
+    if _is_confirmed(session, pool) or fresh_runs_under_way(session, pool) is not None:
+        return
+    _nominate(session, pool, requested_by=requested_by)
+
+
+def give_up_fresh_runs(session: Session, verification: Verification) -> None:
+    """Leave a pool unconfirmed whose fresh runs ended without measuring it."""
+    if not verification.fresh or verification.pool_id is None:
+        return
+    pool = session.get_one(Pool, verification.pool_id)
+    if pool.state == "confirming":
+        _change_state(session, pool, "unconfirmed")
+
+
+def fresh_runs_under_way(session: Session, pool: Pool) -> Verification | None:
+    """The verification that trains the fresh runs of a pool, if it has not ended."""
+    return session.scalars(
+        select(Verification).where(
+            Verification.pool_id == pool.id,
+            Verification.fresh.is_(True),
+            Verification.state.in_(OPEN),
+        )
+    ).first()
+
+
+def _is_confirmed(session: Session, pool: Pool) -> bool:
+    fresh = select(PoolRun.index).where(PoolRun.pool_id == pool.id, PoolRun.fresh.is_(True))
+    return session.scalars(fresh.limit(1)).first() is not None
+
+
+def _nominate(session: Session, pool: Pool, *, requested_by: int) -> None:
+    """Hold a pool back for its fresh runs, or let it rank if it needs none."""
+    submission = earliest_live(session, pool)
+    if submission is None or pool.measured_seconds is None:
+        return
+    why = _why_fresh_runs(session, pool, pool.measured_seconds)
+    if why is not None:
+        ask_for_fresh_runs(
+            session, pool, submission, requested_by=requested_by, reason=f"fresh runs: {why}"
+        )
+    elif pool.state in HELD_BACK:
+        _change_state(session, pool, "measured")
+
+
+def earliest_live(session: Session, pool: Pool) -> Submission | None:
+    """The submission that stands for a pool on the board."""
+    statement = (
+        select(Submission)
+        .where(
+            Submission.pool_id == pool.id,
+            Submission.evidence == "measured",
+            Submission.eligible.is_(True),
+            ranks(),
+        )
+        .order_by(Submission.submitted_at, Submission.id)
+    )
+    return session.scalars(statement).first()
+
+
+def _why_fresh_runs(session: Session, pool: Pool, seconds: float) -> str | None:
+    """Why a measured pool is trained again. One that ever held the record keeps it as it is."""
+    found = contenders(session, pool.benchmark_id).get((pool.division, "measured"), ())
+    records = [_of(found, record.submission_id) for record in measured_history(found).records]
+    if any(holder.pool == pool.id for holder in records):
+        return None
+    return why_fresh_runs(
+        seconds,
+        others=[one.tta_seconds for one in found if one.tta_seconds and one.pool != pool.id],
+        record_seconds=records[-1].tta_seconds if records else None,
+    )
+
+
+def _of(found: Sequence[Contender], submission_id: str) -> Contender:
+    return next(one for one in found if one.submission_id == submission_id)
+
+
+def ask_for_fresh_runs(
+    session: Session, pool: Pool, submission: Submission, *, requested_by: int, reason: str
+) -> Verification:
+    """Draw and seal the fresh runs of a pool, and queue them; its row is held back until then."""
+    calibration = adopted_calibration(session, submission.benchmark_sha256)
+    judged_by = None if calibration is None else calibration.id
+    benchmark = judging_benchmark(session, submission.benchmark_sha256, judged_by)
+    runs = benchmark.ranking.confirm_runs
+    sealed = {} if judged_by is None else judged_beside(judged_by, benchmark)
+    verification = queue_verification(
+        session,
+        benchmark,
+        draw(secrets.token_bytes(32), runs=runs),
+        kind="replay",
+        submission=submission,
+        calibration_id=judged_by,
+        requested_by=requested_by,
+        reason=reason,
+        control_points=band_for(benchmark, claim_of(submission), runs=runs),
+        beside=sealed | {FRESH_RUNS: runs},
+        confirms=pool,
+    )
+    _change_state(session, pool, "confirming")
+    return verification
+
+
+def _change_state(session: Session, pool: Pool, state: str) -> None:
+    pool.state = state
+    session.flush()
+    for submission_id in session.scalars(
+        select(Submission.id).where(Submission.pool_id == pool.id)
+    ):
+        raise_board_version(session, pool.benchmark_id, submission_id=submission_id)

@@ -1,0 +1,203 @@
+"""Pools of sealed runs: what a verification adds, the time they measure, and what follows."""
+
+import secrets
+from collections.abc import Iterable
+
+from sqlalchemy import delete, select, update
+from sqlalchemy.orm import Session
+
+from rules.aggregate import Interval
+from rules.benchmark import Benchmark
+from rules.configuration import configuration_of
+from rules.confirmation import HELD_BACK
+from rules.evidence import FEWEST_SEALED_RUNS
+from rules.measured_time import Spread, interval_of, measured_seconds, resolution_of
+from rules.messages import ReplayReport
+from rules.other_rules import rules_that_differ
+from rules.sealed_runs import SealedRun, sealed_runs, why_not_timed
+from server.benchmarks.queries import definition
+from server.calibrations.queries import benchmark_of
+from server.database import utc_now
+from server.leaderboard.service import raise_board_version
+from server.models import Pool, PoolRun, Submission, Verification
+from server.pools.evidence import follow_evidence
+from server.pools.spreads import Spreads
+from server.verifications.queries import claim_of
+
+
+def keep_sealed_runs(session: Session, verification: Verification, report: ReplayReport) -> None:
+    """Add the sealed runs of a replay to its configuration's pool, and measure it again.
+
+    Only the reference with its settings is a configuration, and only a quiet worker of its own
+    hardware class tells its time. A run that an earlier attempt finished stays as it was.
+    """
+    submission = verification.submission
+    if verification.kind != "replay" or submission is None:
+        return
+    if submission.trained_with != "reference" or submission.archive:
+        return
+    if why_not_timed(report, hardware_class=submission.system["hardware_class"]) is not None:
+        return
+    benchmark = benchmark_of(session, verification)
+    found = sealed_runs(benchmark, report, own_runs=verification.own_runs)
+    if not found or (verification.fresh and len(found) < FEWEST_SEALED_RUNS):
+        return
+    # The board's row is locked by this, so that nobody else opens the same pool meanwhile.
+    raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
+    pool = _pool_of_verification(session, verification, submission, benchmark)
+    before = Spreads(session, benchmark).of(pool.hardware_class)
+    _add(session, pool, verification, found)
+    if verification.fresh:
+        _count_fresh_alone(session, pool)
+    submission.pool_id = verification.pool_id = pool.id
+    measure_class(session, benchmark, pool, before=before)
+
+
+def _pool_of_verification(
+    session: Session, verification: Verification, submission: Submission, benchmark: Benchmark
+) -> Pool:
+    if verification.pool_id is not None:
+        return session.get_one(Pool, verification.pool_id)
+    return open_pool(session, submission, benchmark)
+
+
+def open_pool(session: Session, submission: Submission, benchmark: Benchmark) -> Pool:
+    """The open pool of a submission's configuration, a new one where there is none.
+
+    Under rules by which figures do not compare, a pool is closed and another one opened.
+    """
+    configuration = configuration_of(benchmark, claim_of(submission))
+    pool = latest_pool(session, configuration.sha256)
+    if pool is not None:
+        others = rules_that_differ(definition(session, pool.benchmark_sha256), benchmark)
+        if not others:
+            return pool
+        close_pool(pool, f"the benchmark's definition changed: {', '.join(others)}")
+    pool = Pool(
+        id=secrets.token_hex(8)[:15],
+        benchmark_id=benchmark.benchmark_id,
+        benchmark_sha256=benchmark.sha256,
+        division=configuration.division,
+        hardware_class=configuration.hardware_class,
+        configuration_sha256=configuration.sha256,
+        settings=dict(configuration.settings),
+        opened_at=utc_now(),
+        runs=0,
+        state="collecting",
+    )
+    session.add(pool)
+    session.flush()
+    return pool
+
+
+def latest_pool(session: Session, configuration_sha256: str) -> Pool | None:
+    """The pool that holds for a configuration."""
+    statement = (
+        select(Pool)
+        .where(Pool.configuration_sha256 == configuration_sha256, Pool.closed_at.is_(None))
+        .order_by(Pool.opened_at.desc())
+        .limit(1)
+    )
+    return session.scalars(statement).first()
+
+
+def close_pool(pool: Pool, because: str) -> None:
+    """End a pool: its runs stay, its submissions wait for the next one."""
+    pool.closed_at, pool.closed_because = utc_now(), because
+
+
+def _add(
+    session: Session, pool: Pool, verification: Verification, runs: Iterable[SealedRun]
+) -> None:
+    known = set(
+        session.scalars(select(PoolRun.index).where(PoolRun.verification_id == verification.id))
+    )
+    for run in runs:
+        if run.index not in known:
+            session.add(
+                PoolRun(
+                    verification_id=verification.id,
+                    index=run.index,
+                    pool_id=pool.id,
+                    seed=run.seed,
+                    seconds=run.seconds,
+                    epochs=run.epochs,
+                    fresh=verification.fresh,
+                    counted=True,
+                )
+            )
+    session.flush()
+
+
+def take_out_runs(session: Session, verification: Verification) -> None:
+    """Take the runs of a contradicted worker out of their pool, and measure it without them."""
+    if verification.pool_id is None:
+        return
+    pool = session.get_one(Pool, verification.pool_id)
+    benchmark = definition(session, pool.benchmark_sha256)
+    before = Spreads(session, benchmark).of(pool.hardware_class)
+    session.execute(delete(PoolRun).where(PoolRun.verification_id == verification.id))
+    session.flush()
+    measure_class(session, benchmark, pool, before=before)
+
+
+def _count_fresh_alone(session: Session, pool: Pool) -> None:
+    """From its fresh runs on a pool is these: the runs that nominated it are kept, and shown."""
+    nominating = update(PoolRun).where(PoolRun.pool_id == pool.id, PoolRun.fresh.is_(False))
+    session.execute(nominating.values(counted=False))
+    pool.state, pool.measured_at = "collecting", None
+
+
+def measure_class(
+    session: Session, benchmark: Benchmark, changed: Pool, *, before: Spread | None
+) -> None:
+    """Measure a pool again, and every interval of its class where the spread is another one."""
+    spreads = Spreads(session, benchmark)
+    _measure(session, changed, spreads)
+    named = select(Submission).where(Submission.pool_id == changed.id)
+    for submission in session.scalars(named).unique().all():
+        follow_evidence(session, submission)
+        raise_board_version(session, changed.benchmark_id, submission_id=submission.id)
+    if spreads.of(changed.hardware_class) == before:
+        return
+    others = select(Pool).where(
+        Pool.benchmark_id == changed.benchmark_id,
+        Pool.hardware_class == changed.hardware_class,
+        Pool.closed_at.is_(None),
+    )
+    for pool in session.scalars(others).all():
+        _measure(session, pool, spreads)
+    raise_board_version(session, changed.benchmark_id)
+
+
+def _measure(session: Session, pool: Pool, spreads: Spreads) -> None:
+    runs = session.scalars(
+        select(PoolRun).where(PoolRun.pool_id == pool.id, PoolRun.counted.is_(True))
+    ).all()
+    times = [run.seconds for run in runs]
+    seconds = measured_seconds(times)
+    if seconds is not None and pool.measured_at is None:
+        pool.measured_at = utc_now()
+    pool.runs = len(times)
+    pool.measured_seconds = seconds
+    pool.state = _state(pool, seconds, len(times))
+    interval = _interval(pool, runs, spreads)
+    pool.low_seconds = None if interval is None else interval.low
+    pool.high_seconds = None if interval is None else interval.high
+
+
+def _state(pool: Pool, seconds: float | None, runs: int) -> str:
+    if seconds is not None:
+        return pool.state if pool.state in HELD_BACK else "measured"
+    return "collecting" if runs < FEWEST_SEALED_RUNS else "missed"
+
+
+def _interval(pool: Pool, runs: Iterable[PoolRun], spreads: Spreads) -> Interval | None:
+    """The interval of the measured time; references are evaluated once an epoch."""
+    spread, seconds = spreads.of(pool.hardware_class), pool.measured_seconds
+    if spread is None or seconds is None:
+        return None
+    steps = [run.seconds / run.epochs for run in runs if run.seconds and run.epochs]
+    step = sum(steps) / len(steps) if steps else None
+    resolution = resolution_of(step_seconds=step, seconds=seconds)
+    return interval_of(seconds, runs=pool.runs, spread=spread.at_least(resolution))

@@ -1,0 +1,51 @@
+"""How much log times scatter within pools, over all replays of a benchmark on a hardware class."""
+
+from collections import defaultdict
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from rules.benchmark import Benchmark
+from rules.calibrated_runs import crossing_epochs, curves_at
+from rules.measured_time import Spread, pooled_spread
+from server.models import Pool, PoolRun
+
+
+class Spreads:
+    """The spread of each hardware class, until ten runs tell it that of the calibrated epochs."""
+
+    def __init__(self, session: Session, benchmark: Benchmark) -> None:
+        self._of_class = _of_classes(session, benchmark.benchmark_id)
+        self._calibrated = calibrated_spread(benchmark)
+
+    def of(self, hardware_class: str) -> Spread | None:
+        """The spread of one run's log time on a class; None where nothing tells it."""
+        return self._of_class.get(hardware_class) or self._calibrated
+
+
+def _of_classes(session: Session, benchmark_id: str) -> dict[str, Spread]:
+    statement = (
+        select(Pool.hardware_class, Pool.id, PoolRun.seconds)
+        .join(PoolRun, PoolRun.pool_id == Pool.id)
+        .where(Pool.benchmark_id == benchmark_id, PoolRun.seconds.is_not(None))
+    )
+    pools: defaultdict[str, defaultdict[str, list[float]]]
+    pools = defaultdict(lambda: defaultdict(list))
+    for hardware_class, pool_id, seconds in session.execute(statement):
+        if seconds is not None:
+            pools[hardware_class][pool_id].append(seconds)
+    found = {name: pooled_spread(those.values()) for name, those in pools.items()}
+    return {name: spread for name, spread in found.items() if spread is not None}
+
+
+def calibrated_spread(benchmark: Benchmark) -> Spread | None:
+    """The spread of the reference's log epochs within batch sizes: calibrated, or as published."""
+    sizes = sorted({run.batch_size for run in benchmark.reference_runs})
+    epochs = [
+        crossing_epochs(
+            curves_at(benchmark, size), benchmark.target, benchmark.reach, fractional=False
+        )
+        for size in sizes
+    ]
+    points = benchmark.rcp.points if benchmark.rcp is not None else ()
+    return pooled_spread(epochs or [point.epochs for point in points])

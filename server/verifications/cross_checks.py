@@ -1,0 +1,294 @@
+"""Cross-checks: a finished run is trained again on another owner's worker before it is believed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from datetime import timedelta
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from rules.cross_check import compare_runs, drawn_runs
+from rules.equal_seeds import judge_own_seeds
+from rules.messages import Failure, ReplayReport, ReplayRun
+from rules.replay_plan import Plan
+from rules.verdict import Reason, Verdict
+from server.audit.service import Subject, record
+from server.benchmarks.queries import definition
+from server.database import utc_now
+from server.errors import ServerError
+from server.models import Attempt, Verification, WorkerRow
+from server.notices.announce import announce_verification, announce_worker
+from server.pools.service import take_out_runs
+from server.queues.apart import owners_at
+from server.queues.holds import PAUSED
+from server.queues.takers import LONGEST_SILENCE_SECONDS
+from server.verifications.publishing import KEEP, is_published, published_status
+from server.verifications.queries import (
+    OPEN,
+    REPORT,
+    claimed_curves,
+    claimed_runs,
+    lock_verification,
+)
+from server.verifications.queueing import queue_attempt, queue_verification
+from server.verifications.report_checks import ReportCheck
+from server.verifications.service import request_verification, set_status
+from server.workers.owners import is_organisers_worker
+
+NO_SECOND_WORKER = Reason(
+    "no_second_worker",
+    "leaves_open",
+    "one worker's word alone: no worker of another owner was there to train a run again",
+)
+NOT_SETTLED = Reason(
+    "cross_check_differs",
+    "leaves_open",
+    "two workers differ about a run, and no third owner's worker decided between them",
+)
+ALIVE = timedelta(seconds=LONGEST_SILENCE_SECONDS)
+FINISHED = ("reached", "not_reached", "below_band")
+Conclude = Callable[[Session, Verification, ReplayReport, Reason | None], None]
+
+
+def open_because(verdict: Verdict, why: Reason | None) -> Verdict:
+    """The verdict, left open for a reason that the replay itself does not give."""
+    if why is None:
+        return verdict
+    return replace(verdict, outcome="inconclusive", reasons=(*verdict.reasons, why))
+
+
+def begin_cross_check(
+    session: Session,
+    verification: Verification,
+    report: ReplayReport,
+    suspects: Sequence[int] = (),
+) -> tuple[bool, Reason | None]:
+    """Ask for what the draw names; whether the verdict waits for it, and why it is left open.
+
+    `suspects` are the runs of own seeds that do not follow the claim: one worker's word rejects
+    nobody, so each is trained again, whoever's worker it was.
+    A worker that nobody confirmed is sent nothing: of one there is nothing to ask.
+    """
+    worker = report.system.worker
+    row = session.get(WorkerRow, worker)
+    finished = [run.index for run in report.runs if run.status in FINISHED]
+    if row is None or row.confirmed_at is None or not finished:
+        return False, None
+    organisers = is_organisers_worker(session, worker)
+    drawn = drawn_runs(verification.nonce, asdict(report), finished=finished, organisers=organisers)
+    if not has_other_owner(session, verification, report.system.hardware_class):
+        return False, None if organisers else NO_SECOND_WORKER
+    for index in sorted({*drawn, *suspects}):
+        _queue(session, verification, report, index)
+    return bool(suspects) or not organisers, None
+
+
+def own_again(session: Session, verification: Verification) -> list[ReplayRun]:
+    """Own seeds of the claim as workers of other owners trained them, the last word last."""
+    own = verification.seeds[: verification.own_runs]
+    rows = session.scalars(
+        select(Verification)
+        .where(Verification.checks_id == verification.id, Verification.report.is_not(None))
+        .order_by(Verification.created_at)
+    )
+    reports = (REPORT.validate_python(row.report) for row in rows if row.report is not None)
+    return [run for report in reports for run in report.runs if run.seed in own]
+
+
+def has_other_owner(session: Session, verification: Verification, hardware_class: str) -> bool:
+    """Whether a worker of the class could cross-check: another owner's, that is not held."""
+    session.flush()
+    barred = owners_at(session, verification.id)
+    owners = session.scalars(
+        select(WorkerRow.user_id).where(
+            WorkerRow.hardware_class == hardware_class,
+            WorkerRow.confirmed_at.is_not(None),
+            WorkerRow.held.is_(None),
+            WorkerRow.state != "stopping",
+            WorkerRow.last_seen_at >= utc_now() - ALIVE,
+        )
+    )
+    return any(owner not in barred for owner in owners)
+
+
+def _queue(
+    session: Session, verification: Verification, report: ReplayReport, index: int
+) -> Verification:
+    check = queue_verification(
+        session,
+        definition(session, verification.benchmark_sha256),
+        Plan(seeds=(report.runs[index].seed,), nonce=verification.nonce),
+        kind="cross_check",
+        submission=verification.submission,
+        requested_by=verification.requested_by,
+        reason=f"run {index} of verification {verification.id}",
+        beside={"checks": verification.id, "kind": "cross_check"},
+        checks=verification,
+    )
+    for attempt in check.attempts:
+        attempt.by_organiser = True
+        attempt.hardware_class = report.system.hardware_class
+    verification.state = "running" if verification.outcome is None else verification.state
+    return check
+
+
+def end_cross_check(
+    session: Session, check: Verification, report: ReplayReport, *, conclude: Conclude
+) -> None:
+    """Hold a run that was trained again against the first; the verdict that waits follows.
+
+    Where they differ a worker of a third owner decides, and the odd one is taken out.
+    """
+    run = report.runs[0]
+    checked = lock_verification(session, check.checks_id or "")
+    assert checked is not None  # noqa: S101  a foreign key
+    original = REPORT.validate_python(checked.report)
+    first = next(item for item in original.runs if item.seed == run.seed)
+    check.report = asdict(report)
+    check.outcome = _agree(session, checked, first, run)
+    check.state, check.ended_at = "done", utc_now()
+    announce_verification(session, check, "verification.done")
+    session.flush()
+    earlier = _earlier(session, check)
+    if check.outcome == "inconclusive":
+        _conclude_waiting(session, checked, original, NO_SECOND_WORKER, conclude)
+    elif check.outcome == "verified":
+        if earlier is not None:
+            take_out(session, earlier.system.worker, checked)
+        _conclude_waiting(session, checked, original, None, conclude)
+    elif earlier is None and _claim_and_second_agree(session, checked, first, run):
+        _refuse_first(session, checked, original)
+    elif earlier is None and has_other_owner(session, checked, report.system.hardware_class):
+        _queue(session, checked, original, first.index)
+    elif earlier is not None and _agree(session, checked, earlier.runs[0], run) == "verified":
+        _refuse_first(session, checked, original)
+    else:
+        _conclude_waiting(session, checked, original, NOT_SETTLED, conclude)
+
+
+def give_up_cross_check(session: Session, check: Verification, *, conclude: Conclude) -> None:
+    """Conclude what waits for a cross-check that nobody could make."""
+    checked = lock_verification(session, check.checks_id or "")
+    if checked is not None and checked.report is not None:
+        original = REPORT.validate_python(checked.report)
+        _conclude_waiting(session, checked, original, NO_SECOND_WORKER, conclude)
+
+
+def take_out(session: Session, name: str, checked: Verification) -> None:
+    """Hold a worker that two others contradict, and open again what it alone stands for."""
+    why = f"two other owners' workers contradict it about verification {checked.id}"
+    worker = session.get(WorkerRow, name)
+    if worker is None:
+        return
+    worker.held, worker.held_by, worker.held_because = PAUSED, "cross-check", why
+    worker.held_at = utc_now()
+    opened = _open_again(session, name, why)
+    announce_worker(session, name, "worker.refused", why=why)
+    record(
+        session,
+        ReportCheck("cross-check"),
+        "worker.pause",
+        Subject("worker", name),
+        reason=why,
+        before={"held": None},
+        after={"held": PAUSED, "opened again": opened},
+    )
+
+
+def _agree(session: Session, checked: Verification, first: ReplayRun, second: ReplayRun) -> str:
+    """The outcome of a cross-check: inconclusive where there is too little to compare."""
+    policy = definition(session, checked.benchmark_sha256).replay
+    limit = policy.equal_seed_distance if policy is not None else None
+    found = compare_runs(first, second, limit=limit)
+    if found is None:
+        return "inconclusive"
+    return "verified" if found.agrees else "rejected"
+
+
+def _claim_and_second_agree(
+    session: Session, checked: Verification, first: ReplayRun, second: ReplayRun
+) -> bool:
+    """Whether the claim and a second training of one of its own seeds contradict the first."""
+    own = first.seed in checked.seeds[: checked.own_runs]
+    if checked.submission is None or not own:
+        return False
+    runs, curves = claimed_runs(checked.submission), claimed_curves(session, checked.submission)
+    benchmark = definition(session, checked.benchmark_sha256)
+    reasons = judge_own_seeds(benchmark, runs, curves, [first, second])
+    return [reason.code for reason in reasons] == ["own_seed_not_confirmed", "curve_reproduced"]
+
+
+def _earlier(session: Session, check: Verification) -> ReplayReport | None:
+    """The report of another cross-check of the same run, which differed from it."""
+    rows = session.scalars(
+        select(Verification).where(
+            Verification.checks_id == check.checks_id,
+            Verification.id != check.id,
+            Verification.outcome == "rejected",
+        )
+    )
+    found = next((row for row in rows if row.seeds == check.seeds), None)
+    return None if found is None else REPORT.validate_python(found.report)
+
+
+def _conclude_waiting(
+    session: Session,
+    checked: Verification,
+    report: ReplayReport,
+    why: Reason | None,
+    conclude: Conclude,
+) -> None:
+    others = session.scalars(select(Verification).where(Verification.checks_id == checked.id)).all()
+    if any(each.state in OPEN for each in others):
+        return  # The last of them concludes.
+    if why is None and any(each.outcome == "inconclusive" for each in others):
+        why = NO_SECOND_WORKER
+    if checked.state == "running" and checked.outcome is None:
+        conclude(session, checked, report, why)
+
+
+def _refuse_first(session: Session, checked: Verification, report: ReplayReport) -> None:
+    """Take the first worker out. What waits is made again; what was published is opened again."""
+    take_out(session, report.system.worker, checked)
+    if checked.state == "running" and checked.outcome is None:
+        last = checked.attempts[-1]
+        last.state = "lost"
+        last.failure = asdict(
+            Failure(
+                kind="infrastructure",
+                code="report_refused",
+                message="two other owners' workers contradict its report",
+                next_step="nothing to do: another attempt is queued",
+            )
+        )
+        checked.report = None
+        queue_attempt(session, checked, number=last.number + 1)
+
+
+def _open_again(session: Session, worker: str, why: str) -> list[str]:
+    """Take back the published verdicts of a worker and ask for each check anew; their ids."""
+    rows = session.scalars(
+        select(Verification)
+        .join(Attempt)
+        .where(
+            Attempt.worker == worker, Attempt.state == "done", Verification.kind == "replay",
+            Verification.state == "done",
+        )
+    ).unique()  # fmt: skip
+    opened = []
+    for verification in list(rows):
+        take_out_runs(session, verification)
+        submission = verification.submission
+        if submission is None or verification.decision is None or not is_published(verification):
+            continue
+        verification.decision.decision = KEEP
+        verification.decision.reason = why
+        set_status(session, submission, published_status(submission))
+        opened.append(verification.id)
+        try:
+            request_verification(
+                session, submission, requested_by=verification.requested_by, reason=why
+            )
+        except ServerError:  # It was withdrawn, or is being verified already.
+            continue
+    return opened

@@ -1,0 +1,204 @@
+"""Is a report believed? What the server saw while it was made, and what is known already."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from rules.benchmark import Benchmark
+from rules.curve import evaluation_of
+from rules.errors import RuleError
+from rules.known_curves import KnownCurve, check_curves, opening_of
+from rules.messages import ReplayReport
+from rules.proof_stream import calibrated_curves
+from rules.report_ledger import OffClock, check_ledgers, check_off_clock, check_spans, off_clock
+from rules.report_stream import StreamedEvent, check_stream, streamed_event
+from server.audit.service import Subject, record
+from server.benchmarks.queries import definition
+from server.calibrations.queries import (
+    adopted_calibration,
+    benchmark_of,
+    finished_runs,
+)
+from server.models import (
+    Attempt,
+    CalibrationRunRow,
+    ReplayEventRow,
+    ReplayOpening,
+    Submission,
+    Verification,
+)
+from server.notices.announce import announce_worker
+from server.submissions.queries import runs_with_curves
+from server.verifications.queries import REPORT
+
+
+@dataclass(frozen=True)
+class ReportCheck:
+    """The actor of what a check by the server does, as the audit log names it."""
+
+    name: str = "report check"
+    user_id: None = None
+    source: None = None
+
+
+def why_refused(
+    session: Session, attempt: Attempt, report: ReplayReport, *, slack_seconds: float
+) -> str | None:
+    """Why a report is not believed, naming run and field; None for one that is."""
+    verification = attempt.verification
+    benchmark = benchmark_of(session, verification)
+    try:
+        for run in report.runs:
+            check_ledgers(run, benchmark.clock, division=_division(verification, benchmark))
+            check_spans(run)
+        stream = posted_events(session, attempt)
+        check_stream(report, stream, benchmark.clock, slack_seconds=slack_seconds)
+        check_curves(report, _known_curves(session, verification, benchmark, report))
+        calibrated = _calibrated_off_clock(session, benchmark, report.system.hardware_class)
+        check_off_clock(report, benchmark.clock, calibrated)
+    except RuleError as error:
+        return str(error)
+    return None
+
+
+def tell_of_refusal(session: Session, attempt: Attempt, why: str) -> None:
+    """Tell organisers, in the audit log and by a notice, that a report was refused."""
+    if attempt.worker is None:
+        return
+    announce_worker(session, attempt.worker, "worker.refused", why=why, attempt_id=attempt.id)
+    record(
+        session,
+        ReportCheck(),
+        "report.refuse",
+        Subject("worker", attempt.worker),
+        reason=why,
+        before=None,
+        after={
+            "attempt": attempt.id,
+            "verification": attempt.verification_id,
+            "consequence": "the attempt failed and another is made",
+        },
+    )
+
+
+def keep_openings(session: Session, verification: Verification, report: ReplayReport) -> None:
+    """Keep how each run's curve begins, so that a copy of it is found."""
+    benchmark_id = definition(session, verification.benchmark_sha256).benchmark_id
+    session.execute(delete(ReplayOpening).where(ReplayOpening.verification_id == verification.id))
+    for run in report.runs:
+        opening = opening_of([item.quality for item in run.evaluations])
+        if opening is not None:
+            session.add(
+                ReplayOpening(
+                    verification_id=verification.id,
+                    run=run.index,
+                    benchmark_id=benchmark_id,
+                    seed=run.seed,
+                    opening=opening,
+                )
+            )
+
+
+def posted_events(session: Session, attempt: Attempt) -> list[StreamedEvent]:
+    """What a worker posted for an attempt, in order, with the server's clock since its claim."""
+    rows = session.scalars(
+        select(ReplayEventRow)
+        .where(ReplayEventRow.attempt_id == attempt.id)
+        .order_by(ReplayEventRow.sequence)
+    )
+    claimed_at = attempt.started_at
+    assert claimed_at is not None  # noqa: S101  only a claim lets events in
+    found = (
+        streamed_event(row.event, at_seconds=(row.created_at - claimed_at).total_seconds())
+        for row in rows
+    )
+    return [event for event in found if event is not None]
+
+
+def _division(verification: Verification, benchmark: Benchmark) -> str:
+    submission = verification.submission
+    return benchmark.divisions[0] if submission is None else submission.division
+
+
+def _known_curves(
+    session: Session, verification: Verification, benchmark: Benchmark, report: ReplayReport
+) -> list[KnownCurve]:
+    """The calibrated curves, those of the claims it is about, and replays that begin alike."""
+    known = calibrated_curves(definition(session, verification.benchmark_sha256))
+    adopted = adopted_calibration(session, verification.benchmark_sha256)
+    if adopted is not None:
+        known += [
+            KnownCurve(f"the calibrated run with seed {row.seed}", row.seed, tuple(row.quality))
+            for row in finished_runs(session, adopted.id)
+        ]
+    for submission in (verification.submission, verification.against):
+        known += _claimed_curves(session, submission)
+    return known + _replayed_curves(session, verification, benchmark, report)
+
+
+def _claimed_curves(session: Session, submission: Submission | None) -> list[KnownCurve]:
+    if submission is None:
+        return []
+    return [
+        KnownCurve(
+            f"the claim's {run.file}",
+            run.seed,
+            tuple(evaluation_of(row).quality for row in run.curve),
+        )
+        for run in runs_with_curves(session, submission.id)
+    ]
+
+
+def _replayed_curves(
+    session: Session, verification: Verification, benchmark: Benchmark, report: ReplayReport
+) -> list[KnownCurve]:
+    """The runs of earlier verifications of the benchmark that begin like one of the report."""
+    openings = {opening_of([item.quality for item in run.evaluations]) for run in report.runs}
+    rows = session.execute(
+        select(ReplayOpening.verification_id, ReplayOpening.run).where(
+            ReplayOpening.opening.in_(openings - {None}),
+            ReplayOpening.benchmark_id == benchmark.benchmark_id,
+            ReplayOpening.verification_id != verification.id,
+        )
+    ).all()
+    found: list[KnownCurve] = []
+    for verification_id, index in rows:
+        other = _report_of(session, verification_id)
+        run = None if other is None else other.runs[index]
+        if run is not None:
+            qualities = tuple(item.quality for item in run.evaluations)
+            origin = f"run {index} of verification {verification_id}"
+            found.append(KnownCurve(origin, run.seed, qualities))
+    return found
+
+
+def _report_of(session: Session, verification_id: str) -> ReplayReport | None:
+    stored = session.scalar(select(Verification.report).where(Verification.id == verification_id))
+    return None if stored is None else REPORT.validate_python(stored)
+
+
+def _calibrated_off_clock(
+    session: Session, benchmark: Benchmark, hardware_class: str
+) -> Sequence[OffClock]:
+    """What calibrated runs of a class spent off the clock; nothing without an adopted calibration.
+
+    A benchmark's own file holds no ledgers.
+    """
+    adopted = adopted_calibration(session, benchmark.sha256)
+    if adopted is None:
+        return []
+    chunks = session.scalars(
+        select(CalibrationRunRow.verification_id)
+        .where(CalibrationRunRow.calibration_id == adopted.id)
+        .distinct()
+    )
+    reports = [_report_of(session, chunk) for chunk in chunks]
+    return [
+        off_clock(run, benchmark.clock)
+        for report in reports
+        if report is not None and report.system.hardware_class == hardware_class
+        for run in report.runs
+        if run.status in ("reached", "not_reached")
+    ]

@@ -1,0 +1,151 @@
+"""Cheats of luck and many tries, of names and imports, and of workers."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from tests.server.cheats.scene import Cheat, Cheats, Met, Scene, listed
+from tests.server.conftest import build_report
+from tests.server.test_archives import send_entry
+
+OTHERS: Cheats = {}
+
+
+def cheat(cheat_id: str) -> Callable[[Cheat], Cheat]:
+    """Lists one of these cheats."""
+    return listed(OTHERS, cheat_id)
+
+
+@cheat("C13")
+def the_best_of_many_runs(scene: Scene) -> Met:
+    sent = scene.stored(scene.parts(seconds_per_epoch=0.09))
+    _, seconds = scene.trained(sent)
+    return scene.ranked_at_our_time(sent, seconds)
+
+
+@cheat("C36")
+def two_accounts_with_the_same_settings(scene: Scene) -> Met:
+    first = scene.stored(scene.parts())
+    _, seconds = scene.trained(first)
+    other = scene.make_person("carol", "submitter")
+    lucky = scene.stored(scene.parts(first_seed=201), by=other)
+    _, more = scene.trained(lucky, seconds_per_epoch=0.1)
+    assert [(row["submission_id"], row["also_by"]) for row in scene.entries()] == [
+        (first, ["carol"])
+    ]
+    return scene.ranked_at_our_time(first, seconds + more)
+
+
+@cheat("C37")
+def asked_for_until_it_is_lucky(scene: Scene) -> Met:
+    sent = scene.stored(scene.parts())
+    _, slow = scene.trained(sent, seconds_per_epoch=0.13)
+    _, fast = scene.trained(sent, seconds_per_epoch=0.1)
+    return scene.ranked_at_our_time(sent, slow + fast)
+
+
+@cheat("C38")
+def withdrawn_while_it_is_unlucky(scene: Scene) -> Met:
+    first = scene.stored(scene.parts())
+    replay = scene.replay(first)
+    grant = replay.claim().json()
+    path = f"/api/v1/submissions/{first}/withdrawal"
+    body = {"reason": "an unlucky replay"}
+    gone = scene.client.post(path, json=body, headers=scene.alice.headers)
+    assert gone.status_code == 200, gone.text
+    slow = build_report(replay.seeds(), seconds_per_epoch=0.13)
+    assert replay.report(grant, slow).status_code == 200
+    unlucky = [float(run.tta_seconds or 0.0) for run in slow.runs[scene.own_runs(replay) :]]
+    again = scene.stored(scene.parts(first_seed=201))
+    _, lucky = scene.trained(again, seconds_per_epoch=0.1)
+    return scene.ranked_at_our_time(again, unlucky + lucky)
+
+
+@cheat("C45")
+def a_name_that_looks_like_another(scene: Scene) -> Met:
+    """Cyrillic letters, case twins, digits for letters."""
+    said = [_named(scene, name) for name in ("alісе", "ALICE", "a1ice")]
+    assert {met.outcome for met in said} == {"refused (409)"}
+    return Met("refused (409)", "".join(met.said for met in said))
+
+
+@cheat("C46")
+def a_name_with_bidi_controls(scene: Scene) -> Met:
+    assert _named(scene, " carol").outcome == _named(scene, "carol ").outcome
+    return _named(scene, "carol\u202e")
+
+
+def _named(scene: Scene, name: str) -> Met:
+    body = {"name": name, "role": "submitter"}
+    headers = scene.ada.headers
+    ask = partial(scene.client.post, "/api/v1/users", json=body, headers=headers)
+    return scene.refused(ask, 409, 422)
+
+
+@cheat("C48")
+def an_import_of_ones_own_times(scene: Scene) -> Met:
+    sent = send_entry(scene.client, scene.olivia)
+    assert sent.status_code == 201, sent.text
+    found = scene.client.get("/api/v1/leaderboards/cifar10").json()["entries"]
+    (row,) = found
+    assert (row["evidence"], row["rank"]) == ("published", None)
+    return Met("unranked", str(row))
+
+
+@cheat("C49")
+def an_import_dated_years_ago(scene: Scene) -> Met:
+    sent = send_entry(scene.client, scene.olivia)
+    assert sent.json()["submitted_on"] == "2018-04-20"
+    records = scene.client.get("/api/v1/benchmarks/cifar10/records")
+    assert records.status_code == 200
+    assert sent.json()["id"] not in records.text
+    return Met("unranked", sent.text)
+
+
+@cheat("C58")
+def a_slow_worker(scene: Scene) -> Met:
+    sent = scene.stored(scene.parts())
+    replay, seconds = scene.trained(sent, seconds_per_epoch=0.33)
+    assert replay.status() == "verified"
+    return scene.ranked_at_our_time(sent, seconds)
+
+
+@cheat("C59")
+def a_false_curve_of_an_own_seed(scene: Scene) -> Met:
+    sent = scene.stored(scene.parts())
+    replay = scene.replay(sent)
+    report = build_report(replay.seeds())
+    first, *others = report.runs
+    lower = [replace(item, quality=item.quality - 0.5) for item in first.evaluations]
+    lie = replace(report, runs=[replace(first, evaluations=lower), *others])
+    assert replay.report(replay.claim().json(), lie).status_code == 200
+    assert replay.status() == "inconclusive"
+    return scene.unranked(sent)
+
+
+@cheat("C63")
+def a_workers_token_that_submits(scene: Scene) -> Met:
+    submits = scene.at_the_door(scene.parts(), 403, by=scene.walter)
+    post = partial(scene.client.post, headers=scene.walter.headers, json={})
+    makes = scene.refused(partial(post, "/api/v1/me/tokens"), 403)
+    sent = scene.stored(scene.parts())
+    asks = scene.refused(partial(post, f"/api/v1/submissions/{sent}/verifications"), 403)
+    return Met("refused (403)", submits.said + makes.said + asks.said)
+
+
+@cheat("C64")
+def an_attempt_of_another_worker(scene: Scene) -> Met:
+    replay = scene.replay(scene.stored(scene.parts()))
+    assert replay.claim().status_code == 200
+    mallory = scene.make_person("mallory", "worker")
+    stolen = replace(replay, worker=mallory)
+    return scene.refused(partial(stolen.claim, worker="mallory-1"), 403, 409)
+
+
+@cheat("C75")
+def code_of_ones_own_that_is_fast(scene: Scene) -> Met:
+    parts = scene.claims(scene.parts(seconds_per_epoch=0.01), trained_with="own")
+    sent = scene.stored(parts)
+    replay, _ = scene.trained(sent)
+    assert replay.status() == "verified"
+    return scene.unranked(sent)

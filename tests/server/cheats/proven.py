@@ -1,0 +1,49 @@
+"""Cheats that tests of their own prove: the file and the test, with its case in brackets."""
+
+TICKETS = "tests/server/test_tickets.py::"
+OF_NO_TICKET = TICKETS + "test_a_claim_that_is_not_of_its_ticket_is_refused_and_not_stored"
+UNFINISHED = "test_an_unfinished_seed_counts_as_a_run_that_never_reached_the_target"
+LYING = "tests/server/test_lying_workers.py::"
+LIE = LYING + "test_a_report_that_is_a_lie_is_refused"
+CONFIRMING = "tests/server/test_confirming.py::"
+BARRED = "tests/server/test_barred.py::"
+
+PROVEN = {
+    "C14": OF_NO_TICKET + "[of ticket]",
+    "C15": TICKETS + UNFINISHED,
+    "C16": OF_NO_TICKET + "[seed 7, which ticket]",
+    "C17": OF_NO_TICKET + "[minutes before ticket]",
+    "C18": TICKETS + "test_a_claim_spends_its_ticket",
+    "C21": CONFIRMING + "test_a_claim_of_another_machine_than_its_class_is_refused",
+    "C22": CONFIRMING + "test_a_rented_instance_described_as_another_is_refused",
+    "C25": "tests/rules/test_judge_stop.py::test_a_loss_below_the_entropy_is_a_proven_cheat",
+    "C31": "tests/server/test_hidden_claims.py::"
+    "test_no_address_tells_strangers_the_runs_of_a_claim_and_its_owner_and_organisers_read_them",
+    "C35": "tests/rules/test_precision.py::test_bfloat16_inside_a_claim_of_float32_is_rejected",
+    "C43": "tests/rules/test_separation.py::"
+    "test_fewer_runs_or_values_do_not_earn_the_better_number",
+    "C44": "tests/server/test_verifications.py::"
+    "test_the_seal_is_public_at_once_and_opened_at_the_end",
+    "C47": "tests/server/test_pages.py::test_a_page_escapes_what_a_stranger_wrote",
+    "C50": LIE + "[calibrated curves]",
+    "C51": LIE + "[one curve for all runs]",
+    "C52": LIE + "[the claim's own]",
+    "C53": LIE + "[posted late in one burst]",
+    "C54": LIE + "[seconds warped by 0.08]",
+    "C55": LIE + "[9 points under what was posted]",
+    "C56": "tests/rules/test_report_ledger.py::test_preparation_takes_at_most_twice_the_calibrated",
+    "C57": LIE + "[a ledger of twice the seconds]",
+    "C60": CONFIRMING + "test_a_faster_machine_under_the_name_is_as_wrong_as_a_slower_one",
+    "C61": BARRED + "test_nobody_replays_a_board_where_they_compete_while_another_can",
+    "C62": BARRED + "test_a_failed_attempt_does_not_go_back_to_that_owner_while_there_is_another",
+    "C65": "tests/server/test_check_proof.py::test_a_changed_part_is_named",
+    "C72": TICKETS + "test_somebody_elses_ticket_is_none",
+    "C73": TICKETS + "test_an_expired_ticket_is_refused",
+    "C74": "tests/server/test_token_lineage.py::"
+    "test_a_revoked_token_takes_all_that_descend_from_it",
+    "C76": TICKETS + "test_three_tickets_may_be_open_for_a_user_and_a_benchmark",
+    "C77": LIE + "[28 ms for all trainings]",
+    "C78": LYING + "test_the_replays_of_another_verification_are_refused",
+    "C79": LIE + "[nothing posted]",
+    "C80": LYING + "test_the_report_of_another_worker_is_refused",
+}

@@ -1,0 +1,189 @@
+"""A server that is cheated, and how each outcome of docs/cheats.md is told from the others."""
+
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import orjson
+from fastapi.testclient import TestClient
+
+from rules.benchmark import Benchmark
+from rules.messages import ReplayReport
+from server.database import Database
+from tests.server.conftest import (
+    Person,
+    Replay,
+    SubmissionParts,
+    build_log,
+    build_report,
+)
+
+BOARD = "/api/v1/leaderboards/digits"
+MARK = b":::MLLOG "
+Line = dict[str, Any]
+Edit = Callable[[Line], Line | None]
+
+
+@dataclass(frozen=True)
+class Met:
+    """The outcome of a cheat, as docs/cheats.md names it, and everything the server said."""
+
+    outcome: str
+    said: str
+
+
+Cheat = Callable[["Scene"], Met]
+Cheats = dict[str, Cheat]
+
+
+def listed(cheats: Cheats, cheat_id: str) -> Callable[[Cheat], Cheat]:
+    """Lists a cheat under its id."""
+
+    def add(cheat: Cheat) -> Cheat:
+        assert cheat_id not in cheats
+        cheats[cheat_id] = cheat
+        return cheat
+
+    return add
+
+
+def edited(log: bytes, edit: Edit) -> bytes:
+    """A log whose lines were changed one by one; None leaves a line out."""
+    lines = [edit(orjson.loads(line.removeprefix(MARK))) for line in log.splitlines()]
+    return b"".join(MARK + orjson.dumps(line) + b"\n" for line in lines if line is not None)
+
+
+def scaled(factor: float) -> Edit:
+    """Multiplies the times since the start of the process."""
+    started = 1_790_000_000_000
+
+    def edit(line: Line) -> Line:
+        return line | {"time_ms": started + (line["time_ms"] - started) * factor}
+
+    return edit
+
+
+@dataclass
+class Scene:
+    """A server with people on it, and an honest submission to be changed."""
+
+    client: TestClient
+    database: Database
+    digits: Benchmark
+    honest: SubmissionParts
+    make_person: Callable[..., Person]
+    count_rows: Callable[[], dict[str, int]]
+    alice: Person
+    bob: Person
+    olivia: Person
+    ada: Person
+    walter: Person
+
+    def log(self, seed: int, name: str, **changes: Any) -> bytes:
+        """The log of a run; see build_log."""
+        return build_log(self.digits, seed, name=name, **changes)
+
+    def parts(self, *, first_seed: int = 100, edit: Edit | None = None, **log: Any) -> Any:
+        """A submission of three runs with other seeds, each line edited."""
+        parts = deepcopy(self.honest)
+        for index, name in enumerate(parts.logs):
+            made = self.log(first_seed + index, name, **log)
+            parts.logs[name] = made if edit is None else edited(made, edit)
+        return parts
+
+    def claims(self, parts: SubmissionParts, **fields: Any) -> SubmissionParts:
+        """The same with other fields in its JSON; those of the system are added to it."""
+        system = parts.claim["system"] | fields.pop("system", {})
+        return replace(parts, claim=parts.claim | fields | {"system": system})
+
+    def send(self, parts: SubmissionParts, by: Person | None = None) -> Any:
+        """Send a submission, as alice if nobody is named."""
+        headers = (by or self.alice).headers
+        return self.client.post("/api/v1/submissions", files=parts.files(), headers=headers)
+
+    def stored(self, parts: SubmissionParts, by: Person | None = None) -> str:
+        """The id of a submission that is taken."""
+        answer = self.send(parts, by)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    def replay(self, submission_id: str) -> Replay:
+        """A verification of it, which an organiser asks for."""
+        path = f"/api/v1/submissions/{submission_id}/verifications"
+        answer = self.client.post(path, json={"reason": "wanted"}, headers=self.olivia.headers)
+        assert answer.status_code == 201, answer.text
+        verification_id = answer.json()["id"]
+        return Replay(self.client, self.database, self.walter, submission_id, verification_id)
+
+    def trained(self, submission_id: str, **report: Any) -> tuple[Replay, list[float]]:
+        """Its verification with a report of the reference, and the seconds of the sealed runs."""
+        replay = self.replay(submission_id)
+        made: ReplayReport = build_report(replay.seeds(), **report)
+        sent = replay.report(replay.claim().json(), made)
+        assert sent.status_code == 200, sent.text
+        own = self.own_runs(replay)
+        return replay, [float(run.tta_seconds or 0.0) for run in made.runs[own:]]
+
+    def own_runs(self, replay: Replay) -> int:
+        """So many of the runs were of the claim's own seeds."""
+        return int(replay.view()["own_runs"])
+
+    def entries(self, division: str | None = None) -> list[dict[str, Any]]:
+        """The rows of the board."""
+        query = {} if division is None else {"division": division}
+        found: list[dict[str, Any]] = self.client.get(BOARD, params=query).json()["entries"]
+        return found
+
+    def entry(self, submission_id: str) -> dict[str, Any]:
+        """The row of a submission."""
+        division = self._view(submission_id)["division"]
+        found = self.entries(division)
+        return next(each for each in found if each["submission_id"] == submission_id)
+
+    def refused(self, ask: Callable[[], Any], *statuses: int) -> Met:
+        """Met by an error, with nothing stored."""
+        before = self.count_rows()
+        answer = ask()
+        assert answer.status_code in (statuses or (422,)), answer.text
+        assert self.count_rows() == before
+        return Met(f"refused ({answer.status_code})", answer.text)
+
+    def at_the_door(self, parts: SubmissionParts, *statuses: int, by: Person | None = None) -> Met:
+        """A submission met by an error."""
+        return self.refused(partial(self.send, parts, by), *statuses)
+
+    def unranked(self, submission_id: str) -> Met:
+        """Met by a row without a number, which holds no record."""
+        row = self.entry(submission_id)
+        assert (row["rank"], row["measured_seconds"]) == (None, None), row
+        assert row["unranked_reason"]
+        records = self.client.get("/api/v1/benchmarks/digits/records").text
+        assert submission_id not in records
+        return Met("unranked", json.dumps(row) + self._reasons(submission_id))
+
+    def ranked_at_our_time(self, submission_id: str, seconds: list[float]) -> Met:
+        """Met by our time: the olympic mean of all sealed runs; the claim stands beside it."""
+        row = self.entry(submission_id)
+        kept = sorted(seconds)[1:-1]
+        assert len(seconds) <= 10, "more than one run is dropped at each end"
+        assert (row["evidence"], row["measured_runs"]) == ("measured", len(seconds))
+        assert abs(row["tta_seconds"] - sum(kept) / len(kept)) < 1e-9
+        assert row["tta_seconds"] == row["measured_seconds"]
+        assert row["claimed_seconds"] == self._view(submission_id)["result"]["tta_seconds"]
+        return Met("ranked at our time", json.dumps(row) + self._reasons(submission_id))
+
+    def _view(self, submission_id: str) -> dict[str, Any]:
+        headers = self.olivia.headers
+        answer = self.client.get(f"/api/v1/submissions/{submission_id}", headers=headers)
+        view: dict[str, Any] = answer.json()
+        return view
+
+    def _reasons(self, submission_id: str) -> str:
+        view = self._view(submission_id)
+        return json.dumps(view) + "".join(
+            self.client.get(f"/api/v1/verifications/{each['id']}").text
+            for each in view["verifications"]
+        )

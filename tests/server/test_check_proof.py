@@ -1,0 +1,581 @@
+"""`finishline check-proof` on real bundles: honest ones pass, each part that is changed is named.
+
+A change is tried twice: by somebody who cannot sign, and by the server itself, which hashes and
+signs whatever it likes. The second kind is caught by what the rules derive again.
+"""
+
+import hashlib
+import io
+import json
+import re
+import zipfile
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.main import main
+from rules.proof import part_hashes, signed_bytes
+from rules.proof_check import check_proof
+from rules.replay_plan import Plan, seal
+from server.models import Evidence, Verification
+from server.settings import Settings
+from server.signing import load_signer
+
+
+@dataclass
+class Bundle:
+    """A proof and its files, to be changed and audited."""
+
+    document: dict[str, Any]
+    files: dict[str, bytes]
+    key: Path
+    settings: Settings
+    folder: Path
+    capsys: Any = field(repr=False)
+
+    def sign(self) -> None:
+        """Hash and sign what is in the document, as only the server can."""
+        signer = load_signer(self.settings.signing_key_path)
+        self.document["parts"] = part_hashes(self.document)
+        self.document["signature"]["value"] = signer.sign(signed_bytes(self.document))
+
+    def audit(self, *more: str, name: str = "proof.zip") -> tuple[int, dict[str, str]]:
+        """The exit code, and the result of each check."""
+        path = self.folder / name
+        content = json.dumps(self.document).encode()
+        if name.endswith(".zip"):
+            with zipfile.ZipFile(path, "w") as opened:
+                opened.writestr("proof.json", content)
+                for sha256, log in self.files.items():
+                    opened.writestr(f"logs/{sha256}", log)
+        else:
+            path.write_bytes(content)
+        code = main(["check-proof", str(path), "--json", *(more or ("--key", str(self.key)))])
+        view = json.loads(self.capsys.readouterr().out)
+        assert view["passed"] == (code == 0)
+        self.checks = {check["name"]: check for check in view["checks"]}
+        return code, {name: check["result"] for name, check in self.checks.items()}
+
+    def failed(self) -> set[str]:
+        """The names of the checks that fail."""
+        code, results = self.audit()
+        found = {name for name, result in results.items() if result == "fail"}
+        assert code == (1 if found else 0)
+        return found
+
+
+@pytest.fixture
+def bundle(
+    replay: Any, make_report: Callable[..., Any], settings: Settings, tmp_path: Path, capsys: Any
+) -> Bundle:
+    """The bundle of an honest verification, and the server's public key in a file."""
+    replay.report(replay.claim().json(), make_report(replay.seeds()))
+    return fetch(replay, settings, tmp_path, capsys)
+
+
+def fetch(replay: Any, settings: Settings, folder: Path, capsys: Any) -> Bundle:
+    address = f"/api/v1/verifications/{replay.verification_id}/proof"
+    opened = zipfile.ZipFile(io.BytesIO(replay.client.get(address).content))
+    key = folder / "keys.json"
+    key.write_bytes(replay.client.get("/api/v1/keys").content)
+    files = {name: opened.read(name) for name in opened.namelist()}
+    document = json.loads(files.pop("proof.json"))
+    logs = {name.removeprefix("logs/"): content for name, content in files.items()}
+    return Bundle(document, logs, key, settings, folder, capsys)
+
+
+def test_an_honest_bundle_passes_every_check(bundle: Bundle) -> None:
+    code, results = bundle.audit()
+
+    assert code == 0, bundle.checks
+    assert results == dict.fromkeys(
+        ("signature", "signer", "format", "parts", "definition", "logs", "score", "seal", "seeds",
+         "calibration", "band", "runs", "times", "posted", "curves", "attempts", "verdict"),
+        "pass",
+    )  # fmt: skip
+    page = (Path(__file__).parents[2] / "docs" / "verifying.md").read_text()
+    rows = re.findall(r"^\| `?([a-z]+)`? \|", page, re.MULTILINE)
+    parts = rows.index("part")
+    assert rows[1:parts] == list(results), "the page lists every check, in order"
+    named = set(rows[parts + 1 :]) | {"format"}
+    assert named == set(bundle.document), "the page lists every part"
+
+
+def test_without_the_logs_what_needs_them_is_open(bundle: Bundle) -> None:
+    code, results = bundle.audit(name="proof.json")
+
+    assert code == 0
+    assert {name for name, result in results.items() if result == "open"} == {"logs", "score"}
+    assert "not in this file" in bundle.checks["logs"]["why"]
+
+
+def test_a_key_in_hex_will_do_and_another_one_will_not(bundle: Bundle) -> None:
+    public = bundle.document["signature"]["public_key"]
+    bundle.key.write_text(public + "\n")
+    assert bundle.failed() == set()
+    listed = json.dumps({"keys": [{"public_key": "ab" * 32}, {"public_key": public}]})
+    bundle.key.write_text(f"\n{listed}")
+    assert bundle.failed() == set()
+    bundle.key.write_text("ab" * 32)
+    assert bundle.failed() == {"signer"}
+
+
+def test_without_a_key_nobody_vouches_for_a_file(bundle: Bundle, tmp_path: Path) -> None:
+    """Whoever signs a forgery with a key of their own passes the signature, not the signer."""
+    forger = load_signer(tmp_path / "forger.pem")
+    bundle.document["verdict"]["outcome"] = "rejected"
+    bundle.document["signature"] |= {"key_id": forger.key_id, "public_key": forger.public_key}
+    bundle.document["parts"] = part_hashes(bundle.document)
+    bundle.document["signature"]["value"] = forger.sign(signed_bytes(bundle.document))
+
+    assert bundle.failed() == {"signer", "verdict"}
+    _, results = bundle.audit("--json")
+    assert (results["signature"], results["signer"]) == ("pass", "fail")
+    assert "name the server's public key with --key" in bundle.checks["signer"]["why"]
+
+
+Change = Callable[[dict[str, Any]], None]
+
+
+def last_run(document: dict[str, Any]) -> dict[str, Any]:
+    run: dict[str, Any] = document["report"]["runs"][-1]
+    return run
+
+
+def hurry(document: dict[str, Any]) -> None:
+    last_run(document)["evaluations"][3]["seconds"] -= 0.01
+
+
+def below(document: dict[str, Any]) -> None:
+    """Replays that left the band, under the verdict of those that did not."""
+    for run in document["report"]["runs"]:
+        run["evaluations"][2]["quality"] = 10.0
+
+
+def never_reached(document: dict[str, Any]) -> None:
+    last_run(document)["evaluations"][-1]["quality"] = 10.0
+
+
+def drop_a_run(document: dict[str, Any]) -> None:
+    document["report"]["runs"].pop()
+
+
+def another_seed(document: dict[str, Any]) -> None:
+    document["draw"]["seeds"][0] ^= 1
+    document["report"]["runs"][0]["seed"] ^= 1
+
+
+def another_nonce(document: dict[str, Any]) -> None:
+    document["draw"]["nonce"] = "00" * 32
+
+
+def looser_definition(document: dict[str, Any]) -> None:
+    text = document["benchmark"]["definition"]
+    document["benchmark"]["definition"] = text.replace("97.5", "90.0")
+    assert document["benchmark"]["definition"] != text
+
+
+def wider_band(document: dict[str, Any]) -> None:
+    document["plan"]["control_points"][1]["lower"] -= 5.0
+
+
+def no_band_at_the_end(document: dict[str, Any]) -> None:
+    document["plan"]["control_points"].pop()
+
+
+def other_outcome(document: dict[str, Any]) -> None:
+    document["verdict"]["outcome"] = "inconclusive"
+
+
+def other_reason(document: dict[str, Any]) -> None:
+    document["verdict"]["reasons"].pop()
+
+
+def other_number(document: dict[str, Any]) -> None:
+    reason = next(r for r in document["verdict"]["reasons"] if r["code"] == "convergence_agrees")
+    reason["numbers"]["claimed_mean_epochs"] += 1.0
+
+
+def better_result(document: dict[str, Any]) -> None:
+    document["submission"]["result"]["tta_seconds"] *= 0.9
+
+
+def better_run(document: dict[str, Any]) -> None:
+    document["submission"]["runs"][0]["tta_seconds"] *= 0.99
+
+
+def other_system(document: dict[str, Any]) -> None:
+    document["submission"]["claim"]["system"]["memory_gib"] = 1.0
+
+
+def other_precision(document: dict[str, Any]) -> None:
+    """A precision that the claim never stated, which the verdict is judged by."""
+    assert document["submission"]["claim"]["precision"] is None
+    document["submission"]["claim"]["precision"] = "fp32"
+
+
+def other_log_hash(document: dict[str, Any]) -> None:
+    document["submission"]["logs"][0]["sha256"] = "00" * 32
+
+
+def lost_ledger(document: dict[str, Any]) -> None:
+    last_run(document)["ledger"] = {"train": 0.1}
+
+
+def strange_phase(document: dict[str, Any]) -> None:
+    last_run(document)["ledger"] = {"lunch": 0.1}
+
+
+def hidden_attempt(document: dict[str, Any]) -> None:
+    document["attempts"][0]["number"] = 2
+
+
+def replay_thrown_away(document: dict[str, Any]) -> None:
+    """A first attempt that was cancelled and done over: how a bad replay could be got rid of."""
+    first = deepcopy(document["attempts"][0])
+    document["attempts"][0]["number"] = 2
+    document["attempts"].insert(0, first | {"state": "cancelled"})
+
+
+def tried_again_after(document: dict[str, Any], *, state: str, kind: str) -> None:
+    told = {"kind": kind, "code": "child_died", "message": "it ended", "next_step": "look"}
+    first = deepcopy(document["attempts"][0]) | {"state": state, "failure": told}
+    document["attempts"][0]["number"] = 2
+    document["attempts"].insert(0, first)
+
+
+def tried_again_after_a_loss(document: dict[str, Any]) -> None:
+    tried_again_after(document, state="lost", kind="infrastructure")
+
+
+def tried_again_after_its_own_failure(document: dict[str, Any]) -> None:
+    tried_again_after(document, state="failed", kind="submitter")
+
+
+def more_runs_drawn(document: dict[str, Any]) -> None:
+    document["draw"]["runs"] += 1
+
+
+def another_calibration(document: dict[str, Any]) -> None:
+    document["draw"]["beside"] = {"calibration": "another"}
+
+
+def other_commit(document: dict[str, Any]) -> None:
+    document["code"]["commit"] = "f" * 40
+
+
+def other_reason_given(document: dict[str, Any]) -> None:
+    document["verification"]["reason"] = "none"
+
+
+# What was changed, the part it is in, and which checks a dishonest server could not make pass.
+CHANGES: list[tuple[Change, str, set[str]]] = [
+    (hurry, "report", {"times"}),
+    (below, "report", {"verdict"}),
+    (never_reached, "report", {"times", "verdict"}),
+    (drop_a_run, "report", {"runs", "verdict"}),
+    (another_seed, "draw", {"seal", "seeds"}),
+    (another_nonce, "draw", {"seal", "seeds"}),
+    (looser_definition, "benchmark", {"definition"}),
+    (wider_band, "plan", {"band"}),
+    (no_band_at_the_end, "plan", {"band"}),
+    (other_outcome, "verdict", {"verdict"}),
+    (other_reason, "verdict", {"verdict"}),
+    (other_number, "verdict", {"verdict"}),
+    (better_result, "submission", {"score"}),
+    (better_run, "submission", {"score"}),
+    (other_system, "submission", {"score"}),
+    (other_precision, "submission", {"score"}),
+    (other_log_hash, "submission", {"logs", "score"}),
+    (lost_ledger, "report", {"times"}),
+    (strange_phase, "report", {"times"}),
+    (hidden_attempt, "attempts", {"attempts"}),
+    (replay_thrown_away, "attempts", {"attempts"}),
+    (tried_again_after_a_loss, "attempts", set()),
+    (tried_again_after_its_own_failure, "attempts", {"attempts"}),
+    (more_runs_drawn, "draw", {"seal", "seeds"}),
+    (another_calibration, "draw", {"seal", "calibration"}),
+    (other_commit, "code", set()),
+    (other_reason_given, "verification", set()),
+]
+
+
+@pytest.mark.parametrize(("change", "part", "caught"), CHANGES)
+def test_a_changed_part_is_named(
+    bundle: Bundle, change: Change, part: str, caught: set[str]
+) -> None:
+    change(bundle.document)
+
+    failed = bundle.failed()
+    assert {"signature", "parts"} <= failed
+    assert caught <= failed
+    assert part in bundle.checks["parts"]["why"].split(": ", 1)[1].split("; ")[0].split(", ")
+    bundle.sign()
+    assert bundle.failed() >= caught
+    assert not bundle.failed() & {"signature", "signer", "parts"}
+    assert bool(bundle.failed()) == bool(caught)
+
+
+def no_definition(document: dict[str, Any]) -> None:
+    document["benchmark"]["definition"] = "no TOML ["
+
+
+@pytest.mark.parametrize("change", [looser_definition, no_definition])
+def test_by_another_definition_nothing_more_is_judged(bundle: Bundle, change: Change) -> None:
+    change(bundle.document)
+    bundle.sign()
+
+    assert bundle.failed() == {"definition"}
+    assert set(bundle.checks) == {"signature", "signer", "format", "parts", "definition"}
+
+
+def test_a_flipped_signature_fails_alone(bundle: Bundle) -> None:
+    value = bundle.document["signature"]["value"]
+    bundle.document["signature"]["value"] = f"{int(value[0], 16) ^ 1:x}{value[1:]}"
+
+    assert bundle.failed() == {"signature"}
+
+
+def test_a_key_id_that_is_another_keys_fails_alone(bundle: Bundle) -> None:
+    """It is what people compare, and no part of what is signed."""
+    bundle.document["signature"]["key_id"] = "ab" * 8
+
+    assert bundle.failed() == {"signature"}
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [None, {}, [], {"value": 1}, {"public_key": "zz"}, {"public_key": "ab" * 32, "value": "x"}],
+)
+def test_a_signature_that_is_none_fails(bundle: Bundle, signature: Any) -> None:
+    bundle.document["signature"] = signature
+
+    assert {"signature", "signer", "format"} <= bundle.failed()
+
+
+def test_a_flipped_byte_of_a_log_is_named(bundle: Bundle) -> None:
+    log = bundle.document["submission"]["logs"][1]
+    content = bytearray(bundle.files[log["sha256"]])
+    content[-2] ^= 1
+    bundle.files[log["sha256"]] = bytes(content)
+
+    assert "logs" in bundle.failed()
+    assert log["file"] in bundle.checks["logs"]["why"]
+
+
+def test_logs_that_were_swapped_with_their_hashes_do_not_come_to_the_result(
+    bundle: Bundle,
+) -> None:
+    """A server that rewrites a log and everything about it still has to change the result."""
+    log = bundle.document["submission"]["logs"][0]
+    content = bundle.files.pop(log["sha256"]).replace(b"1790000000", b"1790000001", 1)
+    log["sha256"] = hashlib.sha256(content).hexdigest()
+    bundle.files[log["sha256"]] = content.replace(b"98.1", b"97.9")
+    log["sha256"], bundle.files = rehash(log["sha256"], bundle.files)
+    log["size_bytes"] = len(bundle.files[log["sha256"]])
+    bundle.sign()
+
+    assert bundle.failed() == {"score"}
+
+
+def rehash(old: str, files: dict[str, bytes]) -> tuple[str, dict[str, bytes]]:
+    content = files.pop(old)
+    sha256 = hashlib.sha256(content).hexdigest()
+    return sha256, files | {sha256: content}
+
+
+def score_of(bundle: Bundle, path: Sequence[Any], value: Any) -> str:
+    """What the score is found to be wrong in where the submission has another value somewhere."""
+    document = deepcopy(bundle.document)
+    place = document["submission"]
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    checks = check_proof(document, bundle.files)
+    found = next((one for one in checks if one.name == "score"), checks[0])
+    assert (found.result == "fail") is bool(found.why)
+    return found.why
+
+
+def other_than(value: Any) -> Any:
+    """Another value of the same kind, by as little as a published number could be bettered."""
+    if value is None or isinstance(value, str):
+        return "fp32"
+    if isinstance(value, bool):
+        return not value
+    return value - 1 if isinstance(value, int) else value * (1 - 1e-8) - 1e-12
+
+
+def test_every_figure_of_a_result_and_of_its_runs_is_scored_again(bundle: Bundle) -> None:
+    submission = bundle.document["submission"]
+    # Violations and convergence are tables; what the steps explain is in the figures.
+    figures = set(submission["result"]) - {"violations", "steps", "rcp"}
+    assert len(figures) == 13
+    paths: list[tuple[Any, ...]] = [("result", name) for name in figures]
+    # These are not kept with a run.
+    of_run = set(submission["runs"][1]) - {"convergence", "evaluation_interval_seconds"}
+    assert len(of_run) == 6
+    paths += [("runs", 1, name) for name in of_run]
+    paths += [("claim", name) for name in ("model", "framework", "precision")]
+    paths += [("claim", "system", name) for name in submission["claim"]["system"]]
+    paths += [("claim", "hyperparameters", "batch_size")]
+    paths += [("curves", 2, 3, column) for column in range(4)]
+    for path in paths:
+        value: Any = submission
+        for step in path:
+            value = value[step]
+        assert score_of(bundle, path, value) == ""
+        assert score_of(bundle, path, other_than(value)), path
+    named = score_of(bundle, ("result", "cost_usd"), 1e-9)
+    assert "result.cost_usd" in named
+    assert "stored 1e-09" in named
+    assert "runs[2].seed" in score_of(bundle, ("runs", 2, "seed"), 7)
+
+
+def test_figures_that_differ_in_the_last_digits_of_a_machine_are_equal(bundle: Bundle) -> None:
+    result = bundle.document["submission"]["result"]
+
+    assert score_of(bundle, ("result", "tta_seconds"), result["tta_seconds"] * (1 + 5e-10)) == ""
+    assert score_of(bundle, ("result", "tta_seconds"), result["tta_seconds"] * (1 + 2e-9)) != ""
+    assert score_of(bundle, ("result", "reached"), True) != ""
+
+
+def test_violations_convergence_and_runs_are_those_of_the_logs(bundle: Bundle) -> None:
+    submission = bundle.document["submission"]
+    broken = {"code": "division_contradicts_claim", "message": "made up"}
+    assert "result.violations" in score_of(bundle, ("result", "violations"), [broken])
+    assert score_of(bundle, ("result", "violations"), ["no table"])
+    raised = {"verdict": "pass", "message": "", "factor": 1.25, "mean": 9.0}
+    assert "result.rcp.verdict" in score_of(bundle, ("result", "rcp"), raised)
+    assert "2 runs" in score_of(bundle, ("runs",), submission["runs"][:2])
+    # Results of earlier rules know neither the raw time nor the convergence.
+    earlier = {k: v for k, v in submission["result"].items() if k not in ("raw_tta_seconds", "rcp")}
+    assert score_of(bundle, ("result",), earlier) == ""
+    for name in set(earlier) - {"steps", "violations"}:
+        assert score_of(bundle, ("result",), earlier | {name: None}), name
+    assert "division" in score_of(bundle, ("division",), "open")
+
+
+def test_a_bundle_holds_the_files_of_the_claim_whole_and_no_other(bundle: Bundle) -> None:
+    def logs(**changed: bytes) -> str:
+        files = {k: changed.get(k, v) for k, v in bundle.files.items()}
+        checks = check_proof(bundle.document, {k: v for k, v in files.items() if v})
+        return next(one.why for one in checks if one.name == "logs")
+
+    submission = bundle.document["submission"]
+    claim, log = submission["claim_sha256"], submission["logs"][2]
+    assert logs() == ""
+    assert logs(**{claim: b""}).startswith("the claim: not in the bundle")
+    assert logs(**{claim: b"{}"}).startswith("the claim: its bytes are not")
+    assert logs(**{log["sha256"]: b""}).startswith("run_2.log: not in the bundle")
+    assert logs(**{log["sha256"]: b"x"}).startswith("run_2.log: its bytes are not")
+    log["size_bytes"] += 1
+    assert logs().startswith(f"run_2.log: {log['size_bytes'] - 1:,} bytes")
+
+
+def test_a_missing_and_a_needless_file_fail(bundle: Bundle) -> None:
+    sha256, content = next(iter(bundle.files.items()))
+    bundle.files["0" * 64] = b"x"
+    assert bundle.failed() == {"logs"}
+    del bundle.files["0" * 64], bundle.files[sha256]
+    assert bundle.failed() == {"logs", "score"}
+    bundle.files[sha256] = content
+    assert bundle.failed() == set()
+
+
+def test_seeds_that_a_server_chose_are_caught_though_it_sealed_them(
+    replay: Any,
+    make_report: Callable[..., Any],
+    settings: Settings,
+    tmp_path: Path,
+    capsys: Any,
+    digits: Any,
+) -> None:
+    with replay.database.write() as session:
+        row = session.get_one(Verification, replay.verification_id)
+        row.seeds = [1, *row.seeds[1:]]
+        row.seal = seal(
+            digits, replay.submission_id, Plan(tuple(row.seeds), row.nonce, row.own_runs)
+        )
+    replay.report(replay.claim().json(), make_report(replay.seeds()))
+
+    assert fetch(replay, settings, tmp_path, capsys).failed() == {"seeds"}
+
+
+def test_a_verification_from_before_the_nonce_drew_the_seeds_has_that_check_open(
+    replay: Any,
+    make_report: Callable[..., Any],
+    settings: Settings,
+    tmp_path: Path,
+    capsys: Any,
+    digits: Any,
+) -> None:
+    """As they are in databases of earlier servers: another nonce, no evidence kept."""
+    replay.report(replay.claim().json(), make_report(replay.seeds()))
+    with replay.database.write() as session:
+        session.delete(session.get_one(Evidence, replay.verification_id))
+        row = session.get_one(Verification, replay.verification_id)
+        row.nonce = "cd" * 32
+        row.seal = seal(
+            digits, replay.submission_id, Plan(tuple(row.seeds), row.nonce, row.own_runs), draw=1
+        )
+    code, results = fetch(replay, settings, tmp_path, capsys).audit()
+
+    assert code == 0
+    assert {name for name, result in results.items() if result != "pass"} == {"seeds"}
+    assert results["seeds"] == "open"
+
+
+def test_a_proof_that_follows_from_other_rules_names_the_version_that_judged(
+    bundle: Bundle,
+) -> None:
+    def told() -> str:
+        bundle.sign()
+        path = bundle.folder / "proof.json"
+        path.write_text(json.dumps(bundle.document))
+        main(["check-proof", str(path), "--key", str(bundle.key)])
+        return " ".join(bundle.capsys.readouterr().out.split())
+
+    commit = bundle.document["code"]["commit"]
+    assert "corrected now and then" not in told()
+    bundle.document["verdict"]["reasons"][0]["numbers"] = {"target": 12.5}
+    by = f"judged by Finishline {bundle.document['code']['version']}"
+    assert f"{by}, commit {commit};" in told() or (commit is None and f"{by};" in told())
+    bundle.document["code"]["commit"] = None
+    assert f"{by}; check it with that one too" in told()
+    bundle.document["draw"]["seal"] = "0" * 64
+    assert "corrected now and then" not in told()
+
+
+def test_a_rejected_claim_and_a_replay_below_the_band_pass_the_audit(
+    replay: Any,
+    make_report: Callable[..., Any],
+    settings: Settings,
+    tmp_path: Path,
+    capsys: Any,
+) -> None:
+    replay.report(replay.claim().json(), make_report(replay.seeds(), qualities=[10.0] * 8))
+    assert replay.view()["outcome"] == "rejected"
+
+    assert fetch(replay, settings, tmp_path, capsys).failed() == set()
+
+
+def test_a_cancelled_verification_passes_without_a_report(
+    replay: Any, olivia: Any, settings: Settings, tmp_path: Path, capsys: Any
+) -> None:
+    replay.client.post(
+        f"/api/v1/verifications/{replay.verification_id}/cancel", headers=olivia.headers
+    )
+    code, results = fetch(replay, settings, tmp_path, capsys).audit()
+
+    assert code == 0
+    assert {name for name, result in results.items() if result == "open"} == {
+        "runs",
+        "times",
+        "posted",
+        "curves",
+    }

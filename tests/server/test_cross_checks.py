@@ -1,0 +1,275 @@
+"""A verdict waits until another owner's worker has trained one of its runs again."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import select, update
+
+from rules.proof_check import check_proof
+from server.database import Database, utc_now
+from server.models import Attempt, AuditRecord, Pool, Verification, WorkerRow
+from server.queues.sending import take_due
+from server.verifications.overdue import UNMADE, end_unmade_cross_checks
+
+
+@pytest.fixture
+def workers(
+    client: TestClient, database: Database, make_person: Callable[..., Any], make_report: Any
+) -> Callable[..., Any]:
+    """Lets workers of owners of their own say hello: anna-1 is anna's."""
+
+    def greet(*names: str) -> dict[str, Any]:
+        people = {}
+        for name in names:
+            person = people[name] = make_person(name, "worker")
+            system = vars(replace(make_report([]).system, worker=f"{name}-1"))
+            hello = {"system": system, "state": "idle"}
+            client.post("/api/v1/workers/hello", json=hello, headers=person.headers)
+        with database.write() as session:
+            session.execute(
+                update(WorkerRow).values(confirmed_at=utc_now(), confirmed_by=WorkerRow.user_id)
+            )
+        return people
+
+    return greet
+
+
+@pytest.fixture
+def train(replay: Any, database: Database, make_report: Any) -> Callable[..., Any]:
+    """Makes the latest attempt of a verification as a worker does."""
+
+    def make(verification_id: str, person: Any, **changes: Any) -> dict[str, Any]:
+        with database.write() as session:
+            row = session.get_one(Verification, verification_id)
+            seeds, attempt = list(row.seeds), row.attempts[-1]
+            attempt.sent_to = f"{person.name}-1"
+            attempt_id = attempt.id
+        replay.worker = person
+        grant = replay.claim(attempt_id, worker=f"{person.name}-1").json()
+        report = make_report(seeds, **changes)
+        system = replace(report.system, worker=f"{person.name}-1")
+        answer = replay.report(grant, replace(report, system=system))
+        assert answer.status_code == 200, answer.text
+        return dict(replay.view())
+
+    return make
+
+
+def checks_of(database: Database, verification_id: str) -> list[str]:
+    """The cross-checks of a verification, the oldest first."""
+    with database.read() as session:
+        query = select(Verification.id).where(Verification.checks_id == verification_id)
+        return list(session.scalars(query.order_by(Verification.created_at)))
+
+
+def held(database: Database) -> list[str]:
+    with database.read() as session:
+        return list(session.scalars(select(WorkerRow.name).where(WorkerRow.held.is_not(None))))
+
+
+def pool_of(database: Database) -> Pool:
+    with database.read() as session:
+        return session.scalars(select(Pool)).one()
+
+
+def test_without_a_second_owner_the_verdict_is_left_open(
+    replay: Any, workers: Any, train: Any
+) -> None:
+    view = train(replay.verification_id, workers("anna")["anna"])
+
+    assert (view["state"], view["outcome"], view["owners"]) == ("done", "inconclusive", 1)
+    assert [r["code"] for r in view["reasons"] if r["weight"] == "leaves_open"] == [
+        "no_second_worker"
+    ]
+
+
+def test_one_workers_word_rejects_no_rival_and_its_proof_passes(
+    replay: Any, workers: Any, train: Any
+) -> None:
+    view = train(replay.verification_id, workers("mallory")["mallory"], qualities=[10.0] * 8)
+
+    assert view["outcome"] == "inconclusive"
+    assert any(reason["weight"] == "rejects" for reason in view["reasons"])
+    assert replay.status() == "inconclusive"
+    path = f"/api/v1/verifications/{replay.verification_id}/proof"
+    document = replay.client.get(path, params={"format": "json"}).json()
+    results = {check.name: check.result for check in check_proof(document, None)}
+    assert (results["posted"], results["curves"], results["verdict"]) == ("pass",) * 3
+
+
+def test_a_verdict_waits_for_the_second_owner(
+    replay: Any, workers: Any, train: Any, database: Database
+) -> None:
+    people = workers("anna", "bert")
+    waiting = train(replay.verification_id, people["anna"])
+    assert (waiting["state"], waiting["outcome"], waiting["report"]) == ("running", None, None)
+    assert replay.status() == "verifying"
+    (check,) = checks_of(database, replay.verification_id)
+    with database.write() as session:  # The server draws bert's worker, never anna's.
+        (sending,) = take_due(session, alive_seconds=60)
+        row = session.get_one(Verification, check)
+        assert row.attempts[-1].sent_to == "bert-1"
+        assert sending.job.seeds == row.seeds
+        assert row.seeds[0] in session.get_one(Verification, replay.verification_id).seeds
+    view = train(check, people["bert"])
+
+    assert (view["state"], view["outcome"], view["owners"]) == ("done", "verified", 2)
+    assert replay.status() == "verified"
+
+
+def test_a_worker_of_the_server_itself_is_believed_at_once(
+    replay: Any, workers: Any, train: Any, database: Database
+) -> None:
+    people = workers("anna", "bert")
+    with database.write() as session:
+        session.get_one(WorkerRow, "anna-1").confirmed_by = None
+    view = train(replay.verification_id, people["anna"])
+
+    assert view["outcome"] == "verified"
+
+
+SLOW = {"seconds_per_epoch": 0.3}
+
+
+def test_two_that_differ_without_a_third_leave_it_open(
+    replay: Any, workers: Any, train: Any, database: Database
+) -> None:
+    people = workers("anna", "bert")
+    train(replay.verification_id, people["anna"])
+    (check,) = checks_of(database, replay.verification_id)
+    view = train(check, people["bert"], **SLOW)
+
+    assert view["outcome"] == "inconclusive"
+    assert view["reasons"][-1]["code"] == "cross_check_differs"
+    assert held(database) == []
+
+
+def test_a_third_owner_decides_and_the_odd_checker_is_out(
+    replay: Any, workers: Any, train: Any, database: Database
+) -> None:
+    people = workers("anna", "bert", "carl")
+    train(replay.verification_id, people["anna"])
+    train(checks_of(database, replay.verification_id)[0], people["bert"], **SLOW)
+    assert replay.view()["outcome"] is None
+    view = train(checks_of(database, replay.verification_id)[1], people["carl"])
+
+    assert (view["outcome"], view["owners"]) == ("verified", 2)
+    assert held(database) == ["bert-1"]
+
+
+def test_a_first_worker_that_two_contradict_is_out_and_its_verdicts_are_opened_again(
+    replay: Any, workers: Any, train: Any, database: Database, olivia: Any
+) -> None:
+    people = workers("anna", "bert", "carl")
+    train(replay.verification_id, people["anna"])
+    train(checks_of(database, replay.verification_id)[0], people["bert"])
+    assert replay.status() == "verified"
+    assert pool_of(database).measured_seconds is not None
+    path = f"/api/v1/submissions/{replay.submission_id}/verifications"
+    first = replay.verification_id
+    again = replay.client.post(path, json={"reason": "again"}, headers=olivia.headers).json()
+    replay.verification_id = again["id"]
+    train(again["id"], people["anna"])
+    train(checks_of(database, again["id"])[0], people["bert"], **SLOW)
+    view = train(checks_of(database, again["id"])[1], people["carl"], **SLOW)
+
+    assert (view["state"], view["outcome"]) == ("queued", None)
+    assert [attempt["state"] for attempt in view["attempts"]] == ["lost", "queued"]
+    assert held(database) == ["anna-1"]
+    assert replay.status() == "claimed"
+    pool = pool_of(database)  # None of its runs ranks anybody any more.
+    assert (pool.runs, pool.measured_seconds) == (0, None)
+    with database.read() as session:
+        noted = session.scalars(select(AuditRecord).where(AuditRecord.actor == "cross-check")).one()
+        assert noted.after == {"held": "paused", "opened again": [first]}
+        assert session.scalars(select(Attempt).where(Attempt.worker == "anna-1")).first()
+
+
+def test_a_check_that_nobody_can_make_leaves_the_verdict_open_after_ten_minutes(
+    replay: Any, workers: Any, train: Any, database: Database
+) -> None:
+    people = workers("anna", "bert")
+    train(replay.verification_id, people["anna"])
+    later = utc_now() + UNMADE + timedelta(seconds=1)
+    with database.write() as session:
+        assert end_unmade_cross_checks(session, now=later) == 0  # bert's worker is there.
+        session.get_one(WorkerRow, "bert-1").last_seen_at = utc_now() - timedelta(hours=1)
+    with database.write() as session:
+        assert end_unmade_cross_checks(session) == 0
+        assert end_unmade_cross_checks(session, now=later) == 1
+    view = replay.view()
+
+    assert (view["state"], view["outcome"]) == ("done", "inconclusive")
+    assert view["reasons"][-1]["code"] == "no_second_worker"
+
+
+def test_a_check_that_an_organiser_cancels_leaves_the_verdict_open(
+    replay: Any, workers: Any, train: Any, database: Database, olivia: Any
+) -> None:
+    people = workers("anna", "bert")
+    train(replay.verification_id, people["anna"])
+    (check,) = checks_of(database, replay.verification_id)
+    path = f"/api/v1/verifications/{check}/cancel"
+    assert replay.client.post(path, headers=olivia.headers).status_code == 200
+    view = replay.view()
+
+    assert (view["state"], view["outcome"]) == ("done", "inconclusive")
+
+
+@pytest.fixture
+def forged(replay: Any, database: Database) -> None:
+    """A claim whose logs show other curves than its seeds give."""
+    with database.write() as session:
+        for run in session.get_one(Verification, replay.verification_id).submission.runs:
+            run.curve = [
+                [*row[:2], row[2] - 2, *row[3:]] if row[2] < 90 else row for row in run.curve
+            ]
+
+
+@pytest.mark.usefixtures("forged")
+def test_two_workers_against_an_own_seed_reject_the_claim(
+    replay: Any, workers: Any, train: Any, database: Database
+) -> None:
+    people = workers("anna", "bert")
+    waiting = train(replay.verification_id, people["anna"])
+    assert (waiting["state"], waiting["outcome"]) == ("running", None)
+    checks = checks_of(database, replay.verification_id)
+    assert len(checks) >= 2  # Both own seeds, and what was drawn beside them.
+    for check in checks:
+        view = train(check, people["bert"])
+
+    assert (view["state"], view["outcome"]) == ("done", "rejected")
+    assert [r["code"] for r in view["reasons"]].count("curve_not_reproduced") == 2
+    assert held(database) == []
+
+
+@pytest.mark.usefixtures("forged")
+def test_without_another_owner_a_forged_seed_leaves_the_claim_open(
+    replay: Any, workers: Any, train: Any
+) -> None:
+    view = train(replay.verification_id, workers("anna")["anna"])
+
+    assert view["outcome"] == "inconclusive"
+    assert "own_seed_not_confirmed" in [r["code"] for r in view["reasons"]]
+
+
+def test_a_first_worker_that_seed_and_claim_contradict_is_taken_out(
+    replay: Any, workers: Any, train: Any, database: Database
+) -> None:
+    people = workers("anna", "bert")
+    lie = [14.8, 35.8, 63.0, 80.5, 88.8, 95.6, 97.4, 98.1]
+    train(replay.verification_id, people["anna"], qualities=lie)
+    own = set(replay.seeds()[:2])
+    for check in checks_of(database, replay.verification_id):
+        with database.read() as session:
+            seed = session.get_one(Verification, check).seeds[0]
+        if seed in own:
+            train(check, people["bert"])
+            break
+
+    assert held(database) == ["anna-1"]
+    assert replay.view()["state"] == "queued"

@@ -1,0 +1,294 @@
+"""What would stand among the first three, or take the record, is trained again first."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import select
+
+from rules.messages import Failure
+from server.database import Database
+from server.integrity.evidence import check_evidence
+from server.integrity.findings import Findings
+from server.models import Submission, Verification
+
+BOARD = "/api/v1/leaderboards/digits"
+CONFIRM_RUNS = 10
+
+
+class Pools:
+    """Configurations that differ by their hardware class, measured one after the other."""
+
+    def __init__(self, client: TestClient, replay: Any, make_report: Any, submit: Any) -> None:
+        self.client, self.replay, self.make_report, self.submit = (
+            client,
+            replay,
+            make_report,
+            submit,
+        )
+
+    def measure(self, parts: Any, hardware_class: str, pace: float, headers: Any) -> str:
+        """Submit the reference for a class and have it replayed at so many seconds an epoch."""
+        parts = deepcopy(parts)
+        parts.claim["system"]["hardware_class"] = hardware_class
+        sent = self.submit(parts)
+        assert sent.status_code == 201, sent.text
+        self.verify(sent.json()["id"], hardware_class, pace, headers)
+        return str(sent.json()["id"])
+
+    def verify(self, submission_id: str, hardware_class: str, pace: float, headers: Any) -> None:
+        asked = self.client.post(
+            f"/api/v1/submissions/{submission_id}/verifications",
+            json={"reason": "wanted"},
+            headers=headers,
+        )
+        assert asked.status_code == 201, asked.text
+        self.train(submission_id, asked.json()["id"], hardware_class, pace)
+
+    def train(
+        self, submission_id: str, verification_id: str, hardware_class: str, pace: float, **how: Any
+    ) -> None:
+        """Train a verification and report it; `how` changes the report."""
+        self.replay.submission_id, self.replay.verification_id = submission_id, verification_id
+        report = self.make_report(self.replay.seeds(), seconds_per_epoch=pace)
+        system = replace(report.system, hardware_class=hardware_class)
+        sent = self.replay.report(
+            self.replay.claim().json(), replace(report, **{"system": system} | how)
+        )
+        assert sent.status_code == 200, sent.text
+
+    def entry(self, submission_id: str) -> dict[str, Any]:
+        """A row of the board."""
+        entries = self.client.get(BOARD).json()["entries"]
+        found: dict[str, Any] = next(e for e in entries if e["submission_id"] == submission_id)
+        return found
+
+
+@pytest.fixture
+def measure(
+    client: TestClient,
+    replay: Any,
+    make_report: Any,
+    submit: Any,
+    digits_submission: Any,
+    olivia: Any,
+) -> Callable[[str, float], str]:
+    """Measures the reference on a hardware class; returns the submission's id."""
+    made = Pools(client, replay, make_report, submit)
+
+    def run(hardware_class: str, pace: float) -> str:
+        return made.measure(digits_submission, hardware_class, pace, olivia.headers)
+
+    run.pools = made  # type: ignore[attr-defined]
+    return run
+
+
+@pytest.fixture
+def four(measure: Any) -> list[str]:
+    """Three measured configurations, and a fourth that would be the second of them."""
+    found = [measure(f"cpu-{number}", 0.10 + 0.02 * number) for number in range(3)]
+    return [*found, measure("cpu-4", 0.11)]
+
+
+def fresh_of(database: Database, submission_id: str) -> Verification:
+    """The latest fresh verification of a submission."""
+    with database.read() as session:
+        query = select(Verification).where(
+            Verification.submission_id == submission_id, Verification.fresh.is_(True)
+        )
+        return session.scalars(query.order_by(Verification.created_at.desc())).first()  # type: ignore[return-value]
+
+
+def pool_of(client: TestClient, database: Database, submission_id: str) -> Any:
+    with database.read() as session:
+        pool_id = session.get_one(Submission, submission_id).pool_id
+    return client.get(f"/api/v1/pools/{pool_id}").json()
+
+
+def test_three_configurations_are_numbered_without_fresh_runs(
+    measure: Any, database: Database
+) -> None:
+    found = [measure(f"cpu-{number}", 0.10 + 0.02 * number) for number in range(3)]
+
+    assert [measure.pools.entry(each)["rank"] for each in found] == [1, 2, 3]
+    assert [fresh_of(database, each) for each in found] == [None] * 3
+
+
+def test_a_fourth_that_would_be_second_waits_for_its_fresh_runs(
+    four: list[str], measure: Any, client: TestClient, database: Database
+) -> None:
+    entry = measure.pools.entry(four[3])
+    fresh = fresh_of(database, four[3])
+
+    assert (entry["rank"], entry["provisional_rank"]) == (None, 2)
+    assert entry["unranked_reason"] == "its 10 fresh runs are under way"
+    assert [measure.pools.entry(each)["rank"] for each in four[:3]] == [1, 2, 3]
+    assert (fresh.kind, fresh.state, fresh.own_runs) == ("replay", "queued", 0)
+    assert len(set(fresh.seeds)) == CONFIRM_RUNS
+    assert fresh.reason == "fresh runs: would enter the first three"
+    pool = pool_of(client, database, four[3])
+    assert (pool["state"], pool["fresh_runs"]) == ("confirming", fresh.id)
+    assert all(run["counted"] and not run["fresh"] for run in pool["runs"])
+
+
+def test_the_fresh_runs_are_the_pool_and_no_verdict(
+    four: list[str], measure: Any, client: TestClient, database: Database
+) -> None:
+    nominated = measure.pools.entry(four[3])["measured_seconds"]
+    fresh = fresh_of(database, four[3])
+    measure.pools.train(four[3], fresh.id, "cpu-4", 0.13)
+    entry = measure.pools.entry(four[3])
+    pool = pool_of(client, database, four[3])
+
+    assert (entry["rank"], entry["measured_runs"]) == (3, CONFIRM_RUNS)
+    assert entry["measured_seconds"] > nominated
+    counted = [run for run in pool["runs"] if run["counted"]]
+    assert {run["verification_id"] for run in counted} == {fresh.id}
+    assert [run["seed"] for run in counted] == fresh.seeds
+    assert any(not run["counted"] and not run["fresh"] for run in pool["runs"])
+    kept = sorted(run["seconds"] for run in counted)[1:-1]
+    assert pool["measured_seconds"] == pytest.approx(sum(kept) / len(kept))
+    assert (pool["state"], pool["fresh_runs"]) == ("measured", None)
+    shown = client.get(f"/api/v1/verifications/{fresh.id}").json()
+    assert (shown["state"], shown["decision"]) == ("done", None)
+    assert client.get(f"/api/v1/submissions/{four[3]}").json()["status"] == "verified"
+
+
+def test_it_is_confirmed_once_and_later_runs_are_added(
+    four: list[str], measure: Any, client: TestClient, database: Database, olivia: Any
+) -> None:
+    fresh = fresh_of(database, four[3])
+    measure.pools.train(four[3], fresh.id, "cpu-4", 0.11)
+    measure.pools.verify(four[3], "cpu-4", 0.11, olivia.headers)
+
+    assert fresh_of(database, four[3]).id == fresh.id
+    assert measure.pools.entry(four[3])["measured_runs"] > CONFIRM_RUNS
+    assert measure.pools.entry(four[3])["rank"] == 2
+
+
+def test_a_fourth_below_the_first_three_is_numbered_at_once(
+    measure: Any, database: Database
+) -> None:
+    found = [measure(f"cpu-{number}", 0.10 + 0.02 * number) for number in range(4)]
+
+    assert measure.pools.entry(found[3])["rank"] == 4
+    assert fresh_of(database, found[3]) is None
+
+
+def test_a_second_that_would_take_the_record_is_trained_again(
+    measure: Any, database: Database
+) -> None:
+    first, second = measure("cpu-a", 0.12), measure("cpu-b", 0.10)
+
+    assert measure.pools.entry(second)["rank"] is None
+    assert measure.pools.entry(first)["rank"] == 1
+    assert fresh_of(database, second).reason == "fresh runs: would take the record"
+
+
+@pytest.mark.parametrize("end", ["cancelled", "failed", "busy worker"])
+def test_fresh_runs_without_a_measurement_are_asked_for_again_at_the_next(
+    end: str, four: list[str], measure: Any, client: TestClient, database: Database, olivia: Any
+) -> None:
+    fresh = fresh_of(database, four[3])
+    if end == "cancelled":
+        cancel = f"/api/v1/verifications/{fresh.id}/cancel"
+        assert client.post(cancel, headers=olivia.headers).status_code == 200
+    elif end == "busy worker":
+        measure.pools.train(four[3], fresh.id, "cpu-4", 0.11, drift="2 % slower than it was")
+    else:
+        failure = Failure("infrastructure", "child_died", "the training died", "nothing to do")
+        for _ in range(fresh.max_attempts):
+            measure.pools.train(four[3], fresh.id, "cpu-4", 0.11, failure=failure, runs=[])
+
+    entry = measure.pools.entry(four[3])
+    assert (entry["rank"], entry["unranked_reason"]) == (
+        None,
+        "its 10 fresh runs were not finished",
+    )
+    assert fresh_of(database, four[3]).id == fresh.id  # Nothing is asked for by itself.
+    measure.pools.verify(four[3], "cpu-4", 0.11, olivia.headers)
+    again = fresh_of(database, four[3])
+    assert again.id != fresh.id
+    assert measure.pools.entry(four[3])["unranked_reason"] == "its 10 fresh runs are under way"
+
+
+def test_an_organiser_asks_again_for_fresh_runs_that_were_cancelled(
+    four: list[str], client: TestClient, database: Database, olivia: Any, alice: Any
+) -> None:
+    pool = pool_of(client, database, four[3])
+    path = f"/api/v1/pools/{pool['id']}/fresh-runs"
+    assert client.post(path, headers=olivia.headers).status_code == 409
+    client.post(f"/api/v1/verifications/{pool['fresh_runs']}/cancel", headers=olivia.headers)
+
+    assert client.post(path, headers=alice.headers).status_code == 403
+    asked = client.post(path, headers=olivia.headers)
+    assert asked.status_code == 201, asked.text
+    assert asked.json()["state"] == "confirming"
+    assert asked.json()["fresh_runs"] not in (None, pool["fresh_runs"])
+
+
+def test_a_closed_pool_lets_its_submissions_go_and_the_next_replay_opens_another(
+    four: list[str], measure: Any, client: TestClient, database: Database, olivia: Any, alice: Any
+) -> None:
+    pool = pool_of(client, database, four[3])
+    path, body = f"/api/v1/pools/{pool['id']}/close", {"reason": "the worker has another driver"}
+    assert client.post(path, json=body, headers=alice.headers).status_code == 403
+    assert client.post(path, json={}, headers=olivia.headers).status_code == 422
+    closed = client.post(path, json=body, headers=olivia.headers)
+
+    assert closed.status_code == 200, closed.text
+    assert closed.json()["closed_because"] == "the worker has another driver"
+    assert len(closed.json()["runs"]) == len(pool["runs"])
+    assert fresh_of(database, four[3]).state == "cancelled"
+    entry = measure.pools.entry(four[3])
+    assert (entry["evidence"], entry["check"], entry["rank"]) == ("claimed", "epochs_agree", None)
+    (logged,) = client.get("/api/v1/audit?action=pool.close", headers=olivia.headers).json()[
+        "records"
+    ]
+    assert logged["after"]["consequence"] == (
+        "1 submission dropped from measured to claimed until the configuration is trained again"
+    )
+    assert client.post(path, json=body, headers=olivia.headers).status_code == 409
+    measure.pools.verify(four[3], "cpu-4", 0.11, olivia.headers)
+    assert pool_of(client, database, four[3])["id"] != pool["id"]
+    assert measure.pools.entry(four[3])["unranked_reason"] == "its 10 fresh runs are under way"
+
+
+def test_a_pool_that_is_missing_is_404(client: TestClient, olivia: Any) -> None:
+    assert client.get("/api/v1/pools/none").status_code == 404
+    body = {"reason": "gone"}
+    assert (
+        client.post("/api/v1/pools/none/close", json=body, headers=olivia.headers).status_code
+        == 404
+    )
+
+
+def test_the_pool_of_a_hidden_submission_is_404(
+    four: list[str], client: TestClient, database: Database, bob: Any, alice: Any
+) -> None:
+    with database.write() as session:
+        submission = session.get_one(Submission, four[3])
+        submission.embargoed, path = True, f"/api/v1/pools/{submission.pool_id}"
+
+    assert client.get(path, headers=bob.headers).status_code == 404
+    assert client.get(path, headers=alice.headers).status_code == 200
+
+
+def test_the_proofs_of_fresh_runs_hold(
+    four: list[str], measure: Any, client: TestClient, database: Database, olivia: Any
+) -> None:
+    fresh = fresh_of(database, four[3])
+    measure.pools.train(four[3], fresh.id, "cpu-4", 0.13)
+    measure("cpu-5", 0.09)
+    under_way = client.get("/api/v1/verifications?state=queued&limit=1").json()["verifications"]
+    cancel = f"/api/v1/verifications/{under_way[0]['id']}/cancel"
+    assert client.post(cancel, headers=olivia.headers).status_code == 200
+    client.get(f"/api/v1/verifications/{fresh.id}/proof")  # From the first on the key is listed.
+    findings = Findings()
+    check_evidence(client.app.state.parts, findings)  # type: ignore[attr-defined]
+
+    assert findings.looked_at["proofs"] > 5
+    assert findings.faults == []

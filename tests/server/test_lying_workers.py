@@ -1,0 +1,225 @@
+"""Workers that lie about what they trained: none of it is published, and organisers hear of it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from rules.benchmark import Benchmark
+from rules.messages import ReplayReport
+from server.database import Database
+from server.models import AuditRecord
+from tests.support.streams import Streamed, stream_report, streamed
+
+Lie = Callable[[ReplayReport, Any], tuple[ReplayReport, Streamed]]
+
+
+def with_curves(report: ReplayReport, curves: list[list[float]]) -> ReplayReport:
+    """The report with other qualities, as far as its runs go."""
+    runs = [
+        replace(
+            run,
+            evaluations=[
+                replace(item, quality=quality)
+                for item, quality in zip(run.evaluations, curve, strict=False)
+            ],
+        )
+        for run, curve in zip(report.runs, curves, strict=False)
+    ]
+    return replace(report, runs=[_ended(run) for run in runs])
+
+
+def _ended(run: Any) -> Any:
+    """A run that ends with its last evaluation."""
+    last = run.evaluations[-1]
+    seconds = {"parent_seconds": last.seconds, "child_seconds": last.seconds}
+    return replace(run, ledger=last.ledger, tta_seconds=last.seconds, **seconds)
+
+
+def scaled(report: ReplayReport, factor: float) -> ReplayReport:
+    """The report with every second multiplied."""
+    runs = [
+        replace(
+            run,
+            evaluations=[
+                replace(
+                    item,
+                    seconds=item.seconds * factor,
+                    ledger={name: amount * factor for name, amount in item.ledger.items()},
+                )
+                for item in run.evaluations
+            ],
+        )
+        for run in report.runs
+    ]
+    return replace(report, runs=[_ended(run) for run in runs])
+
+
+def at(moments: Callable[[float], float], events: Streamed) -> Streamed:
+    """The events as they came at other moments."""
+    return [(moments(moment), event) for moment, event in events]
+
+
+def calibrated_curves(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+    curves = [list(run.quality) for run in replay.digits.reference_runs_at(64)]
+    lie = with_curves(honest, curves)
+    return lie, streamed(lie)
+
+
+def one_curve_for_all(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+    curve = [item.quality for item in honest.runs[0].evaluations]
+    lie = with_curves(honest, [curve] * len(honest.runs))
+    return lie, streamed(lie)
+
+
+def the_claims_own(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+    path = f"/api/v1/submissions/{replay.submission_id}"
+    files = [run["file"] for run in replay.client.get(path).json()["runs"]]
+    curves = replay.claimed_curves(files)
+    others = [[item.quality for item in run.evaluations] for run in honest.runs[len(curves) :]]
+    lie = with_curves(honest, [*curves[: len(honest.runs)], *others])
+    return lie, streamed(lie)
+
+
+def nine_points_under(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+    under = [[item.quality - 9 for item in run.evaluations] for run in honest.runs]
+    return with_curves(honest, under), streamed(honest)
+
+
+def twice_the_seconds(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+    lie = scaled(honest, 2.0)
+    return lie, at(lambda moment: moment / 2, streamed(lie))
+
+
+def in_28_ms(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+    events = streamed(honest)
+    return honest, at(lambda moment: moment * 0.028 / events[-1][0], events)
+
+
+def late_in_one_burst(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+    events = streamed(honest)
+    return honest, at(lambda _: events[-1][0], events)
+
+
+def warped(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+    lie = scaled(honest, 0.08)
+    return lie, at(lambda moment: moment / 0.08, streamed(lie))
+
+
+def not_posted(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+    return honest, [(0.0, {"run": 0, "kind": "run_started"})]
+
+
+LIES: dict[str, tuple[Lie, str]] = {
+    "calibrated curves": (calibrated_curves, "those of the calibrated run"),
+    "one curve for all runs": (one_curve_for_all, "those of run 0 of the report"),
+    "the claim's own": (the_claims_own, "those of the claim's run_"),
+    "9 points under what was posted": (nine_points_under, "evaluations[0].quality"),
+    "a ledger of twice the seconds": (twice_the_seconds, "s that passed"),
+    "28 ms for all trainings": (in_28_ms, "s that passed"),
+    "posted late in one burst": (late_in_one_burst, "s that passed"),
+    "seconds warped by 0.08": (warped, "s that passed"),
+    "nothing posted": (not_posted, "8 reported; expected 0, as posted"),
+}
+
+
+@pytest.fixture
+def lied_to(replay: Any, digits: Benchmark, make_log: Callable[..., bytes]) -> Any:
+    """The fixture `replay`, which knows the benchmark and the curves of its claim."""
+    replay.digits = digits
+    replay.claimed_curves = lambda files: [
+        [14.8, 45.8 + (100 + index) % 7, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1]
+        for index, _ in enumerate(files)
+    ]
+    return replay
+
+
+def refused(replay: Any, report: ReplayReport, events: Streamed) -> str:
+    """Why a report is refused; what follows for its attempt is what follows for every lie."""
+    grant = replay.claim().json()
+    stream_report(replay.database, grant["attempt_id"], report, events=events)
+    answer = replay.post_report(grant, report)
+    assert answer.status_code == 422, answer.text
+    again = replay.post_report(grant, report)
+    assert (again.status_code, again.json()["detail"]) == (422, answer.json()["detail"])
+    view = replay.view()
+    assert (view["state"], view["outcome"], view["report"]) == ("queued", None, None)
+    states = [attempt["state"] for attempt in view["attempts"]]
+    assert states[-2:] == ["failed", "queued"]
+    failure = view["attempts"][-2]["failure"]
+    assert (failure["kind"], failure["code"]) == ("infrastructure", "report_refused")
+    assert replay.status() == "verifying"
+    return str(answer.json()["detail"])
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_report_that_is_a_lie_is_refused(
+    lie: str, lied_to: Any, make_report: Callable[..., Any], database: Database
+) -> None:
+    tell, wanted = LIES[lie]
+    report, events = tell(make_report(lied_to.seeds()), lied_to)
+    why = refused(lied_to, report, events)
+
+    assert wanted in why
+    with database.read() as session:
+        noted = session.scalars(
+            select(AuditRecord).where(AuditRecord.action == "report.refuse")
+        ).one()
+    assert (noted.actor, noted.subject_id) == ("report check", "walter-1")
+    assert wanted in str(noted.reason)
+    honest = lied_to.report(lied_to.claim().json(), make_report(lied_to.seeds()))
+    assert honest.json()["outcome"] == "verified"
+
+
+def test_the_replays_of_another_verification_are_refused(
+    replay: Any, olivia: Any, make_report: Callable[..., Any]
+) -> None:
+    first = make_report(replay.seeds())
+    assert replay.report(replay.claim().json(), first).json()["outcome"] == "verified"
+    path = f"/api/v1/submissions/{replay.submission_id}/verifications"
+    again = replay.client.post(path, json={"reason": "again"}, headers=olivia.headers).json()
+    verified, replay.verification_id = replay.verification_id, again["id"]
+    own = again["own_runs"]
+    curves = [[item.quality for item in run.evaluations] for run in first.runs[own:]]
+    honest = make_report(replay.seeds())
+    reproduced = [[item.quality for item in run.evaluations] for run in honest.runs[:own]]
+    sealed = [curves[i % len(curves)] for i in range(len(honest.runs) - own)]
+    lie = with_curves(honest, [*reproduced, *sealed])
+    grant = replay.claim().json()
+    answer = replay.report(grant, lie)
+
+    assert answer.status_code == 422
+    told = answer.json()["detail"]
+    assert "those of run" in told
+    assert verified in told or "of the report" in told
+
+
+def test_the_report_of_another_worker_is_refused(
+    replay: Any, client: Any, make_report: Callable[..., Any]
+) -> None:
+    report = make_report(replay.seeds())
+    hello = {"system": vars(report.system), "state": "idle"}
+    client.post("/api/v1/workers/hello", json=hello, headers=replay.worker.headers)
+    other = replace(report, system=replace(report.system, worker="another-1"))
+    answer = replay.report(replay.claim().json(), other)
+
+    assert answer.status_code == 422
+    assert "system.worker" in answer.json()["detail"]
+    assert replay.view()["outcome"] is None
+
+
+@pytest.mark.parametrize(("late_seconds", "status"), [(0.2, 200), (0.5, 422)])
+def test_a_post_may_come_a_quarter_of_a_second_late(
+    late_seconds: float, status: int, replay: Any, make_report: Callable[..., Any]
+) -> None:
+    report = make_report(replay.seeds())
+    events = [
+        (moment + (late_seconds if event["kind"] == "evaluation" else 0.0), event)
+        for moment, event in streamed(report)
+    ]
+    grant = replay.claim().json()
+    stream_report(replay.database, grant["attempt_id"], report, events=events)
+
+    assert replay.post_report(grant, report).status_code == status

@@ -1,0 +1,186 @@
+"""A board numbers what was measured here; claims have a provisional rank in brackets."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import select
+
+from server.database import Database
+from server.models import Pool, PoolRun, Submission, Verification
+
+BOARD = "/api/v1/leaderboards/digits"
+
+
+def entries(client: TestClient, **query: Any) -> list[dict[str, Any]]:
+    response = client.get(BOARD, params=query)
+    assert response.status_code == 200, response.text
+    found: list[dict[str, Any]] = response.json()["entries"]
+    return found
+
+
+@pytest.fixture
+def verify(
+    client: TestClient, olivia: Any, make_report: Callable[..., Any], replay: Any
+) -> Callable[..., Any]:
+    """Have a submission replayed; the report is changed by `change` before it is sent."""
+
+    def run(submission_id: str | None = None, *, change: Any = None, **report: Any) -> Any:
+        if submission_id is not None:
+            asked = client.post(
+                f"/api/v1/submissions/{submission_id}/verifications",
+                json={"reason": "wanted"},
+                headers=olivia.headers,
+            )
+            assert asked.status_code == 201, asked.text
+            replay.submission_id, replay.verification_id = submission_id, asked.json()["id"]
+        made = make_report(replay.seeds(), **report)
+        sent = replay.report(replay.claim().json(), change(made) if change else made)
+        assert sent.status_code == 200, sent.text
+        return made
+
+    return run
+
+
+def test_a_claim_has_no_number_and_a_provisional_rank(
+    submit: Callable[..., Any], digits_submission: Any, client: TestClient
+) -> None:
+    sent = submit(digits_submission).json()["id"]
+    (entry,) = entries(client)
+
+    assert (entry["submission_id"], entry["rank"], entry["provisional_rank"]) == (sent, None, 1)
+    assert (entry["evidence"], entry["check"]) == ("claimed", "none")
+    assert entry["unranked_reason"] == "claimed: not measured here"
+    assert entry["claimed_seconds"] == entry["tta_seconds"]
+    assert entry["measured_seconds"] is None
+
+
+def test_a_replayed_claim_ranks_at_our_time(
+    verify: Callable[..., Any], replay: Any, client: TestClient
+) -> None:
+    report = verify(seconds_per_epoch=0.13)
+    (entry,) = entries(client)
+
+    own = replay.view()["own_runs"]
+    times = sorted(run.tta_seconds for run in report.runs[own:])
+    assert (entry["rank"], entry["evidence"], entry["check"]) == (1, "measured", None)
+    kept = times[1:-1]
+    assert entry["measured_seconds"] == pytest.approx(sum(kept) / len(kept))
+    assert entry["tta_seconds"] == entry["measured_seconds"] != entry["claimed_seconds"]
+    assert entry["measured_runs"] == len(times)
+    assert (
+        entry["measured_low_seconds"] < entry["measured_seconds"] < entry["measured_high_seconds"]
+    )
+    # A hundredth of the price of an hour on a machine of a tenth of a dollar.
+    assert entry["cost_usd"] == pytest.approx(entry["measured_seconds"] / 3600 * 0.1)
+
+
+def test_a_forged_time_gains_nothing(
+    verify: Callable[..., Any],
+    submit: Callable[..., Any],
+    digits_submission: Any,
+    client: TestClient,
+    bob: Any,
+    make_log: Callable[..., bytes],
+) -> None:
+    """Logs with all times scaled by 0.08 never take rank 1 from what was measured here."""
+    verify()
+    forged = deepcopy(digits_submission)
+    for index, name in enumerate(forged.logs):
+        forged.logs[name] = make_log(index, name=name, seconds_per_epoch=0.0093)
+    sent = submit(forged, by=bob)
+    assert sent.status_code == 201, sent.text
+    first, second = entries(client)
+
+    assert (first["rank"], first["evidence"]) == (1, "measured")
+    assert (second["submission_id"], second["rank"]) == (sent.json()["id"], None)
+    assert second["tta_seconds"] < first["tta_seconds"]
+    assert second["provisional_rank"] == 1
+
+
+def test_one_configuration_is_one_row_whoever_submits_it(
+    verify: Callable[..., Any],
+    submit: Callable[..., Any],
+    digits_submission: Any,
+    client: TestClient,
+    database: Database,
+    bob: Any,
+) -> None:
+    verify()
+    (alone,) = entries(client)
+    sent = submit(digits_submission, by=bob).json()["id"]
+    verify(sent)
+    (entry,) = entries(client)
+
+    assert entry["submission_id"] == alone["submission_id"]
+    assert (entry["also_by"], entry["rank"]) == (["bob"], 1)
+    assert entry["measured_runs"] > alone["measured_runs"]
+    with database.read() as session:
+        assert len(session.scalars(select(Pool)).all()) == 1
+
+
+def test_a_miss_counts_as_infinite_and_own_seeds_never_count(
+    verify: Callable[..., Any], replay: Any, database: Database, client: TestClient
+) -> None:
+    with database.write() as session:
+        session.get_one(Verification, replay.verification_id).own_runs = 1
+
+    def miss(report: Any) -> Any:
+        *others, last = report.runs
+        below = [replace(each, quality=50.0) for each in last.evaluations]
+        missed = replace(last, status="not_reached", tta_seconds=None, evaluations=below)
+        return replace(report, runs=[*others, missed])
+
+    report = verify(change=miss)
+    with database.read() as session:
+        runs = session.scalars(select(PoolRun).order_by(PoolRun.index)).all()
+        assert [run.index for run in runs] == list(range(1, len(report.runs)))
+        assert runs[-1].seconds is None
+        assert all(run.seconds is not None for run in runs[:-1])
+
+
+@pytest.mark.parametrize(
+    "why",
+    ["another class", "shared processor", "drift", "own implementation"],
+)
+def test_what_was_not_timed_is_claimed_and_its_epochs_agree(
+    verify: Callable[..., Any], replay: Any, client: TestClient, database: Database, why: str
+) -> None:
+    def change(report: Any) -> Any:
+        if why == "another class":
+            return report
+        if why == "shared processor":
+            slow = [replace(run, cpu_seconds=run.parent_seconds * 0.5) for run in report.runs]
+            return replace(report, runs=slow)
+        return replace(report, drift="2 % slower than its baseline") if why == "drift" else report
+
+    with database.write() as session:
+        submission = session.get_one(Submission, replay.submission_id)
+        if why == "another class":
+            submission.system = submission.system | {"hardware_class": "another"}
+        if why == "own implementation":
+            submission.trained_with = "own"
+    verify(change=change)
+    (entry,) = entries(client)
+
+    assert (entry["status"], entry["rank"]) == ("verified", None)
+    assert (entry["evidence"], entry["check"]) == ("claimed", "epochs_agree")
+
+
+def test_filters_of_evidence_and_check(
+    verify: Callable[..., Any],
+    submit: Callable[..., Any],
+    digits_submission: Any,
+    client: TestClient,
+) -> None:
+    verify()
+    submit(digits_submission)
+
+    assert len(entries(client)) == 2
+    assert [each["evidence"] for each in entries(client, evidence="measured")] == ["measured"]
+    assert [each["check"] for each in entries(client, check="none")] == ["none"]
+    assert entries(client, check="contradicted") == []
+    assert client.get(BOARD, params={"evidence": "seen"}).status_code == 422
