@@ -4,20 +4,25 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
-from rules.claim import Kind
+from server.leaderboard.schemas import BoardQuery
 from server.models import Submission
 
 
-def first_division(session: Session, benchmark: Benchmark, kind: Kind) -> str | None:
-    """The first division that has a submission, closed before all; None where there is no choice.
+def in_division(session: Session, benchmark: Benchmark, query: BoardQuery) -> BoardQuery:
+    """The same query of the division that a board begins with, where it names none.
 
-    None too of a benchmark that has one division, or no submission.
+    Divisions of trainings are never ranked together; they say nothing of an inference.
     """
-    if len(benchmark.divisions) < 2:
-        return None
-    of_board = (Submission.benchmark_id == benchmark.benchmark_id, Submission.kind == kind)
-    for division in sorted(benchmark.divisions, key=lambda name: (name != "closed", name)):
-        has_one = select(Submission.id).where(*of_board, Submission.division == division).limit(1)
+    if query.division is not None or query.kind != "train":
+        return query
+    return query.model_copy(update={"division": _first(session, benchmark)})
+
+
+def _first(session: Session, benchmark: Benchmark) -> str:
+    """The benchmark's first division that has a training; where none has, its first one."""
+    trainings = (Submission.benchmark_id == benchmark.benchmark_id, Submission.kind == "train")
+    for division in benchmark.divisions:
+        has_one = select(Submission.id).where(*trainings, Submission.division == division).limit(1)
         if session.scalar(has_one) is not None:
             return division
-    return None
+    return benchmark.divisions[0]

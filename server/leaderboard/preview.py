@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
 from rules.phases import moment_words
+from server.leaderboard.divisions import in_division
 from server.leaderboard.queries import Board, cut_board
 from server.leaderboard.ranked import RankedBoard, board_as_seen
 from server.leaderboard.schemas import BoardQuery, PreviewPart
@@ -32,7 +33,7 @@ def preview_board(
     The session shows what is under embargo: whoever opens it has checked who asks. Raises RuleError
     for a target that the benchmark cannot have.
     """
-    query = query.in_division(benchmark)
+    query = in_division(session, benchmark, query)
     benchmark_id = benchmark.benchmark_id
     version = board_version(session, benchmark_id)
     ranked = board_as_seen(session, benchmark, query)

@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
+from server.leaderboard.divisions import in_division
 from server.leaderboard.lens import lens_of, lens_view
 from server.leaderboard.other_rules import other_rules
 from server.leaderboard.price import price_of, price_view
@@ -22,7 +23,7 @@ def read_board(session: Session, benchmark: Benchmark, query: BoardQuery) -> Boa
     A rank is among all submissions of the division and of the kind that the metric
     ranks, whatever else is filtered. Raises RuleError for a target that the benchmark cannot have.
     """
-    query = query.in_division(benchmark)
+    query = in_division(session, benchmark, query)
     version = board_version(session, benchmark.benchmark_id)
     ranked = ranked_board(session, benchmark, query, version=version)
     return cut_board(session, ranked, benchmark, query, version=version)

@@ -7,7 +7,6 @@ from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from rules.benchmark import Benchmark
 from rules.claim import Kind
 from rules.clock import ClockName
 from rules.evidence import Check, Evidence
@@ -118,15 +117,6 @@ class BoardQuery(BaseModel):
                 "two_prices", "a price and a day of the price book; expected one of them"
             )
         return self
-
-    def in_division(self, benchmark: Benchmark) -> Self:
-        """The same of the benchmark's first division where none is named.
-
-        Divisions of trainings are never ranked together; they say nothing of an inference.
-        """
-        if self.division is not None or self.kind != "train":
-            return self
-        return self.model_copy(update={"division": benchmark.divisions[0]})
 
     @property
     def kind(self) -> Kind:

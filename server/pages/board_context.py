@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 from rules.benchmark import Benchmark
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.schemas import benchmark_view
+from server.leaderboard.divisions import in_division
 from server.leaderboard.queries import cut_board
 from server.leaderboard.ranked import ranked_board
 from server.leaderboard.schemas import BoardQuery
@@ -31,10 +32,10 @@ def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
     Raises RuleError for a target that the benchmark cannot have.
     """
     version = board_version(session, benchmark.benchmark_id)
-    in_division = query.in_division(benchmark)
-    ranked = ranked_board(session, benchmark, in_division, version=version)
+    query = in_division(session, benchmark, query)
+    ranked = ranked_board(session, benchmark, query, version=version)
     return _around(session, benchmark, query, version) | {
-        "board": cut_board(session, ranked, benchmark, in_division, version=version),
+        "board": cut_board(session, ranked, benchmark, query, version=version),
         "filters": query.model_dump(mode="json", exclude_defaults=True),
         "facets": ranked.facets,
     }
@@ -48,7 +49,7 @@ def refused_context(
     `typed` is the query as it came; what of it says which kind of board is kept where it can be.
     """
     version = board_version(session, benchmark.benchmark_id)
-    query = query_instead(typed, problems).in_division(benchmark)
+    query = in_division(session, benchmark, query_instead(typed, problems))
     ranked = ranked_board(session, benchmark, query, version=version)
     board = cut_board(session, ranked, benchmark, query, version=version)
     return _around(session, benchmark, query, version) | {

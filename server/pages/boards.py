@@ -10,7 +10,6 @@ from rules.benchmark import Benchmark
 from server.benchmarks.queries import find_benchmark
 from server.dependencies import PartsDep
 from server.leaderboard.answers import answer_board
-from server.leaderboard.divisions import first_division
 from server.leaderboard.encoding import Encoded, encoded
 from server.leaderboard.schemas import BoardQuery
 from server.pages.board_context import board_context, refused_context
@@ -42,9 +41,6 @@ def benchmark_page(benchmark_id: str, parts: PartsDep, request: Request) -> Resp
 
 
 def _page(session: Session, benchmark: Benchmark, query: BoardQuery) -> Encoded:
-    if query.division is None:
-        division = first_division(session, benchmark, query.kind)
-        query = query.model_copy(update={"division": division})
     context = board_context(session, benchmark, query)
     board = context["board"]
     page = render("benchmark.html", **context)

@@ -107,7 +107,7 @@ def test_logs_edited_to_forty_per_cent_fewer_epochs_are_rejected(
 
     verification = stack.wait_until_ended(stack.verify(submission["id"]))
 
-    assert verification["outcome"] == "rejected"
+    assert verification["outcome"] == "rejected", verification["reasons"]
     assert "converges_faster_than_replay" in {r["code"] for r in verification["reasons"]}
     board = stack.get("/leaderboards/digits")
     entry = next(e for e in board["entries"] if e["submission_id"] == submission["id"])

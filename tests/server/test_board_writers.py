@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from rules.benchmark import Benchmark
 from server.app import create_app
 from server.database import Database, utc_now
+from server.leaderboard.divisions import in_division
 from server.leaderboard.encoding import encode_json
 from server.leaderboard.queries import cut_board
 from server.leaderboard.ranked import _rank
@@ -66,7 +67,7 @@ def watch(client: TestClient) -> None:
 
 def from_scratch(session: Session, benchmark: Benchmark, query: BoardQuery, version: int) -> bytes:
     """A board from all rows of the database, with nothing that was kept."""
-    query = query.in_division(benchmark)
+    query = in_division(session, benchmark, query)
     board = _rank(read_rows(session, benchmark, query.kind), query, benchmark, None)
     return encode_json(cut_board(session, board, benchmark, query, version=version))
 
