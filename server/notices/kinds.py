@@ -20,6 +20,7 @@ EventKind = Literal[
     "decision.published",
     "worker.drifted",
     "worker.lost",
+    "worker.paused",
     "worker.refused",
 ]
 KINDS = cast(tuple[EventKind, ...], get_args(EventKind))
@@ -41,6 +42,7 @@ ABOUT: dict[str, str] = {
     "decision.published": "An organiser published the verdict of a rerun.",
     "worker.drifted": "A worker is out: it is not as fast as it was.",
     "worker.lost": "A worker went silent while it trained.",
+    "worker.paused": "The server paused a worker: it failed too often, or others contradict it.",
     "worker.refused": "A worker's report was refused: it does not agree with what was seen.",
 }
 # What nobody can ask for: a ping, the confirmation of an address, a webhook that was switched off.

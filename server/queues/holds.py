@@ -1,17 +1,19 @@
 """Workers and queues that are to take nothing: held by an organiser, or off their baseline."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from rules.messages import HelloAnswer
-from server.audit.service import Subject, record
+from server.audit.service import Actor, Administrator, Subject, record
 from server.bell import ring
 from server.database import insert_missing, utc_now
 from server.dependencies import Caller
 from server.errors import ConflictError, NotFoundError
 from server.models import Attempt, QueueRow, WorkerRow
+from server.notices.announce import announce_worker
 from server.queues.pauses import EVERY_QUEUE, read_pauses
 
 PAUSED, DRAINING, DRAINED = "paused", "draining", "drained"
@@ -68,6 +70,27 @@ def hold_worker(session: Session, caller: Caller, name: str, *, held: str, reaso
     worker.held, worker.held_by, worker.held_because = held, caller.name, reason
     worker.held_at = utc_now()
     _note(session, caller, f"worker.{ORDERS[held]}", name, reason, before, {"held": held})
+
+
+def pause_by_server(
+    session: Session,
+    name: str,
+    *,
+    by: str,
+    why: str,
+    beside: Mapping[str, object] = MappingProxyType({}),
+) -> None:
+    """Pause a worker until an organiser resumes it; the organisers and its owner are told.
+
+    `by` names the rule that did it, `beside` what else it changed, for the audit log.
+    """
+    worker = _worker(session, name)
+    before = {"held": worker.held}
+    worker.held, worker.held_by, worker.held_because = PAUSED, by, why
+    worker.held_at = utc_now()
+    announce_worker(session, name, "worker.paused", why=why)
+    after = {"held": PAUSED, **beside}
+    _note(session, Administrator(by), "worker.pause", name, why, before, after)
 
 
 def resume_worker(session: Session, caller: Caller, name: str, *, reason: str | None) -> None:
@@ -166,16 +189,16 @@ def _release(worker: WorkerRow) -> None:
 
 def _note(
     session: Session,
-    caller: Caller,
+    actor: Actor,
     action: str,
     name: str,
     reason: str | None,
-    before: Mapping[str, str | None],
-    after: Mapping[str, str | None],
+    before: Mapping[str, object],
+    after: Mapping[str, object],
 ) -> None:
     record(
         session,
-        caller,
+        actor,
         action,
         Subject("worker", name),
         reason=reason,

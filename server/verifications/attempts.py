@@ -31,6 +31,7 @@ from server.dependencies import Caller
 from server.errors import ConflictError, ContentError
 from server.models import Attempt, ReplayEventRow, Token, WorkerRow
 from server.notices.announce import announce_verification
+from server.queues.failing import pause_failing
 from server.queues.holds import refuse_held
 from server.verifications.cross_checks import give_up_cross_check
 from server.verifications.limits import why_over_limit
@@ -253,6 +254,8 @@ def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> No
     `failure` is as the attempt tells it (`as_followed`).
     """
     verification, is_spent = attempt.verification, _is_spent(attempt, failure)
+    if failure.kind == "infrastructure" and attempt.worker is not None:
+        pause_failing(session, attempt.worker)
     if failure.kind == "infrastructure" and not is_spent:
         queue_attempt(session, verification, number=attempt.number + 1)
         follow_check(session, verification)

@@ -12,15 +12,14 @@ from rules.equal_seeds import judge_own_seeds
 from rules.messages import Failure, ReplayReport, ReplayRun
 from rules.replay_plan import Plan
 from rules.verdict import Reason, Verdict
-from server.audit.service import Subject, record
 from server.benchmarks.queries import definition
 from server.database import utc_now
 from server.errors import ServerError
 from server.models import Attempt, Verification, WorkerRow
-from server.notices.announce import announce_verification, announce_worker
+from server.notices.announce import announce_verification
 from server.pools.service import take_out_runs
 from server.queues.apart import owners_at
-from server.queues.holds import PAUSED
+from server.queues.holds import pause_by_server
 from server.queues.takers import LONGEST_SILENCE_SECONDS
 from server.verifications.publishing import KEEP, is_published, published_status
 from server.verifications.queries import (
@@ -31,7 +30,6 @@ from server.verifications.queries import (
     lock_verification,
 )
 from server.verifications.queueing import queue_attempt, queue_verification
-from server.verifications.report_checks import ReportCheck
 from server.verifications.service import request_verification, set_status
 from server.workers.owners import is_organisers_worker
 
@@ -177,22 +175,9 @@ def give_up_cross_check(session: Session, check: Verification, *, conclude: Conc
 def take_out(session: Session, name: str, checked: Verification) -> None:
     """Hold a worker that two others contradict, and open again what it alone stands for."""
     why = f"two other owners' workers contradict it about verification {checked.id}"
-    worker = session.get(WorkerRow, name)
-    if worker is None:
-        return
-    worker.held, worker.held_by, worker.held_because = PAUSED, "cross-check", why
-    worker.held_at = utc_now()
-    opened = _open_again(session, name, why)
-    announce_worker(session, name, "worker.refused", why=why)
-    record(
-        session,
-        ReportCheck("cross-check"),
-        "worker.pause",
-        Subject("worker", name),
-        reason=why,
-        before={"held": None},
-        after={"held": PAUSED, "opened again": opened},
-    )
+    if session.get(WorkerRow, name) is not None:
+        opened = _open_again(session, name, why)
+        pause_by_server(session, name, by="cross-check", why=why, beside={"opened again": opened})
 
 
 def _agree(session: Session, checked: Verification, first: ReplayRun, second: ReplayRun) -> str:

@@ -1,7 +1,6 @@
 """Is a report believed? What the server saw while it was made, and what is known already."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
@@ -14,7 +13,7 @@ from rules.messages import ReplayReport
 from rules.proof_stream import calibrated_curves
 from rules.report_ledger import OffClock, check_ledgers, check_off_clock, check_spans, off_clock
 from rules.report_stream import StreamedEvent, check_stream, streamed_event
-from server.audit.service import Subject, record
+from server.audit.service import Administrator, Subject, record
 from server.benchmarks.queries import definition
 from server.calibrations.queries import (
     adopted_calibration,
@@ -32,15 +31,6 @@ from server.models import (
 from server.notices.announce import announce_worker
 from server.submissions.queries import runs_with_curves
 from server.verifications.queries import REPORT
-
-
-@dataclass(frozen=True)
-class ReportCheck:
-    """The actor of what a check by the server does, as the audit log names it."""
-
-    name: str = "report check"
-    user_id: None = None
-    source: None = None
 
 
 def why_refused(
@@ -70,7 +60,7 @@ def tell_of_refusal(session: Session, attempt: Attempt, why: str) -> None:
     announce_worker(session, attempt.worker, "worker.refused", why=why, attempt_id=attempt.id)
     record(
         session,
-        ReportCheck(),
+        Administrator("report check"),
         "report.refuse",
         Subject("worker", attempt.worker),
         reason=why,

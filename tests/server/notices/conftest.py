@@ -23,6 +23,7 @@ EVERY_KIND = [
     "verification.queued", "verification.started", "verification.lost", "verification.done",
     "verification.failed", "verification.cancelled", "record.set", "calibration.adopted",
     "decision.published", "worker.drifted", "worker.lost",
+    "worker.paused",
     "worker.refused",
 ]  # fmt: skip
 
