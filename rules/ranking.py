@@ -24,6 +24,7 @@ KIND_OF_METRIC: dict[Metric, Kind] = {
     "latency": "inference",
     "inference_cost": "inference",
 }
+FIRST_METRIC: dict[str, Metric] = {"train": "tta", "inference": "latency"}
 FIGURE_OF_METRIC: dict[Metric, str] = {
     "tta": "tta_seconds",
     "cost": "cost_usd",
@@ -64,7 +65,8 @@ class Standing:
 
     `cost_usd` is what a training cost, `cost_usd_per_10000` what 10,000 items of inference do. A
     `withdrawn` one never ranks. `evidence` decides whether it is numbered, and
-    `held_back` says why one that would be is not yet.
+    `held_back` says why one that would be is not yet. `price_is_own` where the cost rests on a
+    price that its submitter states: that is shown, and ranks nothing.
     """
 
     submission_id: str
@@ -79,6 +81,7 @@ class Standing:
     evidence: Evidence = "measured"
     check: Check | None = None
     held_back: str | None = None
+    price_is_own: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,14 @@ class Order:
         last = position + 1 == len(self.ranked) or self.ranked[position + 1][0] != value
         return Ranked(submission_id, first + 1, first < position or not last, value, None)
 
+    def position(self, standing: Standing) -> int:
+        """Where a submission of this order stands in it, counted from 0."""
+        parts = (self.ranked, self.claimed, self.unranked)
+        lists = _Lists(*parts)
+        which, key = lists.find(standing, metric=self.metric, numbers=self.numbers)
+        before = sum(len(part) for part in parts[: [part is which for part in parts].index(True)])
+        return before + bisect_left(which, key)
+
     def _provisional(self, value: float) -> int:
         """One more than all faster rows, numbered or claimed."""
         return 1 + sum(bisect_left(rows, value, key=_value) for rows in (self.ranked, self.claimed))
@@ -176,13 +187,13 @@ def rank(standings: Sequence[Standing], *, metric: Metric) -> list[Ranked]:
 class _Lists:
     """The three parts of an order while it is put together."""
 
-    ranked: list[Any]
-    claimed: list[Any]
-    unranked: list[Any]
+    ranked: Any
+    claimed: Any
+    unranked: Any
 
     def find(
         self, standing: Standing, *, metric: Metric, numbers: tuple[str, ...] | None
-    ) -> tuple[list[Any], tuple[Any, ...]]:
+    ) -> tuple[Any, tuple[Any, ...]]:
         """Which list a submission belongs to, and what it is sorted by in it.
 
         No two share an id, so nothing after it is ever compared.
@@ -232,6 +243,8 @@ def why_unranked(standing: Standing, *, metric: Metric) -> str | None:
         # All that is asked of an inference is that its model meets the quality target.
         return "did not reach the target" if inference else "breaks a rule of the benchmark"
     if metric_value(standing, metric=metric) is not None:
+        if metric == "cost" and standing.price_is_own:
+            return "its price is its submitter's own: the price book has none for this system"
         return _why_impossible(standing, metric=metric)
     if inference:
         return "no latency was measured" if metric == "latency" else "states no cost"
@@ -261,6 +274,7 @@ def pareto_front(standings: Sequence[Standing]) -> list[str]:
         for s in standings
         if s.tta_seconds is not None
         and s.cost_usd is not None
+        and not s.price_is_own
         and why_unranked(s, metric="tta") is None
     ]
     front: list[str] = []

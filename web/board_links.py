@@ -58,9 +58,8 @@ def shown_value(value: object) -> str:
 
 
 def kind_link(filters: Mapping[str, Any], kind: str) -> str:
-    """The link to a benchmark's board of a kind, with the filters that both kinds have."""
-    kept = {name: filters.get(name) for name in ("division", "q")}
-    return "?" + board_query(kept, metric=next(iter(METRICS[kind])))
+    """The link to a benchmark's board of a kind; what was searched for is kept."""
+    return "?" + board_query({"q": filters.get("q")}, metric=next(iter(METRICS[kind])))
 
 
 def division_links(filters: Mapping[str, Any], divisions: Sequence[str]) -> list[tuple[str, str]]:

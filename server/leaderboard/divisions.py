@@ -1,28 +1,28 @@
 """The division that a board begins with: divisions are numbered apart."""
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session
+from collections.abc import Callable
 
 from rules.benchmark import Benchmark
+from server.leaderboard.ranked import RankedBoard
 from server.leaderboard.schemas import BoardQuery
-from server.models import Submission
+
+BoardOf = Callable[[BoardQuery], RankedBoard]
 
 
-def in_division(session: Session, benchmark: Benchmark, query: BoardQuery) -> BoardQuery:
-    """The same query of the division that a board begins with, where it names none.
+def board_in_division(
+    benchmark: Benchmark, query: BoardQuery, board_of: BoardOf
+) -> tuple[BoardQuery, RankedBoard]:
+    """The board that `board_of` a query is, and the query with its division.
 
-    Divisions of trainings are never ranked together; they say nothing of an inference.
+    Where it names none, that is the first division with a training. Divisions of trainings are
+    never ranked together; they say nothing of an inference.
     """
     if query.division is not None or query.kind != "train":
-        return query
-    return query.model_copy(update={"division": _first(session, benchmark)})
-
-
-def _first(session: Session, benchmark: Benchmark) -> str:
-    """The benchmark's first division that has a training; where none has, its first one."""
-    trainings = (Submission.benchmark_id == benchmark.benchmark_id, Submission.kind == "train")
-    for division in benchmark.divisions:
-        has_one = select(Submission.id).where(*trainings, Submission.division == division).limit(1)
-        if session.scalar(has_one) is not None:
-            return division
-    return benchmark.divisions[0]
+        return query, board_of(query)
+    asked = [query.model_copy(update={"division": name}) for name in benchmark.divisions]
+    for one in asked[:-1]:
+        board = board_of(one)
+        if board.rows:
+            return one, board
+    last = board_of(asked[-1])
+    return (asked[-1], last) if last.rows else (asked[0], board_of(asked[0]))

@@ -6,13 +6,14 @@ Nothing of it is kept in memory, where boards are everybody's.
 import logging
 from collections.abc import Collection
 from datetime import datetime
+from functools import partial
 
 from sqlalchemy import select, true
 from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
 from rules.phases import moment_words
-from server.leaderboard.divisions import in_division
+from server.leaderboard.divisions import board_in_division
 from server.leaderboard.queries import Board, cut_board
 from server.leaderboard.ranked import RankedBoard, board_as_seen
 from server.leaderboard.schemas import BoardQuery, PreviewPart
@@ -33,10 +34,10 @@ def preview_board(
     The session shows what is under embargo: whoever opens it has checked who asks. Raises RuleError
     for a target that the benchmark cannot have.
     """
-    query = in_division(session, benchmark, query)
     benchmark_id = benchmark.benchmark_id
     version = board_version(session, benchmark_id)
-    ranked = board_as_seen(session, benchmark, query)
+    board_of = partial(board_as_seen, session, benchmark)
+    query, ranked = board_in_division(benchmark, query, board_of)
     board = cut_board(session, ranked, benchmark, query, version=version)
     dates = current_dates(session, benchmark_id)
     part = _part(

@@ -5,7 +5,7 @@ from datetime import date
 
 from rules.cost import system_price_usd_per_hour, training_cost_usd
 from rules.system_price import PriceBook, price_of_system
-from server.leaderboard.rows import BoardRow, BoardRows
+from server.leaderboard.rows import BoardRow, BoardRows, is_own_price
 from server.leaderboard.schemas import BoardQuery, PriceView
 
 # US dollars for an accelerator and hour, or the day whose prices hold.
@@ -50,21 +50,24 @@ def priced_rows(rows: BoardRows, price: OtherPrice, book: PriceBook) -> BoardRow
 
 def _at_own_price(row: BoardRow, usd_per_accelerator_hour: float) -> BoardRow:
     accelerators = row.shown["system"]["accelerator_count"] or 0
-    return _costing(
-        row, system_price_usd_per_hour(usd_per_accelerator_hour, accelerators), number=None
-    )
+    usd_per_hour = system_price_usd_per_hour(usd_per_accelerator_hour, accelerators)
+    return _costing(row, usd_per_hour, number=None, is_own=False)
 
 
 def _at_day(row: BoardRow, day: date, book: PriceBook) -> BoardRow:
     found = price_of_system(row.shown["system"], book, on=day)
     number = None if found.entry is None else found.entry.number
-    return _costing(row, found.usd_per_hour, number=number)
+    is_own = is_own_price(found, row.shown["evidence"])
+    return _costing(row, found.usd_per_hour, number=number, is_own=is_own)
 
 
-def _costing(row: BoardRow, usd_per_hour: float | None, *, number: int | None) -> BoardRow:
+def _costing(
+    row: BoardRow, usd_per_hour: float | None, *, number: int | None, is_own: bool
+) -> BoardRow:
     return replace(
         row,
         cost_usd=training_cost_usd(row.tta_seconds, usd_per_hour),
+        price_is_own=is_own,
         changed=dict(row.changed) | {"cost_price": number},
     )
 

@@ -1,11 +1,14 @@
 """Reading a board: rank everything of a division, then filter, sort and cut."""
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
-from server.leaderboard.divisions import in_division
+from rules.ranking import FIRST_METRIC
+from server.leaderboard.divisions import board_in_division
 from server.leaderboard.lens import lens_of, lens_view
 from server.leaderboard.other_rules import other_rules
 from server.leaderboard.price import price_of, price_view
@@ -13,8 +16,21 @@ from server.leaderboard.ranked import RankedBoard, ranked_board
 from server.leaderboard.schemas import BoardQuery
 from server.leaderboard.selection import first_place, select_rows
 from server.leaderboard.service import board_version
+from server.models import Submission
 
 Board = dict[str, Any]
+# What of a board's entry a submission tells of itself.
+OF_SUBMISSION = (
+    "rank",
+    "provisional_rank",
+    "measured_seconds",
+    "measured_low_seconds",
+    "measured_high_seconds",
+    "measured_runs",
+    "also_by",
+    "not_separated_from",
+    "visible_gap_percent",
+)
 
 
 def read_board(session: Session, benchmark: Benchmark, query: BoardQuery) -> Board:
@@ -23,10 +39,41 @@ def read_board(session: Session, benchmark: Benchmark, query: BoardQuery) -> Boa
     A rank is among all submissions of the division and of the kind that the metric
     ranks, whatever else is filtered. Raises RuleError for a target that the benchmark cannot have.
     """
-    query = in_division(session, benchmark, query)
     version = board_version(session, benchmark.benchmark_id)
-    ranked = ranked_board(session, benchmark, query, version=version)
+    board_of = partial(ranked_board, session, benchmark, version=version)
+    query, ranked = board_in_division(benchmark, query, board_of)
     return cut_board(session, ranked, benchmark, query, version=version)
+
+
+class Standings:
+    """Where submissions stand on their boards; each board is looked up once."""
+
+    def __init__(self, session: Session, benchmarks: Mapping[str, Benchmark]) -> None:
+        self._session = session
+        self._benchmarks = benchmarks
+        self._boards: dict[tuple[str, str, str], RankedBoard] = {}
+
+    def of(self, submission: Submission) -> dict[str, Any]:
+        """Its rank, measured time and neighbours; empty for one that is on no board."""
+        if submission.benchmark_id not in self._benchmarks:
+            return {}
+        board = self._board(submission.benchmark_id, submission.kind, submission.division)
+        if submission.id not in board.found:
+            return {}
+        placed = board.rows[board.order.position(board.found[submission.id].standing)]
+        return {name: placed.figure(name) for name in OF_SUBMISSION}
+
+    def _board(self, benchmark_id: str, kind: str, division: str) -> RankedBoard:
+        key = (benchmark_id, kind, division)
+        if key not in self._boards:
+            asked = {"metric": FIRST_METRIC[kind], "division": division}
+            self._boards[key] = ranked_board(
+                self._session,
+                self._benchmarks[benchmark_id],
+                BoardQuery.model_validate(asked),
+                version=board_version(self._session, benchmark_id),
+            )
+        return self._boards[key]
 
 
 def cut_board(

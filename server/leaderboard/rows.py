@@ -106,6 +106,7 @@ class BoardRow:
     latency_ms: float | None
     cost_usd_per_10000: float | None
     price_usd_per_hour: float | None
+    price_is_own: bool
     run_seconds: Sequence[float]
     factor: float
     search_text: str
@@ -136,6 +137,7 @@ class BoardRow:
             evidence=self.shown["evidence"],
             check=self.shown["check"],
             held_back=self.held_back,
+            price_is_own=self.price_is_own,
         )
 
 
@@ -311,6 +313,7 @@ def _row(
         tta_seconds=seconds,
         cost_usd=cost,
         price_usd_per_hour=price.usd_per_hour,
+        price_is_own=is_own_price(price, row.evidence),
         latency_ms=_latency(row, reading.kind),
         cost_usd_per_10000=row.cost_usd_per_10000,
         run_seconds=times,
@@ -323,6 +326,11 @@ def _row(
         withdrawn=row.withdrawn_at is not None,
         held_back=_held_back(row, reading.benchmark),
     )
+
+
+def is_own_price(price: SystemPrice, evidence: str) -> bool:
+    """Whether a submitter's word alone stands for a price; an archive's was published with it."""
+    return price.entry is None and evidence != "published"
 
 
 def _spread(

@@ -1,5 +1,6 @@
 """What the page of a benchmark shows."""
 
+from functools import partial
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -7,7 +8,7 @@ from sqlalchemy.orm import Session
 from rules.benchmark import Benchmark
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.schemas import benchmark_view
-from server.leaderboard.divisions import in_division
+from server.leaderboard.divisions import board_in_division
 from server.leaderboard.queries import cut_board
 from server.leaderboard.ranked import ranked_board
 from server.leaderboard.schemas import BoardQuery
@@ -32,8 +33,8 @@ def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
     Raises RuleError for a target that the benchmark cannot have.
     """
     version = board_version(session, benchmark.benchmark_id)
-    query = in_division(session, benchmark, query)
-    ranked = ranked_board(session, benchmark, query, version=version)
+    board_of = partial(ranked_board, session, benchmark, version=version)
+    query, ranked = board_in_division(benchmark, query, board_of)
     return _around(session, benchmark, query, version) | {
         "board": cut_board(session, ranked, benchmark, query, version=version),
         "filters": query.model_dump(mode="json", exclude_defaults=True),
@@ -49,8 +50,8 @@ def refused_context(
     `typed` is the query as it came; what of it says which kind of board is kept where it can be.
     """
     version = board_version(session, benchmark.benchmark_id)
-    query = in_division(session, benchmark, query_instead(typed, problems))
-    ranked = ranked_board(session, benchmark, query, version=version)
+    board_of = partial(ranked_board, session, benchmark, version=version)
+    query, ranked = board_in_division(benchmark, query_instead(typed, problems), board_of)
     board = cut_board(session, ranked, benchmark, query, version=version)
     return _around(session, benchmark, query, version) | {
         "board": board | {"entries": [], "total": 0, "next_cursor": None, "first": None},

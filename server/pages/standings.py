@@ -6,13 +6,12 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
-from rules.ranking import Metric
+from rules.ranking import FIRST_METRIC
 from server.leaderboard.ranked import PlacedRow, ranked_board
 from server.leaderboard.schemas import BoardQuery
 from server.leaderboard.service import board_version
 
 Context = dict[str, Any]
-FIRST_METRIC: dict[str, Metric] = {"train": "tta", "inference": "latency"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,13 @@
 """Submissions: send, read, list, and their raw logs."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, StreamingResponse
+from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 
@@ -13,6 +15,8 @@ from rules.counts import count_text
 from server.artifacts import pieces
 from server.dependencies import Caller, PartsDep, SubmitterDep
 from server.errors import LostFileError, TooLargeError, UnsupportedMediaError
+from server.leaderboard.queries import Standings
+from server.models import Submission
 from server.observability.context import note
 from server.prices.costs import BookCosts
 from server.sessions.viewing import ViewerDep
@@ -107,6 +111,8 @@ async def create_submission(
 ) -> SubmissionView:
     """Send a submission: one JSON and its run logs. The answer holds the result and its steps.
 
+    Its place on the board is told when it is read.
+
     A DAWNBench entry that states a latency and comes without a log is one of inference.
 
     With an `Idempotency-Key` a repeated request is answered with the submission it made the first
@@ -169,13 +175,22 @@ def _submit(
 def _view(parts: PartsDep, submission_id: str, viewer: Viewer) -> SubmissionView:
     with parts.database.read(viewer) as session:
         submission = queries.find_submission(session, submission_id)
-        versions = queries.benchmark_versions(session, {submission.benchmark_sha256})
-        return submission_view(
-            submission,
-            benchmark_version=versions[submission.benchmark_sha256],
-            costs=BookCosts(session),
-            judged_on=judged_on_others(session, submission),
-        )
+        judged_on = judged_on_others(session, submission)
+        return _views(parts, session, [submission])[0].model_copy(update={"judged_on": judged_on})
+
+
+def _views(
+    parts: PartsDep, session: Session, submissions: Sequence[Submission]
+) -> list[SubmissionView]:
+    """Submissions with what the boards say of their places and measured times."""
+    versions = queries.benchmark_versions(session, {s.benchmark_sha256 for s in submissions})
+    costs, standings = BookCosts(session), Standings(session, parts.benchmarks)
+    return [
+        submission_view(
+            one, benchmark_version=versions[one.benchmark_sha256], costs=costs
+        ).model_copy(update=standings.of(one))
+        for one in submissions
+    ]
 
 
 CursorDep = Annotated[str | None, Query(pattern=queries.CURSOR_PATTERN)]
@@ -194,16 +209,7 @@ def list_submissions(
         page, next_cursor = queries.list_submissions(
             session, benchmark_id=benchmark, limit=limit, cursor=cursor
         )
-        versions = queries.benchmark_versions(session, {s.benchmark_sha256 for s in page})
-        costs = BookCosts(session)
-        views = [
-            submission_view(
-                submission,
-                benchmark_version=versions[submission.benchmark_sha256],
-                costs=costs,
-            )
-            for submission in page
-        ]
+        views = _views(parts, session, page)
     return SubmissionList(submissions=views, next_cursor=next_cursor)
 
 

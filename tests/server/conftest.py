@@ -415,9 +415,15 @@ def list_stored_files(settings: Settings) -> list[str]:
 
 @pytest.fixture
 def claims_are_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests of what a board does with numbered rows, whatever their evidence."""
+    """For tests of what a board does with numbered rows, whatever their evidence and price."""
     monkeypatch.setattr("rules.ranking.NUMBERED", ("measured", "published", "claimed"))
     monkeypatch.setattr("server.records.contenders.OWN_TIMES", ("published", "claimed"))
+    monkeypatch.setattr("server.leaderboard.rows.is_own_price", lambda *_: False)
+
+
+def without_place(view: dict[str, Any]) -> dict[str, Any]:
+    """A submission as it was answered when it came: its place is told when it is read."""
+    return view | {"rank": None, "provisional_rank": None}
 
 
 @pytest.fixture

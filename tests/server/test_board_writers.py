@@ -15,10 +15,10 @@ from sqlalchemy.orm import Session
 from rules.benchmark import Benchmark
 from server.app import create_app
 from server.database import Database, utc_now
-from server.leaderboard.divisions import in_division
+from server.leaderboard.divisions import board_in_division
 from server.leaderboard.encoding import encode_json
 from server.leaderboard.queries import cut_board
-from server.leaderboard.ranked import _rank
+from server.leaderboard.ranked import RankedBoard, _rank
 from server.leaderboard.rows import read_rows
 from server.leaderboard.schemas import BoardQuery
 from server.leaderboard.service import board_version, raise_board_version
@@ -67,8 +67,11 @@ def watch(client: TestClient) -> None:
 
 def from_scratch(session: Session, benchmark: Benchmark, query: BoardQuery, version: int) -> bytes:
     """A board from all rows of the database, with nothing that was kept."""
-    query = in_division(session, benchmark, query)
-    board = _rank(read_rows(session, benchmark, query.kind), query, benchmark, None)
+
+    def board_of(asked: BoardQuery) -> RankedBoard:
+        return _rank(read_rows(session, benchmark, asked.kind), asked, benchmark, None)
+
+    query, board = board_in_division(benchmark, query, board_of)
     return encode_json(cut_board(session, board, benchmark, query, version=version))
 
 

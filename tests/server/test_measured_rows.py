@@ -184,3 +184,26 @@ def test_filters_of_evidence_and_check(
     assert [each["check"] for each in entries(client, check="none")] == ["none"]
     assert entries(client, check="contradicted") == []
     assert client.get(BOARD, params={"evidence": "seen"}).status_code == 422
+
+
+def test_a_submission_tells_its_place_and_our_time_as_its_board_does(
+    verify: Callable[..., Any], replay: Any, client: TestClient
+) -> None:
+    verify(seconds_per_epoch=0.13)
+    (entry,) = entries(client)
+    view = client.get(f"/api/v1/submissions/{replay.submission_id}").json()
+
+    told = ("rank", "provisional_rank", "measured_seconds", "measured_low_seconds",
+            "measured_high_seconds", "measured_runs", "also_by", "evidence", "check")  # fmt: skip
+    assert {name: view[name] for name in told} == {name: entry[name] for name in told}
+    assert view["rank"] == 1
+
+
+def test_a_price_of_its_submitters_own_ranks_nobody_by_cost(
+    verify: Callable[..., Any], client: TestClient
+) -> None:
+    verify(seconds_per_epoch=0.13)
+    (entry,) = entries(client, metric="cost")
+
+    assert (entry["rank"], entry["cost_usd"] is None) == (None, False)
+    assert entry["unranked_reason"].startswith("its price is its submitter's own")

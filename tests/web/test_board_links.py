@@ -49,9 +49,9 @@ def test_a_board_that_nobody_sorted_stands_by_rank() -> None:
     assert "order=desc" in sort_link({}, "rank")
 
 
-def test_the_other_kind_keeps_the_filters_that_it_has_too() -> None:
+def test_the_other_kind_keeps_what_was_searched_for() -> None:
     query = parse_qs(kind_link(FILTERS | {"status": "verified"}, "inference").removeprefix("?"))
-    assert query == {"metric": ["latency"], "division": ["open"], "q": ["a&b=c"]}
+    assert query == {"metric": ["latency"], "q": ["a&b=c"]}
     assert kind_link({"metric": "latency"}, "train") == "?metric=tta"
 
 

@@ -293,6 +293,16 @@ def a_spot_price(scene: Scene) -> Met:
     return Met("unranked", str(row))
 
 
+@cheat("C81")
+def a_low_price_of_ones_own(scene: Scene) -> Met:
+    sent = scene.stored(scene.claims(scene.parts(), system={"price_usd_per_hour": 0.001}))
+    scene.trained(sent)
+    found = scene.client.get("/api/v1/leaderboards/digits", params={"metric": "cost"}).json()
+    (row,) = found["entries"]
+    assert row["rank"] is None, row
+    return Met("unranked", str(row))
+
+
 @cheat("C34")
 def an_own_seed_that_is_not_reproduced(scene: Scene) -> Met:
     curve = [30.0, 60.0, 80.0, 90.0, 94.0, 96.0, 97.0, 98.1]
