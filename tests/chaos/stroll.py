@@ -23,7 +23,7 @@ def define_stroll(text: str, *, trainer: str = "stroll") -> str:
         ('id = "digits"', f'id = "{trainer}"'),
         ('reference = "digits"', f'reference = "{trainer}"'),
         ("min_runs = 3", "min_runs = 1"),
-        ("max_runs = 4", "max_runs = 1"),
+        ("max_runs = 3", "max_runs = 1"),
         ("lease_seconds = 8", f"lease_seconds = {SHORT_LEASE_SECONDS:g}"),
         ("run_limit_seconds = 60", "run_limit_seconds = 30"),
     ):

@@ -84,11 +84,11 @@ def test_the_band_is_that_of_a_replay_judged_by_these_runs(digits: Benchmark) ->
 
 
 def test_fewer_than_twice_the_runs_of_a_replay_make_no_band(digits: Benchmark) -> None:
-    """digits.toml: max_runs = 4."""
+    """digits.toml: max_runs = 3."""
     runs = digits.reference_runs_at(64)
 
-    assert band_at(digits, runs[:7], 64) == []
-    assert len(band_at(digits, runs[:8], 64)) == 20
+    assert band_at(digits, runs[:5], 64) == []
+    assert len(band_at(digits, runs[:6], 64)) == 20
 
 
 @pytest.mark.parametrize(
@@ -205,10 +205,10 @@ def test_without_bands_the_means_still_compare(digits: Benchmark) -> None:
 
 
 def test_too_few_runs_cannot_judge(digits: Benchmark) -> None:
-    """Twice max_runs = 4 at each batch size."""
-    runs = [*digits.reference_runs_at(32), *digits.reference_runs_at(64)[:7]]
+    """Twice max_runs = 3 at each batch size."""
+    runs = [*digits.reference_runs_at(32), *digits.reference_runs_at(64)[:5]]
 
-    assert why_not_adoptable(digits, runs) == "batch size 64 has 7 runs of at least 8"
+    assert why_not_adoptable(digits, runs) == "batch size 64 has 5 runs of at least 6"
     assert why_not_adoptable(digits, [*runs, digits.reference_runs_at(64)[7]]) is None
     assert why_not_adoptable(digits, []) == "it has no run"
     unreplayed = dataclasses.replace(digits, replay=None)

@@ -370,14 +370,14 @@ def test_an_adopted_one_stands_beside_the_points_of_the_file(
 def test_one_that_is_under_way_or_too_small_cannot_be_adopted(
     start: Callable[..., Any], post: Callable[..., Any], train: Callable[..., Any]
 ) -> None:
-    view = start(batch_sizes=[64], runs=7).json()
+    view = start(batch_sizes=[64], runs=5).json()
     running = post(view["id"], "adopt", {"reason": "x"})
     assert (running.status_code, "under way" in running.json()["detail"]) == (409, True)
     train(view["chunks"][0]["verification_id"])
 
     small = post(view["id"], "adopt", {"reason": "x"})
     assert small.status_code == 409
-    assert "batch size 64 has 7 runs of at least 8" in small.json()["detail"]
+    assert "batch size 64 has 5 runs of at least 6" in small.json()["detail"]
 
 
 def test_two_are_compared_and_one_with_the_file(
