@@ -204,7 +204,6 @@ def _training(submissions: Sequence[View], target: View) -> list[Row]:
         _row("Energy of a run, measured (J)", [m.get("energy_joules") for m in measured], _four),
         _row("Latency measured", [s["measured_latency_ms"] for s in submissions], milliseconds),
         _row("Evidence", [evidence_words(s) for s in submissions]),
-        _row("What was verified", [s.get("scope") for s in submissions]),
     ]  # fmt: skip
 
 

@@ -28,8 +28,7 @@ def record_entry(benchmark: View, division: str, record: View) -> FeedEntry:
 
 def verdict_entry(benchmark: View, verdict: View) -> FeedEntry:
     """The verdict of a verification, with the reason that made it."""
-    only = ", convergence only" if verdict["time_confirmed"] is False else ""
-    outcome = str(verdict["outcome"]).replace("_", " ") + only
+    outcome = str(verdict["outcome"]).replace("_", " ")
     reason = verdict["reason"]
     return FeedEntry(
         subject=f"verdict {verdict['id']}",

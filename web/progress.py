@@ -5,7 +5,6 @@ from typing import Any
 
 from rules.counts import count_text
 from rules.duel import Side
-from web.verdicts import is_convergence_only
 
 KIND_WORDS = {"replay": "verification"}
 SUBJECTS = {"calibration": "the reference", "duel": "either submission"}
@@ -62,9 +61,8 @@ def state_sentence(verification: Mapping[str, Any]) -> str:
         return f"The reference was measured in {runs}."
     if verification["kind"] == "duel":
         return DUEL_SENTENCES.get(outcome, f"The duel of {runs} tells nothing of either.")
-    alone = " Its time is not confirmed." if is_convergence_only(verification) else ""
     return {
-        "verified": f"The replay of {runs} supports the claim.{alone}",
+        "verified": f"The replay of {runs} supports the claim.",
         "rejected": f"The replay of {runs} contradicts the claim.",
     }.get(outcome, f"The replay of {runs} could not decide about the claim.")
 

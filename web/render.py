@@ -113,8 +113,8 @@ from web.verdict_checks import verdict_checks
 from web.verdicts import (
     published_check,
     reads_between_evaluations,
-    scope_sentence,
     standing_words,
+    why_not_timed,
 )
 from web.worker_words import (
     class_sentence,
@@ -246,7 +246,7 @@ def environment() -> Environment:
         rcp_verdicts=RCP_VERDICTS,
         record_sparkline=record_sparkline,
         replay_rows=replay_rows,
-        scope_sentence=scope_sentence,
+        why_not_timed=why_not_timed,
         roof_name=roof_name,
         run_text=run_text,
         short_title=short_title,

@@ -1,24 +1,12 @@
-"""What the verification of a submission established, in words a badge and a page can bear."""
+"""What the verification of a submission established, in words for a badge or a page."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rules.confirmed_time import time_confirmed
 from rules.evidence_words import evidence_words
-from rules.verdict import ReasonCode
 from web.formats import number
 
 View = Mapping[str, Any]
-# Why a verdict says nothing about the time: each is a reason without weight.
-WITHOUT_TIME: tuple[ReasonCode, ...] = (
-    "hardware_differs",
-    "noisy_host",
-    "worker_drifted",
-    "time_not_compared",
-    "claim_has_no_time",
-)
-WITHOUT_LATENCY: tuple[ReasonCode, ...] = ("latency_not_compared", "claim_has_no_latency")
-_PREFIX = "time was not compared: "
 
 
 def published_check(submission: View, checks: Sequence[View]) -> View | None:
@@ -27,33 +15,11 @@ def published_check(submission: View, checks: Sequence[View]) -> View | None:
     return next((check for check in checks if check["id"] == published), None)
 
 
-def is_convergence_only(check: View | None) -> bool:
-    """Whether a verification verified that the training converges, and not how long it takes."""
-    if check is None:
-        return False
-    return time_confirmed(check["kind"], check["outcome"], check["reasons"]) is False
-
-
-def scope_sentence(check: View | None) -> str | None:
-    """What a published verification checked and what it could not, in a sentence or two."""
-    if check is None or check["outcome"] is None:
-        return None
-    if check["kind"] == "replay" and check["outcome"] == "verified":
-        if not is_convergence_only(check):
-            return "Convergence and time were both checked, on hardware of the claimed class."
-        unconfirmed, why = _message(check, ("time_agrees",)), _message(check, WITHOUT_TIME)
-        stands = "The time stands as claimed"
-        if unconfirmed:
-            stands = f"{stands} and is not confirmed: {unconfirmed}"
-        elif why:
-            stands = f"{stands}, because {why}"
-        return (
-            "Only convergence was verified: the reference reached the target as the claim says. "
-            f"{stands}."
-        )
-    if check["kind"] == "latency" and (why := _message(check, WITHOUT_LATENCY)):
-        return f"The latency stands as claimed: {why}."
-    return None
+def why_not_timed(check: View | None) -> str:
+    """Why a verification did not compare the claimed time, as its reason says."""
+    messages = (str(reason["message"]) for reason in (check or {}).get("reasons", ()))
+    untimed = (message for message in messages if message.startswith("time was not compared: "))
+    return next(untimed, "its time was not compared")
 
 
 def standing_words(submission: View) -> str:
@@ -69,9 +35,3 @@ def reads_between_evaluations(check: View, submission: View) -> bool:
     return whole is not None and any(
         epochs is not None and number(epochs, 3) != number(whole, 3) for epochs in read_off
     )
-
-
-def _message(check: View, codes: Sequence[str]) -> str | None:
-    found = (reason["message"] for reason in check["reasons"] if reason["code"] in codes)
-    message = next(found, None)
-    return message.removeprefix(_PREFIX) if message is not None else None

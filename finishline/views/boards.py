@@ -28,10 +28,7 @@ class BoardPrice(View):
 
 
 class BoardEntry(EvidenceFields):
-    """One submission on a board. `rank` is None where it is not ranked, with the reason.
-
-    `time_confirmed` is False of one that was verified for its convergence only.
-    """
+    """One submission on a board. `rank` is None where it is not ranked, with the reason."""
 
     rank: int | None
     tied: bool
@@ -68,7 +65,6 @@ class BoardEntry(EvidenceFields):
     samples_per_second: float | None = None
     verification_id: str | None = None
     withdrawn: bool = False
-    time_confirmed: bool | None = None
     benchmark_sha256: str | None = None
 
 

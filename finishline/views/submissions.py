@@ -166,10 +166,7 @@ class JudgedOn(View):
 
 
 class Submission(EvidenceFields):
-    """A submission: the claim, the result, the runs and the verifications.
-
-    `time_confirmed` is False of one that was verified for its convergence only.
-    """
+    """A submission: the claim, the result, the runs and the verifications."""
 
     id: str
     kind: str
@@ -201,7 +198,6 @@ class Submission(EvidenceFields):
     under_embargo: bool = False
     withdrawal: Withdrawal | None = None
     judged_on: JudgedOn | None = None
-    time_confirmed: bool | None = None
     rank: int | None = None
 
 

@@ -54,7 +54,6 @@ CSV_COLUMNS = (
     "prices_on",
     "cost_price",
     "withdrawn",
-    "time_confirmed",
     "benchmark_sha256",
     "evidence",
     "check",

@@ -158,9 +158,8 @@ class BoardEntry(EvidenceFields):
     `cost_price` is the entry of the price book that `cost_usd` rests on, None where that is what
     the system states. `samples_per_second` is what all runs that reached the target trained on
     together, over their time to accuracy, where their logs count samples. `verification_id` is what
-    the status rests on, or what is under way. `time_confirmed` is false of a training that was
-    verified for its convergence only, true where its time was confirmed too, and null of all that
-    no replay verified. `benchmark_sha256` is the definition that it was scored under.
+    the status rests on, or what is under way. `benchmark_sha256` is the definition that it was
+    scored under.
     """
 
     rank: int | None
@@ -198,7 +197,6 @@ class BoardEntry(EvidenceFields):
     samples_per_second: float | None = None
     verification_id: str | None = None
     withdrawn: bool = False
-    time_confirmed: bool | None = None
     benchmark_sha256: str
 
 

@@ -22,8 +22,6 @@ class Submission(Base):
     `precision` is the narrowest floating type that its training touches as it says,
     `precision_measured` as its latest replay found. `energy_joules` is what a run to the target
     took on average in the replay that its status rests on, on its own hardware class.
-    `time_confirmed` tells of one that a replay verified whether its time was confirmed with it
-    (rules.confirmed_time), and is None of all others.
 
     `evidence` and `check_word` say which time of it ranks and how far its claim was checked
     (rules.evidence); the sealed runs of its configuration are in `pool_id`.
@@ -105,7 +103,6 @@ class Submission(Base):
     withdrawn_at: Mapped[datetime | None]
     withdrawn_by: Mapped[str | None] = mapped_column(String(100))
     withdrawn_because: Mapped[str | None] = mapped_column(Text)
-    time_confirmed: Mapped[bool | None]
     evidence: Mapped[str] = mapped_column(String(12), default="claimed", server_default="claimed")
     check_word: Mapped[str | None] = mapped_column(String(16))
     pool_id: Mapped[str | None] = mapped_column(ForeignKey("pools.id"), index=True)

@@ -13,7 +13,6 @@ from server.models import Submission, Verification
 from server.pages.measured import measured_beside
 from server.pages.queries import submission_with_checks, submission_with_curves, title_of
 from server.pages.standings import places_of
-from web.verdicts import published_check, scope_sentence
 
 Context = dict[str, Any]
 MOST_OFFERED = 300
@@ -123,6 +122,5 @@ def _with_findings(session: Session, context: Context) -> Context:
     report = session.get_one(Verification, published).report if published else None
     return shown | {
         "measured": measured_beside(report),
-        "scope": scope_sentence(published_check(shown, context["checks"])),
         "curves": submission_with_curves(session, shown["id"]),
     }

@@ -106,7 +106,6 @@ def _submission_row(submission: Submission) -> dict[str, Any]:
         "benchmark": submission.benchmark_id,
         "model": submission.model,
         "status": submission.status,
-        "time_confirmed": submission.time_confirmed,
         "withdrawn": submission.withdrawn_at is not None,
         "under_embargo": submission.embargoed,
         "waiting": bool(pending_verifications(submission)),

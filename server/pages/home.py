@@ -49,5 +49,5 @@ def _records(standing: Standing | None) -> list[dict[str, Any]]:
     if standing is None:
         return []
     *earlier, last = map(asdict, standing.records)
-    names = ("submitter", "model", "status", "evidence", "check", "time_confirmed")
+    names = ("submitter", "model", "status", "evidence", "check")
     return [*earlier, last | {name: getattr(standing, name) for name in names}]

@@ -31,7 +31,6 @@ class Standing:
     status: str
     evidence: str
     check: str | None
-    time_confirmed: bool | None
 
 
 def list_records(
@@ -150,7 +149,7 @@ def _of_division(
 
 
 def _names(session: Session, submission_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Whose a submission is, of which model, its status and what that says of its time."""
+    """Whose a submission is, of which model, its status and its evidence."""
     rows = session.execute(
         select(
             Submission.id,
@@ -158,7 +157,6 @@ def _names(session: Session, submission_ids: Sequence[str]) -> dict[str, dict[st
             Submission.status,
             Submission.evidence,
             Submission.check_word,
-            Submission.time_confirmed,
             Submission.organisation,
             User.name.label("submitter"),
         )
@@ -172,7 +170,6 @@ def _names(session: Session, submission_ids: Sequence[str]) -> dict[str, dict[st
             "status": row.status,
             "evidence": row.evidence,
             "check": row.check_word,
-            "time_confirmed": row.time_confirmed,
         }
         for row in rows
     }

@@ -11,8 +11,7 @@ class RecordView(BaseModel):
     `p_value` is the one-sided p-value of being no faster than the holder it beat, None where that
     was not tested: for the first, and where the holder had a single run. It is of this submission
     alone: `tries` says how many its submitter had handed in to the division up to then, this one
-    included. `pool` is what measured it, `duel` what it won the record by. `time_confirmed` is as
-    on a board: false where convergence alone was verified.
+    included. `pool` is what measured it, `duel` what it won the record by.
     """
 
     submission_id: str
@@ -30,7 +29,6 @@ class RecordView(BaseModel):
     p_value: float | None
     pool: str | None = None
     duel: str | None = None
-    time_confirmed: bool | None = None
 
 
 class NoRecordView(BaseModel):
@@ -47,7 +45,6 @@ class NoRecordView(BaseModel):
     holder: str
     p_value: float | None
     reason: str
-    time_confirmed: bool | None = None
 
 
 class DivisionRecords(BaseModel):

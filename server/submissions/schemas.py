@@ -130,9 +130,6 @@ class SubmissionView(EvidenceFields):
     `judged_on` tells of a status that was reached on other figures than are here: its runs were
     scored again since. It is told of a single submission, and null in a list.
 
-    `time_confirmed` is false of a training that was verified for its convergence only, true where
-    its time was confirmed too, and null of all that no replay verified.
-
     Until `hidden_until`, or its first verdict, its seeds, curves and logs are shown to its owner
     and to organisers alone; null once they are everybody's.
 
@@ -171,7 +168,6 @@ class SubmissionView(EvidenceFields):
     under_embargo: bool = False
     withdrawal: WithdrawalView | None = None
     judged_on: JudgedOnView | None = None
-    time_confirmed: bool | None = None
     rank: int | None = None
 
 
@@ -298,7 +294,6 @@ def submission_view(
         under_embargo=submission.embargoed,
         withdrawal=withdrawal_view(submission),
         judged_on=judged_on,
-        time_confirmed=submission.time_confirmed,
         evidence=cast(Evidence, submission.evidence),
         check=cast(Check | None, submission.check_word),
         claimed_seconds=submission.tta_seconds,

@@ -8,7 +8,6 @@ from pydantic import BaseModel
 from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
-from rules.confirmed_time import time_confirmed
 from server.models import Attempt, BenchmarkDefinition, Submission, User, Verification
 from server.submissions.visibility import ranks
 from server.verifications.queries import OPEN
@@ -27,7 +26,6 @@ class VerdictLine(BaseModel):
     """A verdict with the first of the reasons that make it what it is.
 
     `model` and `submitter` are of the submission; in a duel they are the challenger's.
-    `time_confirmed` is False where convergence alone was verified, None of any other outcome.
     """
 
     id: str
@@ -37,7 +35,6 @@ class VerdictLine(BaseModel):
     model: str
     submitter: str
     outcome: str
-    time_confirmed: bool | None
     reason: ReasonView | None
     ended_at: datetime
 
@@ -126,7 +123,6 @@ def _verdict(row: Any) -> VerdictLine:
     return VerdictLine(
         **_subject(row),
         outcome=row.outcome,
-        time_confirmed=time_confirmed(row.kind, row.outcome, row.reasons),
         reason=first,
         ended_at=row.ended_at,
     )

@@ -3,7 +3,6 @@
 from datetime import datetime
 from typing import Any, Literal
 
-from rules.confirmed_time import time_confirmed
 from server.database import utc_now
 from server.errors import ConflictError
 from server.models import Decision, Submission, Verification
@@ -48,12 +47,6 @@ def published_status(submission: Submission) -> str:
     """The status of a submission that is not being verified: its published verdict, or claimed."""
     found = published_verification(submission)
     return "claimed" if found is None else str(found.outcome)
-
-
-def published_time_confirmed(submission: Submission) -> bool | None:
-    """Whether the published verdict confirms the claimed time; None where it does not verify."""
-    found = published_verification(submission)
-    return None if found is None else time_confirmed(found.kind, found.outcome, found.reasons)
 
 
 def pending_verifications(submission: Submission) -> list[Verification]:

@@ -25,7 +25,6 @@ from server.submissions.visibility import reveal
 from server.verifications.publishing import (
     checks_claim,
     published_status,
-    published_time_confirmed,
     settle,
 )
 from server.verifications.queries import OPEN, claim_of, verification_under_way
@@ -181,11 +180,9 @@ def settle_without_verdict(session: Session, verification: Verification) -> None
 
 
 def set_status(session: Session, submission: Submission, status: str) -> None:
-    """Change a submission's status with what it says of the time, and with them the board."""
+    """Change a submission's status and its evidence, and with them the board."""
     announce_status(session, submission, status, before=submission.status)
     submission.status = status
-    verified = status == "verified"
-    submission.time_confirmed = published_time_confirmed(submission) if verified else None
     follow_evidence(session, submission)
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
 

@@ -137,7 +137,6 @@ def test_records_found_among_those_that_matter_are_the_records_among_all(
                 "status",
                 "evidence",
                 "check",
-                "time_confirmed",
                 "tries",
             }
             own = [r.model_dump(exclude=others) for r in division.records]

@@ -81,7 +81,6 @@ def make_entry(**changes: Any) -> View:
             "energy_joules": None,
             "samples_per_second": None,
             "verification_id": None,
-            "time_confirmed": None,
             "benchmark_sha256": "ab" * 32,
             "evidence": "measured",
             "check": None,
@@ -604,7 +603,6 @@ def make_verdict_line(**changes: Any) -> View:
         "model": "digits-cnn",
         "submitter": "alice",
         "outcome": "verified",
-        "time_confirmed": True,
         "reason": {
             "code": "reached_target",
             "weight": "supports",

@@ -30,7 +30,6 @@ def test_a_loss_is_reached_from_above(make: Make) -> None:
         ({"state": "cancelled", "outcome": None}, "cancelled"),
         ({"state": "failed", "outcome": None}, "No attempt could finish"),
         ({"outcome": "verified"}, "supports the claim"),
-        ({"outcome": "verified", "reasons": []}, "the claim. Its time is not confirmed."),
         ({"outcome": "rejected"}, "contradicts the claim"),
         ({"outcome": "inconclusive"}, "could not decide"),
         ({"outcome": "verified", "runs_planned": None}, "its runs supports"),
