@@ -102,7 +102,7 @@ def _verify(server: ServerClient, submission: View, screen: Screen, *, watch: bo
         "leaderboard": board,
         "urls": urls,
     }
-    lines = [leaderboard_table(board), "", *([_outcome(entry)] if watch else [])]
+    lines = [leaderboard_table(board), "", *([outcome_line(entry, verification)] if watch else [])]
     screen.answer(document, [*lines, *_page_lines(urls)])
     is_measured = entry.get("evidence") == "measured"
     return int(ExitCode.OK if is_measured or not watch else ExitCode.NOT_VERIFIED)
@@ -117,11 +117,13 @@ def _entry(board: View, verification: View) -> View:
     return found
 
 
-def _outcome(entry: View) -> Text:
+def outcome_line(entry: View, verification: View) -> Text:
     """The measured time with its interval, beside the claimed one."""
     seconds = entry.get("measured_seconds")
     if entry.get("evidence") != "measured" or seconds is None:
         why = entry.get("unranked_reason") or "the row is not measured"
+        if any(reason["code"] == "noisy_host" for reason in verification.get("reasons") or ()):
+            why = "other work took part of the processor; run it again on a quiet machine"
         return Text(f"Not measured: {why}.", "yellow")
     low, high = entry.get("measured_low_seconds"), entry.get("measured_high_seconds")
     interval = "no interval yet" if low is None else f"{low:.3f} to {high:.3f} s, 95 %"
