@@ -136,7 +136,7 @@ def read_claim(
     division = root.choice("division", benchmark.divisions)
     table = root.optional_table("hyperparameters")
     hyperparameters = read_hyperparameters(table, benchmark, division)
-    ticket = None if archive else read_ticket_name(root)
+    ticket = read_ticket_name(root)
     claim = Claim(
         benchmark_id=benchmark.benchmark_id,
         division=division,

@@ -134,9 +134,9 @@ def _score_training(
     violations = (*result.violations, *_contradictions(claim, runs, benchmark))
     # What is published elsewhere is checked for its package as a whole (rules.archive).
     violations += tuple(check_same_logs(runs) if archive else check_claim(claim, runs, benchmark))
+    ticket = find_ticket(claim) if find_ticket is not None else None
     if not archive:
         violations += tuple(check_times(runs, result.runs, benchmark))
-        ticket = find_ticket(claim) if find_ticket is not None else None
         differences = check_ticket(ticket, claim, runs, benchmark, file=file) if ticket else []
         _refuse(violations, file=file, besides=differences)
     return ScoredSubmission(claim=claim, runs=runs, result=replace(result, violations=violations))

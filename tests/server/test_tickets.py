@@ -11,6 +11,8 @@ from fastapi.testclient import TestClient
 
 from rules.benchmark import Benchmark
 from server.database import Database, utc_now
+from server.integrity.evidence import check_evidence
+from server.integrity.findings import Findings
 from server.models import TicketRow
 from tests.support.run_logs import make_run_log
 
@@ -166,6 +168,26 @@ def test_an_unfinished_seed_counts_as_a_run_that_never_reached_the_target(
     assert result["tta_seconds"] == pytest.approx(8 * (0.111 + 0.004))
     assert "unfinished run 1" in str(result["steps"])
     assert str(left) not in str(result)  # A seed is nobody else's to see as yet.
+
+
+def test_a_claim_with_a_ticket_is_scored_again_and_its_proof_holds(
+    get_ticket: Get, claim_with: Any, submit: Any, replay: Any, make_report: Any, olivia: Any
+) -> None:
+    ticket = get_ticket()
+    *trained, left = ticket["seeds"]
+    sent = submit(claim_with(ticket, trained, unfinished=[left]), as_is=True).json()
+    path = f"/api/v1/submissions/{sent['id']}/verifications"
+    asked = replay.client.post(path, json={"reason": "wanted"}, headers=olivia.headers)
+    replay.submission_id, replay.verification_id = sent["id"], asked.json()["id"]
+    replay.report(replay.claim().json(), make_report(replay.seeds()))
+
+    replay.client.get(f"/api/v1/verifications/{replay.verification_id}/proof")  # Lists the key.
+    findings = Findings()
+    check_evidence(replay.client.app.state.parts, findings)
+    again = replay.client.post("/api/v1/rescore", json={}, headers=olivia.headers).json()
+
+    assert (findings.looked_at["proofs"], findings.faults) == (1, [])
+    assert (again["unchanged"], again["changed"], again["failed"]) == (2, [], [])
 
 
 def test_two_unfinished_seeds_of_three_leave_no_time(
