@@ -74,6 +74,11 @@ def is_hidden(submission: Submission) -> bool:
     return submission.revealed_at is not None and submission.revealed_at > utc_now()
 
 
+def sees_runs(viewer: Viewer, submission: Submission) -> bool:
+    """Tell whether a viewer may see the seeds, curves and logs of a claim."""
+    return viewer.sees_all or not is_hidden(submission) or submission.user_id in viewer.user_ids
+
+
 def hides_runs() -> ColumnElement[bool]:
     """Return the same as a condition."""
     return _rows.c.revealed_at > _NOW

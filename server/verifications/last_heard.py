@@ -6,6 +6,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from server.models import Attempt, ReplayEventRow
+from server.verifications.own_seeds import hidden_runs, without_quality
+from server.viewer import ANYBODY
 
 LINES = 20
 
@@ -18,7 +20,12 @@ def last_heard(session: Session, attempt: Attempt) -> str | None:
         .order_by(ReplayEventRow.sequence.desc())
         .limit(LINES)
     ).all()
-    lines = [f"{row.created_at:%H:%M:%S} {_line(row.event)}" for row in reversed(rows)]
+    # Everybody may read this, also while the claim is hidden.
+    hidden = hidden_runs(attempt.verification, ANYBODY)
+    lines = [
+        f"{row.created_at:%H:%M:%S} {_line(without_quality(row.event, hidden))}"
+        for row in reversed(rows)
+    ]
     # No database stores a NUL in a text.
     return "\n".join(lines).replace("\0", "\ufffd") or None
 

@@ -8,8 +8,10 @@ from pydantic import BaseModel
 from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
+from server.database import utc_now
 from server.models import Attempt, BenchmarkDefinition, Submission, User, Verification
 from server.submissions.visibility import ranks
+from server.verifications.own_seeds import without_quality
 from server.verifications.queries import OPEN
 from server.verifications.schemas import ReasonView
 
@@ -82,7 +84,13 @@ def live_verifications(session: Session, *, limit: int) -> tuple[list[LiveLine],
     if not count:
         return [], 0
     rows = session.execute(
-        _lines(Verification.state, Verification.seeds, Verification.created_at)
+        _lines(
+            Verification.state,
+            Verification.seeds,
+            Verification.own_runs,
+            Verification.created_at,
+            Submission.revealed_at,
+        )
         .where(Verification.state.in_(OPEN))
         .order_by(Verification.state.desc(), Verification.created_at, Verification.id)
         .limit(limit)
@@ -130,6 +138,9 @@ def _verdict(row: Any) -> VerdictLine:
 
 def _live(row: Any, attempt: Any | None) -> LiveLine:
     last: Mapping[str, Any] = (attempt.last_evaluation if attempt is not None else None) or {}
+    is_hidden = row.revealed_at is not None and row.revealed_at > utc_now()
+    if last and is_hidden:
+        last = without_quality(dict(last), row.own_runs)
     subject = _subject(row)
     del subject["submission_id"]
     return LiveLine(

@@ -5,6 +5,7 @@ from typing import Any
 
 from server.dependencies import Parts
 from server.verifications import queries
+from server.verifications.own_seeds import hidden_runs, without_quality
 from server.verifications.schemas import ENDED
 from server.viewer import Viewer
 
@@ -50,6 +51,7 @@ def read_news(parts: Parts, viewer: Viewer, verification_id: str, position: Posi
         verification = queries.find_verification(session, verification_id)
         ended = verification.state in ENDED
         view = queries.view(session, verification, alive_seconds=alive, with_report=ended)
+        hidden = hidden_runs(verification, viewer)
         replay = []
         for attempt in verification.attempts:
             if attempt.number < position.attempt:
@@ -57,7 +59,10 @@ def read_news(parts: Parts, viewer: Viewer, verification_id: str, position: Posi
             after = position.sequence if attempt.number == position.attempt else -1
             rows = queries.events_after(session, attempt, after, limit=EVENTS_AT_ONCE)
             replay += [
-                (Position(attempt.number, row.sequence), {"attempt": attempt.number, **row.event})
+                (
+                    Position(attempt.number, row.sequence),
+                    {"attempt": attempt.number, **without_quality(row.event, hidden)},
+                )
                 for row in rows
             ]
             if len(rows) == EVENTS_AT_ONCE:

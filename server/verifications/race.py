@@ -15,6 +15,8 @@ from server.benchmarks.queries import definition
 from server.models import ReplayEventRow, RunRow, Submission, Verification
 from server.records.queries import list_records
 from server.submissions.queries import find_submission, runs_with_curves
+from server.submissions.visibility import viewer_of
+from server.verifications.own_seeds import hidden_runs, without_quality
 from server.verifications.queries import find_verification
 
 
@@ -105,8 +107,9 @@ def _runs_so_far(session: Session, verification: Verification) -> list[RunSoFar]
         .order_by(ReplayEventRow.sequence)
     )
     runs: dict[int, RunSoFar] = {}
+    hidden = hidden_runs(verification, viewer_of(session))
     for event in events:
-        _take(event, runs)
+        _take(without_quality(event, hidden), runs)
     return [runs[index] for index in sorted(runs)]
 
 

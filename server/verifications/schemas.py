@@ -14,8 +14,10 @@ from server.duels.schemas import DuelView, duel_view
 from server.models import Attempt, Verification
 from server.submissions.visibility import is_hidden
 from server.verifications.latency_views import BackendView, backend_views
+from server.verifications.own_seeds import hidden_runs
 from server.verifications.publishing import decision_word, is_published
 from server.verifications.utilisation_views import Figures, UtilisationView, utilisation_views
+from server.viewer import ANYBODY
 
 ENDED = ("done", "failed", "cancelled")
 
@@ -158,6 +160,8 @@ def attempt_view(attempt: Attempt) -> AttemptView:
     failure = attempt.failure
     # A running attempt's evaluations are told as events; repeating them here would double each.
     last = attempt.last_evaluation if failure is not None else None
+    if last is not None and last["run"] < hidden_runs(attempt.verification, ANYBODY):
+        last = None
     return AttemptView(
         id=attempt.id if attempt.state != "queued" else None,
         number=attempt.number,

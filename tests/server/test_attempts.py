@@ -476,6 +476,7 @@ def test_the_verdict_and_the_status_come_in_one_transaction(
     assert replay.report(grant, make_report(replay.seeds())).json()["outcome"] == "verified"
 
 
+@pytest.mark.usefixtures("shown_claims")
 def test_a_failed_attempt_keeps_its_last_evaluation_and_the_end_of_the_log(
     replay: Any, make_report: Callable[..., Any]
 ) -> None:
@@ -515,6 +516,7 @@ def test_what_the_infrastructure_broke_is_refunded(
     assert replay.view()["attempts"][0]["refunded"] is refunded
 
 
+@pytest.mark.usefixtures("shown_claims")
 def test_a_lost_attempt_is_refunded_and_keeps_what_was_heard_of_it(
     replay: Any, database: Database
 ) -> None:
@@ -541,6 +543,7 @@ def run_started(sequence: int, run: int) -> dict[str, Any]:
     return {"sequence": sequence, "run": run, "kind": "run_started"}
 
 
+@pytest.mark.usefixtures("shown_claims")
 def test_a_run_over_its_limit_is_ended_though_its_worker_goes_on_posting(
     replay: Any, database: Database
 ) -> None:

@@ -9,6 +9,9 @@ from fastapi.testclient import TestClient
 
 from server.database import Database, utc_now
 from server.models import Submission
+from server.verifications.news import Position, read_news
+from server.verifications.overdue import expire_leases
+from server.viewer import ANYBODY, ORGANISER
 from tests.server.test_embargo_everywhere import addresses
 
 # Figures that stand in no other place: seeds, and a quality of a curve.
@@ -95,6 +98,37 @@ def test_no_address_tells_strangers_the_runs_of_a_claim_and_its_owner_and_organi
             "/api/v1/submissions/{submission_id}/runs/{index}/curve",
             "/api/v1/submissions/{submission_id}/runs/{index}/log",
         }, name
+
+
+def test_the_curve_of_an_own_seed_is_not_told_while_its_claim_is_hidden(
+    replay: Any, client: TestClient, alice: Any, bob: Any, olivia: Any
+) -> None:
+    own = replay.view()["own_runs"]
+    assert own > 0
+    told = [
+        {"sequence": n, "run": run, "kind": "evaluation", "epoch": 1.0, "samples": 1152,
+         "seconds": 0.1, "quality": quality}
+        for n, (run, quality) in enumerate([(own, 55.4321), (own - 1, QUALITY)])
+    ]  # fmt: skip
+    assert replay.post(replay.claim().json(), told).status_code == 200
+    race = f"/api/v1/verifications/{replay.verification_id}/race"
+
+    def seen(headers: dict[str, str]) -> list[float]:
+        runs = client.get(race, headers=headers).json()["runs"]
+        return [point["quality"] for run in runs for point in run["evaluations"]]
+
+    assert seen({}) == seen(bob.headers) == [55.4321]
+    assert seen(alice.headers) == seen(olivia.headers) == [QUALITY, 55.4321]
+    for viewer, qualities in ((ANYBODY, [55.4321, None]), (ORGANISER, [55.4321, QUALITY])):
+        parts = client.app.state.parts  # type: ignore[attr-defined]
+        news = read_news(parts, viewer, replay.verification_id, Position())
+        assert [event["quality"] for _, event in news.replay] == qualities
+    assert str(QUALITY)[:5] not in client.get("/").text
+    replay.change(replay.attempt_id, lease_expires_at=utc_now() - timedelta(seconds=1))
+    with replay.database.write() as session:
+        assert expire_leases(session) == 1
+    for address in (f"/verifications/{replay.verification_id}", race.removesuffix("/race")):
+        assert str(QUALITY)[:5] not in client.get(address).text
 
 
 def test_figures_are_shown_meanwhile_with_the_day_of_the_rest(
