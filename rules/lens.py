@@ -7,6 +7,7 @@ to its own stop, belongs to the ranking alone.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from rules.aggregate import (
     coefficient_of_variation_percent,
@@ -20,6 +21,7 @@ from rules.clock import CLOCK_NAMES, Clock
 from rules.curve import EPOCH, QUALITY, SECONDS, CurveRow, evaluation_of, ledger_of
 from rules.errors import RuleError
 from rules.logs import clock_of_log
+from rules.measured_time import measured_seconds
 from rules.quality import UNITS
 from rules.scoring import scored_places
 from rules.significance import LONGEST_SECONDS
@@ -153,9 +155,14 @@ def _is_at_target(row: CurveRow, target: QualityTarget) -> bool:
 
 
 def result_of_set(
-    times: Sequence[LensTime], lens: Lens, benchmark: Benchmark, *, factor: float
+    times: Sequence[LensTime],
+    lens: Lens,
+    benchmark: Benchmark,
+    *,
+    factor: float,
+    sealed: bool = False,
 ) -> LensResult:
-    """The result of a set of runs through a lens.
+    """The result of a set of runs through a lens; of `sealed` runs as a pool is measured.
 
     `factor` is what the set's time is multiplied by for its convergence; it holds on every clock
     but was measured at the benchmark's own target, so at another one it is left out. One run that
@@ -165,7 +172,8 @@ def result_of_set(
     scale = factor if lens.own_target else 1.0
     seconds = [time.seconds for time in times]
     reached = [s for s in seconds if s is not None] if reason is None else []
-    raw = _olympic_seconds(seconds, benchmark) if reason is None else None
+    mean_of = measured_seconds if sealed else partial(_olympic_seconds, benchmark)
+    raw = mean_of(seconds) if reason is None else None
     runs = tuple(s * scale for s in reached)
     interval = interval_of_mean(runs)
     epochs = [time.epochs for time in times if time.epochs is not None]
@@ -181,7 +189,7 @@ def result_of_set(
     )
 
 
-def _olympic_seconds(seconds: Sequence[float | None], benchmark: Benchmark) -> float | None:
+def _olympic_seconds(benchmark: Benchmark, seconds: Sequence[float | None]) -> float | None:
     counted = [seconds[place] for place in scored_places(seconds, benchmark.runs)]
     dropped = benchmark.runs.dropped
     return olympic_mean(counted, dropped=dropped) if len(counted) > 2 * dropped else None

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import orjson
 from sqlalchemy import ColumnElement, Text, cast, select, true
@@ -11,17 +12,19 @@ from sqlalchemy.orm import Session
 from rules.benchmark import Benchmark
 from rules.cost import training_cost_usd
 from rules.lens import Lens, LensTime, StoredRun, make_lens, result_of_set, time_of_run
+from rules.measured_time import interval_of
 from rules.tta import display_seconds
 from server.leaderboard.rows import BoardRow, BoardRows
 from server.leaderboard.schemas import BoardQuery, LensView
 from server.leaderboard.separated import METRICS_OF_RUNS
-from server.models import RunRow, Submission
+from server.models import PoolRun, RunRow, Submission, Verification
 from server.submissions.visibility import hides_runs
 
 # Curves are long: so many are in memory at once, as text. Each is decoded when its turn comes,
 # because a few hundred decoded ones keep the garbage collector busier than the decoding takes.
 CURVES_AT_ONCE = 200
 HIDDEN = "its curves are hidden until its first verdict"
+NO_CURVES = "no curve of its sealed runs is stored"
 
 
 def lens_of(benchmark: Benchmark, query: BoardQuery) -> Lens | None:
@@ -57,9 +60,11 @@ def lens_rows(
 ) -> BoardRows:
     """The rows with their times, costs and `run_seconds` through the lens.
 
+    A measured row is seen by the curves of its sealed runs, any other by those of its own logs.
     `lens_reason` says why a row has no time, None where its runs did not reach the target.
     """
     times = _times_of_runs(session, rows.rows, which, lens, benchmark)
+    times |= _times_of_pools(session, rows.rows, which, lens, benchmark)
     return BoardRows(
         {
             submission_id: _seen(row, times[submission_id], lens, benchmark)
@@ -92,9 +97,62 @@ def _times_of_runs(
     return times
 
 
+def _times_of_pools(
+    session: Session,
+    rows: Mapping[str, BoardRow],
+    which: Sequence[ColumnElement[bool]],
+    lens: Lens,
+    benchmark: Benchmark,
+) -> dict[str, list[LensTime]]:
+    """The times of the sealed runs of each measured submission, from the reports of its replays."""
+    measured = (*which, Submission.evidence == "measured", PoolRun.counted.is_(True))
+    joined = select(Submission.id, Submission.division, PoolRun.verification_id, PoolRun.index)
+    runs = session.execute(
+        joined.join(PoolRun, PoolRun.pool_id == Submission.pool_id)
+        .where(*measured)
+        .order_by(Submission.id, PoolRun.verification_id, PoolRun.index)
+    ).all()
+    reports = session.execute(
+        select(Verification.id, cast(Verification.report, Text))
+        .where(Verification.id.in_({run.verification_id for run in runs}))
+        .execution_options(yield_per=CURVES_AT_ONCE)
+    )
+    trained = {
+        (verification_id, run["index"]): run
+        for verification_id, report in reports
+        for run in (orjson.loads(report) or {"runs": ()})["runs"]
+    }
+    times: dict[str, list[LensTime]] = {
+        run.id: [] for run in runs if run.id in rows and is_measured(rows[run.id])
+    }
+    for run in runs:
+        found = trained.get((run.verification_id, run.index))
+        if found is not None and run.id in times:
+            stored = _stored(found)
+            times[run.id].append(time_of_run(stored, lens, benchmark, division=run.division))
+    return times
+
+
+def is_measured(row: BoardRow) -> bool:
+    """Whether a row shows our time and not one of its own logs."""
+    return row.shown["evidence"] == "measured" and row.shown["measured_seconds"] is not None
+
+
+def _stored(run: Mapping[str, Any]) -> StoredRun:
+    """A run of a report as the runs of a submission are stored."""
+    names = ("epoch", "seconds", "quality", "samples", "ledger")
+    curve = [[item[name] for name in names] for item in run["evaluations"]]
+    return StoredRun(f"run_{run['index']}.log", run["status"] == "reached", curve)
+
+
 def _seen(row: BoardRow, times: Sequence[LensTime], lens: Lens, benchmark: Benchmark) -> BoardRow:
-    found = result_of_set(times, lens, benchmark, factor=row.factor)
+    ours = is_measured(row)
+    found = result_of_set(times, lens, benchmark, factor=row.factor, sealed=ours)
     tta = found.tta_seconds
+    if ours:
+        spread = None if tta is None else interval_of(tta, runs=len(times), spread=row.spread)
+        low, high = (None, None) if spread is None else (spread.low, spread.high)
+        found = replace(found, tta_low_seconds=low, tta_high_seconds=high)
     changed = {
         "tta_seconds": tta,
         "tta_display": None if tta is None else display_seconds(tta),
@@ -109,11 +167,17 @@ def _seen(row: BoardRow, times: Sequence[LensTime], lens: Lens, benchmark: Bench
         "samples_per_second": None,
         "energy_joules": None,
     }
+    if ours:
+        changed |= {
+            "measured_seconds": tta,
+            "measured_low_seconds": found.tta_low_seconds,
+            "measured_high_seconds": found.tta_high_seconds,
+        }
     return replace(
         row,
         tta_seconds=tta,
         cost_usd=training_cost_usd(tta, row.price_usd_per_hour),
         run_seconds=list(found.runs),
-        lens_reason=found.reason if times else HIDDEN,
+        lens_reason=found.reason if times else NO_CURVES if ours else HIDDEN,
         changed=changed,
     )

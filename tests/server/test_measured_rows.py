@@ -207,3 +207,19 @@ def test_a_price_of_its_submitters_own_ranks_nobody_by_cost(
 
     assert (entry["rank"], entry["cost_usd"] is None) == (None, False)
     assert entry["unranked_reason"].startswith("its price is its submitter's own")
+
+
+def test_through_a_lens_a_measured_row_is_seen_by_the_curves_of_its_sealed_runs(
+    verify: Callable[..., Any], replay: Any, client: TestClient
+) -> None:
+    report = verify(seconds_per_epoch=0.13)
+    (entry,) = entries(client, target=95.0)
+
+    sealed = report.runs[replay.view()["own_runs"] :]
+    times = sorted(
+        next(item.seconds for item in run.evaluations if item.quality >= 95.0) for run in sealed
+    )
+    assert len(times) == 3
+    assert entry["rank"] == 1
+    assert entry["measured_seconds"] == entry["tta_seconds"] == pytest.approx(times[1])
+    assert entry["measured_low_seconds"] < times[1] < entry["measured_high_seconds"]
