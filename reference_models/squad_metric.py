@@ -1,6 +1,6 @@
-"""Exact match and F1 of answers to questions, as SQuAD v1.1 scores them.
+"""F1 of answers to questions, as SQuAD v1.1 scores them.
 
-Both compare answers after normalisation: small letters, no ASCII punctuation, no articles (a, an,
+It compares answers after normalisation: small letters, no ASCII punctuation, no articles (a, an,
 the), single spaces, in this order. A question counts with the best of its gold answers.
 Source: Rajpurkar et al. (2016), "SQuAD: 100,000+ Questions for Machine Comprehension of Text",
 section 6.1, and the rules of the task's evaluation for version 1.1.
@@ -19,11 +19,6 @@ def normalise(answer: str) -> str:
     """An answer without what the comparison ignores."""
     bare = answer.lower().translate(_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", bare).split())
-
-
-def exact_match(prediction: str, gold: str) -> float:
-    """1.0 if two answers are the same after normalisation, else 0.0."""
-    return float(normalise(prediction) == normalise(gold))
 
 
 def f1_score(prediction: str, gold: str) -> float:

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rules.canonical import sha256_of
+from rules.equal_seeds import curve_distance
+from rules.judge_convergence import evaluations_of
 from rules.messages import ReplayRun
 
 ORGANISERS_SHARE = 10  # One run in so many of an organisers' worker.
 PACE_SHARE = 0.05
 PACE_SECONDS = 0.25
-FEWEST_COMMON = 3
 
 
 @dataclass(frozen=True)
@@ -52,13 +53,12 @@ def compare_runs(run: ReplayRun, other: ReplayRun, *, limit: float | None) -> Ag
     compares the pace alone. The pace agrees within 5 % and 0.25 s at the last evaluation that both
     have. None where they have fewer than three evaluations in common.
     """
-    others = {item.epoch: item for item in other.evaluations}
-    pairs = [(item, others[item.epoch]) for item in run.evaluations if item.epoch in others]
-    if len(pairs) < FEWEST_COMMON:
+    distance = curve_distance(evaluations_of(run), evaluations_of(other))
+    if distance is None:
         return None
-    gaps = [one.quality - two.quality for one, two in pairs]
-    distance = float((sum(gap**2 for gap in gaps) / len(gaps)) ** 0.5)
-    seconds, other_seconds = pairs[-1][0].seconds, pairs[-1][1].seconds
+    times = {item.epoch: item.seconds for item in other.evaluations}
+    common = (item for item in reversed(run.evaluations) if item.epoch in times)
+    seconds, other_seconds = next((item.seconds, times[item.epoch]) for item in common)
     most = PACE_SHARE * max(seconds, other_seconds) + PACE_SECONDS
     paced = abs(seconds - other_seconds) <= most
     return Agreement(

@@ -9,9 +9,8 @@ from dataclasses import replace
 
 from rules.benchmark import Benchmark
 from rules.crossing import find_crossing
-from rules.judge_convergence import Curve, curve_of_replay
+from rules.judge_convergence import Curve, curve_of_replay, evaluations_of
 from rules.messages import ReplayRun
-from rules.run import Evaluation
 from rules.scoring import RunScore
 from rules.verdict import Reason
 
@@ -57,7 +56,7 @@ def _judge_seed(
     benchmark: Benchmark, file: str, curve: Curve, run: ReplayRun, other: ReplayRun | None
 ) -> Reason:
     limit = benchmark.replay.equal_seed_distance if benchmark.replay is not None else None
-    found = curve_distance(curve, _evaluations(run))
+    found = curve_distance(curve, evaluations_of(run))
     told = f"seed {run.seed} of {file}"
     numbers = {"seed": float(run.seed)}
     if found is None or limit is None:
@@ -67,7 +66,7 @@ def _judge_seed(
     apart = f"{found:.2g} {benchmark.target.metric} from the claimed curve (limit {limit:g})"
     if found <= limit:
         return Reason("curve_reproduced", "supports", f"{told} was reproduced: {apart}", numbers)
-    second = None if other is None else curve_distance(curve, _evaluations(other))
+    second = None if other is None else curve_distance(curve, evaluations_of(other))
     if second is None:
         words = f"{told} was not reproduced: {apart}; no worker of another owner has confirmed that"
         return Reason("own_seed_not_confirmed", "leaves_open", words, numbers)
@@ -110,7 +109,3 @@ def with_our_crossings(
             if seen:
                 seen[index] = curve
     return scores, seen
-
-
-def _evaluations(run: ReplayRun) -> list[Evaluation]:
-    return [Evaluation(item.epoch, item.seconds, item.quality) for item in run.evaluations]

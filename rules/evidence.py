@@ -10,17 +10,6 @@ Check = Literal[
     "none", "queued", "running", "epochs_agree", "witnessed", "undecided", "contradicted"
 ]
 FEWEST_SEALED_RUNS = 3
-# The order in which a list sorted by evidence shows them, the strongest first.
-EVIDENCE_ORDER: tuple[Evidence, ...] = ("measured", "published", "claimed")
-CHECK_ORDER: tuple[Check, ...] = (
-    "witnessed",
-    "epochs_agree",
-    "running",
-    "queued",
-    "none",
-    "undecided",
-    "contradicted",
-)
 CHECK_OF_STATUS: dict[str, Check] = {
     "claimed": "none",
     "verifying": "queued",

@@ -177,8 +177,11 @@ def _reference(
 
 def curve_of_replay(run: ReplayRun) -> list[Evaluation]:
     """The curve of a replay that the worker says reached the target, empty for any other."""
-    if run.status != "reached":
-        return []
+    return evaluations_of(run) if run.status == "reached" else []
+
+
+def evaluations_of(run: ReplayRun) -> list[Evaluation]:
+    """The curve that a worker measured, whether or not it reached the target."""
     return [Evaluation(e.epoch, e.seconds, e.quality) for e in run.evaluations]
 
 

@@ -30,7 +30,10 @@ def judge_time(
     `policy.time_tolerance` is how much more a run may take on another machine of the class; beyond
     it and beyond chance (p < alpha) the claim is flagged as slower than claimed.
     """
-    why = _why_not_compared(claim, report)
+    if claim.trained_with == "own":
+        message = "time was not compared: the claim was trained with code of its own"
+        return [Reason("time_not_compared", "note", message)]
+    why = why_not_timed(report, hardware_class=claim.system.hardware_class)
     if why is not None:
         return [why]
     dropped = benchmark.runs.dropped
@@ -67,13 +70,13 @@ def judge_time(
     return [Reason("time_agrees", "supports", words, numbers)]
 
 
-def _why_not_compared(claim: Claim, report: ReplayReport) -> Reason | None:
-    if claim.trained_with == "own":
-        message = "time was not compared: the claim was trained with code of its own"
-        return Reason("time_not_compared", "note", message)
-    theirs, ours = claim.system.hardware_class, report.system.hardware_class
-    if theirs != ours:
-        message = f"time was not compared: the claim was made on {theirs}, the replay on {ours}"
+def why_not_timed(report: ReplayReport, *, hardware_class: str) -> Reason | None:
+    """Why a report's times measure nothing on the hardware class of a claim; None if they do."""
+    ours = report.system.hardware_class
+    if ours != hardware_class:
+        message = (
+            f"time was not compared: the claim was made on {hardware_class}, the replay on {ours}"
+        )
         return Reason("hardware_differs", "note", message)
     if report.drift is not None:
         message = f"time was not compared: the worker was {report.drift}"

@@ -30,11 +30,6 @@ INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | froz
 )
 
 
-def look_alike(one: str, other: str) -> bool:
-    """Whether two names differ in letter case or in letters of one shape alone."""
-    return not skeletons(one).isdisjoint(skeletons(other))
-
-
 def skeletons(name: str) -> frozenset[str]:
     """Return the name's shapes without case: as it is written, and as it is in small letters."""
     plain = unicodedata.normalize("NFKC", name)

@@ -83,12 +83,16 @@ def draw(entropy: bytes, *, runs: int, own: Sequence[int] = ()) -> Plan:
 
 def _draw_own(entropy: bytes, claimed: Sequence[int | None], *, count: int) -> list[int]:
     """So many of the claimed seeds: those whose hashes with the nonce are the smallest."""
-    known = {seed for seed in claimed if seed is not None and 0 <= seed <= LARGEST_SEED}
 
     def place(seed: int) -> bytes:
         return hashlib.sha256(b"finishline own" + entropy + seed.to_bytes(4, "big")).digest()
 
-    return sorted(known, key=place)[:count]
+    return sorted(trainable_seeds(claimed), key=place)[:count]
+
+
+def trainable_seeds(claimed: Sequence[int | None]) -> set[int]:
+    """Return those of the seeds in a claim's logs that a reference takes."""
+    return {seed for seed in claimed if seed is not None and 0 <= seed <= LARGEST_SEED}
 
 
 def _digest_plan(entropy: bytes) -> bytes:

@@ -13,6 +13,8 @@ TOLERANCE_SECONDS = 1e-6
 SPAN_TOLERANCE_SECONDS = 0.001
 OFF_CLOCK_FACTOR = 2.0
 OFF_CLOCK_SLACK_SECONDS = 0.25
+# The runs that ended by themselves.
+FINISHED = ("reached", "not_reached", "below_band")
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def check_spans(run: ReplayRun) -> None:
 
     They count from the end of the preparation to the last thing that the training said.
     """
-    if run.status not in ("reached", "not_reached", "below_band") or run.parent_seconds is None:
+    if run.status not in FINISHED or run.parent_seconds is None:
         return
     place = f"runs[{run.index}]"
     ledger = ledger_of(run.ledger, place)

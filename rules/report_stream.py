@@ -7,7 +7,8 @@ from typing import Any, Literal, NoReturn
 from rules.clock import Clock
 from rules.errors import RuleError
 from rules.messages import ReplayReport, ReplayRun
-from rules.run import Ledger, Phase
+from rules.report_ledger import ledger_of
+from rules.run import Phase
 
 RELATIVE_SLACK = 0.02
 CLOCK_SLACK_SECONDS = 0.25
@@ -55,7 +56,7 @@ def check_stream(
         _check_evaluations(run, [event for event in events if event.kind == "evaluation"])
         if run.evaluations:
             _check_times(run, events, clock, slack_seconds, before_seconds)
-        before_seconds += _total(run.ledger)
+        before_seconds += _total(run, run.ledger)
 
 
 def starts_clock(event: StreamedEvent, clock: Clock) -> bool:
@@ -95,11 +96,11 @@ def _check_times(
     zero = next((event for event in events if starts_clock(event, clock)), None)
     if zero is None or events[0].kind != "run_started":
         _refuse(run.index, "", "its start was not posted", "the events that start a run's clock")
-    prepared_seconds = _total(zero.ledger or {})
+    prepared_seconds = _total(run, zero.ledger or {})
     posted = (event for event in events if event.kind == "evaluation")
     for index, (told, event) in enumerate(zip(run.evaluations, posted, strict=True)):
         field = f"evaluations[{index}].ledger"
-        total_seconds = _total(told.ledger)
+        total_seconds = _total(run, told.ledger)
         span_seconds = total_seconds - prepared_seconds
         seen_seconds = event.at_seconds - zero.at_seconds
         least = span_seconds * (1 - CLOCK_DRIFT) - slack_seconds
@@ -130,11 +131,8 @@ def _preparation(ledger: dict[str, float]) -> float:
     return sum(ledger.get(phase.value, 0.0) for phase in PREPARATION)
 
 
-def _total(ledger: dict[str, float]) -> float:
-    try:
-        return Ledger(**ledger).total()
-    except TypeError as error:
-        raise RuleError(f"{error}", field="ledger", expected="seconds by phase") from error
+def _total(run: ReplayRun, ledger: dict[str, float]) -> float:
+    return ledger_of(ledger, f"runs[{run.index}]").total()
 
 
 def _refuse(run: int, field: str, found: str, expected: str) -> NoReturn:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from rules.benchmark import Benchmark
 from rules.judge_convergence import evaluation_at_target
-from rules.measurements import QUIET_CPU_SHARE
 from rules.messages import ReplayReport
 from rules.significance import SHORTEST_SECONDS
 from rules.verification import is_excused
@@ -37,21 +36,3 @@ def sealed_runs(benchmark: Benchmark, report: ReplayReport, *, own_runs: int) ->
             seconds = max(run.tta_seconds, SHORTEST_SECONDS)
             found.append(SealedRun(run.index, run.seed, seconds, reached.epoch))
     return found
-
-
-def why_not_timed(report: ReplayReport, *, hardware_class: str) -> str | None:
-    """Why a report's times measure nothing on a hardware class, or None if they do."""
-    if report.system.hardware_class != hardware_class:
-        return f"trained on {report.system.hardware_class}, not on {hardware_class}"
-    if report.drift is not None:
-        return f"the worker was {report.drift}"
-    if report.system.accelerator_count:
-        return None
-    shares = [
-        run.cpu_seconds / run.parent_seconds
-        for run in report.runs
-        if run.cpu_seconds is not None and run.parent_seconds
-    ]
-    if min(shares, default=1.0) < QUIET_CPU_SHARE:
-        return f"the worker's processor was shared: {min(shares):.0%} of it was left"
-    return None

@@ -31,9 +31,9 @@ class Separated:
     """A row's number, and the better row that these runs cannot tell it from.
 
     `number` is the rank, or the better row's where both share it; `shares` says that another row
-    has the same. `not_separated_from` is the
-    number of the first row of the stretch, None where the runs tell the two apart or nothing is
-    known of their spread; a gap below `visible_gap_percent` could not have been seen.
+    has the same. `not_separated_from` is the number of the first row of the stretch, None where the
+    runs tell the two apart or nothing is known of their spread; a gap below `visible_gap_percent`
+    could not have been seen.
     """
 
     submission_id: str
@@ -41,16 +41,6 @@ class Separated:
     not_separated_from: int | None
     visible_gap_percent: float | None
     shares: bool = False
-
-    @property
-    def text(self) -> str | None:
-        """The remark in words, None where there is none to make."""
-        if self.not_separated_from is None or self.visible_gap_percent is None:
-            return None
-        return (
-            f"not separated from #{self.not_separated_from}; a gap under "
-            f"{self.visible_gap_percent:.2g} % could not be seen"
-        )
 
 
 def separate(rows: Iterable[RankedTime]) -> Iterator[Separated]:

@@ -20,7 +20,6 @@ EPOCHS = ("convergence_agrees", "converges_faster_than_replay")
 SPEED = (
     "time_agrees",
     "slower_than_claimed",
-    "time_not_confirmed",
     "hardware_differs",
     "noisy_host",
     "worker_drifted",

@@ -20,7 +20,6 @@ from rules.quality import LoggedQuality, QualityTarget
 from rules.run import Evaluation, Run
 
 MLP_MARK = b":::MLPv0.5"
-MAX_SECONDS = 1e11
 MAX_SEED = 2**63 - 1
 MAX_SEEDS = 100
 # Where a log has several qualities at once, the target is stated for the first of these.

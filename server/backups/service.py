@@ -20,7 +20,6 @@ from server.exports.logs import LOG_COLUMNS, Copied, copy_logs, size_in
 from server.exports.manifest import (
     BACKUP_FORMAT,
     LOG_LIST,
-    MANIFEST,
     FilePart,
     LogsPart,
     Manifest,
@@ -143,8 +142,3 @@ def _copy_logs(
     (folder / NAMED).unlink()
     say(f"logs: {copied.files}, of which {copied.new} are new in {root / POOL}")
     return copied, FilePart(listed.sha256, listed.size_bytes)
-
-
-def is_backup(folder: Path) -> bool:
-    """Whether a folder is a backup itself, not a folder of them."""
-    return (folder / MANIFEST).is_file()

@@ -1,7 +1,8 @@
 """How a board is scored, in sentences."""
 
-from rules.benchmark import Benchmark, RunsRule
+from rules.benchmark import Benchmark, ReplayPolicy, RunsRule
 from rules.counts import count_text
+from rules.replay_plan import OWN_SEEDS
 from web.formats import quality
 
 MEASURED = (
@@ -32,14 +33,21 @@ def explain_scoring(benchmark: Benchmark) -> str:
             f"A run that does not reach the target {_of_a_failed_run(runs)}."
         )
     if benchmark.replay is not None:
-        lines.append(
-            f"A verification trains the reference again {benchmark.replay.min_runs} to "
-            f"{benchmark.replay.max_runs} times with seeds the server draws and seals first. "
-            "It holds every evaluation against the band of calibrated runs and the claimed epochs "
-            f"against both; all tests together reject an honest claim at most "
-            f"{quality(100 * benchmark.replay.alpha, 'percent')} of the time."
-        )
+        lines.append(_explain_replay(benchmark.replay))
     return "\n\n".join(lines)
+
+
+def _explain_replay(policy: ReplayPolicy) -> str:
+    least, most = policy.min_runs, policy.max_runs
+    sealed = count_text(most, "sealed run")
+    return (
+        f"A verification trains the reference with {count_text(OWN_SEEDS, 'seed')} of the claim's "
+        "own and compares their curves with the claimed ones. Then it trains "
+        f"{sealed if least == most else f'{least} to {sealed}'} whose seeds the server drew: "
+        "every evaluation is compared with the band of calibrated runs, the claimed epochs with "
+        "both. The time that ranks is that of the sealed runs. All tests together leave an honest "
+        f"claim unverified at most {quality(100 * policy.alpha, 'percent')} of the time."
+    )
 
 
 def _first_that_count(runs: RunsRule) -> str:

@@ -24,12 +24,12 @@ def follow_evidence(session: Session, submission: Submission) -> None:
     """Derive a submission's evidence and check again, from its status and its pool."""
     published = published_verification(submission)
     uncalibrated = published is not None and _is_between_calibrated(session, submission, published)
-    submission.evidence = evidence_of(
+    evidence = submission.evidence = evidence_of(
         archive=submission.archive,
         measured=not uncalibrated and _is_measured(session, submission, published),
     )
     submission.check_word = check_of(
-        evidence_of(archive=submission.archive, measured=submission.evidence == "measured"),
+        evidence,
         submission.status,
         running=_is_running(submission),
         uncalibrated=uncalibrated,

@@ -11,10 +11,11 @@ from rules.benchmark import Benchmark
 from rules.configuration import configuration_of
 from rules.confirmation import HELD_BACK
 from rules.evidence import FEWEST_SEALED_RUNS
+from rules.judge_time import why_not_timed
 from rules.measured_time import Spread, interval_of, measured_seconds, resolution_of
 from rules.messages import ReplayReport
 from rules.other_rules import rules_that_differ
-from rules.sealed_runs import SealedRun, sealed_runs, why_not_timed
+from rules.sealed_runs import SealedRun, sealed_runs
 from server.benchmarks.queries import definition
 from server.calibrations.queries import benchmark_of
 from server.database import utc_now

@@ -1,5 +1,6 @@
 """What a verification will probably cost, from what those of its kind have cost so far."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -9,7 +10,7 @@ from sqlalchemy.orm import Session
 from rules.aggregate import mean
 from rules.benchmark import Benchmark
 from rules.claim import Claim
-from rules.replay_plan import is_calibrated, run_limit_seconds
+from rules.replay_plan import OWN_SEEDS, is_calibrated, run_limit_seconds, trainable_seeds
 from server.models import Submission, Verification
 
 Basis = Literal["replays of the submission", "replays of the benchmark", "run limit"]
@@ -34,12 +35,16 @@ class Past:
     accelerators: int
 
 
-def expected_runs(benchmark: Benchmark, claim: Claim) -> float:
-    """The mean number of runs that is drawn; 0 for a benchmark without a replay."""
+def expected_runs(benchmark: Benchmark, claim: Claim, seeds: Sequence[int | None]) -> float:
+    """The mean number of runs that is drawn, with those of the claim's own `seeds`.
+
+    0 for a benchmark without a replay.
+    """
     if benchmark.replay is None:
         return 0.0
     middle = (benchmark.replay.min_runs + benchmark.replay.max_runs) / 2
-    return middle if is_calibrated(benchmark, claim) else 2 * middle
+    own = min(OWN_SEEDS, len(trainable_seeds(seeds))) if claim.trained_with == "reference" else 0
+    return own + (middle if is_calibrated(benchmark, claim) else 2 * middle)
 
 
 class Estimator:
@@ -52,7 +57,8 @@ class Estimator:
 
     def estimate(self, submission: Submission, benchmark: Benchmark, claim: Claim) -> Expected:
         """By replays of the submission, else of its benchmark, else by the limit of a run."""
-        runs = 1.0 if self._kind == "latency" else expected_runs(benchmark, claim)
+        seeds = [run.seed for run in submission.runs]
+        runs = 1.0 if self._kind == "latency" else expected_runs(benchmark, claim, seeds)
         own = self._past(Verification.submission_id == submission.id)
         if own is not None:
             return _expected(runs, own, "replays of the submission")

@@ -11,6 +11,7 @@ from rules.cross_check import compare_runs, drawn_runs
 from rules.equal_seeds import judge_own_seeds
 from rules.messages import Failure, ReplayReport, ReplayRun
 from rules.replay_plan import Plan
+from rules.report_ledger import FINISHED
 from rules.verdict import Reason, Verdict
 from server.benchmarks.queries import definition
 from server.database import utc_now
@@ -44,7 +45,6 @@ NOT_SETTLED = Reason(
     "two workers differ about a run, and no third owner's worker decided between them",
 )
 ALIVE = timedelta(seconds=LONGEST_SILENCE_SECONDS)
-FINISHED = ("reached", "not_reached", "below_band")
 Conclude = Callable[[Session, Verification, ReplayReport, Reason | None], None]
 
 

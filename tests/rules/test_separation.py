@@ -24,9 +24,9 @@ def test_visible_gap_is_that_of_both_means() -> None:
 
 def test_a_close_row_keeps_its_number_and_says_what_could_not_be_seen() -> None:
     first, second = separate([ROW, row("b", 2, 10.3)])
-    assert (first.number, first.text) == (1, None)
+    assert (first.number, first.not_separated_from) == (1, None)
     assert (second.number, second.not_separated_from) == (2, 1)
-    assert second.text == "not separated from #1; a gap under 10 % could not be seen"
+    assert second.visible_gap_percent == pytest.approx(10.39, abs=0.01)
 
 
 def test_a_row_beyond_the_gap_leads_the_next_stretch() -> None:
@@ -56,9 +56,9 @@ def test_fewer_runs_or_values_do_not_earn_the_better_number(fewer: dict[str, obj
 
 def test_nothing_is_said_where_no_spread_is_known() -> None:
     found = list(separate([row("a", 1, 10.0, spread=None), row("b", 2, 10.0, spread=None)]))
-    assert [each.text for each in found] == [None, None]
+    assert [each.not_separated_from for each in found] == [None, None]
 
 
 def test_single_runs_are_not_compared() -> None:
     found = list(separate([row("a", 1, 10.0, runs=1), row("b", 2, 10.0, runs=1)]))
-    assert [each.text for each in found] == [None, None]
+    assert [each.not_separated_from for each in found] == [None, None]

@@ -254,11 +254,11 @@ def test_a_dry_run_says_the_cost_and_queues_nothing(
     assert row_counts() == before
     (item,) = view["replays"]
     assert (item["verification_id"], item["basis"]) == (None, "replays of the submission")
-    # digits.toml draws 3 to 4 runs; a run's ledger: 2.2 s to prepare, 8 epochs of its pace + 4 ms.
-    assert item["runs_expected"] == 3.0
+    # Two own seeds and digits' 3 sealed runs; a ledger: 2.2 s to prepare, 8 epochs, pace + 4 ms.
+    assert item["runs_expected"] == 5.0
     runs = len(replay.seeds())
     paces = [0.11 * (1 + 0.01 * index) for index in range(runs)]
-    seconds = 3 * sum(2.2 + 8 * (pace + 0.004) for pace in paces) / runs
+    seconds = 5 * sum(2.2 + 8 * (pace + 0.004) for pace in paces) / runs
     assert item["seconds_expected"] == pytest.approx(seconds)
     assert (view["gpu_seconds_expected"], view["cpu_seconds_expected"]) == (
         0.0,
@@ -277,7 +277,7 @@ def test_what_was_never_replayed_costs_what_its_benchmark_did_or_else_the_limit(
     digits_submission.claim["system"] |= {"accelerator": "G", "accelerator_count": 4}
     other = submit(digits_submission).json()["id"]
     by_limit = batch(submissions=[other], dry_run=True)
-    limit = 3 * digits.replay.run_limit_seconds
+    limit = 5 * digits.replay.run_limit_seconds
     assert by_limit["replays"][0]["basis"] == "run limit"
     assert by_limit["gpu_seconds_expected"] == pytest.approx(4 * limit)
     system = replace(make_report([]).system, accelerator="G", accelerator_count=2)

@@ -7,7 +7,7 @@ from server.settings import Settings
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """Three submissions a day and 1,000 accelerator seconds a month."""
+    """Three submissions a day and 1,500 accelerator seconds a month."""
     return settings.model_copy(
-        update={"quota_submissions_per_day": 3, "quota_gpu_seconds_per_month": 1000}
+        update={"quota_submissions_per_day": 3, "quota_gpu_seconds_per_month": 1500}
     )

@@ -69,8 +69,8 @@ def test_the_owner_asks_once_and_the_estimate_is_reserved(
     asked = ask(client, own, alice, reason="for the board")
     assert asked.status_code == 201, asked.text
 
-    # 3 runs of at most 60 s each on 4 accelerators: nothing was measured yet.
-    assert seconds() == (3 * 60 * 4, 3 * 60 * 4)
+    # 2 own seeds and 3 sealed runs of at most 60 s each on 4 accelerators: none was measured.
+    assert seconds() == (5 * 60 * 4, 5 * 60 * 4)
     assert ask(client, own, alice).status_code == 409
     record = client.get("/api/v1/audit", headers=olivia.headers).json()["records"][0]
     assert (record["actor"], record["action"], record["reason"]) == (
@@ -87,10 +87,10 @@ def test_real_seconds_take_the_place_of_the_estimate_and_a_verdict_is_the_last_w
     verification_id = ask(client, own, alice).json()["id"]
     began = utc_now() - timedelta(seconds=80)
     change(database, verification_id, "running", state="running", started_at=began, accelerators=8)
-    assert seconds() == (720.0, 720.0)
-    change(database, verification_id, "running", started_at=began - timedelta(seconds=20))
+    assert seconds() == (1200.0, 1200.0)
+    change(database, verification_id, "running", started_at=began - timedelta(seconds=80))
     used, reserved = seconds()
-    assert 800 <= used == reserved < 940  # It runs for longer than was expected.
+    assert 1280 <= used == reserved < 1420  # It runs for longer than was expected.
     change(
         database,
         verification_id,
@@ -175,20 +175,20 @@ def test_without_room_the_answer_says_what_is_used_and_when_to_come_again(
     assert refused.status_code == 429
     assert 30 * 86400 - 60 <= int(refused.headers["Retry-After"]) <= 30 * 86400
     detail = refused.json()["detail"]
-    assert "used 720 accelerator seconds in 30 days, 720 of them reserved" in detail
-    assert "1000 are allowed, and this replay will take about 720" in detail
+    assert "used 1200 accelerator seconds in 30 days, 1200 of them reserved" in detail
+    assert "1500 are allowed, and this replay will take about 1200" in detail
     with database.read() as session:
         assert len(session.scalars(select(Verification)).all()) == 1
         assert session.get_one(Submission, other).status == "claimed"
     # A cancellation gives the room back; a smaller quota than the estimate never has any.
     client.post(f"/api/v1/verifications/{verification_id}/cancel", headers=olivia.headers)
-    body = {"gpu_seconds_per_month": 719, "reason": "small"}
+    body = {"gpu_seconds_per_month": 1199, "reason": "small"}
     client.put("/api/v1/quotas/user/alice", json=body, headers=olivia.headers)
     never = ask(client, other, alice)
     assert (never.status_code, "ask an organiser" in never.json()["detail"]) == (403, True)
     client.put(
         "/api/v1/quotas/user/alice",
-        json=body | {"gpu_seconds_per_month": 720},
+        json=body | {"gpu_seconds_per_month": 1200},
         headers=olivia.headers,
     )
     assert ask(client, other, alice).status_code == 201
@@ -204,12 +204,12 @@ def test_a_benchmark_has_a_quota_of_seconds_for_everybody(
         assert client.put(address, json=body, headers=olivia.headers).status_code == 200
 
     theirs = submit(digits_submission, by=bob).json()["id"]
-    allow(2 * 720 - 1)
+    allow(2 * 1200 - 1)
     assert ask(client, own, alice).status_code == 201
     refused = ask(client, theirs, bob)
     assert refused.status_code == 429
-    assert "All submitters of digits together have used 720" in refused.json()["detail"]
-    allow(2 * 720)
+    assert "All submitters of digits together have used 1200" in refused.json()["detail"]
+    allow(2 * 1200)
     assert ask(client, theirs, bob).status_code == 201
 
 
@@ -255,7 +255,7 @@ def test_a_claim_keeps_the_accelerators_of_its_worker(
         attempt.lease_expires_at = utc_now() - timedelta(hours=1)
     with database.write() as session:
         assert expire_leases(session) == 1
-    assert seconds() == (720.0, 720.0)  # Lost: nothing used, and the next attempt is waited for.
+    assert seconds() == (1200.0, 1200.0)  # Lost: nothing used, and the next attempt is waited for.
     assert client.get(f"/api/v1/verifications/{verification_id}").json()["state"] == "queued"
 
 
@@ -271,7 +271,7 @@ def test_its_page_offers_a_replay_only_where_it_would_be_taken_or_says_why_not(
 
     shown = client.get(pages[1]).text
     assert offer not in shown
-    assert "You have used 720 accelerator seconds in 30 days" in shown
+    assert "You have used 1200 accelerator seconds in 30 days" in shown
     assert "There is room again at" in shown
     assert "nothing of this request" not in shown
     assert client.post(f"{pages[1]}/verify", data=csrf, headers=ORIGIN).status_code == 429

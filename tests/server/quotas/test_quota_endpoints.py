@@ -34,7 +34,7 @@ def test_everybody_reads_their_own_and_what_holds_on_benchmarks(
     assert mine["quotas"] == [
         {"measure": "submissions_per_day", "allowed": 3, "used": 1.0, "reserved": 0.0,
          "room_at": None},
-        {"measure": "gpu_seconds_per_month", "allowed": 1000, "used": 0.0, "reserved": 0.0,
+        {"measure": "gpu_seconds_per_month", "allowed": 1500, "used": 0.0, "reserved": 0.0,
          "room_at": None},
     ]  # fmt: skip
     (benchmark,) = mine["benchmarks"]
@@ -53,13 +53,13 @@ def test_an_organiser_sets_lifts_and_takes_back_a_quota_and_says_why(
     assert view.status_code == 200
     assert allowed(view.json()) == {"submissions_per_day": 5, "gpu_seconds_per_month": None}
     listed = client.get(ALL, headers=olivia.headers).json()
-    assert listed["defaults"] == {"submissions_per_day": 3, "gpu_seconds_per_month": 1000}
+    assert listed["defaults"] == {"submissions_per_day": 3, "gpu_seconds_per_month": 1500}
     assert [(row["subject"], row["measure"], row["amount"]) for row in listed["quotas"]] == [
         ("alice", "gpu_seconds_per_month", None),
         ("alice", "submissions_per_day", 5),
     ]
     back = put(client, ALICE, olivia, gpu_seconds_per_month="default", reason="it is over")
-    assert allowed(back.json()) == {"submissions_per_day": 5, "gpu_seconds_per_month": 1000}
+    assert allowed(back.json()) == {"submissions_per_day": 5, "gpu_seconds_per_month": 1500}
     assert allowed(client.get(ALICE, headers=olivia.headers).json()) == allowed(back.json())
     records = client.get("/api/v1/audit", headers=olivia.headers).json()["records"]
     assert [(r["action"], r["subject_id"], r["reason"]) for r in records[:2]] == [
