@@ -8,6 +8,8 @@ from urllib.parse import urlencode
 NARROWING = (
     "division",
     "status",
+    "evidence",
+    "check",
     "hardware_class",
     "framework",
     "date_from",
@@ -17,7 +19,6 @@ NARROWING = (
 # What the board would be under another clock, at another target or at other prices.
 WHAT_IF = ("clock", "target", "price", "prices_on")
 FILTER_NAMES = ("metric", *NARROWING, "sort", "order", "limit", *WHAT_IF, "withdrawn")
-STATUSES = ("verified", "verifying", "claimed", "inconclusive", "rejected")
 FIRST_ORDER = ("rank", "asc")
 USUAL_LIMIT = 100
 # The metrics of each kind of board, the one it is ranked by unless told otherwise first.

@@ -63,11 +63,12 @@ console/*.html        account (name, role), csrf, notices (text, once_only), typ
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from rules.counts import count_text
+from rules.evidence import Evidence
 from rules.evidence_words import (
     MEANINGS,
     check_of_row,
@@ -264,7 +265,7 @@ def environment() -> Environment:
         stated_settings=stated_settings,
         standing_words=standing_words,
         tuning_words=tuning_words,
-        statuses=board_links.STATUSES,
+        evidences=get_args(Evidence),
         verdict_checks=verdict_checks,
         version=version("finishline"),
         subject_of=subject_of,

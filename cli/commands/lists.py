@@ -46,6 +46,9 @@ def leaderboard(
     division: Annotated[Choice, typer.Option("--division", help="closed or open.")] = None,
     metric: Metric = None,
     status: Annotated[Choice, typer.Option("--status", help="For example verified.")] = None,
+    evidence: Annotated[
+        Choice, typer.Option("--evidence", help="measured, published or claimed.")
+    ] = None,
     search: Annotated[Choice, typer.Option("--q", help="Words to look for.")] = None,
     sort: Annotated[Choice, typer.Option("--sort", help="Column to sort by.")] = None,
     order: Annotated[Choice, typer.Option("--order", help="asc or desc.")] = None,
@@ -69,13 +72,14 @@ def leaderboard(
             division=division,
             metric=metric,
             status=status,
+            evidence=evidence,
             q=search,
             sort=sort,
             order=order,
             limit=limit,
             withdrawn="show" if withdrawn else None,
         )
-    filtered = any(choice is not None for choice in (division, metric, status, search))
+    filtered = any(choice is not None for choice in (division, metric, status, evidence, search))
     table = leaderboard_table(board, filtered=filtered)
     lines = [
         *preview_lines(board),
