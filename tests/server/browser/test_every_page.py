@@ -176,12 +176,12 @@ def test_a_board_is_filtered_sorted_and_its_chart_read_by_keyboard(browser: Any,
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     page.goto(f"{site}/benchmarks/digits")
-    tab_to(page, "[name=status]")
-    page.keyboard.press("v")  # One key: a list forgets those that it was given a second before.
-    assert page.input_value("[name=status]") == "verified"
+    tab_to(page, "[name=evidence]")
+    page.keyboard.press("m")  # One key: a list forgets those that it was given a second before.
+    assert page.input_value("[name=evidence]") == "measured"
     tab_to(page, "button:has-text('Filter')")
     page.keyboard.press("Enter")
-    page.wait_for_url("**status=verified**")
+    page.wait_for_url("**evidence=measured**")
     assert page.locator(".board tbody tr").count() == 1
 
     tab_to(page, "th a:has-text('Model')")
