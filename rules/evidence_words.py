@@ -62,6 +62,15 @@ def place_words(row: Row) -> str | None:
     return None if provisional is None else f"({provisional})"
 
 
+def owners_words(row: Row) -> str | None:
+    """Whose workers stand behind a measured time, None of a row that is not measured."""
+    owners = row.get("owners") or 0
+    if owners > 1:
+        return f"checked by {owners} owners"
+    alone = "organisers' worker" if row.get("by_organisers") else "one owner"
+    return alone if owners else None
+
+
 def separation_words(row: Row) -> str | None:
     """That these runs cannot tell a row from a better one, None where nothing is to be said."""
     number, gap = row.get("not_separated_from"), row.get("visible_gap_percent")

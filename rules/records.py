@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from rules.comparison import ALPHA, log_gap, log_times
 
 DUEL_ALPHA = 0.01
+ONE_OWNER = (
+    "one owner's workers alone measured it: a record needs an organiser's worker "
+    "or workers of two owners"
+)
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class Contender:
     `eligible` is False for one that breaks a rule. Dates are ordered as text. `fresh` says that its
     runs were sealed after it was nominated for a place at the top. `pool` is what measured it, and
     `duels` are those of ten pairs that it challenged holders to. Two with the same `duels_on` can
-    have a duel; None can have none.
+    have a duel; None can have none. `attested` is False of what one owner's workers alone measured.
     """
 
     submission_id: str
@@ -41,6 +45,7 @@ class Contender:
     pool: str | None = None
     duels: Sequence[RecordDuel] = ()
     duels_on: str | None = None
+    attested: bool = True
 
 
 @dataclass(frozen=True)
@@ -66,12 +71,15 @@ class Record:
 
 @dataclass(frozen=True)
 class NoRecord:
-    """A submission with a lower time than the holder of its day, and why it took no record."""
+    """A submission with a lower time than the holder of its day, and why it took no record.
+
+    `holder` is None where nobody held one.
+    """
 
     submission_id: str
     date: str
     tta_seconds: float
-    holder: str
+    holder: str | None
     p_value: float | None
     reason: str
 
@@ -114,7 +122,7 @@ def measured_history(contenders: Iterable[Contender]) -> RecordHistory:
     The first holds it with the runs it has. From then on a lower time takes it from fresh runs
     alone: by a duel won with p < 0.01, at the duel's date; where no duel is possible, by Welch's
     one-sided p-value times the number of configurations measured since the record, this one
-    included, below 0.05.
+    included, below 0.05. One owner's workers alone give no record.
     """
     records: list[Record] = []
     not_records: dict[str, NoRecord] = {}
@@ -156,10 +164,15 @@ def _challenge_measured(
 ) -> Record | NoRecord | None:
     if duel is not None and (holder is None or duel.holder != holder.pool):
         return None  # The record went to somebody else before this duel was fought.
+    if contender is holder or _is_slower(tta_seconds, holder):
+        return None
+    if not contender.attested:
+        held_by = None if holder is None else holder.submission_id
+        return NoRecord(
+            contender.submission_id, contender.date, tta_seconds, held_by, None, ONE_OWNER
+        )
     if holder is None or holder.tta_seconds is None:
         return _record(contender, tta_seconds, None, p_value=None)
-    if contender is holder or tta_seconds >= holder.tta_seconds:
-        return None
     p_value, limit, why = None, DUEL_ALPHA, "its duel with the holder is not fought"
     if duel is not None:
         p_value = duel.p_value
@@ -175,6 +188,11 @@ def _challenge_measured(
     return NoRecord(
         contender.submission_id, contender.date, tta_seconds, holder.submission_id, p_value, why
     )
+
+
+def _is_slower(tta_seconds: float, holder: Contender | None) -> bool:
+    held = None if holder is None else holder.tta_seconds
+    return held is not None and tta_seconds >= held
 
 
 def may_duel(contender: Contender, holder: Contender) -> bool:

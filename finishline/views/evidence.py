@@ -29,6 +29,8 @@ class EvidenceFields(View):
     measured_low_seconds: float | None = None
     measured_high_seconds: float | None = None
     measured_runs: int = 0
+    owners: int = 0
+    by_organisers: bool = False
     pool_id: str | None = None
     also_by: tuple[str, ...] = ()
     not_separated_from: int | None = None

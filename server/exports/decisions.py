@@ -76,7 +76,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
     "pools": _included(
         "id benchmark_id benchmark_sha256 division hardware_class configuration_sha256 settings "
         "opened_at closed_at closed_because measured_seconds low_seconds high_seconds runs state "
-        "measured_at"
+        "measured_at owners by_organisers attested_at"
     ),
     "pool_runs": _included("verification_id index pool_id seed seconds epochs fresh counted"),
     "calibration_runs": _included(

@@ -63,6 +63,8 @@ CSV_COLUMNS = (
     "measured_low_seconds",
     "measured_high_seconds",
     "measured_runs",
+    "owners",
+    "by_organisers",
     "pool_id",
     "also_by",
     "not_separated_from",

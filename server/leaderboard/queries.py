@@ -27,6 +27,8 @@ OF_SUBMISSION = (
     "measured_low_seconds",
     "measured_high_seconds",
     "measured_runs",
+    "owners",
+    "by_organisers",
     "also_by",
     "not_separated_from",
     "visible_gap_percent",

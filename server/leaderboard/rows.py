@@ -60,6 +60,8 @@ COLUMNS = (
     Pool.low_seconds,
     Pool.high_seconds,
     Pool.state.label("pool_state"),
+    Pool.owners,
+    Pool.by_organisers,
     User.name.label("submitter"),
 )
 SOURCE_NOT_CHECKED = "published, source not checked"
@@ -375,6 +377,8 @@ def _measured(row: Any, sealed: Sequence[Any]) -> dict[str, Any]:
         "measured_low_seconds": row.low_seconds,
         "measured_high_seconds": row.high_seconds,
         "measured_runs": len(sealed),
+        "owners": row.owners,
+        "by_organisers": row.by_organisers,
         "runs_reached": len(times),
         "runs_started": len(sealed),
         "cv_percent": coefficient_of_variation_percent(times),

@@ -17,6 +17,9 @@ class Pool(Base):
     three runs, "measured", "missed" where more runs missed the target than are dropped,
     "confirming" while fresh runs are under way, and "unconfirmed" where these ended without a
     measurement. Of the pools of one key the latest that is not closed holds.
+
+    `owners` of workers stand behind its counted runs. All organisers are one of them, and
+    `by_organisers` tells whether they are. Since `attested_at` these are enough for a record.
     """
 
     __tablename__ = "pools"
@@ -41,6 +44,9 @@ class Pool(Base):
     runs: Mapped[int] = mapped_column(default=0)
     state: Mapped[str] = mapped_column(String(20), default="collecting")
     measured_at: Mapped[datetime | None]
+    owners: Mapped[int] = mapped_column(default=0)
+    by_organisers: Mapped[bool] = mapped_column(default=False)
+    attested_at: Mapped[datetime | None]
 
 
 class PoolRun(Base):

@@ -40,6 +40,8 @@ class Place:
     measured_low_seconds: float | None
     measured_high_seconds: float | None
     measured_runs: int
+    owners: int
+    by_organisers: bool
     pool_id: str | None
     also_by: list[str]
 

@@ -22,6 +22,7 @@ from server.database import utc_now
 from server.leaderboard.service import raise_board_version
 from server.models import Pool, PoolRun, Submission, Verification
 from server.pools.evidence import follow_evidence
+from server.pools.owners import count_owners
 from server.pools.spreads import Spreads
 from server.verifications.queries import claim_of
 
@@ -182,6 +183,7 @@ def _measure(session: Session, pool: Pool, spreads: Spreads) -> None:
     pool.runs = len(times)
     pool.measured_seconds = seconds
     pool.state = _state(pool, seconds, len(times))
+    count_owners(session, pool)
     interval = _interval(pool, runs, spreads)
     pool.low_seconds = None if interval is None else interval.low
     pool.high_seconds = None if interval is None else interval.high

@@ -56,7 +56,7 @@ def _measured(session: Session, benchmark_id: str) -> list[tuple[str, Contender]
         own = runs[pool.id]
         contender = Contender(
             submission_id=submission_id,
-            date=pool.measured_at.isoformat(),
+            date=max(pool.measured_at, pool.attested_at or pool.measured_at).isoformat(),
             tta_seconds=pool.measured_seconds,
             runs=[run.seconds for run in own if run.seconds is not None],
             eligible=True,
@@ -64,6 +64,7 @@ def _measured(session: Session, benchmark_id: str) -> list[tuple[str, Contender]
             pool=pool.id,
             duels=duels[pool.id],
             duels_on=_duels_on(session, pool),
+            attested=pool.attested_at is not None,
         )
         found[pool.id] = (division, contender)
     return list(found.values())

@@ -32,7 +32,10 @@ class RecordView(BaseModel):
 
 
 class NoRecordView(BaseModel):
-    """A submission with a lower time than the `holder` of its day that took no record, and why."""
+    """A submission with a lower time than the `holder` of its day that took no record, and why.
+
+    `holder` is null where nobody held one.
+    """
 
     submission_id: str
     submitter: str
@@ -42,7 +45,7 @@ class NoRecordView(BaseModel):
     check: str | None = None
     date: str
     tta_seconds: float
-    holder: str
+    holder: str | None
     p_value: float | None
     reason: str
 

@@ -27,10 +27,12 @@ class EvidenceFields(BaseModel):
     `check` is null of a row that is not claimed. `rank` is null unless the row is numbered; a claim
     that is not contradicted, withdrawn or ineligible has a `provisional_rank`, among all rows by
     time. `claimed_seconds` is the time of the submitter's own logs, `measured_seconds` that of the
-    `measured_runs` sealed runs of the configuration `pool_id`, with its interval of 95 %. `also_by`
-    names the other submitters of that configuration. `not_separated_from` is the number of the
-    better row that these runs cannot tell this one from; a gap under `visible_gap_percent` could
-    not be seen. `trained_with` is "reference" or "own", `tuning` null where it is not stated, and
+    `measured_runs` sealed runs of the configuration `pool_id`, with its interval of 95 %.
+    `owners` of workers stand behind these runs, 0 of a row that is not measured: the organisers
+    are one of them, and `by_organisers` tells whether they are. `also_by` names the other
+    submitters of that configuration. `not_separated_from` is the number of the better row that
+    these runs cannot tell this one from; a gap under `visible_gap_percent` could not be seen.
+    `trained_with` is "reference" or "own", `tuning` null where it is not stated, and
     `source` that of a published result, null where no known archive was named.
     """
 
@@ -42,6 +44,8 @@ class EvidenceFields(BaseModel):
     measured_low_seconds: float | None = None
     measured_high_seconds: float | None = None
     measured_runs: int = 0
+    owners: int = 0
+    by_organisers: bool = False
     pool_id: str | None = None
     also_by: tuple[str, ...] = ()
     not_separated_from: int | None = None

@@ -16,8 +16,9 @@ from rules.verdict import Reason, Verdict
 from server.benchmarks.queries import definition
 from server.database import utc_now
 from server.errors import ServerError
-from server.models import Attempt, Verification, WorkerRow
+from server.models import Attempt, Pool, Verification, WorkerRow
 from server.notices.announce import announce_verification
+from server.pools.owners import follow_owners
 from server.pools.service import take_out_runs
 from server.queues.apart import owners_at
 from server.queues.holds import pause_by_server
@@ -154,6 +155,8 @@ def end_cross_check(
         if earlier is not None:
             take_out(session, earlier.system.worker, checked)
         _conclude_waiting(session, checked, original, None, conclude)
+        if checked.pool_id is not None:
+            follow_owners(session, session.get_one(Pool, checked.pool_id))
     elif earlier is None and _claim_and_second_agree(session, checked, first, run):
         _refuse_first(session, checked, original)
     elif earlier is None and has_other_owner(session, checked, report.system.hardware_class):

@@ -7,6 +7,7 @@ from server.bell import ring
 from server.database import utc_now
 from server.errors import ConflictError
 from server.models import User
+from server.pools.owners import follow_worker
 from server.workers.classes import register_class
 from server.workers.probes import find_worker
 
@@ -28,6 +29,7 @@ def confirm_worker(
         raise ConflictError(f"Worker {name} is not {owner}'s: give yours another name.")
     register_class(session, worker, origin=f"worker {name}, confirmed by {actor.name}"[:200])
     worker.confirmed_at, worker.confirmed_by = utc_now(), actor.user_id
+    follow_worker(session, name)
     ring(session)
     record(
         session,

@@ -1,5 +1,7 @@
 """Whose a worker is, and whether its word counts as the organisers'."""
 
+from typing import Any
+
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -25,5 +27,10 @@ def is_organisers_worker(session: Session, worker_name: str) -> bool:
     ).first()
     if row is None:
         return False
+    return is_organisers(row)
+
+
+def is_organisers(row: Any) -> bool:
+    """Tell it by the role of a worker's owner, and when and by whom the worker was confirmed."""
     by_server = row.confirmed_at is not None and row.confirmed_by is None
     return by_server or row.role in ORGANISERS

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from rules.duel import DuelRun, Pair, judge_duel, p_challenger_no_faster
-from rules.records import Contender, RecordDuel, measured_history
+from rules.records import ONE_OWNER, Contender, RecordDuel, measured_history
 
 
 def measured(
@@ -17,10 +17,36 @@ def measured(
     *,
     duels: Sequence[RecordDuel] = (),
     on: str | None = "cpu",
+    attested: bool = True,
 ) -> Contender:
     """A configuration with ten fresh runs close to its time; its pool has its name."""
     runs = [seconds * (1 + 0.001 * (number - 4.5)) for number in range(10)]
-    return Contender(name, date, seconds, runs, True, True, pool=name, duels=duels, duels_on=on)
+    return Contender(
+        name,
+        date,
+        seconds,
+        runs,
+        True,
+        True,
+        pool=name,
+        duels=duels,
+        duels_on=on,
+        attested=attested,
+    )
+
+
+def test_what_one_owners_workers_alone_measured_holds_and_takes_no_record() -> None:
+    won = RecordDuel("d1", holder="b", date="5", p_value=0.001)
+    alone = measured("a", "1", 50.0, attested=False)
+    faster = measured("c", "3", 30.0, duels=[won], attested=False)
+    history = measured_history([alone, measured("b", "2", 60.0), faster])
+
+    assert [record.submission_id for record in history.records] == ["b"]
+    assert [(one.submission_id, one.holder) for one in history.not_records] == [
+        ("a", None),
+        ("c", "b"),
+    ]
+    assert {one.reason for one in history.not_records} == {ONE_OWNER}
 
 
 def test_a_record_between_configurations_that_may_duel_falls_by_a_duel_alone() -> None:

@@ -24,7 +24,7 @@ from rules.messages import ReplayEvaluation, ReplayReport, ReplayRun, WorkerSyst
 from server.accounts.service import create_token
 from server.app import create_app
 from server.database import Database, insert_missing, utc_now
-from server.models import Attempt, Base, Submission, Verification
+from server.models import Attempt, Base, Submission, Verification, WorkerRow
 from server.schema import migrate
 from server.settings import MIB, Settings
 from tests.support.closed import databases_closed
@@ -33,7 +33,7 @@ from tests.support.postgresql import running_postgresql
 from tests.support.run_logs import make_run_log
 from tests.support.streams import stream_report
 from tests.support.trainings import trained_anew
-from tests.support.workers import latest_attempt, send_to
+from tests.support.workers import greet_as_servers, latest_attempt, send_to
 
 REFERENCE = [14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1]
 SECONDS_PER_EPOCH = 0.11
@@ -529,6 +529,10 @@ class Replay:
     def report(self, grant: dict[str, Any], report: ReplayReport) -> Any:
         """Send a report with a claim's token, after the events of its trainings."""
         stream_report(self.database, grant["attempt_id"], report, fence=grant["fence"])
+        with self.database.read() as session:
+            unknown = session.get(WorkerRow, report.system.worker) is None
+        if unknown:
+            greet_as_servers(self.database, report.system.worker, report.system.hardware_class)
         return self.post_report(grant, report)
 
     def post_report(self, grant: dict[str, Any], report: ReplayReport) -> Any:

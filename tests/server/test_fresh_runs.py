@@ -14,6 +14,7 @@ from server.database import Database
 from server.integrity.evidence import check_evidence
 from server.integrity.findings import Findings
 from server.models import Submission, Verification
+from tests.support.workers import greet_as_servers
 
 BOARD = "/api/v1/leaderboards/digits"
 CONFIRM_RUNS = 10
@@ -53,6 +54,7 @@ class Pools:
     ) -> None:
         """Train a verification and report it; `how` changes the report."""
         self.replay.submission_id, self.replay.verification_id = submission_id, verification_id
+        greet_as_servers(self.replay.database, "walter-1", hardware_class)
         report = self.make_report(self.replay.seeds(), seconds_per_epoch=pace)
         system = replace(report.system, hardware_class=hardware_class)
         sent = self.replay.report(

@@ -150,3 +150,12 @@ def test_one_pool_has_all_runs_of_a_configuration_in_the_key_of_today(upgraded: 
 def test_it_goes_back(upgraded: Database) -> None:
     command.downgrade(alembic_config(upgraded), BEFORE)
     assert len(rows_of(upgraded, "submissions")) == len(STORED)
+
+
+def test_measured_pools_count_the_owners_of_the_workers_behind_them(upgraded: Database) -> None:
+    insert_rows(upgraded, "UPDATE users SET role = 'organiser' WHERE name = 'walter'")
+    migrate(upgraded)
+    (pool,) = rows_of(upgraded, "pools")
+
+    assert (pool["owners"], bool(pool["by_organisers"])) == (1, True)
+    assert pool["attested_at"] == pool["measured_at"] is not None
