@@ -233,6 +233,15 @@ def one_lucky_evaluation(scene: Scene) -> Met:
     return scene.unranked(sent)
 
 
+@cheat("C28")
+def another_class_for_the_same_machine(scene: Scene) -> Met:
+    parts = scene.claims(scene.parts(), system={"hardware_class": "cpu-of-my-own"})
+    sent = scene.stored(parts)
+    replay, _ = scene.trained(sent, seconds_per_epoch=0.1)
+    assert replay.status() == "verified"
+    return scene.unranked(sent)
+
+
 @cheat("C29")
 def a_calibrated_curve_copied(scene: Scene) -> Met:
     parts = scene.parts()

@@ -61,6 +61,21 @@ def withdrawn_while_it_is_unlucky(scene: Scene) -> Met:
     return scene.ranked_at_our_time(again, unlucky + lucky)
 
 
+@cheat("C40")
+def one_configuration_under_many_names(scene: Scene) -> Met:
+    first = scene.stored(scene.parts())
+    _, seconds = scene.trained(first)
+    named = {"model": "a faster net", "framework": "jax 0.8.0"}
+    settings = dict(scene.digits.defaults())  # What the first leaves out.
+    other = scene.make_person("carol", "submitter")
+    parts = scene.claims(scene.parts(first_seed=201), **named, hyperparameters=settings)
+    lucky = scene.stored(parts, by=other)
+    _, more = scene.trained(lucky, seconds_per_epoch=0.1)
+    (row,) = scene.entries()
+    assert row["also_by"] == ["carol"]
+    return scene.ranked_at_our_time(first, seconds + more)
+
+
 @cheat("C45")
 def a_name_that_looks_like_another(scene: Scene) -> Met:
     """Cyrillic letters, case twins, digits for letters."""

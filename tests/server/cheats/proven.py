@@ -7,6 +7,7 @@ LYING = "tests/server/test_lying_workers.py::"
 LIE = LYING + "test_a_report_that_is_a_lie_is_refused"
 CONFIRMING = "tests/server/test_confirming.py::"
 BARRED = "tests/server/test_barred.py::"
+DUELS = "tests/server/test_record_duels.py::"
 
 PROVEN = {
     "C14": OF_NO_TICKET + "[of ticket]",
@@ -20,6 +21,8 @@ PROVEN = {
     "C31": "tests/server/test_hidden_claims.py::"
     "test_no_address_tells_strangers_the_runs_of_a_claim_and_its_owner_and_organisers_read_them",
     "C35": "tests/rules/test_precision.py::test_bfloat16_inside_a_claim_of_float32_is_rejected",
+    "C41": "tests/server/test_fresh_runs.py::test_the_fresh_runs_are_the_pool_and_no_verdict",
+    "C42": DUELS + "test_fresh_runs_that_beat_the_holder_have_their_duel_queued",
     "C43": "tests/rules/test_separation.py::"
     "test_fewer_runs_or_values_do_not_earn_the_better_number",
     "C44": "tests/server/test_verifications.py::"
@@ -46,4 +49,5 @@ PROVEN = {
     "C78": LYING + "test_the_replays_of_another_verification_are_refused",
     "C79": LIE + "[nothing posted]",
     "C80": LYING + "test_the_report_of_another_worker_is_refused",
+    "C82": DUELS + "test_a_lost_duel_may_be_asked_for_again_after_thirty_days",
 }
