@@ -123,3 +123,7 @@ def test_a_bad_file_is_refused_with_line_and_field_and_nothing_is_sent(
 
 def test_a_file_that_is_not_there_is_refused(finishline: "Finishline", tmp_path: Path) -> None:
     assert finishline("prices", "import", str(tmp_path / "gone.csv")).code == 1
+
+
+def test_the_help_of_an_import_names_the_tables_of_its_toml(finishline: "Finishline") -> None:
+    assert "[[prices]]" in finishline("prices", "import", "--help").out
