@@ -27,7 +27,7 @@ def submission_lines(view: View) -> list[RenderableType]:
     if inference:
         return [header, Text(inference_sentence(result))]
     low, high = result.get("tta_low_seconds"), result.get("tta_high_seconds")
-    interval = "" if low is None else f" (95 % of means {low:.3f} to {high:.3f} s)"
+    interval = "" if low is None else f" (95 %: {low:.3f} to {high:.3f} s)"
     started = count_text(result.get("started", 0), "run")
     line = Text(
         f"TTA {or_dash(result.get('tta_display'))}, {seconds_text(result.get('tta_seconds'))}"

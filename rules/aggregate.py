@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from rules.counts import count_text
 from rules.errors import RuleError
-from rules.student import t_quantile
 
 
 @dataclass(frozen=True)
@@ -81,14 +80,3 @@ def coefficient_of_variation_percent(values: Sequence[float]) -> float | None:
     if len(values) < 2 or mean(values) == 0.0:
         return None
     return standard_deviation(values, ddof=0) / mean(values) * 100.0
-
-
-def interval_of_mean(values: Sequence[float], *, confidence: float = 0.95) -> Interval | None:
-    """The Student-t interval of the mean; None for fewer than three values."""
-    n = len(values)
-    if n < 3:
-        return None
-    quantile = t_quantile((1 + confidence) / 2, n - 1)
-    half = quantile * standard_deviation(values, ddof=1) / math.sqrt(n)
-    centre = mean(values)
-    return Interval(low=max(0.0, centre - half), high=centre + half)

@@ -11,7 +11,6 @@ from functools import partial
 
 from rules.aggregate import (
     coefficient_of_variation_percent,
-    interval_of_mean,
     mean,
     olympic_mean,
 )
@@ -75,8 +74,6 @@ class LensResult:
 
     tta_seconds: float | None
     raw_tta_seconds: float | None
-    tta_low_seconds: float | None
-    tta_high_seconds: float | None
     cv_percent: float | None
     epochs_to_target: float | None
     runs: tuple[float, ...]
@@ -175,13 +172,10 @@ def result_of_set(
     mean_of = measured_seconds if sealed else partial(_olympic_seconds, benchmark)
     raw = mean_of(seconds) if reason is None else None
     runs = tuple(s * scale for s in reached)
-    interval = interval_of_mean(runs)
     epochs = [time.epochs for time in times if time.epochs is not None]
     return LensResult(
         tta_seconds=None if raw is None else raw * scale,
         raw_tta_seconds=raw,
-        tta_low_seconds=interval.low if interval else None,
-        tta_high_seconds=interval.high if interval else None,
         cv_percent=coefficient_of_variation_percent(reached),
         epochs_to_target=mean(epochs) if epochs else None,
         runs=runs,

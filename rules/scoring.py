@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from rules.aggregate import (
     coefficient_of_variation_percent,
-    interval_of_mean,
     mean,
     median_window,
     olympic_mean,
@@ -16,6 +15,7 @@ from rules.convergence import RcpVerdict, convergence_of_run
 from rules.cost import training_cost_usd
 from rules.counts import count_text
 from rules.errors import RuleError
+from rules.measured_time import calibrated_spread, claimed_interval
 from rules.normalisation import check_set
 from rules.run import Run
 from rules.tta import (
@@ -128,13 +128,15 @@ def score(
     )
     factor = 1.0 if rcp is None else rcp.applied_factor
     tta = None if raw is None else raw * factor
-    interval = interval_of_mean([seconds * factor for seconds in converged])
     epochs = [run.epochs_to_target for run in scores if run.epochs_to_target is not None]
     intervals = [
         run.evaluation_interval_seconds
         for run in scores
         if run.evaluation_interval_seconds is not None
     ]
+    step = max(intervals) if intervals else None
+    spread = calibrated_spread(benchmark)
+    interval = claimed_interval(tta, runs=len(scores), spread=spread, step_seconds=step)
     cost = training_cost_usd(tta, price_usd_per_hour)
     cv = coefficient_of_variation_percent(converged)
     return Result(
@@ -151,7 +153,7 @@ def score(
         epochs_to_target=mean(epochs) if epochs else None,
         cost_usd=cost,
         best_quality=best_quality(evaluations, benchmark) if evaluations else None,
-        evaluation_interval_seconds=max(intervals) if intervals else None,
+        evaluation_interval_seconds=step,
         violations=(*find_violations(runs, benchmark, division=division), *rcp_violations),
         steps=(
             *_run_steps(runs, scores, benchmark, clock),

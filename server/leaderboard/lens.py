@@ -149,15 +149,13 @@ def _seen(row: BoardRow, times: Sequence[LensTime], lens: Lens, benchmark: Bench
     ours = is_measured(row)
     found = result_of_set(times, lens, benchmark, factor=row.factor, sealed=ours)
     tta = found.tta_seconds
-    if ours:
-        spread = None if tta is None else interval_of(tta, runs=len(times), spread=row.spread)
-        low, high = (None, None) if spread is None else (spread.low, spread.high)
-        found = replace(found, tta_low_seconds=low, tta_high_seconds=high)
+    interval = None if tta is None else interval_of(tta, runs=len(times), spread=row.spread)
+    low, high = (None, None) if interval is None else (interval.low, interval.high)
     changed = {
         "tta_seconds": tta,
         "tta_display": None if tta is None else display_seconds(tta),
-        "tta_low_seconds": found.tta_low_seconds,
-        "tta_high_seconds": found.tta_high_seconds,
+        "tta_low_seconds": low,
+        "tta_high_seconds": high,
         "cv_percent": found.cv_percent,
         "runs_reached": len(found.runs),
         "epochs_to_target": found.epochs_to_target,
@@ -170,8 +168,8 @@ def _seen(row: BoardRow, times: Sequence[LensTime], lens: Lens, benchmark: Bench
     if ours:
         changed |= {
             "measured_seconds": tta,
-            "measured_low_seconds": found.tta_low_seconds,
-            "measured_high_seconds": found.tta_high_seconds,
+            "measured_low_seconds": low,
+            "measured_high_seconds": high,
         }
     return replace(
         row,

@@ -16,7 +16,7 @@ from rules.claim import Kind
 from rules.comparison import log_times
 from rules.confirmation import why_held_back
 from rules.cost import training_cost_usd
-from rules.measured_time import Spread, interval_of, resolution_of
+from rules.measured_time import Spread, claimed_interval, resolution_of
 from rules.ranking import Standing
 from rules.system_price import SystemPrice
 from rules.tta import display_seconds
@@ -390,12 +390,12 @@ def _measured(row: Any, sealed: Sequence[Any]) -> dict[str, Any]:
 
 def _claimed_interval(row: Any, reading: _Reading) -> dict[str, Any]:
     """The interval of a claimed or published time, by the spread of its class."""
-    spread, seconds = reading.spreads.of(row.system.get("hardware_class", "")), row.tta_seconds
-    if spread is None or not seconds:
-        return {"tta_low_seconds": None, "tta_high_seconds": None}
-    step = row.result.get("evaluation_interval_seconds")
-    spread = spread.at_least(resolution_of(step_seconds=step, seconds=seconds))
-    interval = interval_of(seconds, runs=row.result["started"], spread=spread)
+    interval = claimed_interval(
+        row.tta_seconds,
+        runs=row.result.get("started", 0),
+        spread=reading.spreads.of(row.system.get("hardware_class", "")),
+        step_seconds=row.result.get("evaluation_interval_seconds"),
+    )
     return {
         "tta_low_seconds": None if interval is None else interval.low,
         "tta_high_seconds": None if interval is None else interval.high,

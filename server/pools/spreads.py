@@ -6,8 +6,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
-from rules.calibrated_runs import crossing_epochs, curves_at
-from rules.measured_time import Spread, pooled_spread
+from rules.measured_time import Spread, calibrated_spread, pooled_spread
 from server.models import Pool, PoolRun
 
 
@@ -36,16 +35,3 @@ def _of_classes(session: Session, benchmark_id: str) -> dict[str, Spread]:
             pools[hardware_class][pool_id].append(seconds)
     found = {name: pooled_spread(those.values()) for name, those in pools.items()}
     return {name: spread for name, spread in found.items() if spread is not None}
-
-
-def calibrated_spread(benchmark: Benchmark) -> Spread | None:
-    """The spread of the reference's log epochs within batch sizes: calibrated, or as published."""
-    sizes = sorted({run.batch_size for run in benchmark.reference_runs})
-    epochs = [
-        crossing_epochs(
-            curves_at(benchmark, size), benchmark.target, benchmark.reach, fractional=False
-        )
-        for size in sizes
-    ]
-    points = benchmark.rcp.points if benchmark.rcp is not None else ()
-    return pooled_spread(epochs or [point.epochs for point in points])

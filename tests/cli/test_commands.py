@@ -80,7 +80,7 @@ def test_submit_tells_people_the_result_and_the_page(
     standin.answer("POST /api/v1/submissions", SUBMISSION, status=201)
     ran = finishline("submit", str(folder))
     assert "laptop [2 cores]" in ran.out
-    assert "TTA 0:00:01, 0.853 s (95 % of means 0.800 to 0.900 s), CV 4.2 %" in ran.out
+    assert "TTA 0:00:01, 0.853 s (95 %: 0.800 to 0.900 s), CV 4.2 %" in ran.out
     assert f"{standin.url}/submissions/s1" in ran.out
     assert ran.err == ""
 

@@ -1,5 +1,4 @@
 import json
-import math
 import statistics
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 
 from rules.aggregate import (
     coefficient_of_variation_percent,
-    interval_of_mean,
     mean,
     median_window,
     olympic_mean,
@@ -176,24 +174,3 @@ def test_standard_deviations_are_those_of_the_statistics_module(values: list[flo
     assert standard_deviation(values, ddof=1) == pytest.approx(
         statistics.stdev(values), rel=1e-6, abs=1e-6
     )
-
-
-@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.99])
-def test_the_interval_is_that_of_student(confidence: float) -> None:
-    values = [101.0, 99.5, 103.2, 98.7, 100.1]
-    low, high = scipy.stats.t.interval(
-        confidence, len(values) - 1, loc=mean(values), scale=scipy.stats.sem(values)
-    )
-
-    interval = interval_of_mean(values, confidence=confidence)
-
-    assert interval is not None
-    assert (interval.low, interval.high) == pytest.approx((low, high))
-
-
-def test_the_interval_takes_three_runs_and_never_goes_below_zero() -> None:
-    assert interval_of_mean([1.0, 2.0]) is None
-    wide = interval_of_mean([0.1, 0.1, 10.0])
-    assert wide is not None
-    assert wide.low == 0.0
-    assert math.isfinite(wide.high)

@@ -240,7 +240,6 @@ def test_one_run_that_nobody_timed_leaves_the_set_without_a_time(on_mlperf: Benc
     found = result_of_set(times, lens, on_mlperf, factor=1.0)
 
     assert (found.tta_seconds, found.runs, found.reason) == (None, (), NO_LEDGER)
-    assert found.tta_low_seconds is None
 
 
 @st.composite
@@ -304,8 +303,6 @@ def test_stored_curves_give_what_the_raw_logs_give_under_that_clock(
     assert [t.seconds for t in times] == [run.tta_seconds for run in expected.runs]
     for name in (
         "tta_seconds",
-        "tta_low_seconds",
-        "tta_high_seconds",
         "cv_percent",
         "epochs_to_target",
     ):

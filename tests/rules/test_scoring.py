@@ -2,7 +2,9 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import pytest
+import scipy.stats
 
 from rules.benchmark import Benchmark, RunsRule
 from rules.clock import Clock
@@ -61,8 +63,7 @@ def test_several_runs_are_averaged_olympically_and_their_spread_is_over_all(
     assert result.cost_usd == pytest.approx(0.102)
     # numpy.std([100, 90, 105, 500, 101]) / numpy.mean(...) * 100
     assert result.cv_percent == pytest.approx(89.5514, abs=1e-4)
-    assert result.tta_low_seconds == 0.0
-    assert result.tta_high_seconds == pytest.approx(401.976, abs=1e-3)  # scipy.stats.t.interval
+    assert result.tta_low_seconds is None  # Nothing tells how much such runs scatter.
     assert result.evaluation_interval_seconds == 250.0
 
 
@@ -255,3 +256,23 @@ def test_runs_that_were_never_evaluated_did_not_converge(make_benchmark: MakeBen
 def test_there_is_no_score_of_nothing(make_benchmark: MakeBenchmark) -> None:
     with pytest.raises(RuleError, match="no runs"):
         score_of([], make_benchmark())
+
+
+def test_the_interval_of_a_claim_is_by_the_spread_of_the_calibrated_epochs(
+    digits: Benchmark,
+) -> None:
+    """seconds * exp(+- t * s * sqrt(0.449)) for three runs; s here by numpy within batch sizes."""
+    curve = (Evaluation(1.0, 1.0, 50.0), Evaluation(8.0, 8.0, 98.0))
+    runs = [Run(f"{n}.log", "mlperf", curve, status="success", seed=n) for n in (1, 2, 3)]
+    result = score(runs, digits, division="closed", price_usd_per_hour=None)
+
+    groups = [
+        numpy.log([min(e for e, q in enumerate(r.quality, 1) if q >= 97.5) for r in of_size])
+        for of_size in map(digits.reference_runs_at, (32, 64, 128))
+    ]
+    freedom = sum(len(group) - 1 for group in groups)
+    spread = (sum(((group - group.mean()) ** 2).sum() for group in groups) / freedom) ** 0.5
+    spread = max(spread, 7.0 / 8.0 / 12**0.5)  # Evaluations are that far apart.
+    half = numpy.exp(scipy.stats.t.ppf(0.975, freedom) * spread * 0.449**0.5)
+    assert result.tta_seconds == 8.0
+    assert (result.tta_low_seconds, result.tta_high_seconds) == pytest.approx((8 / half, 8 * half))

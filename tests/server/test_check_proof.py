@@ -25,6 +25,8 @@ from server.models import Evidence, Verification
 from server.settings import Settings
 from server.signing import load_signer
 
+INTERVAL = ("tta_low_seconds", "tta_high_seconds")
+
 
 @dataclass
 class Bundle:
@@ -413,8 +415,8 @@ def other_than(value: Any) -> Any:
 def test_every_figure_of_a_result_and_of_its_runs_is_scored_again(bundle: Bundle) -> None:
     submission = bundle.document["submission"]
     # Violations and convergence are tables; what the steps explain is in the figures.
-    figures = set(submission["result"]) - {"violations", "steps", "rcp"}
-    assert len(figures) == 13
+    figures = set(submission["result"]) - {"violations", "steps", "rcp", *INTERVAL}
+    assert len(figures) == 11
     paths: list[tuple[Any, ...]] = [("result", name) for name in figures]
     # These are not kept with a run.
     of_run = set(submission["runs"][1]) - {"convergence", "evaluation_interval_seconds"}
@@ -455,7 +457,8 @@ def test_violations_convergence_and_runs_are_those_of_the_logs(bundle: Bundle) -
     # Results of earlier rules know neither the raw time nor the convergence.
     earlier = {k: v for k, v in submission["result"].items() if k not in ("raw_tta_seconds", "rcp")}
     assert score_of(bundle, ("result",), earlier) == ""
-    for name in set(earlier) - {"steps", "violations"}:
+    assert score_of(bundle, ("result",), earlier | dict.fromkeys(INTERVAL, 1.0)) == ""
+    for name in set(earlier) - {"steps", "violations", *INTERVAL}:
         assert score_of(bundle, ("result",), earlier | {name: None}), name
     assert "division" in score_of(bundle, ("division",), "open")
 

@@ -14,9 +14,9 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from rules.benchmark import Benchmark
+from rules.measured_time import calibrated_spread
 from server.database import Database
 from server.models import RunRow, Submission
-from server.pools.spreads import calibrated_spread
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 
