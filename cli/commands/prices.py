@@ -76,7 +76,7 @@ def add_price(
 
 @app.command("import")
 def import_prices(
-    path: Annotated[Path, typer.Argument(help="A CSV file with a header, or TOML (\\[\\[prices]]).")],
+    path: Annotated[Path, typer.Argument(help="CSV with a header, or TOML (\\[\\[prices]]).")],
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
