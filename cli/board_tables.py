@@ -71,7 +71,7 @@ def unranked_lines(board: View) -> list[Text]:
     """Why entries of a board have no rank: a line for each reason, with the submissions."""
     by_reason: dict[str, list[str]] = {}
     for entry in board.get("entries") or []:
-        if (reason := entry.get("unranked_reason")) and not entry.get("provisional_rank"):
+        if (reason := entry.get("unranked_reason")) and place_words(entry) is None:
             by_reason.setdefault(str(reason), []).append(or_dash(entry.get("submission_id")))
     return [
         Text(f"not ranked, {reason}: {', '.join(submissions)}", style="yellow")

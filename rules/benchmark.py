@@ -20,6 +20,8 @@ DIVISIONS = ("closed", "open")
 REACH_RULES = ("first_crossing", "sustained", "fixed_stop")
 SEED_RULES = ("required", "if_logged")
 NUMBERED_EVIDENCE = ("measured", "published")
+# Claims of these checks a benchmark may list below, by their own time, apart from what is numbered.
+LISTED_CHECKS = ("epochs_agree", "witnessed")
 MOST_CONFIRM_RUNS = 100
 
 
@@ -130,7 +132,8 @@ class ReferenceRun:
 class RankingRule:
     """Which evidence is numbered, and how many fresh runs confirm a place among the first three.
 
-    `numbers` is None where the file does not say: measured and published results.
+    `numbers` is None where the file does not say: measured and published results. It may also name
+    checks, whose claims then form a list of their own by claimed time.
     """
 
     numbers: tuple[str, ...] | None = None
@@ -375,8 +378,11 @@ def _ranking(table: Fields | None) -> RankingRule:
     if table is None:
         return RankingRule()
     numbers = table.texts("numbers") if table.has("numbers") else None
-    if numbers is not None and not (numbers and set(numbers) <= set(NUMBERED_EVIDENCE)):
-        raise table.fail("numbers", f"{list(numbers)}", expected="measured, published or both")
+    if numbers is not None:
+        named, known = set(numbers), {*NUMBERED_EVIDENCE, *LISTED_CHECKS}
+        if not named <= known or not named & set(NUMBERED_EVIDENCE):
+            expected = "measured, published or both, and beside them epochs_agree or witnessed"
+            raise table.fail("numbers", f"{list(numbers)}", expected=expected)
     runs = table.optional_integer("confirm_runs", minimum=3, maximum=MOST_CONFIRM_RUNS)
     table.refuse_unknown()
     return RankingRule(numbers, RankingRule.confirm_runs if runs is None else runs)

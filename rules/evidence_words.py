@@ -52,13 +52,16 @@ def ranked_seconds(row: Row) -> float | None:
 
 
 def place_words(row: Row) -> str | None:
-    """A row's number, its provisional one in brackets, or None of a row without a place.
+    """A row's number, or None of a row without a place.
 
-    A number that several rows share has "=" before it.
+    A number that several rows share has "=" before it. The provisional one of a claim is in round
+    brackets, the one in a list of claims in square ones.
     """
     rank, provisional = row.get("rank"), row.get("provisional_rank")
     if rank is not None:
         return f"={rank}" if row.get("tied") else str(rank)
+    if (listed := row.get("listed_rank")) is not None:
+        return f"[{listed}]"
     return None if provisional is None else f"({provisional})"
 
 

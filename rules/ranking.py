@@ -4,7 +4,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from rules.claim import MOST_INSTANCES, Kind
 from rules.evidence import Check, Evidence
@@ -47,6 +47,7 @@ IMPOSSIBLE = {
 }
 # Which evidence is numbered, unless the benchmark's file says otherwise.
 NUMBERED: tuple[str, ...] = ("measured", "published")
+NO_TICKET = "made without a ticket"
 NOT_NUMBERED: dict[str | None, str] = {
     None: "not measured here",
     "none": "claimed: not measured here",
@@ -66,7 +67,8 @@ class Standing:
     `cost_usd` is what a training cost, `cost_usd_per_10000` what 10,000 items of inference do. A
     `withdrawn` one never ranks. `evidence` decides whether it is numbered, and
     `held_back` says why one that would be is not yet. `price_is_own` where the cost rests on a
-    price that its submitter states: that is shown, and ranks nothing.
+    price that its submitter states: that is shown, and ranks nothing. `has_ticket` where its seeds
+    were drawn by the server before it was trained.
     """
 
     submission_id: str
@@ -82,6 +84,7 @@ class Standing:
     check: Check | None = None
     held_back: str | None = None
     price_is_own: bool = False
+    has_ticket: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,8 @@ class Ranked:
 
     `rank` is None for a submission that is not numbered, and `unranked_reason` says why. One that
     is claimed has a `provisional_rank`: how many rows are faster, measured or claimed, plus one.
+    Where the benchmark lists claims by themselves, one of that list has a `listed_rank` in place of
+    it: how many of the list are faster, plus one.
     """
 
     submission_id: str
@@ -98,34 +103,48 @@ class Ranked:
     value: float | None
     unranked_reason: str | None
     provisional_rank: int | None = None
+    listed_rank: int | None = None
 
 
 @dataclass(frozen=True)
 class Order:
     """A board's order, into which a changed submission can be put without sorting the others again.
 
-    `ranked` holds (value, when submitted, id) of numbered rows, `claimed` (value, when submitted,
-    id, reason) of those with a provisional rank, `unranked` (when submitted, id, value, reason).
+    `ranked` holds (value, when submitted, id) of numbered rows, `listed` (value, when submitted,
+    id, reason) of the list of claims, `claimed` the same of those with a provisional rank,
+    `unranked` (when submitted, id, value, reason).
     """
 
     metric: Metric
     ranked: tuple[tuple[float, str, str], ...]
+    listed: tuple[tuple[float, str, str, str], ...]
     claimed: tuple[tuple[float, str, str, str], ...]
     unranked: tuple[tuple[str, str, float | None, str], ...]
     numbers: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
-        return len(self.ranked) + len(self.claimed) + len(self.unranked)
+        return sum(map(len, self._parts()))
+
+    def _parts(self) -> "_Lists":
+        return _Lists(self.ranked, self.listed, self.claimed, self.unranked)
 
     def place(self, position: int) -> Ranked:
         """Who stands at a position, counted from 0, in constant time but for ties."""
-        numbered, listed = len(self.ranked), len(self.ranked) + len(self.claimed)
-        if position >= listed:
-            _, submission_id, value, reason = self.unranked[position - listed]
-            return Ranked(submission_id, None, False, value, reason)
-        if position >= numbered:
-            value, _, submission_id, reason = self.claimed[position - numbered]
+        if position < len(self.ranked):
+            return self._ranked(position)
+        position -= len(self.ranked)
+        if position < len(self.listed):
+            value, _, submission_id, reason = self.listed[position]
+            place = 1 + bisect_left(self.listed, value, key=_value)
+            return Ranked(submission_id, None, False, value, reason, listed_rank=place)
+        position -= len(self.listed)
+        if position < len(self.claimed):
+            value, _, submission_id, reason = self.claimed[position]
             return Ranked(submission_id, None, False, value, reason, self._provisional(value))
+        _, submission_id, unranked_value, reason = self.unranked[position - len(self.claimed)]
+        return Ranked(submission_id, None, False, unranked_value, reason)
+
+    def _ranked(self, position: int) -> Ranked:
         value, _, submission_id = self.ranked[position]
         first = position
         if position > 0 and self.ranked[position - 1][0] == value:
@@ -135,19 +154,23 @@ class Order:
 
     def position(self, standing: Standing) -> int:
         """Where a submission of this order stands in it, counted from 0."""
-        parts = (self.ranked, self.claimed, self.unranked)
-        lists = _Lists(*parts)
-        which, key = lists.find(standing, metric=self.metric, numbers=self.numbers)
-        before = sum(len(part) for part in parts[: [part is which for part in parts].index(True)])
+        parts = self._parts()
+        which, key = parts.find(standing, metric=self.metric, numbers=self.numbers)
+        before = 0
+        for part in parts:
+            if part is which:
+                break
+            before += len(part)
         return before + bisect_left(which, key)
 
     def _provisional(self, value: float) -> int:
-        """One more than all faster rows, numbered or claimed."""
-        return 1 + sum(bisect_left(rows, value, key=_value) for rows in (self.ranked, self.claimed))
+        """One more than all faster rows, numbered, listed or claimed."""
+        parts = (self.ranked, self.listed, self.claimed)
+        return 1 + sum(bisect_left(rows, value, key=_value) for rows in parts)
 
     def changed(self, *, gone: Iterable[Standing], come: Iterable[Standing]) -> "Order":
         """The order without some submissions of it, as they stood in it, and with others."""
-        lists = _Lists(list(self.ranked), list(self.claimed), list(self.unranked))
+        lists = _Lists(*map(list, self._parts()))
         for standing in gone:
             which, key = lists.find(standing, metric=self.metric, numbers=self.numbers)
             del which[bisect_left(which, key)]
@@ -160,16 +183,17 @@ class Order:
 def order_of(
     standings: Iterable[Standing], *, metric: Metric, numbers: tuple[str, ...] | None = None
 ) -> Order:
-    """The board's order: numbered rows, claimed ones, then those without any rank.
+    """The board's order: numbered rows, the list of claims, other claims, then those without rank.
 
-    `numbers` names the evidence that is numbered. The smallest value is first; equal values and
-    unranked submissions stand in the order they were submitted.
+    `numbers` names the evidence that is numbered, and the checks whose claims are listed. The
+    smallest value is first; equal values and unranked submissions stand in the order they were
+    submitted.
     """
-    lists = _Lists([], [], [])
+    lists = _Lists([], [], [], [])
     for standing in standings:
         which, key = lists.find(standing, metric=metric, numbers=numbers)
         which.append(key)
-    for each in (lists.ranked, lists.claimed, lists.unranked):
+    for each in lists:
         each.sort()
     return lists.order(metric, numbers)
 
@@ -183,11 +207,11 @@ def rank(standings: Sequence[Standing], *, metric: Metric) -> list[Ranked]:
     return [order.place(position) for position in range(len(order))]
 
 
-@dataclass(frozen=True)
-class _Lists:
-    """The three parts of an order while it is put together."""
+class _Lists(NamedTuple):
+    """The parts of an order while it is put together."""
 
     ranked: Any
+    listed: Any
     claimed: Any
     unranked: Any
 
@@ -203,11 +227,15 @@ class _Lists:
             return self.unranked, (standing.submitted_at, standing.submission_id, value, reason)
         key = (value, standing.submitted_at, standing.submission_id)
         waits = why_not_numbered(standing, numbers=numbers)
-        return (self.ranked, key) if waits is None else (self.claimed, (*key, waits))
+        if waits is None:
+            return self.ranked, key
+        is_listed = standing.check in (numbers or ()) and standing.has_ticket
+        return self.listed if is_listed else self.claimed, (*key, waits)
 
     def order(self, metric: Metric, numbers: tuple[str, ...] | None) -> Order:
         """The finished order."""
-        return Order(metric, tuple(self.ranked), tuple(self.claimed), tuple(self.unranked), numbers)
+        ranked, listed, claimed, unranked = map(tuple, self)
+        return Order(metric, ranked, listed, claimed, unranked, numbers)
 
 
 def why_not_numbered(standing: Standing, *, numbers: tuple[str, ...] | None = None) -> str | None:
@@ -217,7 +245,8 @@ def why_not_numbered(standing: Standing, *, numbers: tuple[str, ...] | None = No
     if standing.evidence in (NUMBERED if numbers is None else numbers):
         return None
     if standing.evidence == "claimed":
-        return NOT_NUMBERED[standing.check]
+        misses_list = standing.check in (numbers or ()) and not standing.has_ticket
+        return NOT_NUMBERED[standing.check] + (f"; {NO_TICKET}" if misses_list else "")
     return f"{standing.evidence}: not numbered on this board"
 
 

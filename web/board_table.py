@@ -57,6 +57,7 @@ INFERENCE = (
     Column("date", "Date"),
 )
 NUMBERED, CLAIMED = "", "Claimed, not measured here"
+LISTED = "Claimed: times are the submitters' own"
 COLUMNS = {"train": TRAIN, "inference": INFERENCE}
 FIGURES = frozenset(name for columns in COLUMNS.values() for c in columns for name in c.needs)
 
@@ -111,12 +112,14 @@ def board_sections(entries: Sequence[Entry]) -> dict[int, str]:
 def _section(entry: Entry) -> str:
     if entry["rank"] is not None:
         return NUMBERED
+    if entry.get("listed_rank") is not None:
+        return LISTED
     return CLAIMED if entry.get("provisional_rank") is not None else "Not ranked"
 
 
 def nothing_measured(entries: Sequence[Entry]) -> str | None:
     """What a board without any numbered row says above its claims; None of any other board."""
-    claims = sum(_section(entry) == CLAIMED for entry in entries)
+    claims = sum(_section(entry) in (LISTED, CLAIMED) for entry in entries)
     if not claims or any(entry["rank"] is not None for entry in entries):
         return None
     return f"Nothing measured yet. {claims:,} claim{'' if claims == 1 else 's'} below."

@@ -24,6 +24,7 @@ class EvidenceFields(View):
     evidence: str = "claimed"
     check: str | None = None
     provisional_rank: int | None = None
+    listed_rank: int | None = None
     claimed_seconds: float | None = None
     measured_seconds: float | None = None
     measured_low_seconds: float | None = None

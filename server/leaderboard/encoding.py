@@ -58,6 +58,7 @@ CSV_COLUMNS = (
     "evidence",
     "check",
     "provisional_rank",
+    "listed_rank",
     "claimed_seconds",
     "measured_seconds",
     "measured_low_seconds",

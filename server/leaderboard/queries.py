@@ -23,6 +23,7 @@ Board = dict[str, Any]
 OF_SUBMISSION = (
     "rank",
     "provisional_rank",
+    "listed_rank",
     "measured_seconds",
     "measured_low_seconds",
     "measured_high_seconds",

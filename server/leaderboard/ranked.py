@@ -26,7 +26,7 @@ from server.submissions.visibility import seeing_as_anybody
 # Sorting thousands anew takes less time than putting so many in one by one.
 MOST_CHANGES = 200
 ENTRY_FIELDS = tuple(BoardEntry.model_fields)
-PLACE_FIELDS = ("rank", "tied", "unranked_reason", "provisional_rank")
+PLACE_FIELDS = ("rank", "tied", "unranked_reason", "provisional_rank", "listed_rank")
 DEFAULTS = {
     name: item.default for name, item in BoardEntry.model_fields.items() if not item.is_required()
 }

@@ -56,6 +56,7 @@ COLUMNS = (
     Submission.trained_with,
     Submission.tuning,
     Submission.source,
+    Submission.ticket_id,
     Pool.measured_seconds,
     Pool.low_seconds,
     Pool.high_seconds,
@@ -116,6 +117,7 @@ class BoardRow:
     lens_reason: str | None = None
     withdrawn: bool = False
     held_back: str | None = None
+    has_ticket: bool = False
     runs: int = 0
     spread: Spread | None = None
     convergence_values: int = 0
@@ -139,6 +141,7 @@ class BoardRow:
             check=self.shown["check"],
             held_back=self.held_back,
             price_is_own=self.price_is_own,
+            has_ticket=self.has_ticket,
         )
 
 
@@ -326,6 +329,7 @@ def _row(
         shown=shown,
         withdrawn=row.withdrawn_at is not None,
         held_back=_held_back(row, reading.benchmark),
+        has_ticket=row.ticket_id is not None,
     )
 
 

@@ -26,19 +26,21 @@ class EvidenceFields(BaseModel):
 
     `check` is null of a row that is not claimed. `rank` is null unless the row is numbered; a claim
     that is not contradicted, withdrawn or ineligible has a `provisional_rank`, among all rows by
-    time. `claimed_seconds` is the time of the submitter's own logs, `measured_seconds` that of the
-    `measured_runs` sealed runs of the configuration `pool_id`, with its interval of 95 %.
-    `owners` of workers stand behind these runs, 0 of a row that is not measured: the organisers
-    are one of them, and `by_organisers` tells whether they are. `also_by` names the other
-    submitters of that configuration. `not_separated_from` is the number of the better row that
-    these runs cannot tell this one from; a gap under `visible_gap_percent` could not be seen.
-    `trained_with` is "reference" or "own", `tuning` null where it is not stated, and
+    time. Where the benchmark lists claims of its check, it has a `listed_rank` in place of that,
+    among these claims alone. `claimed_seconds` is the time of the submitter's own logs,
+    `measured_seconds` that of the `measured_runs` sealed runs of the configuration `pool_id`, with
+    its interval of 95 %. `owners` of workers stand behind these runs, 0 of a row that is not
+    measured: the organisers are one of them, and `by_organisers` tells whether they are. `also_by`
+    names the other submitters of that configuration. `not_separated_from` is the number of the
+    better row that these runs cannot tell this one from; a gap under `visible_gap_percent` could
+    not be seen. `trained_with` is "reference" or "own", `tuning` null where it is not stated, and
     `source` that of a published result, null where no known archive was named.
     """
 
     evidence: Evidence = "claimed"
     check: Check | None = None
     provisional_rank: int | None = None
+    listed_rank: int | None = None
     claimed_seconds: float | None = None
     measured_seconds: float | None = None
     measured_low_seconds: float | None = None

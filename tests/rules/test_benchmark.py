@@ -371,6 +371,8 @@ def test_a_file_may_say_what_is_numbered_and_how_many_runs_confirm() -> None:
     assert parse(GOOD).ranking == RankingRule(numbers=None, confirm_runs=10)
     said = parse(GOOD + '\n[ranking]\nnumbers = ["measured"]\nconfirm_runs = 5\n')
     assert said.ranking == RankingRule(numbers=("measured",), confirm_runs=5)
+    said = parse(GOOD + '\n[ranking]\nnumbers = ["measured", "witnessed", "epochs_agree"]\n')
+    assert said.ranking.numbers == ("measured", "witnessed", "epochs_agree")
 
 
 @pytest.mark.parametrize(
@@ -378,6 +380,8 @@ def test_a_file_may_say_what_is_numbered_and_how_many_runs_confirm() -> None:
     [
         ('numbers = ["claimed"]', "ranking.numbers"),
         ("numbers = []", "ranking.numbers"),
+        ('numbers = ["witnessed"]', "ranking.numbers"),
+        ('numbers = ["measured", "undecided"]', "ranking.numbers"),
         ("confirm_runs = 2", "ranking.confirm_runs"),
         ("confirm_runs = 101", "ranking.confirm_runs"),
         ("confirms = 10", "ranking.confirms"),
