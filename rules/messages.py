@@ -169,12 +169,22 @@ class ClaimGrant:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """Why a run or an attempt ended without a result, from a closed list, with the next step."""
+
+    kind: FailureKind
+    code: FailureCode
+    message: str
+    next_step: str
+
+
+@dataclass(frozen=True)
 class ReplayEvent:
     """One thing that happened in a replay, in the order of `sequence` (from 0, no gaps).
 
     `seconds` counts on the benchmark's clock from the start of the run, None before it starts.
-    `epoch`, `samples`, `quality` belong to evaluations; `phase` to phases; `status` to the end
-    of a run. `ledger` holds seconds per phase.
+    `epoch`, `samples`, `quality` belong to evaluations; `phase` to phases; `status`, `cpu_seconds`
+    and `failure` to the end of a run, as in its report. `ledger` holds seconds per phase.
     """
 
     sequence: int
@@ -187,6 +197,8 @@ class ReplayEvent:
     phase: str | None = None
     status: RunStatus | None = None
     ledger: dict[str, float] | None = None
+    cpu_seconds: float | None = None
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True)
@@ -202,16 +214,6 @@ class BatchAnswer:
 
     proceed: bool
     reason: str | None = None
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why a run or an attempt ended without a result, from a closed list, with the next step."""
-
-    kind: FailureKind
-    code: FailureCode
-    message: str
-    next_step: str
 
 
 @dataclass(frozen=True)

@@ -62,13 +62,18 @@ def check_spans(run: ReplayRun) -> None:
         return
     place = f"runs[{run.index}]"
     ledger = ledger_of(run.ledger, place)
-    wanted = ledger.total() - ledger.init - ledger.compile - ledger.warmup
+    wanted = seconds_after_preparation(ledger)
     if abs(run.parent_seconds - wanted) > SPAN_TOLERANCE_SECONDS:
         raise RuleError(
             f"{run.parent_seconds:.3f} s",
             field=f"{place}.parent_seconds",
             expected=f"{wanted:.3f} s, as its ledger adds up after the preparation",
         )
+
+
+def seconds_after_preparation(ledger: Ledger) -> float:
+    """The seconds of a ledger that a run's own clocks see."""
+    return ledger.total() - ledger.init - ledger.compile - ledger.warmup
 
 
 def ledger_of(table: Mapping[str, float], place: str) -> Ledger:

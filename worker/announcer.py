@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import asdict
 
-from rules.messages import EventKind, ReplayEvaluation, ReplayEvent, RunStatus
+from rules.messages import EventKind, Failure, ReplayEvaluation, ReplayEvent, RunStatus
 from rules.run import Ledger
 
 EventSink = Callable[[ReplayEvent], None]
@@ -34,10 +34,28 @@ class Announcer:
         )
 
     def run_finished(
-        self, run: int, status: RunStatus, *, seconds: float | None, ledger: Ledger
+        self,
+        run: int,
+        status: RunStatus,
+        *,
+        seconds: float | None,
+        ledger: Ledger,
+        cpu_seconds: float | None,
+        failure: Failure | None,
     ) -> None:
         """The run ended."""
-        self._emit(run, "run_finished", status=status, seconds=seconds, ledger=ledger)
+        self._sink(
+            ReplayEvent(
+                sequence=next(self._numbers),
+                run=run,
+                kind="run_finished",
+                status=status,
+                seconds=seconds,
+                ledger=asdict(ledger),
+                cpu_seconds=cpu_seconds,
+                failure=failure,
+            )
+        )
 
     def _emit(
         self,
@@ -46,7 +64,6 @@ class Announcer:
         *,
         seconds: float | None = None,
         phase: str | None = None,
-        status: RunStatus | None = None,
         ledger: Ledger | None = None,
     ) -> None:
         event = ReplayEvent(
@@ -55,7 +72,6 @@ class Announcer:
             kind=kind,
             seconds=seconds,
             phase=phase,
-            status=status,
             ledger=asdict(ledger) if ledger is not None else None,
         )
         self._sink(event)

@@ -90,7 +90,15 @@ class RunRecord:
             self._compare_clocks(parent_seconds, child_seconds)
         status = self.status or "failed"
         seconds = self._seconds()
-        self._announcer.run_finished(self.index, status, seconds=seconds, ledger=self._watch.ledger)
+        cpu_seconds = self._cpu_span[1] - self._cpu_span[0] if self._cpu_span else None
+        self._announcer.run_finished(
+            self.index,
+            status,
+            seconds=seconds,
+            ledger=self._watch.ledger,
+            cpu_seconds=cpu_seconds,
+            failure=self.failure,
+        )
         return ReplayRun(
             index=self.index,
             seed=self.job.seeds[self.index],
@@ -100,7 +108,7 @@ class RunRecord:
             tta_seconds=self._tta_seconds if status == "reached" else None,
             parent_seconds=parent_seconds,
             child_seconds=child_seconds,
-            cpu_seconds=self._cpu_span[1] - self._cpu_span[0] if self._cpu_span else None,
+            cpu_seconds=cpu_seconds,
             failure=self.failure,
             log_tail=log_tail,
             latency=self.latency,

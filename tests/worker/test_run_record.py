@@ -178,6 +178,15 @@ def test_a_run_whose_clock_never_started_has_no_seconds(record, events):
     assert (events[-1].kind, events[-1].seconds) == ("run_finished", None)
 
 
+def test_the_end_tells_the_processor_time_and_why_the_run_failed(record, events):
+    start(record)
+    evaluate(record, 105.0, 50.0)
+    tell(record, "failure", 106.0, code="training_diverged", message="not a number")
+    run = record.close("")
+    assert events[-1].failure == run.failure is not None
+    assert events[-1].cpu_seconds == run.cpu_seconds is not None
+
+
 def test_phases_and_the_end_tell_the_ledger_so_far(record, events):
     start(record)
     evaluate(record, 105.0, 98.0)
