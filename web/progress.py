@@ -47,6 +47,8 @@ def state_sentence(verification: Mapping[str, Any]) -> str:
             (a["worker"] for a in reversed(verification["attempts"]) if a["worker"]), None
         )
         where = f" on {worker}" if worker else ""
+        if verification.get("cancelled_at"):
+            return f"Cancelled: {doing.lower()} {runs}{where} first; they count, without a verdict."
         return f"{doing} {runs}{where}.{_why_again(verification)}"
     if state == "done" and verification["kind"] == "latency":
         if any(reason["code"] == "claim_has_no_latency" for reason in verification["reasons"]):

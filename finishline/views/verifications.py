@@ -135,5 +135,6 @@ class Verification(View):
     reason: str | None
     created_at: datetime
     ended_at: datetime | None
+    cancelled_at: datetime | None = None
     decision: Decision | None
     published: bool

@@ -71,7 +71,8 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
     "verifications": _included(
         "id kind submission_id against_id calibration_id benchmark_sha256 requested_by reason "
         "state seal nonce seeds hyperparameters control_points max_attempts lease_seconds "
-        "limit_seconds outcome reasons report created_at ended_at pool_id own_runs fresh checks_id"
+        "limit_seconds outcome reasons report created_at ended_at cancelled_at pool_id own_runs "
+        "fresh checks_id"
     ),
     "pools": _included(
         "id benchmark_id benchmark_sha256 division hardware_class configuration_sha256 settings "

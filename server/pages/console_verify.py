@@ -66,10 +66,12 @@ def cancel_verification(
     """End a verification without a verdict."""
     try:
         with parts.database.write() as session:
-            cancel(session, signed_in.caller, verification_id)
+            goes_on = cancel(session, signed_in.caller, verification_id).state == "running"
     except ServerError as error:
         return _form(parts, signed_in, {}, refusal=error)
-    return go_on(parts, signed_in, ADDRESS, Notice(f"Verification {verification_id} is cancelled."))
+    rest = "; its runs are finished first" if goes_on else ""
+    said = Notice(f"Verification {verification_id} is cancelled{rest}.")
+    return go_on(parts, signed_in, ADDRESS, said)
 
 
 def _chosen(typed: Typed) -> Typed:

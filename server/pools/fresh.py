@@ -28,7 +28,7 @@ def follow_measurement(session: Session, verification: Verification) -> None:
     if pool is None or pool.closed_at is not None:
         return
     if verification.fresh:
-        give_up_fresh_runs(session, verification)
+        _give_up_fresh_runs(session, pool)
     else:
         confirm_rank(session, pool, requested_by=verification.requested_by)
 
@@ -40,11 +40,8 @@ def confirm_rank(session: Session, pool: Pool, *, requested_by: int) -> None:
     _nominate(session, pool, requested_by=requested_by)
 
 
-def give_up_fresh_runs(session: Session, verification: Verification) -> None:
+def _give_up_fresh_runs(session: Session, pool: Pool) -> None:
     """Leave a pool unconfirmed whose fresh runs ended without measuring it."""
-    if not verification.fresh or verification.pool_id is None:
-        return
-    pool = session.get_one(Pool, verification.pool_id)
     if pool.state == "confirming":
         _change_state(session, pool, "unconfirmed")
 

@@ -11,45 +11,50 @@ from rules.benchmark import Benchmark
 from rules.configuration import configuration_of
 from rules.confirmation import HELD_BACK
 from rules.evidence import FEWEST_SEALED_RUNS
-from rules.judge_time import why_not_timed
 from rules.measured_time import Spread, interval_of, measured_seconds, resolution_of
 from rules.messages import ReplayReport
 from rules.other_rules import rules_that_differ
-from rules.sealed_runs import SealedRun, sealed_runs
+from rules.sealed_runs import SealedRun
 from server.benchmarks.queries import definition
 from server.calibrations.queries import benchmark_of
 from server.database import utc_now
 from server.leaderboard.service import raise_board_version
 from server.models import Pool, PoolRun, Submission, Verification
 from server.pools.evidence import follow_evidence
+from server.pools.lost_runs import first_finished
 from server.pools.owners import count_owners
 from server.pools.spreads import Spreads
 from server.verifications.queries import claim_of
 
 
-def keep_sealed_runs(session: Session, verification: Verification, report: ReplayReport) -> None:
+def keep_sealed_runs(
+    session: Session, verification: Verification, report: ReplayReport | None
+) -> None:
     """Add the sealed runs of a replay to its configuration's pool, and measure it again.
 
     Only the reference with its settings is a configuration, and only a quiet worker of its own
-    hardware class tells its time. A run that an earlier attempt finished stays as it was.
+    hardware class tells its time. Without a `report` they are the runs that lost attempts finished.
+    Nothing is added to a pool that was closed meanwhile.
     """
     submission = verification.submission
     if verification.kind != "replay" or submission is None:
         return
     if submission.trained_with != "reference" or submission.archive:
         return
-    if why_not_timed(report, hardware_class=submission.system["hardware_class"]) is not None:
-        return
     benchmark = benchmark_of(session, verification)
-    found = sealed_runs(benchmark, report, own_runs=verification.own_runs)
-    if not found or (verification.fresh and len(found) < FEWEST_SEALED_RUNS):
+    hardware_class = submission.system["hardware_class"]
+    found = first_finished(session, verification, benchmark, report, hardware_class=hardware_class)
+    if not found:
         return
     # The board's row is locked by this, so that nobody else opens the same pool meanwhile.
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
     pool = _pool_of_verification(session, verification, submission, benchmark)
+    if pool.closed_at is not None:
+        return
     before = Spreads(session, benchmark).of(pool.hardware_class)
     _add(session, pool, verification, found)
-    if verification.fresh:
+    # A few of its fresh runs confirm no pool, or somebody would stop when lucky.
+    if verification.fresh and len(found) == len(verification.seeds):
         _count_fresh_alone(session, pool)
     submission.pool_id = verification.pool_id = pool.id
     measure_class(session, benchmark, pool, before=before)
@@ -124,7 +129,7 @@ def _add(
                     seed=run.seed,
                     seconds=run.seconds,
                     epochs=run.epochs,
-                    fresh=verification.fresh,
+                    fresh=False,
                     counted=True,
                 )
             )
@@ -144,9 +149,16 @@ def take_out_runs(session: Session, verification: Verification) -> None:
 
 
 def _count_fresh_alone(session: Session, pool: Pool) -> None:
-    """From its fresh runs on a pool is these: the runs that nominated it are kept, and shown."""
-    nominating = update(PoolRun).where(PoolRun.pool_id == pool.id, PoolRun.fresh.is_(False))
-    session.execute(nominating.values(counted=False))
+    """From its fresh runs on a pool is these: the runs that nominated it are kept, and shown.
+
+    Those of fresh runs that ended early are among them, so that none is drawn again for being slow.
+    """
+    confirming = select(Verification.id).where(
+        Verification.pool_id == pool.id, Verification.fresh.is_(True)
+    )
+    of_pool = update(PoolRun).where(PoolRun.pool_id == pool.id)
+    session.execute(of_pool.where(PoolRun.verification_id.in_(confirming)).values(fresh=True))
+    session.execute(of_pool.where(PoolRun.fresh.is_(False)).values(counted=False))
     pool.state, pool.measured_at = "collecting", None
 
 

@@ -63,7 +63,7 @@ def proof_parts(session: Session, verification: Verification) -> Table:
             "limit_seconds": verification.limit_seconds,
         },
         "attempts": [asdict(_attempt_part(session, item)) for item in verification.attempts],
-        "report": verification.report,
+        "report": None if verification.state == "cancelled" else verification.report,
         "verdict": _verdict_part(session, verification),
         "code": kept.code if kept is not None else asdict(code_version()),
     }

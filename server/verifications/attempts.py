@@ -38,8 +38,13 @@ from server.verifications.limits import why_over_limit
 from server.verifications.outcomes import OUTCOMES, conclude_replay
 from server.verifications.queries import find_attempt, lock_attempt
 from server.verifications.queueing import queue_attempt
-from server.verifications.report_checks import keep_openings, tell_of_refusal, why_refused
-from server.verifications.service import end_without_verdict, follow_check
+from server.verifications.report_checks import (
+    keep_openings,
+    posted_events,
+    tell_of_refusal,
+    why_refused,
+)
+from server.verifications.service import cancel_verification, end_without_verdict, follow_check
 from server.workers.service import require_own_name
 
 TOKEN_PREFIX = "fla_"  # noqa: S105  a prefix, so that leaked tokens can be searched for
@@ -173,7 +178,8 @@ def finish_attempt(
             seeds=verification.seeds,
             stop_at="end" if verification.kind == "calibration" else "target",
         )
-        refused = why_refused(session, attempt, report, slack_seconds=clock_slack_seconds)
+        posted = posted_events(session, attempt)
+        refused = why_refused(session, attempt, report, posted, slack_seconds=clock_slack_seconds)
         failure = None if refused is None else _refusal(refused)
     if failure is not None:
         failure = as_followed(attempt, failure)
@@ -251,11 +257,15 @@ def _is_spent(attempt: Attempt, failure: Failure) -> bool:
 def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> None:
     """Queue the next attempt after an infrastructure failure, or end the verification.
 
+    Nothing more is tried of one that was cancelled.
     `failure` is as the attempt tells it (`as_followed`).
     """
     verification, is_spent = attempt.verification, _is_spent(attempt, failure)
     if failure.kind == "infrastructure" and attempt.worker is not None:
         pause_failing(session, attempt.worker)
+    if verification.cancelled_at is not None:
+        cancel_verification(session, verification)
+        return
     if failure.kind == "infrastructure" and not is_spent:
         queue_attempt(session, verification, number=attempt.number + 1)
         follow_check(session, verification)

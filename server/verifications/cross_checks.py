@@ -32,7 +32,11 @@ from server.verifications.queries import (
     lock_verification,
 )
 from server.verifications.queueing import queue_attempt, queue_verification
-from server.verifications.service import request_verification, set_status
+from server.verifications.service import (
+    cancel_verification,
+    request_verification,
+    set_status,
+)
 from server.workers.owners import is_organisers_worker
 
 NO_SECOND_WORKER = Reason(
@@ -250,7 +254,10 @@ def _refuse_first(session: Session, checked: Verification, report: ReplayReport)
             )
         )
         checked.report = None
-        queue_attempt(session, checked, number=last.number + 1)
+        if checked.cancelled_at is not None:
+            cancel_verification(session, checked)
+        else:
+            queue_attempt(session, checked, number=last.number + 1)
 
 
 def _open_again(session: Session, worker: str, why: str) -> list[str]:
@@ -260,7 +267,7 @@ def _open_again(session: Session, worker: str, why: str) -> list[str]:
         .join(Attempt)
         .where(
             Attempt.worker == worker, Attempt.state == "done", Verification.kind == "replay",
-            Verification.state == "done",
+            Verification.state.in_(("done", "cancelled")),
         )
     ).unique()  # fmt: skip
     opened = []

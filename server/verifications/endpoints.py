@@ -87,7 +87,7 @@ def get_race(verification_id: str, parts: PartsDep, viewer: ViewerDep) -> RaceVi
 def cancel_verification(
     verification_id: str, parts: PartsDep, caller: OrganiserDep
 ) -> VerificationView:
-    """End a verification without a verdict."""
+    """End a verification without a verdict. A replay that runs is finished first, for its pool."""
     with parts.database.write() as session:
         verification = cancel(session, caller, verification_id)
         return queries.view(

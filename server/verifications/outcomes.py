@@ -26,7 +26,11 @@ from server.verifications.cross_checks import (
 from server.verifications.energy import show_energy
 from server.verifications.latency import judge_measured
 from server.verifications.queries import claim_of, claimed_curves, claimed_runs
-from server.verifications.service import end_with_verdict, end_without_judging
+from server.verifications.service import (
+    cancel_verification,
+    end_with_verdict,
+    end_without_judging,
+)
 
 EndVerification = Callable[[Session, Verification, ReplayReport], None]
 
@@ -60,8 +64,13 @@ def conclude_replay(
     """Judge a claim by its replay; the submission's status follows the verdict.
 
     With a reason why it is left open the verdict is inconclusive, whatever the replay shows.
+    One that was cancelled has no verdict; its sealed runs count.
     """
     submission = verification.submission
+    believed = None if why is not None else report  # Else one worker's word is in everybody's pool.
+    if verification.cancelled_at is not None:
+        cancel_verification(session, verification, believed)
+        return
     if submission is None:
         raise ValueError(f"verification {verification.id} is a replay without a submission")
     verdict = judge(
@@ -76,8 +85,7 @@ def conclude_replay(
     )
     if report.precision is not None:
         submission.precision_measured = report.precision.lowest
-    if why is None:  # Else one worker's word would be in everybody's pool.
-        keep_sealed_runs(session, verification, report)
+    keep_sealed_runs(session, verification, believed)
     end_with_verdict(session, verification, open_because(verdict, why))
     follow_measurement(session, verification)
     challenge_record(session, verification)

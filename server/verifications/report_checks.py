@@ -34,7 +34,12 @@ from server.verifications.queries import REPORT
 
 
 def why_refused(
-    session: Session, attempt: Attempt, report: ReplayReport, *, slack_seconds: float
+    session: Session,
+    attempt: Attempt,
+    report: ReplayReport,
+    stream: Sequence[StreamedEvent],
+    *,
+    slack_seconds: float,
 ) -> str | None:
     """Why a report is not believed, naming run and field; None for one that is."""
     verification = attempt.verification
@@ -43,7 +48,6 @@ def why_refused(
         for run in report.runs:
             check_ledgers(run, benchmark.clock, division=_division(verification, benchmark))
             check_spans(run)
-        stream = posted_events(session, attempt)
         check_stream(report, stream, benchmark.clock, slack_seconds=slack_seconds)
         check_curves(report, _known_curves(session, verification, benchmark, report))
         calibrated = _calibrated_off_clock(session, benchmark, report.system.hardware_class)

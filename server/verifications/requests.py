@@ -15,7 +15,11 @@ from server.verifications.outcomes import conclude_replay
 from server.verifications.publishing import standing
 from server.verifications.queries import find_verification, lock_verification
 from server.verifications.schemas import VerificationCreate
-from server.verifications.service import cancel_verification, request_verification
+from server.verifications.service import (
+    cancel_verification,
+    mark_cancelled,
+    request_verification,
+)
 
 REQUESTS = {"replay": request_verification, "latency": request_latency}
 
@@ -51,17 +55,24 @@ def ask_for_verification(
 def cancel(session: Session, caller: Caller, verification_id: str) -> Verification:
     """End a verification without a verdict; written to the audit log.
 
-    Raises NotFoundError, ConflictError if it has ended.
+    A replay that runs is finished first, so that nobody cuts its sealed runs short.
+    Raises NotFoundError, ConflictError if it has ended or is cancelled already.
     """
     lock_verification(session, verification_id)
     verification = find_verification(session, verification_id)
     before, submission = {"state": verification.state}, verification.submission
     stood = None if submission is None else standing(submission)
-    cancel_verification(session, verification)
+    is_finished_first = verification.kind == "replay" and verification.state == "running"
+    if is_finished_first:
+        mark_cancelled(verification)
+    else:
+        cancel_verification(session, verification)
     if verification.kind == "cross_check":
         give_up_cross_check(session, verification, conclude=conclude_replay)
     told = {}
-    if submission is not None and stood is not None:
+    if is_finished_first:
+        told = {"consequence": "no verdict; the runs under way are finished and count"}
+    elif submission is not None and stood is not None:
         told = {"consequence": f"no verdict; the row {consequence(stood, standing(submission))}"}
     record(
         session,

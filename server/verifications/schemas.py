@@ -114,7 +114,7 @@ class VerificationView(BaseModel):
     differ; they are sealed as seeds are. The first `own_runs` of the seeds are the claim's own.
     `duel` is None for every other kind. `checks_id` names the verification that a "cross_check"
     trains a run of again; `owners` counts the owners of the workers that agree on it, 0 before a
-    report.
+    report. A replay that runs when it is cancelled, at `cancelled_at`, trains its runs first.
     """
 
     id: str
@@ -145,6 +145,7 @@ class VerificationView(BaseModel):
     reason: str | None
     created_at: datetime
     ended_at: datetime | None
+    cancelled_at: datetime | None
     decision: DecisionView | None
     published: bool
 
@@ -194,6 +195,7 @@ def verification_view(
     # Some of its seeds may be the claim's own.
     opened = ended and not (claim is not None and is_hidden(claim))
     band = verification.control_points if with_band else []
+    is_cancelled = verification.state == "cancelled"
     return VerificationView(
         id=verification.id,
         kind=verification.kind,
@@ -217,12 +219,13 @@ def verification_view(
         outcome=verification.outcome,
         reasons=[ReasonView(**reason) for reason in verification.reasons],
         duel=duel_view(verification, duel) if verification.kind == "duel" else None,
-        report=verification.report if with_report and ended else None,
+        report=None if is_cancelled or not (with_report and ended) else verification.report,
         backends=backend_views(verification, benchmark, price) if with_report and ended else [],
         utilisation=utilisation_views(verification, figures or {}) if with_report and ended else [],
         reason=verification.reason,
         created_at=verification.created_at,
         ended_at=verification.ended_at,
+        cancelled_at=verification.cancelled_at,
         decision=decision_view(verification),
         published=is_published(verification),
     )

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from rules.benchmark import Benchmark
 from rules.calibration import judged_beside
 from rules.claim import Claim
+from rules.messages import ReplayReport
 from rules.replay_plan import OWN_SEEDS, band_for, plan, why_not_replayable
 from rules.verdict import Reason, Verdict
 from server.calibrations.progress import settle_calibration
@@ -19,7 +20,8 @@ from server.leaderboard.service import raise_board_version
 from server.models import Submission, Verification
 from server.notices.announce import announce_status, announce_verification
 from server.pools.evidence import follow_evidence
-from server.pools.fresh import give_up_fresh_runs
+from server.pools.fresh import follow_measurement
+from server.pools.service import keep_sealed_runs
 from server.proofs.evidence import keep_evidence
 from server.submissions.visibility import reveal
 from server.verifications.publishing import (
@@ -119,8 +121,25 @@ def is_verified_by_policy(benchmark: Benchmark, claim: Claim) -> bool:
     return why_not_replayable(benchmark, claim) is None
 
 
-def cancel_verification(session: Session, verification: Verification) -> None:
-    """End a verification without a verdict. A worker learns of it with its next post."""
+def mark_cancelled(verification: Verification) -> None:
+    """Let a replay that runs end without a verdict once its runs are finished.
+
+    Raises ConflictError if that was said before.
+    """
+    if verification.cancelled_at is not None:
+        raise ConflictError(
+            f"Verification {verification.id} is cancelled already; its runs are finished first."
+        )
+    verification.cancelled_at = utc_now()
+
+
+def cancel_verification(
+    session: Session, verification: Verification, report: ReplayReport | None = None
+) -> None:
+    """End a verification without a verdict. A worker learns of it with its next post.
+
+    The sealed runs of a replay that were finished count, those of its `report` among them.
+    """
     if verification.state not in OPEN:
         raise ConflictError(
             f"Verification {verification.id} has ended ({verification.state}); nothing to cancel."
@@ -132,8 +151,9 @@ def cancel_verification(session: Session, verification: Verification) -> None:
             attempt.ended_at = now
     verification.state = "cancelled"
     verification.ended_at = now
+    verification.cancelled_at = verification.cancelled_at or now
     announce_verification(session, verification, "verification.cancelled")
-    settle_without_verdict(session, verification)
+    settle_without_verdict(session, verification, report)
 
 
 def end_with_verdict(session: Session, verification: Verification, verdict: Verdict) -> None:
@@ -169,14 +189,17 @@ def end_without_verdict(session: Session, verification: Verification, reason: Re
     settle_without_verdict(session, verification)
 
 
-def settle_without_verdict(session: Session, verification: Verification) -> None:
+def settle_without_verdict(
+    session: Session, verification: Verification, report: ReplayReport | None = None
+) -> None:
     """Give the submission the status it had before; a calibration's state follows."""
     settle_calibration(session, verification)
     keep_evidence(session, verification)
-    give_up_fresh_runs(session, verification)
+    keep_sealed_runs(session, verification, report)
     submission = verification.submission
     if submission is not None and checks_claim(verification, submission):
         set_status(session, submission, published_status(submission))
+    follow_measurement(session, verification)
 
 
 def set_status(session: Session, submission: Submission, status: str) -> None:

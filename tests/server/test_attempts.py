@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from rules.messages import Failure
 from server.database import Database, utc_now
-from server.models import Attempt, ReplayEventRow, Token, WorkerRow
+from server.models import Attempt, ReplayEventRow, Token, Verification, WorkerRow
 from server.verifications.overdue import end_overdue, expire_leases
 from tests.support.workers import send_to
 
@@ -410,8 +410,14 @@ def test_a_report_that_is_none_is_422(runs: Any, replay: Any, client: TestClient
 
 
 def test_a_worker_learns_of_a_cancellation_with_its_next_post(
-    replay: Any, client: TestClient, olivia: Any, make_report: Callable[..., Any]
+    replay: Any,
+    client: TestClient,
+    database: Database,
+    olivia: Any,
+    make_report: Callable[..., Any],
 ) -> None:
+    with database.write() as session:  # A replay is finished first.
+        session.get_one(Verification, replay.verification_id).kind = "latency"
     grant = replay.claim().json()
     cancel = f"/api/v1/verifications/{replay.verification_id}/cancel"
     assert client.post(cancel, headers=olivia.headers).status_code == 200
@@ -421,7 +427,6 @@ def test_a_worker_learns_of_a_cancellation_with_its_next_post(
     assert replay.report(grant, make_report(replay.seeds())).status_code == 409
     view = replay.view()
     assert (view["state"], view["outcome"], view["report"]) == ("cancelled", None, None)
-    assert replay.status() == "claimed"
 
 
 def test_a_cancelled_attempt_cannot_be_claimed(

@@ -281,11 +281,10 @@ def test_a_report_a_cancellation_and_the_reaper_at_once_agree_on_one_end(
     ending = {"verified": "done", "claimed": "cancelled", "verifying": "queued"}
     assert view["state"] == ending[replay.status()]
     assert reported.status_code == (200 if first == "done" else 409)
-    assert (view["state"] == "done") == (reported.status_code == 200)
     assert (view["state"] == "cancelled") == (cancelled.status_code == 200)
     assert isinstance(reaped, int)
     states = [attempt["state"] for attempt in view["attempts"]]
-    assert states in (["done"], ["cancelled"], ["lost", "cancelled"], ["lost", "queued"])
+    assert states in (["done"], ["lost"], ["lost", "cancelled"], ["lost", "queued"])
 
 
 def test_the_last_two_chunks_of_a_calibration_reported_at_once_end_it(

@@ -207,6 +207,34 @@ def test_a_check_that_nobody_can_make_leaves_the_verdict_open_after_ten_minutes(
     assert view["reasons"][-1]["code"] == "no_second_worker"
 
 
+def test_a_replay_that_is_cancelled_while_it_waits_counts_after_its_check(
+    replay: Any, workers: Any, train: Any, client: TestClient, database: Database, olivia: Any
+) -> None:
+    people = workers("anna", "bert")
+    train(replay.verification_id, people["anna"])
+    path = f"/api/v1/verifications/{replay.verification_id}/cancel"
+    assert client.post(path, headers=olivia.headers).json()["state"] == "running"
+    (check,) = checks_of(database, replay.verification_id)
+    view = train(check, people["bert"])
+
+    assert (view["state"], view["outcome"]) == ("cancelled", None)
+    assert pool_of(database).runs == view["runs_planned"] - view["own_runs"]
+
+
+def test_a_cancelled_replay_that_two_workers_contradict_is_made_no_more(
+    replay: Any, workers: Any, train: Any, client: TestClient, database: Database, olivia: Any
+) -> None:
+    people = workers("anna", "bert", "carl")
+    train(replay.verification_id, people["anna"], seconds_per_epoch=0.5)
+    path = f"/api/v1/verifications/{replay.verification_id}/cancel"
+    client.post(path, headers=olivia.headers)
+    for name in ("bert", "carl"):
+        view = train(checks_of(database, replay.verification_id)[-1], people[name])
+
+    assert (view["state"], [one["state"] for one in view["attempts"]]) == ("cancelled", ["lost"])
+    assert replay.pool_id() is None
+
+
 def test_a_check_that_an_organiser_cancels_leaves_the_verdict_open(
     replay: Any, workers: Any, train: Any, database: Database, olivia: Any
 ) -> None:
