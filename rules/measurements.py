@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 PrecisionName = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8"]
-ProbeMoment = Literal["start", "before", "after", "recheck"]
+# A worker that measures nothing of itself tells the "roof" of its hardware class, once.
+ProbeMoment = Literal["start", "before", "after", "recheck", "roof"]
 
 
 # A training that had less of a processor than this was kept from it by its neighbours.

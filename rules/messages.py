@@ -330,7 +330,9 @@ class HelloAnswer:
     """What an organiser wants of a worker, and why.
 
     "pause": take nothing until this says "work" again; "drain": take nothing and end once free.
+    `roof_wanted` asks a confirmed worker for a canary: its hardware class has no roof yet.
     """
 
     order: WorkerOrder = "work"
     why: str | None = None
+    roof_wanted: bool = False

@@ -21,7 +21,7 @@ def canary_line(probes: Sequence[View]) -> dict[str, Any] | None:
     heights of the baseline and of what is allowed to either side, None before there is a baseline.
     `summary` says the same. None without a reading.
     """
-    told = [probe for probe in probes if probe["gflops"] is not None]
+    told = [p for p in probes if p["gflops"] is not None and p["moment"] != "roof"]
     if not told:
         return None
     readings = [p for p in told if p["configuration"] == told[0]["configuration"]][::-1]

@@ -55,6 +55,7 @@ def main() -> int:
             device=device,
             surroundings=describe_surroundings(image_digest=settings.image_digest),
             extent=settings.measure,
+            roof_file=settings.roof_file,
             measure=measure,
         ) as self_check,
     ):

@@ -106,3 +106,4 @@ class HelloThread:
         if (paused, drained) != (self._state.paused, self._state.drained):
             log.info("asked to %s%s", answer.order, f": {answer.why}" if answer.why else "")
         self._state.paused, self._state.drained = paused, drained
+        self._state.roof_wanted = answer.roof_wanted

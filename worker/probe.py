@@ -21,14 +21,14 @@ def probe(
 
     Its hardware class is made from the parts if it is not given.
     """
-    processor = processor_name()
+    processor, cores = processor_name(), processor_count()
     accelerators = accelerators_of(device, nvidia_accelerators())
     accelerator = accelerators[0] if accelerators else None
     return WorkerSystem(
         worker=worker,
-        hardware_class=hardware_class or hardware_class_of(processor, accelerators),
+        hardware_class=hardware_class or hardware_class_of(processor, cores, accelerators),
         processor=processor,
-        processor_count=processor_count(),
+        processor_count=cores,
         memory_gib=memory_gib(),
         accelerator=accelerator,
         accelerator_count=len(accelerators),
@@ -46,16 +46,16 @@ def accelerators_of(device: str | None, found: list[str]) -> list[str]:
     return found[place : place + 1] if kind == "cuda" else []
 
 
-def hardware_class_of(processor: str, accelerators: list[str]) -> str:
-    """`cpu-<processor>` or `<n>x-<accelerator>`, in lower case letters, digits and dashes."""
+def hardware_class_of(processor: str, cores: int, accelerators: list[str]) -> str:
+    """`cpu-<processor>-<n>-cores` or `<n>x-<accelerator>`: lower case letters, digits, dashes."""
     if accelerators:
         return f"{len(accelerators)}x-{slug(accelerators[0])}"
-    return f"cpu-{slug(processor)}"
+    return f"cpu-{slug(processor)}-{cores}-{'core' if cores == 1 else 'cores'}"
 
 
 def slug(name: str) -> str:
-    """A model name without marks, filler words and clock rate: `intel-xeon-gold-6230`."""
-    plain = re.sub(r"\((r|tm)\)|@.*|\b(cpu|processor)\b", " ", name.lower())
+    """A model name without marks, filler words, cores and clock rate: `intel-xeon-gold-6230`."""
+    plain = re.sub(r"\((r|tm)\)|@.*|\b(\d+-core|cpu|processor)\b", " ", name.lower())
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-") or "unknown"
 
 

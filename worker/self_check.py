@@ -10,6 +10,8 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -17,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from rules.measurements import Canary, Figure, ProbeAnswer, ProbeMoment, WorkerProbe
 from rules.messages import WorkerSystem
+from worker.kept_roofs import KeptRoofs
 from worker.measuring import Answer, Measure, measure_apart
 from worker.server_client import RefusedError, ServerClient, UnreachableError
 from worker.state import WorkerState
@@ -30,6 +33,7 @@ PROBE_LIMIT_SECONDS = 20.0
 START_SECONDS = 40.0  # A process that loads torch from a cold disk; no part of the probe's time.
 RECHECK_SECONDS = 60.0
 FRESH_SECONDS = 5.0
+ROOF_SECONDS = 0.5
 CANARY_FIGURES = ("gemm_bf16", "gemm_fp32")
 TERA_IN_GIGA = 1_000.0
 
@@ -53,7 +57,9 @@ class SelfCheck:
     """Measures one thing at a time, and nothing while a training runs.
 
     `extent` "canary" leaves the roofs out, "off" everything. Entered, it starts a thread that
-    probes the roofs and later measures a worker that is out again, once a minute.
+    probes the roofs and later measures a worker that is out again, once a minute. With a
+    `roof_file` a worker that measures nothing tells the roof of its hardware class, if the server
+    wants one: as kept in that file, else measured once and kept there.
     """
 
     def __init__(
@@ -65,6 +71,7 @@ class SelfCheck:
         device: str,
         surroundings: Mapping[str, str | None],
         extent: Extent = "all",
+        roof_file: Path | None = None,
         measure: Measure = measure_apart,
         recheck_seconds: float = RECHECK_SECONDS,
     ) -> None:
@@ -81,10 +88,18 @@ class SelfCheck:
         self._is_out = False
         self._after: tuple[float, Checked] | None = None
         self._untold: WorkerProbe | None = None
-        self._thread = threading.Thread(target=self._look_after, name="self-check", daemon=True)
+        self._thread = self._thread_of(roof_file)
+
+    def _thread_of(self, roof_file: Path | None) -> threading.Thread | None:
+        work = self._look_after
+        if self._extent == "off":
+            if roof_file is None:
+                return None
+            work = partial(self._keep_roof, roof_file)
+        return threading.Thread(target=work, name="self-check", daemon=True)
 
     def __enter__(self) -> Self:
-        if self._extent != "off":
+        if self._thread is not None:
             self._thread.start()
         return self
 
@@ -101,9 +116,9 @@ class SelfCheck:
 
         A reading after one attempt that is well and a few seconds old is the next one's before.
         """
-        if self._extent == "off":
-            return Checked()
         with self._one_at_a_time:
+            if self._extent == "off":
+                return Checked()
             after, self._after = self._after, None
             if moment == "before" and after is not None and time.monotonic() < after[0]:
                 return after[1]
@@ -131,6 +146,21 @@ class SelfCheck:
             answer = self._tell(probe)
             self._untold = probe if answer is None else None
             self._take_answer(answer)
+
+    def _keep_roof(self, file: Path) -> None:
+        """Tell the roof of this machine's class, as soon as the server asks for it."""
+        while not self._over.wait(ROOF_SECONDS):
+            if self._state.roof_wanted and not self._state.busy:
+                with self._one_at_a_time:
+                    self._tell_roof(KeptRoofs(file))
+                return
+
+    def _tell_roof(self, kept: KeptRoofs) -> None:
+        canary = kept.read(self._system.hardware_class)
+        if canary is None and (canary := self._canary()) is not None:
+            kept.write(self._system.hardware_class, canary)
+        if canary is not None:
+            self._tell(WorkerProbe(self._system.worker, moment="roof", canary=canary))
 
     def _check(self, moment: ProbeMoment, attempt_id: str | None) -> Checked:
         checked = Checked()

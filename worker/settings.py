@@ -17,6 +17,7 @@ class Settings(BaseSettings):
     processor threads a training may use (on a CPU one thread is the only steady choice), and
     `processes` over how many processes, each with a GPU of its own, it is spread. `measure` says
     what the worker measures of itself: its roofs, canary and audits, the canary alone, or nothing.
+    In `roof_file` a worker that measures nothing keeps the roof of its class, measured once.
     `image_digest` names the container image it was started from. `stop_grace_seconds` is how long
     an attempt under way may go on after SIGTERM.
     """
@@ -35,6 +36,7 @@ class Settings(BaseSettings):
     threads: int = 1
     processes: int = Field(default=1, ge=1)
     measure: Literal["all", "canary", "off"] = "all"
+    roof_file: Path | None = None
     image_digest: str | None = None
     stop_grace_seconds: float = Field(default=0.0, ge=0)
     log_format: Literal["text", "json"] = "text"

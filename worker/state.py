@@ -14,7 +14,8 @@ class WorkerState:
     `out` is whether the server found this worker off its own baseline; `paused` and `drained` are
     what an organiser wants of it. `leave_by`, on time.monotonic(), is until when it may finish
     what it is at since its own operator told it to stop. `refused` is the server's sentence where
-    it refuses this worker's token: the worker ends.
+    it refuses this worker's token: the worker ends. `roof_wanted` is whether the server knows no
+    roof of this worker's hardware class.
     """
 
     busy: bool = False
@@ -24,6 +25,7 @@ class WorkerState:
     drained: bool = False
     leave_by: float | None = None
     refused: str | None = None
+    roof_wanted: bool = False
 
     @property
     def exit_code(self) -> int:

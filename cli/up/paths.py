@@ -51,6 +51,11 @@ class VarPaths:
         return self.root / "signing-key.pem"
 
     @property
+    def roofs(self) -> Path:
+        """The roofs that the worker measured of this machine, once for each hardware class."""
+        return self.root / "roofs.json"
+
+    @property
     def redis(self) -> Path:
         """The broker's working folder."""
         return self.root / "redis"

@@ -102,12 +102,14 @@ def worker_service(plan: Plan, token_file: Path, broker_url: str) -> Service:
 
     `broker_url` is the address of its own account.
     """
-    # A machine people work on is no steady one: its canary would take the only worker out.
+    # A machine people work on is no steady one: its canary would take the only worker out. The
+    # roof of its class alone is measured, once.
     unmeasured = {"FINISHLINE_MEASURE": "off"}
     settings = {
         "FINISHLINE_WORKER_TOKEN_FILE": str(token_file),
         "FINISHLINE_BROKER_URL": broker_url,
         "FINISHLINE_WORKER_NAME": WORKER_NAME,
+        "FINISHLINE_ROOF_FILE": str(plan.paths.roofs),
     }
     return Service(
         name="worker",

@@ -39,7 +39,7 @@ EXAMPLE_CLAIM = {
     "framework": "torch 2.13.0",
     "system": {
         "name": "my laptop",
-        "hardware_class": "cpu-amd-ryzen-7-7840u",
+        "hardware_class": "cpu-amd-ryzen-7-7840u-16-cores",
         "processor": "AMD Ryzen 7 7840U",
         "processor_count": 16,
         "memory_gib": 32,

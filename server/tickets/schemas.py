@@ -11,7 +11,7 @@ EXAMPLE: dict[str, Any] = {
     "benchmark": "digits",
     "division": "closed",
     "settings": {"batch_size": 64},
-    "hardware_class": "cpu-amd-ryzen-7-7840u",
+    "hardware_class": "cpu-amd-ryzen-7-7840u-16-cores",
     "runs": 3,
 }
 

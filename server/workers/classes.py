@@ -47,14 +47,24 @@ def register_class(session: Session, worker: WorkerRow, *, origin: str) -> None:
 
 
 def refuse_misfit(row: HardwareClassRow, system: Mapping[str, Any]) -> None:
-    """Raise ContentError unless a worker's system has the accelerators of its hardware class."""
-    for field in ("accelerator", "accelerator_count"):
+    """Raise ContentError unless a worker's system is that of its hardware class.
+
+    That is its accelerators, or where it has none, its number of processors.
+    """
+    for field in ("accelerator", "accelerator_count", "processor_count"):
         expected, found = getattr(row, field), system[field]
-        if found != expected:
+        if found != expected and not (field == "processor_count" and _may_have(row, found)):
             raise ContentError(
                 f"system.{field}: {found!r}; hardware class {row.name} has {expected!r}. Give this "
                 "worker the name of another class in FINISHLINE_HARDWARE_CLASS."
             )
+
+
+def _may_have(row: HardwareClassRow, processors: int | None) -> bool:
+    """Whether a machine of a class may have so many processors: any beside accelerators."""
+    if row.accelerator_count or not processors or not row.processor_count:
+        return True
+    return processors == row.processor_count
 
 
 @dataclass(frozen=True)
@@ -78,6 +88,9 @@ def misfit_of_claim(session: Session, system: Mapping[str, Any]) -> Misfit | Non
     count = system.get("accelerator_count") or 0
     if count != row.accelerator_count:
         return Misfit("accelerator_count", str(count), str(row.accelerator_count))
+    processors = system.get("processor_count")
+    if not _may_have(row, processors):
+        return Misfit("processor_count", str(processors), str(row.processor_count))
     name = (system.get("accelerator") or "").strip()
     if name.casefold() in NOTHING:
         return None

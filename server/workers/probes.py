@@ -19,6 +19,8 @@ from server.workers.service import require_own_name
 
 HISTORY_LIMIT = 200
 SHORT_HISTORY = 40
+# The roof of a class, told once, does not show whether a worker still is as fast as it was.
+IS_CANARY = (WorkerProbeRow.gflops.is_not(None), WorkerProbeRow.moment != "roof")
 
 
 def record_probe(session: Session, probe: WorkerProbe, *, caller: Caller) -> ProbeAnswer:
@@ -85,7 +87,7 @@ def canary_readings(session: Session) -> dict[str, list[ProbeView]]:
     place = func.row_number().over(
         partition_by=WorkerProbeRow.worker, order_by=WorkerProbeRow.id.desc()
     )
-    told = select(WorkerProbeRow.id, place.label("place")).where(WorkerProbeRow.gflops.is_not(None))
+    told = select(WorkerProbeRow.id, place.label("place")).where(*IS_CANARY)
     latest = told.subquery()
     rows = session.scalars(
         select(WorkerProbeRow)
@@ -101,10 +103,8 @@ def canary_readings(session: Session) -> dict[str, list[ProbeView]]:
 
 def latest_probes(session: Session, *, with_figures: bool) -> dict[str, ProbeView]:
     """The latest probe of every worker that has one: of its roofs, or of its canary."""
-    wanted = (
-        WorkerProbeRow.moment == "start" if with_figures else WorkerProbeRow.gflops.is_not(None)
-    )
-    latest = select(func.max(WorkerProbeRow.id)).where(wanted).group_by(WorkerProbeRow.worker)
+    wanted = (WorkerProbeRow.moment == "start",) if with_figures else IS_CANARY
+    latest = select(func.max(WorkerProbeRow.id)).where(*wanted).group_by(WorkerProbeRow.worker)
     rows = session.scalars(select(WorkerProbeRow).where(WorkerProbeRow.id.in_(latest)))
     return {row.worker: probe_view(row) for row in rows}
 

@@ -1,6 +1,6 @@
 """Who replays: workers say hello at their start, every few seconds, and when they are free."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 
 from sqlalchemy import func, select, update
@@ -40,7 +40,9 @@ def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswe
         "last_seen_at": now,
     }
     name = hello.system.worker
-    _refuse_another_machine(session, hello.system)
+    hardware_class = session.get(HardwareClassRow, hello.system.hardware_class)
+    if hardware_class is not None:
+        refuse_misfit(hardware_class, asdict(hello.system))
     require_own_name(session, name, caller)
     _require_room(session, name, caller)
     insert_missing(session, WorkerRow, name=name, user_id=caller.user_id, first_seen_at=now, **seen)
@@ -53,13 +55,11 @@ def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswe
         ring(session)
     if hello.state == "stopping":
         end_drain(session, name)
-    return order_for(session, name)
-
-
-def _refuse_another_machine(session: Session, system: WorkerSystem) -> None:
-    row = session.get(HardwareClassRow, system.hardware_class)
-    if row is not None:
-        refuse_misfit(row, asdict(system))
+    no_roof = hardware_class is not None and hardware_class.roof is None
+    worker = session.get_one(WorkerRow, name)
+    return replace(
+        order_for(session, name), roof_wanted=no_roof and worker.confirmed_at is not None
+    )
 
 
 def _forget_confirmation(session: Session, system: WorkerSystem) -> None:

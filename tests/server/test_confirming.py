@@ -14,6 +14,7 @@ from server.queues.sending import take_due
 from server.workers.confirming import confirm_worker
 from server.workers.owners import is_organisers_worker
 from tests.server.conftest import WORKER_SYSTEM, Person
+from tests.support.pages import BROWSER
 
 pytestmark = pytest.mark.unconfirmed
 WORKERS, CLASSES = "/api/v1/workers", "/api/v1/hardware-classes"
@@ -45,9 +46,9 @@ def confirm(client: TestClient, olivia: Person) -> Callable[..., Any]:
 def probe(client: TestClient, walter: Person) -> Callable[..., Any]:
     """Tells a canary of a worker."""
 
-    def tell(gflops: float, worker: str = "walter-1") -> Any:
+    def tell(gflops: float, worker: str = "walter-1", moment: str = "start") -> Any:
         canary = {"gflops": gflops, "configuration": "numpy matmul", "how": "best of 0.5 s"}
-        body = {"worker": worker, "moment": "start", "canary": canary}
+        body = {"worker": worker, "moment": moment, "canary": canary}
         return client.post(f"{WORKERS}/probes", json=body, headers=walter.headers).json()
 
     return tell
@@ -101,6 +102,39 @@ def test_the_first_worker_registers_its_class_and_others_must_fit(
     assert fewer.status_code == 422
     assert "hardware class 8x-h100 has 8" in fewer.json()["detail"]
     assert hello("walter-2", **eight).status_code == 200
+
+
+def test_a_worker_of_a_processors_class_has_as_many_processors(
+    hello: Callable[..., Any], confirm: Callable[..., Any]
+) -> None:
+    hello()
+    confirm()
+    more = hello("walter-2", processor_count=4)
+    assert more.status_code == 422
+    assert "system.processor_count: 4; hardware class cpu-test has 2" in more.json()["detail"]
+    assert hello("walter-2", processor_count=0).status_code == 200  # Not told.
+
+    gpu = {"hardware_class": "1x-h100", "accelerator": "H100", "accelerator_count": 1}
+    hello("walter-3", **gpu)
+    confirm("walter-3")
+    assert hello("walter-4", **gpu, processor_count=4).status_code == 200
+
+
+def test_a_confirmed_worker_is_asked_for_its_classs_roof_until_there_is_one(
+    hello: Callable[..., Any],
+    confirm: Callable[..., Any],
+    probe: Callable[..., Any],
+    client: TestClient,
+) -> None:
+    assert hello().json()["roof_wanted"] is False  # Nobody confirmed that it is of its class.
+    confirm()
+    assert hello().json()["roof_wanted"] is True
+    probe(100.0, moment="roof")
+    assert hello().json()["roof_wanted"] is False
+    # That tells nothing of how fast it is later on.
+    assert client.get(WORKERS).json()["workers"][0]["canary"] is None
+    for page in ("/workers", "/workers/walter-1"):
+        assert "does not measure itself" in client.get(page, headers=BROWSER).text
 
 
 def test_a_worker_that_changes_its_class_is_confirmed_again(
@@ -161,7 +195,13 @@ def test_a_claim_of_another_machine_than_its_class_is_refused(
     assert problem["field"] == "system.accelerator"
     assert "none, as hardware class cpu-test has" in problem["expected"]
 
-    digits_submission.claim["system"] = system | {"accelerator": "n/a"}
+    digits_submission.claim["system"] = system | {"processor_count": 64}
+    (problem,) = submit(digits_submission).json()["problems"]
+    assert problem["field"] == "system.processor_count"
+    assert "2, as hardware class cpu-test has" in problem["expected"]
+
+    untold = {name: value for name, value in system.items() if name != "processor_count"}
+    digits_submission.claim["system"] = untold | {"accelerator": "n/a"}
     assert submit(digits_submission).status_code == 201
 
 

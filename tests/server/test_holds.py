@@ -89,7 +89,7 @@ def test_a_paused_worker_hears_of_it_takes_nothing_and_is_shown_with_who_and_why
     client: TestClient,
     olivia: Any,
 ) -> None:
-    assert hello() == {"order": "work", "why": None}
+    assert hello() == {"order": "work", "why": None, "roof_wanted": False}
     assert sent() == ["replay.walter-1"]
     shown = order(f"{WORKER}/pause").json()["worker"]
     assert (shown["state"], shown["held_by"], shown["held_because"]) == (
@@ -97,7 +97,7 @@ def test_a_paused_worker_hears_of_it_takes_nothing_and_is_shown_with_who_and_why
         "olivia",
         "new fans",
     )
-    assert hello() == {"order": "pause", "why": "paused by olivia: new fans"}
+    assert (hello()["order"], hello()["why"]) == ("pause", "paused by olivia: new fans")
     refused = replay.claim()
     assert refused.status_code == 409
     assert "paused by olivia: new fans" in refused.json()["detail"]

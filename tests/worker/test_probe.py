@@ -7,18 +7,18 @@ from worker.probe import accelerators_of, hardware_class_of, nvidia_accelerators
 
 
 @pytest.mark.parametrize(
-    ("processor", "accelerators", "expected"),
+    ("processor", "cores", "accelerators", "expected"),
     [
-        ("Intel(R) Xeon(R) Gold 6230 CPU @ 2.10GHz", [], "cpu-intel-xeon-gold-6230"),
-        ("AMD EPYC 7B13", [], "cpu-amd-epyc-7b13"),
-        ("AMD Ryzen 9 7950X 16-Core Processor", [], "cpu-amd-ryzen-9-7950x-16-core"),
-        ("", [], "cpu-unknown"),
-        ("AMD EPYC", ["NVIDIA H200"], "1x-nvidia-h200"),
-        ("AMD EPYC", ["NVIDIA A100-SXM4-80GB"] * 8, "8x-nvidia-a100-sxm4-80gb"),
+        ("Intel(R) Xeon(R) Gold 6230 CPU @ 2.10GHz", 8, [], "cpu-intel-xeon-gold-6230-8-cores"),
+        ("AMD EPYC 7B13", 1, [], "cpu-amd-epyc-7b13-1-core"),
+        ("AMD Ryzen 9 7950X 16-Core Processor", 4, [], "cpu-amd-ryzen-9-7950x-4-cores"),
+        ("", 2, [], "cpu-unknown-2-cores"),
+        ("AMD EPYC", 8, ["NVIDIA H200"], "1x-nvidia-h200"),
+        ("AMD EPYC", 8, ["NVIDIA A100-SXM4-80GB"] * 8, "8x-nvidia-a100-sxm4-80gb"),
     ],
 )
-def test_hardware_class_is_made_of_what_trains(processor, accelerators, expected):
-    assert hardware_class_of(processor, accelerators) == expected
+def test_hardware_class_is_made_of_what_trains(processor, cores, accelerators, expected):
+    assert hardware_class_of(processor, cores, accelerators) == expected
 
 
 @pytest.mark.parametrize(

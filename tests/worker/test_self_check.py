@@ -1,5 +1,6 @@
 """A worker's canary and roofs, on measurements and a server that say what a test wants."""
 
+import json
 import time
 
 import pytest
@@ -181,6 +182,58 @@ def test_a_worker_that_measures_nothing_is_always_fit(self_check, server, measur
         assert check.check("before").canary is None
         assert check.is_fit()
     assert (server.probes, measure.orders) == ([], [])
+
+
+def kept_roof(file):
+    return json.loads(file.read_text())["cpu-test"]["gflops"]
+
+
+def test_a_roof_that_is_wanted_is_measured_once_and_kept(
+    self_check, server, measure, state, tmp_path
+):
+    state.roof_wanted, roofs = True, tmp_path / "roofs.json"
+    with self_check(extent="off", roof_file=roofs):
+        wait_until(lambda: server.probes)
+    assert (server.probes[0].moment, server.probes[0].canary.gflops) == ("roof", 100.0)
+    assert kept_roof(roofs) == 100.0
+
+    with self_check(extent="off", roof_file=roofs):  # A server that has lost it is told again.
+        wait_until(lambda: len(server.probes) == 2)
+    assert server.probes[1].canary == server.probes[0].canary
+    assert [module for module, _ in measure.orders] == ["worker.canary"]
+
+
+def test_the_roof_of_another_class_is_not_taken(self_check, server, measure, state, tmp_path):
+    state.roof_wanted, roofs = True, tmp_path / "roofs.json"
+    roofs.write_text(json.dumps({"cpu-other": CANARY | {"gflops": 5.0}}))
+    with self_check(extent="off", roof_file=roofs):
+        wait_until(lambda: server.probes)
+    assert server.probes[0].canary.gflops == kept_roof(roofs) == 100.0
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"cpu-test": {"gflops": "fast"}}'])
+def test_a_roof_that_cannot_be_read_is_measured_again(content, self_check, server, state, tmp_path):
+    state.roof_wanted, roofs = True, tmp_path / "roofs.json"
+    roofs.write_text(content)
+    with self_check(extent="off", roof_file=roofs):
+        wait_until(lambda: server.probes)
+    assert kept_roof(roofs) == 100.0
+
+
+def test_a_roof_that_nobody_wants_or_that_fails_is_not_told(
+    self_check, server, measure, state, tmp_path
+):
+    roofs = tmp_path / "roofs.json"
+    with self_check(extent="off", roof_file=roofs) as check:
+        check.check("before")
+    state.roof_wanted = True
+    with self_check(extent="off") as check:
+        check.check("before")
+    assert measure.orders == []
+    measure.answers["worker.canary"] = None
+    with self_check(extent="off", roof_file=roofs):
+        wait_until(lambda: measure.orders)
+    assert (server.probes, roofs.exists()) == ([], False)
 
 
 def test_a_good_reading_after_one_attempt_is_the_next_ones_before(self_check, server, measure):
