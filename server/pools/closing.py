@@ -10,7 +10,7 @@ from server.errors import ConflictError
 from server.leaderboard.service import raise_board_version
 from server.models import Pool, Submission
 from server.pools.evidence import follow_evidence
-from server.pools.fresh import fresh_runs_under_way
+from server.pools.fresh import confirm_risen, fresh_runs_under_way
 from server.pools.queries import find_pool
 from server.pools.service import close_pool
 from server.verifications.queries import lock_verification
@@ -36,6 +36,7 @@ def close_as_organiser(session: Session, caller: Caller, pool_id: str, reason: s
     before = {"state": pool.state, "measured_seconds": pool.measured_seconds, "runs": pool.runs}
     close_pool(pool, reason)
     dropped = _let_go(session, pool)
+    confirm_risen(session, pool, requested_by=caller.user_id)
     record(
         session,
         caller,

@@ -7,7 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from rules.calibration import judged_beside
-from rules.confirmation import HELD_BACK, why_fresh_runs
+from rules.confirmation import FIRST, HELD_BACK, why_fresh_runs
 from rules.records import Contender, measured_history
 from rules.replay_plan import FRESH_RUNS, band_for, draw
 from server.calibrations.queries import adopted_calibration, judging_benchmark
@@ -38,6 +38,19 @@ def confirm_rank(session: Session, pool: Pool, *, requested_by: int) -> None:
     if _is_confirmed(session, pool) or fresh_runs_under_way(session, pool) is not None:
         return
     _nominate(session, pool, requested_by=requested_by)
+
+
+def confirm_risen(session: Session, gone: Pool, *, requested_by: int) -> None:
+    """Ask for the fresh runs of the pool that is third of its division since another left it."""
+    if gone.state != "measured" or gone.measured_seconds is None or earliest_live(session, gone):
+        return
+    left = contenders(session, gone.benchmark_id).get((gone.division, "measured"), ())
+    times = sorted((one.tta_seconds, one.pool) for one in left if one.tta_seconds and one.pool)
+    if len(times) <= FIRST:
+        return
+    seconds, third = times[FIRST - 1]
+    if seconds > gone.measured_seconds:
+        confirm_rank(session, session.get_one(Pool, third), requested_by=requested_by)
 
 
 def _give_up_fresh_runs(session: Session, pool: Pool) -> None:

@@ -14,7 +14,7 @@ from server.errors import ConflictError, NotAllowedError, NotFoundError
 from server.leaderboard.service import raise_board_version
 from server.models import Pool, Submission, Verification
 from server.notices.announce import announce_submission
-from server.pools.fresh import confirm_rank
+from server.pools.fresh import confirm_rank, confirm_risen
 from server.submissions.queries import find_submission, lock_submission
 from server.submissions.visibility import may_see, viewer_for
 from server.verifications.publishing import standing
@@ -47,6 +47,9 @@ def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) 
     submission.withdrawn_because = reason
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
     announce_submission(session, submission, "submission.withdrawn")
+    pool = _pool_of(session, submission)
+    if pool is not None:
+        confirm_risen(session, pool, requested_by=caller.user_id)
     after = _logged(submission) | {
         "cancelled": ended,
         "consequence": f"the row, {evidence_words(standing(submission))}, leaves the board and the "
@@ -68,7 +71,7 @@ def reinstate(session: Session, caller: Caller, submission_id: str, reason: str)
     before = _logged(submission)
     submission.withdrawn_at = submission.withdrawn_by = submission.withdrawn_because = None
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
-    pool = None if submission.pool_id is None else session.get(Pool, submission.pool_id)
+    pool = _pool_of(session, submission)
     if pool is not None:
         confirm_rank(session, pool, requested_by=caller.user_id)
     words = evidence_words(standing(submission))
@@ -92,6 +95,10 @@ def _find_own(session: Session, caller: Caller, submission_id: str) -> Submissio
     raise NotAllowedError(
         f"Submission {submission_id} is not yours; its submitter or an organiser may withdraw it."
     )
+
+
+def _pool_of(session: Session, submission: Submission) -> Pool | None:
+    return None if submission.pool_id is None else session.get(Pool, submission.pool_id)
 
 
 def _lock(session: Session, submission: Submission) -> None:

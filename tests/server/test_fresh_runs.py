@@ -180,6 +180,41 @@ def test_a_fourth_below_the_first_three_is_numbered_at_once(
     assert fresh_of(database, found[3]) is None
 
 
+@pytest.fixture
+def five(measure: Any) -> list[str]:
+    """Five configurations that were measured in the order of their times."""
+    return [measure(f"cpu-{number}", 0.10 + 0.02 * number) for number in range(5)]
+
+
+@pytest.mark.parametrize("leaves", ["withdrawn", "closed"])
+def test_a_row_that_rises_into_the_first_three_is_trained_again(
+    leaves: str, five: list[str], measure: Any, client: TestClient, database: Database, olivia: Any
+) -> None:
+    path = f"submissions/{five[1]}/withdrawal"
+    if leaves == "closed":
+        path = f"pools/{pool_of(client, database, five[1])['id']}/close"
+    left = client.post(f"/api/v1/{path}", json={"reason": "a new driver"}, headers=olivia.headers)
+    assert left.status_code == 200, left.text
+
+    assert fresh_of(database, five[3]).reason == "fresh runs: would enter the first three"
+    assert measure.pools.entry(five[3])["unranked_reason"] == "its 10 fresh runs are under way"
+    assert [measure.pools.entry(five[each])["rank"] for each in (0, 2, 4)] == [1, 2, 3]
+    assert [fresh_of(database, five[each]) for each in (0, 2, 4)] == [None] * 3
+
+
+@pytest.mark.parametrize("leaves", ["one below the first three", "one of a row of two"])
+def test_nobody_rises_where_nobody_left_the_first_three(
+    leaves: str, five: list[str], measure: Any, client: TestClient, database: Database, olivia: Any
+) -> None:
+    gone = five[3] if leaves == "one below the first three" else five[0]
+    if leaves == "one of a row of two":
+        measure("cpu-0", 0.10)
+    path = f"/api/v1/submissions/{gone}/withdrawal"
+    client.post(path, json={"reason": "mine"}, headers=olivia.headers)
+
+    assert [fresh_of(database, each) for each in five] == [None] * 5
+
+
 def test_a_second_that_would_take_the_record_is_trained_again(
     measure: Any, database: Database
 ) -> None:
