@@ -36,6 +36,7 @@ from server.notices.listeners import is_confirmed
 from server.notices.waking import waking_of
 
 ANNOUNCED = "announced"
+MAY_TAKE_A_RECORD = ("replay", "duel")
 SOMEBODY_LISTENS = select(
     or_(
         exists(select(Webhook.id).where(Webhook.disabled_at.is_(None))),
@@ -78,13 +79,11 @@ def announce_submission(session: Session, submission: Submission, kind: EventKin
     if submission.archive:
         return
 
-    def describe(content: Callable[[Submission], Content] = submission_content) -> Subject:
-        return Subject(submission.user_id, watched_benchmark(submission), content(submission))
+    def describe() -> Subject:
+        content = submission_content(submission)
+        return Subject(submission.user_id, watched_benchmark(submission), content)
 
     announce(session, kind, describe)
-    may_be_record = submission.eligible and submission.kind == "train"
-    if kind == "submission.accepted" and may_be_record and watched_benchmark(submission):
-        announce(session, RECORD_CHECK, lambda: describe(record_check_content))
 
 
 def watched_benchmark(submission: Submission) -> str | None:
@@ -116,6 +115,21 @@ def announce_verification(
         return Subject(verification.requested_by, content["verification"]["benchmark"], content)
 
     announce(session, kind, describe)
+    if kind == "verification.done" and verification.kind in MAY_TAKE_A_RECORD:
+        _announce_record_check(session, verification)
+
+
+def _announce_record_check(session: Session, verification: Verification) -> None:
+    """Have it looked up whether the pool of a verification's submission took a record by it."""
+    submission = verification.submission
+    if submission is None or watched_benchmark(submission) is None:
+        return
+
+    def describe() -> Subject:
+        content = record_check_content(submission, since=verification.created_at)
+        return Subject(submission.user_id, submission.benchmark_id, content)
+
+    announce(session, RECORD_CHECK, describe)
 
 
 def announce_calibration(session: Session, calibration: Calibration) -> None:

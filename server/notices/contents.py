@@ -1,5 +1,6 @@
 """What an event tells: names, figures, and where to read the rest."""
 
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -34,9 +35,9 @@ def submission_content(submission: Submission) -> Content:
     }
 
 
-def record_check_content(submission: Submission) -> Content:
-    """What is needed to see whether a submission holds a record."""
-    return {"submission": submission.id, "division": submission.division}
+def record_check_content(submission: Submission, *, since: datetime) -> Content:
+    """The pool that may have taken a record, and the moment since which."""
+    return {"pool": submission.pool_id, "since": since.isoformat()}
 
 
 def verification_content(

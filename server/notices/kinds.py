@@ -37,7 +37,7 @@ ABOUT: dict[str, str] = {
     "verification.done": "It ended with an outcome.",
     "verification.failed": "It ended without one.",
     "verification.cancelled": "It was cancelled.",
-    "record.set": "A submission that was just accepted holds the record of its division.",
+    "record.set": "A measured time or a duel took the record of its division.",
     "calibration.adopted": "A calibration judges what is planned from now on.",
     "decision.published": "An organiser published the verdict of a rerun.",
     "worker.drifted": "A worker is out: it is not as fast as it was.",

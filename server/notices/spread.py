@@ -134,7 +134,7 @@ Records = dict[str, RecordView]
 
 
 def _look_for_records(database: Database, benchmarks: dict[str, Benchmark]) -> Records:
-    """Who ever took a record of the benchmarks in question, found before anything is locked."""
+    """Records of the benchmarks in question by pool, found before anything is locked."""
     with database.read() as session:
         asked = session.scalars(
             select(NoticeEvent.benchmark_id)
@@ -145,13 +145,13 @@ def _look_for_records(database: Database, benchmarks: dict[str, Benchmark]) -> R
             return {}
         lists = [list_records(session, benchmarks[name]) for name in asked if name in benchmarks]
     divisions = [division for found in lists for division in found.divisions]
-    return {record.submission_id: record for d in divisions for record in d.records}
+    return {record.pool: record for d in divisions for record in d.records if record.pool}
 
 
 def _announce_record(session: Session, event: NoticeEvent, records: Records) -> None:
     """Write the event of a record in the transaction that takes its check off the list."""
-    held = records.get(event.content["submission"])
-    if held is None:
+    held = records.get(str(event.content.get("pool")))
+    if held is None or held.date < event.content["since"]:
         return
     submission = find_submission(session, held.submission_id)
     content = submission_content(submission)

@@ -62,10 +62,15 @@ def test_a_submission_tells_its_owner_of_each_step(
     hooks.make(bob, others.url)
     hooks.make(bob, everybodys.url, "verification.done", scope="benchmark", benchmark="digits")
     replay.report(replay.claim().json(), make_report(replay.seeds()))
-    hooks.run(lambda: len(receiver.posts) == 3 and everybodys.posts)
+    hooks.run(lambda: len(receiver.posts) == 4 and everybodys.posts)
 
-    assert receiver.kinds == ["verification.started", "verification.done", "submission.verified"]
-    started, done, verified = (post.event for post in receiver.posts)
+    assert receiver.kinds == [
+        "verification.started",
+        "verification.done",
+        "submission.verified",
+        "record.set",
+    ]
+    started, done, verified, _ = (post.event for post in receiver.posts)
     assert started["data"]["attempt"] == {"number": 1, "worker": "walter-1"}
     assert started["data"]["verification"]["id"] == replay.verification_id
     assert done["data"]["verification"]["outcome"] == "verified"
@@ -78,39 +83,31 @@ def test_a_submission_tells_its_owner_of_each_step(
     assert everybodys.kinds == ["verification.done"]
     assert others.posts == []
     # What somebody was told of stays for the log; what nobody wanted is gone.
-    assert count(database, NoticeEvent) == 3
+    assert count(database, NoticeEvent) == 4
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 class TestOnOneDatabase:
     """What does not depend on which database it is."""
 
-    @pytest.mark.usefixtures("claims_are_numbered")
-    def test_an_accepted_submission_and_its_record_are_told(
-        self,
-        hooks: Any,
-        receiver: Any,
-        alice: Any,
-        submit: Callable[..., Any],
-        digits_submission: Any,
-        make_log: Callable[..., bytes],
+    def test_a_record_is_told_once_when_it_was_measured(
+        self, hooks: Any, receiver: Any, alice: Any, olivia: Any, replay: Any, make_report: Any
     ) -> None:
-        hooks.make(alice, receiver.url, "submission.accepted", "record.set")
-        first = submit(digits_submission).json()["id"]
+        hooks.make(alice, receiver.url, "verification.done", "record.set")
+        replay.report(replay.claim().json(), make_report(replay.seeds(), seconds_per_epoch=0.1))
         hooks.run(lambda: len(receiver.posts) == 2)
-        slower = {
-            name: make_log(400 + k, name=name, seconds_per_epoch=0.5)
-            for k, name in enumerate(digits_submission.logs)
-        }
-        digits_submission.logs = slower
-        assert submit(digits_submission).status_code == 201
+        address = f"/api/v1/submissions/{replay.submission_id}/verifications"
+        again = replay.client.post(address, json={"reason": "again"}, headers=olivia.headers)
+        replay.verification_id = again.json()["id"]
+        replay.report(replay.claim().json(), make_report(replay.seeds(), seconds_per_epoch=0.1))
         hooks.run(lambda: len(receiver.posts) == 3 and not count(hooks.database, _untold()))
 
-        assert receiver.kinds == ["submission.accepted", "record.set", "submission.accepted"]
+        assert receiver.kinds == ["verification.done", "record.set", "verification.done"]
         record = receiver.posts[1].event["data"]
-        assert record["submission"]["id"] == first
+        assert record["submission"]["id"] == replay.submission_id
         assert record["record"]["beaten"] is None
-        assert record["record"]["tta_seconds"] == record["submission"]["tta_seconds"]
+        board = replay.client.get("/api/v1/leaderboards/digits").json()["entries"]
+        assert record["record"]["tta_seconds"] == pytest.approx(board[0]["measured_seconds"])
 
     def test_nothing_is_told_of_what_was_published_elsewhere(
         self, hooks: Any, receiver: Any, olivia: Any, submit: Any, digits_submission: Any
@@ -208,7 +205,7 @@ class TestOnOneDatabase:
                 update(Token).where(Token.role == "organiser").values(revoked_at=utc_now())
             )
         replay.report(replay.claim().json(), make_report(replay.seeds()))
-        assert count(hooks.database, NoticeEvent) == 3
+        assert count(hooks.database, NoticeEvent) == 4  # One to see whether it took a record.
         hooks.run(lambda: not count(hooks.database, _untold()))
 
         # Nor is an event kept that is nobody's to deliver.
