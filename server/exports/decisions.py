@@ -79,7 +79,9 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         "opened_at closed_at closed_because measured_seconds low_seconds high_seconds runs state "
         "measured_at owners by_organisers attested_at"
     ),
-    "pool_runs": _included("verification_id index pool_id seed seconds epochs fresh counted"),
+    "pool_runs": _included(
+        "verification_id index pool_id attempt_id seed seconds epochs fresh counted"
+    ),
     "calibration_runs": _included(
         "calibration_id batch_size seed verification_id status quality seconds system"
     ),

@@ -50,7 +50,7 @@ class Pool(Base):
 
 
 class PoolRun(Base):
-    """One sealed run of a pool: run `index` of its verification.
+    """One sealed run of a pool: run `index` of its verification, as `attempt_id` trained it.
 
     `seconds` is None of a run that missed the target or its time limit: it counts as infinite.
     Runs that nominated a configuration for fresh ones are no longer `counted`.
@@ -62,6 +62,7 @@ class PoolRun(Base):
     verification_id: Mapped[str] = mapped_column(ForeignKey("verifications.id"), primary_key=True)
     index: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     pool_id: Mapped[str] = mapped_column(ForeignKey("pools.id"))
+    attempt_id: Mapped[str | None] = mapped_column(String(20))
     seed: Mapped[int] = mapped_column(BigInteger)
     seconds: Mapped[float | None]
     epochs: Mapped[float | None]

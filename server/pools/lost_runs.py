@@ -32,6 +32,7 @@ NOT_BELIEVED = ("report_refused", "worker_drifted", "device_unfit")
 class LostAttempt:
     """The finished runs of an attempt, as its worker would have reported them."""
 
+    attempt_id: str
     report: ReplayReport
     by_organisers: bool
 
@@ -43,23 +44,25 @@ def first_finished(
     report: ReplayReport | None,
     *,
     hardware_class: str,
-) -> list[SealedRun]:
+) -> list[tuple[str, SealedRun]]:
     """The sealed runs of a verification: of each seed the training that was finished first.
 
-    Without a `report` they are those of its lost attempts alone. What was not timed on a quiet
+    Each comes with the id of its attempt.
+
+    Without a `report` they are those of lost attempts alone. What was not timed on a quiet
     worker of the class is left out.
     """
     own_runs = verification.own_runs
-    found: dict[int, SealedRun] = {}
+    found: dict[int, tuple[str, SealedRun]] = {}
     for lost in _lost_attempts(session, verification, benchmark):
         believed = [run for run in lost.report.runs if _is_believed(lost, run, benchmark, report)]
         timed = replace(lost.report, runs=believed)
         if why_not_timed(timed, hardware_class=hardware_class) is None:
             for run in sealed_runs(benchmark, timed, own_runs=own_runs):
-                found.setdefault(run.index, run)
+                found.setdefault(run.index, (lost.attempt_id, run))
     if report is not None and why_not_timed(report, hardware_class=hardware_class) is None:
         for run in sealed_runs(benchmark, report, own_runs=own_runs):
-            found.setdefault(run.index, run)
+            found.setdefault(run.index, (verification.attempts[-1].id, run))
     return [found[index] for index in sorted(found)]
 
 
@@ -78,16 +81,19 @@ def _is_believed(
 def _lost_attempts(
     session: Session, verification: Verification, benchmark: Benchmark
 ) -> Iterator[LostAttempt]:
+    codes = [
+        (attempt.worker, (attempt.failure or {}).get("code")) for attempt in verification.attempts
+    ]
+    not_believed = {worker for worker, code in codes if code in NOT_BELIEVED}
     for attempt in verification.attempts:
-        code = (attempt.failure or {}).get("code")
-        if attempt.state not in ENDED_EARLY or code in NOT_BELIEVED or attempt.worker is None:
+        if attempt.state not in ENDED_EARLY or attempt.worker in not_believed:
             continue
-        worker = session.get(WorkerRow, attempt.worker)
+        worker = None if attempt.worker is None else session.get(WorkerRow, attempt.worker)
         if worker is None:
             continue
         report = _finished_runs(session, attempt, benchmark, worker)
         if report is not None:
-            yield LostAttempt(report, is_organisers_worker(session, worker.name))
+            yield LostAttempt(attempt.id, report, is_organisers_worker(session, worker.name))
 
 
 def _finished_runs(

@@ -49,28 +49,22 @@ def follow_worker(session: Session, name: str) -> None:
 
 
 def _owners(session: Session, pool: Pool) -> set[int | None]:
-    behind = select(PoolRun.verification_id).where(
-        PoolRun.pool_id == pool.id, PoolRun.counted.is_(True)
+    counted = (PoolRun.pool_id == pool.id, PoolRun.counted.is_(True))
+    trained = select(PoolRun.attempt_id).where(*counted)
+    behind = select(PoolRun.verification_id).where(*counted)
+    agreed = and_(
+        Verification.checks_id.in_(behind),
+        Verification.outcome == "verified",
+        Attempt.state == "done",
     )
-    agreed = and_(Verification.checks_id.in_(behind), Verification.outcome == "verified")
     statement = (
         select(WorkerRow.user_id, User.role, WorkerRow.confirmed_at, WorkerRow.confirmed_by)
         .select_from(Attempt)
         .join(Verification, Verification.id == Attempt.verification_id)
         .join(WorkerRow, WorkerRow.name == Attempt.worker)
         .outerjoin(User, User.id == WorkerRow.user_id)
-        .where(Attempt.state == "done", or_(Verification.id.in_(behind), agreed))
+        .where(or_(Attempt.id.in_(trained), agreed))
         .distinct()
     )
     rows = session.execute(statement).all()
-    found = {THE_ORGANISERS if is_organisers(row) else row.user_id for row in rows}
-    # Without a report only organisers' workers are believed (server.pools.lost_runs).
-    reported = select(Attempt.verification_id).where(
-        Attempt.state == "done", Attempt.verification_id.in_(behind)
-    )
-    lost = select(PoolRun.index).where(
-        PoolRun.pool_id == pool.id,
-        PoolRun.counted.is_(True),
-        PoolRun.verification_id.not_in(reported),
-    )
-    return found if session.scalars(lost.limit(1)).first() is None else found | {THE_ORGANISERS}
+    return {THE_ORGANISERS if is_organisers(row) else row.user_id for row in rows}

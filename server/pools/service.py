@@ -19,7 +19,7 @@ from server.benchmarks.queries import definition
 from server.calibrations.queries import benchmark_of
 from server.database import utc_now
 from server.leaderboard.service import raise_board_version
-from server.models import Pool, PoolRun, Submission, Verification
+from server.models import Attempt, Pool, PoolRun, Submission, Verification
 from server.pools.evidence import follow_evidence
 from server.pools.lost_runs import first_finished
 from server.pools.owners import count_owners
@@ -114,18 +114,22 @@ def close_pool(pool: Pool, because: str) -> None:
 
 
 def _add(
-    session: Session, pool: Pool, verification: Verification, runs: Iterable[SealedRun]
+    session: Session,
+    pool: Pool,
+    verification: Verification,
+    runs: Iterable[tuple[str, SealedRun]],
 ) -> None:
     known = set(
         session.scalars(select(PoolRun.index).where(PoolRun.verification_id == verification.id))
     )
-    for run in runs:
+    for attempt_id, run in runs:
         if run.index not in known:
             session.add(
                 PoolRun(
                     verification_id=verification.id,
                     index=run.index,
                     pool_id=pool.id,
+                    attempt_id=attempt_id,
                     seed=run.seed,
                     seconds=run.seconds,
                     epochs=run.epochs,
@@ -136,16 +140,16 @@ def _add(
     session.flush()
 
 
-def take_out_runs(session: Session, verification: Verification) -> None:
-    """Take the runs of a contradicted worker out of their pool, and measure it without them."""
-    if verification.pool_id is None:
-        return
-    pool = session.get_one(Pool, verification.pool_id)
-    benchmark = definition(session, pool.benchmark_sha256)
-    before = Spreads(session, benchmark).of(pool.hardware_class)
-    session.execute(delete(PoolRun).where(PoolRun.verification_id == verification.id))
-    session.flush()
-    measure_class(session, benchmark, pool, before=before)
+def take_out_runs(session: Session, worker: str) -> None:
+    """Take the runs of a contradicted worker out of their pools, and measure these without them."""
+    trained = PoolRun.attempt_id.in_(select(Attempt.id).where(Attempt.worker == worker))
+    of_pools = select(PoolRun.pool_id).where(trained)
+    for pool in session.scalars(select(Pool).where(Pool.id.in_(of_pools))).all():
+        benchmark = definition(session, pool.benchmark_sha256)
+        before = Spreads(session, benchmark).of(pool.hardware_class)
+        session.execute(delete(PoolRun).where(PoolRun.pool_id == pool.id, trained))
+        session.flush()
+        measure_class(session, benchmark, pool, before=before)
 
 
 def _count_fresh_alone(session: Session, pool: Pool) -> None:

@@ -262,17 +262,17 @@ def _refuse_first(session: Session, checked: Verification, report: ReplayReport)
 
 def _open_again(session: Session, worker: str, why: str) -> list[str]:
     """Take back the published verdicts of a worker and ask for each check anew; their ids."""
+    take_out_runs(session, worker)
     rows = session.scalars(
         select(Verification)
         .join(Attempt)
         .where(
             Attempt.worker == worker, Attempt.state == "done", Verification.kind == "replay",
-            Verification.state.in_(("done", "cancelled")),
+            Verification.state == "done",
         )
     ).unique()  # fmt: skip
     opened = []
     for verification in list(rows):
-        take_out_runs(session, verification)
         submission = verification.submission
         if submission is None or verification.decision is None or not is_published(verification):
             continue

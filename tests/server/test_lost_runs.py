@@ -13,6 +13,7 @@ from rules.messages import Failure, ReplayReport
 from server.database import Database, utc_now
 from server.models import Pool, PoolRun, Verification, WorkerRow
 from server.pools.fresh import ask_for_fresh_runs
+from server.pools.service import take_out_runs
 from server.verifications.overdue import expire_leases
 from tests.support.streams import Streamed, stream_report, streamed
 
@@ -197,6 +198,22 @@ def test_a_worker_whose_report_was_refused_keeps_nothing(attempts: Attempts, our
     attempts.report(ours, pace=0.1)
 
     assert attempts.pooled() == pytest.approx(attempts.seconds(0.1, ours))
+
+
+def test_the_runs_of_a_worker_that_is_contradicted_are_taken_out(
+    attempts: Attempts, ours: Any, theirs: Any
+) -> None:
+    attempts.lose(ours, runs=OWN + 1, pace=0.2)
+    attempts.lose(ours, runs=OWN + 1, pace=0.2)
+    attempts.fail(ours)
+    assert list(attempts.pooled()) == [OWN]
+    with attempts.database.write() as session:
+        take_out_runs(session, f"{theirs.name}-1")
+    assert list(attempts.pooled()) == [OWN]
+    with attempts.database.write() as session:
+        take_out_runs(session, f"{ours.name}-1")
+
+    assert attempts.pooled() == {}
 
 
 def test_a_shared_processor_measures_nothing_in_a_lost_attempt_either(
