@@ -3,7 +3,7 @@
 Reached 97.5 % on 20 of 20 seeds (1000 to 1019) in 0.033 s on average, 0.092 s at worst, where
 scikit-learn's MLPClassifier(256, 256) took 1.95 s on the 18 seeds that reached it and 0.87 s at
 best: a ratio of 0.017. Both from the loaded images on, evaluations included, one thread each, in
-turns (`python perf/fast_digits.py`; AMD EPYC, 2-core virtual machine beside other work,
+turns (AMD EPYC, 2-core virtual machine beside other work,
 Python 3.11.7, numpy 2.4.6, scikit-learn 1.9.1). Reading the images, on the clock of the log but
 the same work for any entry, takes about as long again.
 

@@ -2,7 +2,7 @@
 
 Not measured yet on a GPU, and not yet trained on the real images: neither a time, nor the epochs
 to 94 %, nor its spread over seeds is claimed here. What was run is this file on made-up images on
-a CPU (tests), and `perf/cifar10_speed.py` says how fast it is where a GPU is found.
+a CPU (tests).
 
 The recipe and its numbers follow airbench94_muon (Keller Jordan, cifar10-airbench, MIT licence),
 whose author reports a mean of 94.01 % after 8 epochs over 200 runs in 2.59 s on one A100. A mean at
