@@ -130,12 +130,13 @@ def prepare(folder: Path, port: int) -> tuple[dict[str, str], dict[str, str]]:
     migrate(database)
     tokens = {}
     with database.write() as session:
-        for name, role in [
-            *[(f"submitter-{n}", "submitter") for n in range(4)],
-            ("organiser", "organiser"),
-            ("worker", "worker"),
+        # The organiser's own worker: nobody has to train its runs again.
+        for name, user, role in [
+            *[(f"submitter-{n}", f"submitter-{n}", "submitter") for n in range(4)],
+            ("organiser", "organiser", "organiser"),
+            ("worker", "organiser", "worker"),
         ]:
-            made = create_token(session, user_name=name, role=role, expires_in=None)
+            made = create_token(session, user_name=user, role=role, expires_in=None)
             tokens[name] = made.secret
     database.close()
     settings = {
