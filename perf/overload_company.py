@@ -91,7 +91,7 @@ def keep_replaying(url: str, ended: list[str], faults: list[str]) -> None:
     organiser = Transport(url, os.environ["PERF_ORGANISER_TOKEN"], retries=Retries(count=10))
     with ServerClient(url, token=os.environ["PERF_WORKER_TOKEN"]) as server:
         server.hello(WorkerHello(SYSTEM, "idle"))
-        organiser.post(f"/workers/{SYSTEM.worker}/confirm", json={})
+        organiser.post(f"/workers/{SYSTEM.worker}/confirm", {"reason": "perf"})
         while not STOP.is_set():
             try:
                 ended.append(replay(organiser, server, database))
