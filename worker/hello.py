@@ -86,7 +86,7 @@ class HelloThread:
             answer = self._server.hello(WorkerHello(self._system, self._state.word()))
         except TokenRefusedError as error:
             self._state.refused = (
-                f"{error}. This worker ends; give it a token of role worker in "
+                f"{str(error).rstrip('.')}. This worker ends; give it a token of role worker in "
                 "FINISHLINE_WORKER_TOKEN or FINISHLINE_WORKER_TOKEN_FILE."
             )
             log.error(self._state.refused)

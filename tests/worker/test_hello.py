@@ -67,3 +67,11 @@ def test_a_worker_that_has_become_free_says_so_at_once(fake_server, server_clien
         fake_server.wait_for(lambda: len(fake_server.bodies("hello")) == 1)
         hello.say_soon()
         fake_server.wait_for(lambda: len(fake_server.bodies("hello")) == 2)
+
+
+def test_a_refused_token_ends_the_worker_with_sentences(system, caplog):
+    refusal = {"detail": "This token is not known here."}
+    transport = httpx2.MockTransport(lambda _: httpx2.Response(401, json=refusal))
+    with ServerClient("http://server", token="t", transport=transport) as client:
+        HelloThread(client, system, WorkerState())._say()
+    assert "401: This token is not known here. This worker ends; give it a token" in caplog.text
