@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import orjson
@@ -17,7 +17,8 @@ from rules.tta import display_seconds
 from server.leaderboard.rows import BoardRow, BoardRows
 from server.leaderboard.schemas import BoardQuery, LensView
 from server.leaderboard.separated import METRICS_OF_RUNS
-from server.models import PoolRun, RunRow, Submission, Verification
+from server.models import Attempt, PoolRun, RunRow, Submission, Verification
+from server.pools.posted_runs import ENDED_EARLY, posted_runs
 from server.submissions.visibility import hides_runs
 
 # Curves are long: so many are in memory at once, as text. Each is decoded when its turn comes,
@@ -104,29 +105,43 @@ def _times_of_pools(
     lens: Lens,
     benchmark: Benchmark,
 ) -> dict[str, list[LensTime]]:
-    """The times of the sealed runs of each measured submission, from the reports of its replays."""
+    """The times of the sealed runs of each measured submission.
+
+    Their curves are in the reports of its replays; those of a lost attempt as it posted them.
+    """
     measured = (*which, Submission.evidence == "measured", PoolRun.counted.is_(True))
-    joined = select(Submission.id, Submission.division, PoolRun.verification_id, PoolRun.index)
+    joined = select(
+        Submission.id,
+        Submission.division,
+        PoolRun.verification_id,
+        PoolRun.index,
+        PoolRun.attempt_id,
+        Attempt.state.in_(ENDED_EARLY).label("lost"),
+    )
     runs = session.execute(
         joined.join(PoolRun, PoolRun.pool_id == Submission.pool_id)
+        .outerjoin(Attempt, Attempt.id == PoolRun.attempt_id)
         .where(*measured)
         .order_by(Submission.id, PoolRun.verification_id, PoolRun.index)
     ).all()
     reports = session.execute(
         select(Verification.id, cast(Verification.report, Text))
-        .where(Verification.id.in_({run.verification_id for run in runs}))
+        .where(Verification.id.in_({run.verification_id for run in runs if not run.lost}))
         .execution_options(yield_per=CURVES_AT_ONCE)
     )
     trained = {
         (verification_id, run["index"]): run
         for verification_id, report in reports
-        for run in (orjson.loads(report) or {"runs": ()})["runs"]
+        for run in (orjson.loads(report or "null") or {"runs": ()})["runs"]
     }
+    for attempt_id in {run.attempt_id for run in runs if run.lost}:
+        for posted in posted_runs(session, session.get_one(Attempt, attempt_id), benchmark):
+            trained[attempt_id, posted.index] = asdict(posted)
     times: dict[str, list[LensTime]] = {
         run.id: [] for run in runs if run.id in rows and is_measured(rows[run.id])
     }
     for run in runs:
-        found = trained.get((run.verification_id, run.index))
+        found = trained.get((run.attempt_id if run.lost else run.verification_id, run.index))
         if found is not None and run.id in times:
             stored = _stored(found)
             times[run.id].append(time_of_run(stored, lens, benchmark, division=run.division))

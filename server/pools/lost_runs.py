@@ -7,7 +7,6 @@ trained them, or if the report of a later attempt agrees about the same seed.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from rules.benchmark import Benchmark
@@ -18,12 +17,11 @@ from rules.messages import ReplayReport, ReplayRun, WorkerSystem
 from rules.report_check import check_report
 from rules.report_stream import CLOCK_SLACK_SECONDS
 from rules.sealed_runs import SealedRun, sealed_runs
-from rules.streamed_runs import streamed_runs
-from server.models import Attempt, ReplayEventRow, Verification, WorkerRow
+from server.models import Attempt, Verification, WorkerRow
+from server.pools.posted_runs import ENDED_EARLY, posted_runs
 from server.verifications.report_checks import posted_events, why_refused
 from server.workers.owners import is_organisers_worker
 
-ENDED_EARLY = ("lost", "failed")
 # A worker that said one thing and posted another, or is out, is not believed about any run.
 NOT_BELIEVED = ("report_refused", "worker_drifted", "device_unfit")
 
@@ -100,14 +98,9 @@ def _finished_runs(
     session: Session, attempt: Attempt, benchmark: Benchmark, worker: WorkerRow
 ) -> ReplayReport | None:
     """The finished runs of an attempt, if they pass every check that a report has to pass."""
-    rows = session.scalars(
-        select(ReplayEventRow.event)
-        .where(ReplayEventRow.attempt_id == attempt.id)
-        .order_by(ReplayEventRow.sequence)
-    )
     seeds = attempt.verification.seeds
     try:
-        runs = streamed_runs(benchmark, rows.all(), seeds=seeds)
+        runs = posted_runs(session, attempt, benchmark)
         report = ReplayReport(runs=runs, system=WorkerSystem(**worker.system))
         check_report(report, seeds=seeds[: len(runs)])
     except (RuleError, TypeError):  # A worker of another version may say less of its system.

@@ -151,6 +151,30 @@ def test_anothers_worker_is_believed_where_the_report_agrees(
     assert attempts.pooled() == pytest.approx(attempts.seconds(0.1, ours) | {OWN: first})
 
 
+def test_through_a_lens_a_lost_run_is_seen_as_it_was_posted(
+    attempts: Attempts, ours: Any, client: TestClient, olivia: Any
+) -> None:
+    def at_95(pace: float, index: int) -> float:
+        run = attempts.made(pace, ours).runs[index]
+        return next(item.seconds for item in run.evaluations if item.quality >= 95.0)
+
+    attempts.lose(ours, runs=OWN + 2, pace=0.2)
+    attempts.report(ours, pace=0.1)
+    times = [at_95(0.2, OWN), at_95(0.2, OWN + 1), at_95(0.1, OWN + 2)]
+    path = f"/api/v1/submissions/{attempts.replay.submission_id}/verifications"
+    asked = client.post(path, json={"reason": "again"}, headers=olivia.headers).json()
+    attempts.replay.verification_id = asked["id"]
+    attempts.lose(ours, runs=OWN + 1, pace=0.3)
+    attempts.fail(ours)
+    attempts.fail(ours)
+    times.append(at_95(0.3, OWN))
+    (entry,) = client.get("/api/v1/leaderboards/digits", params={"target": 95.0}).json()["entries"]
+
+    kept = sorted(times)[1:-1]
+    assert len(attempts.replay.seeds()) - OWN == 3
+    assert entry["measured_seconds"] == pytest.approx(sum(kept) / len(kept))
+
+
 def test_anothers_worker_alone_adds_nothing(attempts: Attempts, theirs: Any) -> None:
     for _ in range(3):
         attempts.lose(theirs, runs=OWN + 1, pace=0.05)
