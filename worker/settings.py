@@ -24,7 +24,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="FINISHLINE_", frozen=True)
 
-    broker_url: str
+    broker_url: str = Field(min_length=1)
     broker_password_file: Path | None = None
     server_url: str = "http://127.0.0.1:8000"
     worker_token: SecretStr | None = None

@@ -22,6 +22,12 @@ def test_missing_broker_stops_the_start_and_is_named(environment):
         load_settings()
 
 
+def test_an_empty_broker_is_missing_and_no_other_one_is_asked(environment):
+    environment.setenv("FINISHLINE_BROKER_URL", "")
+    with pytest.raises(SystemExit, match="FINISHLINE_BROKER_URL"):
+        load_settings()
+
+
 def test_missing_token_stops_the_start_and_says_what_to_set():
     with pytest.raises(SystemExit, match="FINISHLINE_WORKER_TOKEN"):
         load_settings().token()
