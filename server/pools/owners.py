@@ -1,6 +1,6 @@
 """Whose workers stand behind the counted runs of a pool: those that trained or checked them."""
 
-from sqlalchemy import and_, or_, select
+from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session
 
 from server.database import utc_now
@@ -57,8 +57,10 @@ def _owners(session: Session, pool: Pool) -> set[int | None]:
         Verification.outcome == "verified",
         Attempt.state == "done",
     )
+    # Members of one organisation count as one owner.
+    whose = func.coalesce(-User.organisation_id, WorkerRow.user_id).label("whose")
     statement = (
-        select(WorkerRow.user_id, User.role, WorkerRow.confirmed_at, WorkerRow.confirmed_by)
+        select(whose, User.role, WorkerRow.confirmed_at, WorkerRow.confirmed_by)
         .select_from(Attempt)
         .join(Verification, Verification.id == Attempt.verification_id)
         .join(WorkerRow, WorkerRow.name == Attempt.worker)
@@ -67,4 +69,4 @@ def _owners(session: Session, pool: Pool) -> set[int | None]:
         .distinct()
     )
     rows = session.execute(statement).all()
-    return {THE_ORGANISERS if is_organisers(row) else row.user_id for row in rows}
+    return {THE_ORGANISERS if is_organisers(row) else row.whose for row in rows}

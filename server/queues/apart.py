@@ -1,12 +1,13 @@
 """Sending cross-checks: each goes to a free worker of an owner that has not trained the run yet."""
 
-import secrets
 from datetime import datetime
+from functools import partial
 
 from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
-from server.models import Attempt, Verification
+from server.models import Attempt, Submission, Verification
+from server.queues.barred import barred_owners, groups_of
 from server.queues.takers import Takers
 from server.verifications.queueing import NOBODY_YET
 from server.workers.owners import owner_of
@@ -27,18 +28,18 @@ def waiting_apart(session: Session, now: datetime) -> list[Attempt]:
 
 def draw_apart(session: Session, takers: Takers, attempt: Attempt) -> str | None:
     """Take out a free worker of the attempt's class that another owner has; None without one."""
-    barred = owners_at(session, attempt.verification.checks_id)
-    free = takers.free.get(attempt.hardware_class or "", [])
-    able = [name for name in free if owner_of(session, name) not in barred]
-    if not able:
-        return None
-    drawn = able[secrets.randbelow(len(able))]
-    free.remove(drawn)
-    return drawn
+    return takers.draw(
+        attempt.hardware_class or "",
+        partial(barred_owners, session, attempt.id),
+        never=owners_at(session, attempt.verification.checks_id),
+    )
 
 
 def owners_at(session: Session, verification_id: str | None) -> set[int | None]:
-    """The owners whose workers have trained a verification, or a cross-check of it."""
+    """The owners who cannot check a verification, with the members of their organisations.
+
+    Those whose workers have trained it, or a cross-check of it, and whoever handed its claim in.
+    """
     workers = session.scalars(
         select(Attempt.worker)
         .join(Verification)
@@ -48,7 +49,14 @@ def owners_at(session: Session, verification_id: str | None) -> set[int | None]:
             Attempt.state.in_(("done", "running")),
         )
     )
-    return {owner_of(session, name) for name in workers if name is not None}
+    claimant = session.scalars(
+        select(Submission.user_id)
+        .join(Verification, Verification.submission_id == Submission.id)
+        .where(Verification.id == verification_id)
+    )
+    found = {owner_of(session, name) for name in workers if name is not None} | set(claimant)
+    groups = groups_of(session, {owner for owner in found if owner is not None})
+    return found.union(*groups.values())
 
 
 def forget_lost_messages(session: Session, now: datetime) -> None:

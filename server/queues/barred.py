@@ -37,7 +37,7 @@ def _interested(session: Session, verification_id: str, owners: set[int]) -> set
     ).first()
     if replayed is None:  # A calibration is nobody's.
         return set()
-    groups = _groups(session, owners)
+    groups = groups_of(session, owners)
     rivals = session.scalars(
         select(Submission.user_id)
         .where(
@@ -53,7 +53,7 @@ def _interested(session: Session, verification_id: str, owners: set[int]) -> set
     return {owner for owner, group in groups.items() if group & competing}
 
 
-def _groups(session: Session, owners: set[int]) -> dict[int, set[int]]:
+def groups_of(session: Session, owners: set[int]) -> dict[int, set[int]]:
     """Each owner with the members of their organisation."""
     belongs = select(User.id, User.organisation_id).where(User.id.in_(owners))
     organisations = {row.id: row.organisation_id for row in session.execute(belongs)}

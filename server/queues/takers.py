@@ -38,17 +38,32 @@ class Takers:
             return True
         return wanted not in self.present and self.pauses.of(wanted) is None
 
-    def draw(self, hardware_class: str, barred: Callable[[set[int]], set[int]]) -> str | None:
+    def draw(
+        self,
+        hardware_class: str,
+        barred: Callable[[set[int]], set[int]],
+        *,
+        never: Set[int | None] = frozenset(),
+    ) -> str | None:
         """Take one of the free workers of a class out, at random, so that nobody can foresee it.
 
         `barred` says of the owners of the class's workers which should not be drawn: theirs are
-        only where there is no other. None where the others are at work.
+        only where there is no other. None where the others are at work, or all are those of owners
+        that are `never` drawn.
         """
-        named = self.present[hardware_class]
+        named = [
+            name
+            for name in self.present.get(hardware_class, ())
+            if self.owners.get(name) not in never
+        ]
         owners = {self.owners[name] for name in named if name in self.owners}
         out = barred(owners) if len(owners) > 1 else set()
-        free = self.free[hardware_class]
-        able = [name for name in free if owners <= out or self.owners.get(name) not in out]
+        free = self.free.get(hardware_class, [])
+        able = [
+            name
+            for name in free
+            if name in named and (owners <= out or self.owners.get(name) not in out)
+        ]
         if not able:
             return None
         drawn = able[secrets.randbelow(len(able))]

@@ -11,7 +11,16 @@ from sqlalchemy import select, update
 
 from rules.proof_check import check_proof
 from server.database import Database, utc_now
-from server.models import Attempt, AuditRecord, Pool, Verification, WorkerRow
+from server.models import (
+    Attempt,
+    AuditRecord,
+    Organisation,
+    Pool,
+    Submission,
+    User,
+    Verification,
+    WorkerRow,
+)
 from server.queues.sending import take_due
 from server.verifications.overdue import UNMADE, end_unmade_cross_checks
 
@@ -69,6 +78,12 @@ def checks_of(database: Database, verification_id: str) -> list[str]:
 def held(database: Database) -> list[str]:
     with database.read() as session:
         return list(session.scalars(select(WorkerRow.name).where(WorkerRow.held.is_not(None))))
+
+
+def copy_of(claim: Submission, **changes: Any) -> Submission:
+    """Another submission with the same columns, but for some."""
+    columns = {column.key: getattr(claim, column.key) for column in Submission.__mapper__.columns}
+    return Submission(**columns | {"id": "another0claim"} | changes)
 
 
 def pool_of(database: Database) -> Pool:
@@ -246,6 +261,76 @@ def test_a_check_that_an_organiser_cancels_leaves_the_verdict_open(
     view = replay.view()
 
     assert (view["state"], view["outcome"]) == ("done", "inconclusive")
+
+
+def in_one_organisation(database: Database, *names: str) -> None:
+    """Make people members of one organisation."""
+    with database.write() as session:
+        acme = Organisation(name="Acme", created_at=utc_now())
+        session.add(acme)
+        session.flush()
+        members = update(User).where(User.name.in_(names))
+        session.execute(members.values(organisation_id=acme.id))
+
+
+def test_a_member_of_ones_organisation_is_no_second_owner(
+    replay: Any, workers: Any, train: Any, database: Database
+) -> None:
+    people = workers("anna", "bert")
+    in_one_organisation(database, "anna", "bert")
+    view = train(replay.verification_id, people["anna"])
+
+    assert view["outcome"] == "inconclusive"
+    assert view["reasons"][-1]["code"] == "no_second_worker"
+
+
+def test_members_of_one_organisation_count_as_one_owner(
+    replay: Any, workers: Any, train: Any, database: Database
+) -> None:
+    people = workers("anna", "bert")
+    train(replay.verification_id, people["anna"])
+    in_one_organisation(database, "anna", "bert")
+    train(checks_of(database, replay.verification_id)[0], people["bert"])
+
+    assert pool_of(database).owners == 1
+
+
+@pytest.mark.usefixtures("forged")
+@pytest.mark.parametrize("organisation", [False, True])
+def test_a_claimants_own_worker_confirms_no_claim_and_has_no_other_worker_taken_out(
+    organisation: bool, replay: Any, workers: Any, train: Any, database: Database, alice: Any
+) -> None:
+    people = workers("anna", "bert")
+    if organisation:
+        in_one_organisation(database, "alice", "bert")
+    else:
+        with database.write() as session:
+            claimant = session.scalars(select(User.id).where(User.name == alice.name)).one()
+            session.get_one(WorkerRow, "bert-1").user_id = claimant
+    view = train(replay.verification_id, people["anna"])
+
+    assert view["outcome"] == "inconclusive"
+    assert checks_of(database, replay.verification_id) == []
+
+
+def test_a_rivals_worker_checks_only_where_no_other_owner_is_alive(
+    replay: Any, workers: Any, train: Any, database: Database
+) -> None:
+    people = workers("anna", "bert", "carl")
+    with database.write() as session:
+        claim = session.get_one(Verification, replay.verification_id).submission
+        rival = session.scalars(select(User.id).where(User.name == "bert")).one()
+        session.add(copy_of(claim, user_id=rival))
+    train(replay.verification_id, people["anna"])
+    with database.write() as session:
+        session.get_one(WorkerRow, "carl-1").state = "busy"
+    with database.write() as session:
+        assert take_due(session, alive_seconds=60) == []
+        session.get_one(WorkerRow, "carl-1").state = "stopping"
+    with database.write() as session:
+        (sending,) = take_due(session, alive_seconds=60)
+
+    assert sending.queue == "replay.bert-1"
 
 
 @pytest.fixture

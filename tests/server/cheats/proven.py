@@ -7,6 +7,7 @@ LYING = "tests/server/test_lying_workers.py::"
 LIE = LYING + "test_a_report_that_is_a_lie_is_refused"
 CONFIRMING = "tests/server/test_confirming.py::"
 BARRED = "tests/server/test_barred.py::"
+CROSS = "tests/server/test_cross_checks.py::"
 DUELS = "tests/server/test_record_duels.py::"
 
 PROVEN = {
@@ -50,4 +51,7 @@ PROVEN = {
     "C79": LIE + "[nothing posted]",
     "C80": LYING + "test_the_report_of_another_worker_is_refused",
     "C82": DUELS + "test_a_lost_duel_may_be_asked_for_again_after_thirty_days",
+    "C83": CROSS + "test_a_member_of_ones_organisation_is_no_second_owner",
+    "C84": CROSS
+    + "test_a_claimants_own_worker_confirms_no_claim_and_has_no_other_worker_taken_out",
 }
