@@ -24,21 +24,19 @@ class Agreement:
     other_seconds: float
 
 
-def drawn_runs(
-    nonce: str, report: object, *, finished: Sequence[int], organisers: bool
-) -> list[int]:
+def drawn_runs(nonce: str, report: object, *, among: Sequence[int], organisers: bool) -> list[int]:
     """The indexes of the runs to train again: a function of the opened nonce and the report.
 
     One of every report of a worker that is not the organisers'; of the organisers' each run with a
     chance of one in ten. Nobody can foresee it: the report comes after the seal of the nonce, and
     the nonce is not known to its worker.
     """
-    if not finished:
+    if not among:
         return []
     seed = bytes.fromhex(nonce) + bytes.fromhex(sha256_of(report))
     if not organisers:
-        return [finished[_number(seed, 0) % len(finished)]]
-    return [index for index in finished if _number(seed, index) % ORGANISERS_SHARE == 0]
+        return [among[_number(seed, 0) % len(among)]]
+    return [index for index in among if _number(seed, index) % ORGANISERS_SHARE == 0]
 
 
 def _number(seed: bytes, index: int) -> int:
@@ -51,7 +49,8 @@ def compare_runs(run: ReplayRun, other: ReplayRun, *, limit: float | None) -> Ag
 
     Curves agree within `limit`, the distance that calibrations measured for equal seeds; None
     compares the pace alone. The pace agrees within 5 % and 0.25 s at the last evaluation that both
-    have. None where they have fewer than three evaluations in common.
+    have. A run that missed the target ends no earlier than the other. None where they have fewer
+    than three evaluations in common.
     """
     distance = curve_distance(evaluations_of(run), evaluations_of(other))
     if distance is None:
@@ -62,5 +61,15 @@ def compare_runs(run: ReplayRun, other: ReplayRun, *, limit: float | None) -> Ag
     most = PACE_SHARE * max(seconds, other_seconds) + PACE_SECONDS
     paced = abs(seconds - other_seconds) <= most
     return Agreement(
-        paced and (limit is None or distance <= limit), distance, seconds, other_seconds
+        paced
+        and (limit is None or distance <= limit)
+        and not _stops_short(run, other)
+        and not _stops_short(other, run),
+        distance,
+        seconds,
+        other_seconds,
     )
+
+
+def _stops_short(run: ReplayRun, other: ReplayRun) -> bool:
+    return run.status != "reached" and len(run.evaluations) < len(other.evaluations)

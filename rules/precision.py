@@ -53,3 +53,9 @@ def judge_precision(claim: Claim, report: ReplayReport) -> list[Reason]:
         return [Reason("precision_differs", "rejects", message, numbers)]
     message = f"nothing narrower than the claimed {claim.precision} was touched ({audit.scope})"
     return [Reason("precision_agrees", "supports", message, numbers)]
+
+
+def audits_differ(report: ReplayReport, other: ReplayReport) -> bool:
+    """Whether two workers found different precisions in one training."""
+    found = [each.precision.lowest for each in (report, other) if each.precision is not None]
+    return len({lowest for lowest in found if lowest is not None}) > 1

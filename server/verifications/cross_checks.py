@@ -10,9 +10,10 @@ from sqlalchemy.orm import Session
 from rules.cross_check import compare_runs, drawn_runs
 from rules.equal_seeds import judge_own_seeds
 from rules.messages import Failure, ReplayReport, ReplayRun
+from rules.precision import audits_differ
 from rules.replay_plan import Plan
-from rules.report_ledger import FINISHED
 from rules.verdict import Reason, Verdict
+from rules.verification import is_excused
 from server.benchmarks.queries import definition
 from server.database import utc_now
 from server.errors import ServerError
@@ -65,23 +66,26 @@ def begin_cross_check(
     verification: Verification,
     report: ReplayReport,
     suspects: Sequence[int] = (),
+    *,
+    rejects: bool = False,
 ) -> tuple[bool, Reason | None]:
     """Ask for what the draw names; whether the verdict waits for it, and why it is left open.
 
+    Drawn is among the sealed runs that count: those of own seeds are held against the claim.
     `suspects` are the runs of own seeds that do not follow the claim: one worker's word rejects
-    nobody, so each is trained again, whoever's worker it was.
-    A worker that nobody confirmed is sent nothing: of one there is nothing to ask.
+    nobody, so each is trained again, whoever's worker it was. Where the sealed runs reject it, so
+    are all of them, unless an organisers' worker trained them.
     """
-    worker = report.system.worker
-    row = session.get(WorkerRow, worker)
-    finished = [run.index for run in report.runs if run.status in FINISHED]
-    if row is None or row.confirmed_at is None or not finished:
-        return False, None
-    organisers = is_organisers_worker(session, worker)
-    drawn = drawn_runs(verification.nonce, asdict(report), finished=finished, organisers=organisers)
-    if not has_other_owner(session, verification, report.system.hardware_class):
+    organisers = is_organisers_worker(session, report.system.worker)
+    sealed = report.runs[verification.own_runs :]
+    counted = [run.index for run in sealed if not is_excused(run)]
+    drawn = drawn_runs(verification.nonce, asdict(report), among=counted, organisers=organisers)
+    if rejects and not organisers:
+        drawn = counted
+    asked = sorted({*drawn, *suspects})
+    if not asked or not has_other_owner(session, verification, report.system.hardware_class):
         return False, None if organisers else NO_SECOND_WORKER
-    for index in sorted({*drawn, *suspects}):
+    for index in asked:
         _queue(session, verification, report, index)
     return bool(suspects) or not organisers, None
 
@@ -149,6 +153,8 @@ def end_cross_check(
     first = next(item for item in original.runs if item.seed == run.seed)
     check.report = asdict(report)
     check.outcome = _agree(session, checked, first, run)
+    if check.outcome == "verified" and audits_differ(original, report):
+        check.outcome = "rejected"
     check.state, check.ended_at = "done", utc_now()
     announce_verification(session, check, "verification.done")
     session.flush()

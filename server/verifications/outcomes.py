@@ -8,13 +8,13 @@ from sqlalchemy.orm import Session
 
 from rules.equal_seeds import unreproduced
 from rules.messages import ReplayReport
-from rules.verdict import Reason
+from rules.verdict import Reason, Verdict
 from rules.verification import judge
 from server.calibrations.progress import keep_runs
 from server.calibrations.queries import benchmark_of
 from server.duels.automatic import challenge_record
 from server.duels.service import end_duel
-from server.models import Verification
+from server.models import Submission, Verification
 from server.pools.fresh import follow_measurement
 from server.pools.service import keep_sealed_runs
 from server.verifications.cross_checks import (
@@ -38,8 +38,14 @@ EndVerification = Callable[[Session, Verification, ReplayReport], None]
 def judge_replay(session: Session, verification: Verification, report: ReplayReport) -> None:
     """Hold the claim against its replay, once another owner's worker has trained a run again."""
     verification.report = asdict(report)
+    submission = verification.submission
+    verdict = None if submission is None else _verdict(session, verification, submission, report)
     waits, why = begin_cross_check(
-        session, verification, report, _suspects(session, verification, report)
+        session,
+        verification,
+        report,
+        _suspects(session, verification, report),
+        rejects=verdict is not None and verdict.outcome == "rejected",
     )
     if not waits:
         conclude_replay(session, verification, report, why)
@@ -73,7 +79,20 @@ def conclude_replay(
         return
     if submission is None:
         raise ValueError(f"verification {verification.id} is a replay without a submission")
-    verdict = judge(
+    verdict = _verdict(session, verification, submission, report)
+    if report.precision is not None:
+        submission.precision_measured = report.precision.lowest
+    keep_sealed_runs(session, verification, believed)
+    end_with_verdict(session, verification, open_because(verdict, why))
+    follow_measurement(session, verification)
+    challenge_record(session, verification)
+    show_energy(verification)
+
+
+def _verdict(
+    session: Session, verification: Verification, submission: Submission, report: ReplayReport
+) -> Verdict:
+    return judge(
         benchmark_of(session, verification),
         claim_of(submission),
         claimed_runs(submission),
@@ -83,13 +102,6 @@ def conclude_replay(
         own_again=own_again(session, verification),
         curves=claimed_curves(session, submission),
     )
-    if report.precision is not None:
-        submission.precision_measured = report.precision.lowest
-    keep_sealed_runs(session, verification, believed)
-    end_with_verdict(session, verification, open_because(verdict, why))
-    follow_measurement(session, verification)
-    challenge_record(session, verification)
-    show_energy(verification)
 
 
 def keep_calibration(session: Session, verification: Verification, report: ReplayReport) -> None:

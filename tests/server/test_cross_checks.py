@@ -9,6 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 
+from rules.measurements import PrecisionAudit
 from rules.proof_check import check_proof
 from server.database import Database, utc_now
 from server.models import (
@@ -27,7 +28,11 @@ from server.verifications.overdue import UNMADE, end_unmade_cross_checks
 
 @pytest.fixture
 def workers(
-    client: TestClient, database: Database, make_person: Callable[..., Any], make_report: Any
+    client: TestClient,
+    database: Database,
+    make_person: Callable[..., Any],
+    make_report: Any,
+    replay: Any,
 ) -> Callable[..., Any]:
     """Lets workers of owners of their own say hello: anna-1 is anna's."""
 
@@ -42,6 +47,7 @@ def workers(
             session.execute(
                 update(WorkerRow).values(confirmed_at=utc_now(), confirmed_by=WorkerRow.user_id)
             )
+        replay.people = people
         return people
 
     return greet
@@ -51,7 +57,9 @@ def workers(
 def train(replay: Any, database: Database, make_report: Any) -> Callable[..., Any]:
     """Makes the latest attempt of a verification as a worker does."""
 
-    def make(verification_id: str, person: Any, **changes: Any) -> dict[str, Any]:
+    def make(
+        verification_id: str, person: Any, precision: Any = None, **changes: Any
+    ) -> dict[str, Any]:
         with database.write() as session:
             row = session.get_one(Verification, verification_id)
             seeds, attempt = list(row.seeds), row.attempts[-1]
@@ -61,7 +69,7 @@ def train(replay: Any, database: Database, make_report: Any) -> Callable[..., An
         grant = replay.claim(attempt_id, worker=f"{person.name}-1").json()
         report = make_report(seeds, **changes)
         system = replace(report.system, worker=f"{person.name}-1")
-        answer = replay.report(grant, replace(report, system=system))
+        answer = replay.report(grant, replace(report, system=system, precision=precision))
         assert answer.status_code == 200, answer.text
         return dict(replay.view())
 
@@ -261,6 +269,89 @@ def test_a_check_that_an_organiser_cancels_leaves_the_verdict_open(
     view = replay.view()
 
     assert (view["state"], view["outcome"]) == ("done", "inconclusive")
+
+
+@pytest.fixture
+def tell(replay: Any, workers: Any, make_report: Any) -> Callable[..., dict[str, Any]]:
+    """Has anna's worker tell its own story about the sealed runs, while bert's is there."""
+    anna = workers("anna", "bert")["anna"]
+
+    def report(sealed: Callable[[list[Any]], list[Any]], **changes: Any) -> dict[str, Any]:
+        replay.worker = anna
+        grant = replay.claim(worker="anna-1").json()
+        honest, own = make_report(replay.seeds()), replay.view()["own_runs"]
+        runs = [*honest.runs[:own], *sealed(honest.runs[own:])]
+        system = replace(honest.system, worker="anna-1")
+        answer = replay.report(grant, replace(honest, runs=runs, system=system, **changes))
+        assert answer.status_code == 200, answer.text
+        return dict(replay.view())
+
+    return report
+
+
+def seeds_checked(database: Database, verification_id: str) -> list[int]:
+    """The seeds that another owner's worker is to train again."""
+    with database.read() as session:
+        checks = checks_of(database, verification_id)
+        return [session.get_one(Verification, check).seeds[0] for check in checks]
+
+
+def failed(run: Any, evaluations: int) -> Any:
+    kept = run.evaluations[:evaluations]
+    ledger = kept[-1].ledger if kept else {}
+    return replace(run, status="failed", tta_seconds=None, evaluations=kept, ledger=ledger)
+
+
+def test_a_run_that_counts_is_drawn_and_none_of_an_own_seed(
+    replay: Any, tell: Any, database: Database
+) -> None:
+    tell(lambda runs: runs)
+    own = replay.view()["own_runs"]
+
+    assert own > 0
+    assert set(seeds_checked(database, replay.verification_id)) <= set(replay.seeds()[own:])
+
+
+@pytest.mark.parametrize("evaluations", [0, 4])
+def test_runs_that_one_worker_alone_calls_failed_reject_no_rival(
+    evaluations: int, replay: Any, tell: Any, train: Any, database: Database
+) -> None:
+    view = tell(lambda runs: [failed(run, evaluations) for run in runs])
+    checked = seeds_checked(database, replay.verification_id)
+
+    assert view["outcome"] is None
+    assert checked == replay.seeds()[view["own_runs"] :]
+    for check in checks_of(database, replay.verification_id):
+        train(check, replay.people["bert"])
+    assert replay.view()["outcome"] == "inconclusive"
+
+
+def test_a_worker_that_changes_its_class_while_it_trains_is_checked_like_others(
+    replay: Any, workers: Any, client: TestClient, make_report: Any, database: Database
+) -> None:
+    anna = replay.worker = workers("anna", "bert")["anna"]
+    grant = replay.claim(worker="anna-1").json()
+    report = make_report(replay.seeds())
+    report = replace(report, system=replace(report.system, worker="anna-1"))
+    for name in ("cpu-other", "cpu-test"):
+        hello = {"system": vars(replace(report.system, hardware_class=name)), "state": "busy"}
+        client.post("/api/v1/workers/hello", json=hello, headers=anna.headers)
+    replay.report(grant, report)
+
+    assert replay.view()["outcome"] is None
+    assert len(checks_of(database, replay.verification_id)) == 1
+
+
+def test_a_precision_that_another_worker_did_not_find_rejects_no_rival(
+    replay: Any, tell: Any, train: Any, database: Database
+) -> None:
+    narrow = PrecisionAudit(lowest="fp16", observed={"fp16": 1}, autocast=False)
+    tell(lambda runs: runs, precision=narrow)
+    for check in checks_of(database, replay.verification_id):
+        wide = replace(narrow, lowest="fp32", observed={"fp32": 1})
+        train(check, replay.people["bert"], precision=wide)
+
+    assert replay.view()["outcome"] == "inconclusive"
 
 
 def in_one_organisation(database: Database, *names: str) -> None:
