@@ -31,12 +31,18 @@ def evidence_of(*, archive: bool, measured: bool) -> Evidence:
 
 
 def check_of(
-    evidence: Evidence, status: str, *, running: bool = False, uncalibrated: bool = False
+    evidence: Evidence,
+    status: str,
+    *,
+    running: bool = False,
+    uncalibrated: bool = False,
+    witnessed: bool = False,
 ) -> Check | None:
     """How far a claim was checked; None of whatever is not claimed.
 
     `status` is the word of its verdict. `running` tells a verification that has begun from one that
-    waits. A verified claim is `undecided` where its settings are not calibrated.
+    waits. A verified claim is `undecided` where its settings are not calibrated. `witnessed` says
+    that its epochs agreed on its submitter's machine: that changes nothing our workers found.
     """
     if evidence != "claimed":
         return None
@@ -44,7 +50,8 @@ def check_of(
         return "running"
     if status == "verified" and uncalibrated:
         return "undecided"
-    return CHECK_OF_STATUS[status]
+    check = CHECK_OF_STATUS[status]
+    return "witnessed" if witnessed and check in ("none", "epochs_agree") else check
 
 
 def may_be_measured(

@@ -34,7 +34,10 @@ def check_of_row(row: Row) -> str | None:
 
 def check_words(row: Row) -> str | None:
     """The check of a claimed row in words, None where there is none to tell."""
-    return CHECK_WORDS.get(check_of_row(row) or "none")
+    check = check_of_row(row) or "none"
+    if check == "witnessed" and row.get("witnessed_by"):
+        return f"witnessed by {row['witnessed_by']}"
+    return CHECK_WORDS.get(check)
 
 
 def evidence_words(row: Row) -> str:

@@ -20,8 +20,8 @@ from rules.report_ledger import check_ledgers
 from rules.verdict import Reason
 from rules.verification import judge
 
-# Why a verdict is left open by what other workers said, or because there was none.
-OF_OTHER_WORKERS = frozenset({"no_second_worker", "cross_check_differs"})
+# What a verdict says of its workers, beside its replay; some of it leaves the verdict open.
+OF_WORKERS = frozenset({"no_second_worker", "cross_check_differs", "witnessed"})
 TOLERANCE_SECONDS = 1e-6
 NO_REPORT = "the verification ended without a report"
 EARLIER_DRAW = (
@@ -151,8 +151,11 @@ def check_verdict(proof: Proof, benchmark: Benchmark, claim: Claim) -> str | Non
         own_again=proof.verdict.own_again,
         curves=[[evaluation_of(row) for row in curve] for curve in submission.curves],
     )
-    own = [reason for reason in proof.verdict.reasons if reason.code not in OF_OTHER_WORKERS]
-    wanted = again.outcome if len(own) == len(proof.verdict.reasons) else "inconclusive"
+    reasons = proof.verdict.reasons
+    own = [reason for reason in reasons if reason.code not in OF_WORKERS]
+    others = [reason for reason in reasons if reason.code in OF_WORKERS]
+    is_opened = any(reason.weight == "leaves_open" for reason in others)
+    wanted = "inconclusive" if is_opened else again.outcome
     if wanted != proof.verdict.outcome:
         raise RuleError(f"{proof.verdict.outcome}", field="verdict.outcome", expected=f"{wanted}")
     _compare_reasons(own, again.reasons)

@@ -45,7 +45,10 @@ PartsDep = Annotated[Parts, Depends(get_parts)]
 
 @dataclass(frozen=True)
 class Caller:
-    """Who is asking, in which role, for what, and from where if not over the API: "console"."""
+    """Who is asking, in which role, for what, and from where if not over the API: "console".
+
+    A witness's token serves the verification of `submission_id` alone.
+    """
 
     user_id: int
     token_id: int
@@ -54,6 +57,7 @@ class Caller:
     scopes: frozenset[str] = frozenset()
     source: str | None = None
     organisation_id: int | None = None
+    submission_id: str | None = None
 
     @property
     def is_admin(self) -> bool:
@@ -75,6 +79,7 @@ def caller_of(holder: Holder, *, source: str | None = None) -> Caller:
         scopes=frozenset(holder.scopes).intersection(SCOPES_OF[holder.role]),
         source=source,
         organisation_id=holder.organisation_id,
+        submission_id=holder.submission_id,
     )
 
 

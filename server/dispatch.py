@@ -26,7 +26,12 @@ from server.database import Database, utc_now
 from server.models import Attempt
 from server.queues.sending import Sending, anything_to_send, take_due
 from server.settings import Settings
-from server.verifications.overdue import end_overdue, end_unmade_cross_checks, expire_leases
+from server.verifications.overdue import (
+    end_overdue,
+    end_unmade_cross_checks,
+    end_unwitnessed,
+    expire_leases,
+)
 from server.viewer import ORGANISER
 
 log = logging.getLogger(__name__)
@@ -138,6 +143,7 @@ class Dispatcher:
             self._looked_at = time.monotonic()
             with self._database.write() as session:
                 end_unmade_cross_checks(session)
+                end_unwitnessed(session)
         for sending in self._choose() if waits else ():
             # A broker that is away makes each try wait, and leases have to be looked at: what
             # was not sent is due again soon.

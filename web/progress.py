@@ -59,6 +59,9 @@ def state_sentence(verification: Mapping[str, Any]) -> str:
         return f"This {kind_word(verification)} was cancelled; it says nothing about {about}."
     if state == "failed":
         return f"No attempt could finish; this says nothing about {about}."
+    if verification.get("witnessed"):
+        found = "agrees with the claim" if outcome == "verified" else "does not decide about it"
+        return f"A replay of {runs} on the submitter's own machine, witnessed, {found}."
     if verification["kind"] == "calibration":
         return f"The reference was measured in {runs}."
     if verification["kind"] == "duel":

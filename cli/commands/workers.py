@@ -11,7 +11,9 @@ from cli.options import DEFAULT_URL, Json, Token, Url
 from cli.screen import open_screen
 from cli.worker_tables import embargo_lines, order_text, queue_table, worker_table
 
-workers_app = typer.Typer(help="Workers: list; confirm, pause, drain and resume one (organisers).")
+workers_app = typer.Typer(
+    help="Workers: list; confirm, pause, drain and resume one, witness one (organisers)."
+)
 queue_app = typer.Typer(help="What waits: list it; pause and resume it (organisers).")
 
 Name = Annotated[str, typer.Argument(help="Name of a worker.")]
@@ -83,6 +85,28 @@ def confirm(
 ) -> int:
     """Let a worker be sent attempts: it is the machine of its hardware class that it says it is."""
     return _order(name, "confirm", reason, url, token, as_json)
+
+
+@workers_app.command()
+def witness(
+    submission: Annotated[str, typer.Argument(help="Id of the submission to be witnessed.")],
+    reason: WhyResumed = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Make a token for a worker on the submitter's machine: for one submission, for 24 hours."""
+    body = {} if reason is None else {"reason": reason}
+    with ServerClient(url, token) as server:
+        made = server.post(f"/submissions/{segment(submission)}/witness-token", body)
+    lines = [
+        f"Token {made['token_id']}, for submission {submission} alone, until {made['expires_at']}:",
+        str(made["token"]),
+        f"Its worker trains verification {made['verification_id']}. It is no measurement: where "
+        "the epochs agree the row says that you witnessed them.",
+    ]
+    open_screen(as_json=as_json).answer(made, lines)
+    return int(ExitCode.OK)
 
 
 @queue_app.callback(invoke_without_command=True)

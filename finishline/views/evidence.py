@@ -23,6 +23,7 @@ class EvidenceFields(View):
 
     evidence: str = "claimed"
     check: str | None = None
+    witnessed_by: str | None = None
     provisional_rank: int | None = None
     listed_rank: int | None = None
     claimed_seconds: float | None = None

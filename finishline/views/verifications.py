@@ -112,6 +112,7 @@ class Verification(View):
     submission_id: str | None
     checks_id: str | None
     owners: int
+    witnessed: bool = False
     against_id: str | None
     calibration_id: str | None
     benchmark: str

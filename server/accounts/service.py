@@ -25,6 +25,7 @@ _HOLDER = (
         *(_TOKENS.c.id, _TOKENS.c.user_id, _USERS.c.name, _TOKENS.c.role, _USERS.c.role),
         *(_TOKENS.c.scopes, _USERS.c.organisation_id),
         *(_TOKENS.c.expires_at, _TOKENS.c.revoked_at, _USERS.c.disabled_at),
+        _TOKENS.c.submission_id,
     )
     .join_from(_TOKENS, _USERS, _USERS.c.id == _TOKENS.c.user_id)
     .where(_TOKENS.c.token_sha256 == bindparam("sha256"))
@@ -42,7 +43,10 @@ class NewToken:
 
 
 class Holder(NamedTuple):
-    """Whose a token is, what it is for, and all that may end it; `role` is the token's."""
+    """Whose a token is, what it is for, and all that may end it; `role` is the token's.
+
+    `submission_id` is the one submission that a witness's token serves.
+    """
 
     token_id: int
     user_id: int
@@ -54,6 +58,7 @@ class Holder(NamedTuple):
     expires_at: datetime | None
     revoked_at: datetime | None
     disabled_at: datetime | None
+    submission_id: str | None = None
 
 
 def hash_token(secret: str) -> str:
@@ -93,6 +98,7 @@ def add_token(
     label: str | None = None,
     rotated_from: int | None = None,
     made_with: int | None = None,
+    submission_id: str | None = None,
 ) -> NewToken:
     """One more token of a user."""
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
@@ -106,6 +112,7 @@ def add_token(
         expires_at=expires_at,
         rotated_from=rotated_from,
         made_with=made_with,
+        submission_id=submission_id,
     )
     session.add(token)
     session.flush()
@@ -165,6 +172,7 @@ def holder_of(token: Token) -> Holder:
         expires_at=token.expires_at,
         revoked_at=token.revoked_at,
         disabled_at=user.disabled_at,
+        submission_id=token.submission_id,
     )
 
 

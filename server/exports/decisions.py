@@ -57,7 +57,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         "organisation submitted_on kind precision precision_measured energy_joules ticket_id "
         "revealed_at "
         "embargoed withdrawn_at withdrawn_by withdrawn_because "
-        "evidence check_word pool_id trained_with tuning source",
+        "evidence check_word witnessed_by pool_id trained_with tuning source",
         idempotency_key="a word between a submitter and one server, for sending again",
     ),
     "runs": _included(
@@ -72,7 +72,8 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         "id kind submission_id against_id calibration_id benchmark_sha256 requested_by reason "
         "state seal nonce seeds hyperparameters control_points max_attempts lease_seconds "
         "limit_seconds outcome reasons report created_at ended_at cancelled_at pool_id own_runs "
-        "fresh checks_id"
+        "fresh checks_id",
+        witness_token_id="names a token, and tokens are left out",  # noqa: S106  a reason
     ),
     "pools": _included(
         "id benchmark_id benchmark_sha256 division hardware_class configuration_sha256 settings "
@@ -99,7 +100,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
     "replay_openings": _included("verification_id run benchmark_id seed opening"),
     "workers": _included(
         "name user_id hardware_class state system first_seen_at last_seen_at drift drifted_at "
-        "baseline_since confirmed_at confirmed_by",
+        "baseline_since confirmed_at confirmed_by witness_for",
         held=FOR_ONE_SERVER,
         held_at=FOR_ONE_SERVER,
         held_by=FOR_ONE_SERVER,

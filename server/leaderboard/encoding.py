@@ -57,6 +57,7 @@ CSV_COLUMNS = (
     "benchmark_sha256",
     "evidence",
     "check",
+    "witnessed_by",
     "provisional_rank",
     "listed_rank",
     "claimed_seconds",

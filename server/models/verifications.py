@@ -24,7 +24,8 @@ class Verification(Base):
     `calibration_id` is what it is judged by.
 
     The first `own_runs` of its `seeds` are the claim's own; the sealed runs after them belong to
-    `pool_id`. A `fresh` one confirms what would be among the first of its division.
+    `pool_id`. A `fresh` one confirms what would be among the first of its division. One with a
+    `witness_token_id` is trained on the submitter's own machine, with that token.
     A replay that runs when it is cancelled, at `cancelled_at`, is finished for its pool first.
 
     A submission is read with all its verifications, so what is long of one, and its attempts, are
@@ -61,6 +62,7 @@ class Verification(Base):
     own_runs: Mapped[int] = mapped_column(default=0, server_default="0")
     fresh: Mapped[bool] = mapped_column(default=False, server_default=false())
     checks_id: Mapped[str | None] = mapped_column(ForeignKey("verifications.id"), index=True)
+    witness_token_id: Mapped[int | None] = mapped_column(ForeignKey("tokens.id"))
 
     submission: Mapped[Submission | None] = relationship(
         foreign_keys=[submission_id], back_populates="verifications"

@@ -16,6 +16,8 @@ class WorkerRow(Base):
     baseline, which is of readings after `baseline_since`. `held` is "paused", "draining" or,
     once it ended for that, "drained" where an organiser said so: by whom, since when and why.
     It is `confirmed_by` an organiser, or by the server's own administration where that is None.
+    One on a submitter's machine, with a witness's token, is never confirmed: it is sent the
+    verification of the submission `witness_for` and nothing else.
     """
 
     __tablename__ = "workers"
@@ -36,6 +38,7 @@ class WorkerRow(Base):
     held_because: Mapped[str | None] = mapped_column(Text)
     confirmed_at: Mapped[datetime | None]
     confirmed_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    witness_for: Mapped[str | None] = mapped_column(ForeignKey("submissions.id"))
 
 
 class HardwareClassRow(Base):

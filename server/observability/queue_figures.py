@@ -52,7 +52,7 @@ def read_workers(session: Session, *, now: datetime, alive_seconds: float) -> li
             WorkerRow.last_seen_at < since,
             WorkerRow.drift.is_not(None),
             WorkerRow.held,
-            WorkerRow.confirmed_at.is_(None),
+            WorkerRow.confirmed_at.is_(None) & WorkerRow.witness_for.is_(None),
         )
     )
     pauses = read_pauses(session)

@@ -15,7 +15,7 @@ from rules.evidence import (
 )
 from rules.replay_plan import has_default_settings, is_calibrated
 from server.calibrations.queries import benchmark_of
-from server.models import Pool, Submission, Verification
+from server.models import Pool, Submission, User, Verification
 from server.verifications.publishing import checks_claim, published_verification
 from server.verifications.queries import claim_of
 
@@ -28,12 +28,16 @@ def follow_evidence(session: Session, submission: Submission) -> None:
         archive=submission.archive,
         measured=not uncalibrated and _is_measured(session, submission, published),
     )
+    witness = _witness(submission)
     submission.check_word = check_of(
         evidence,
         submission.status,
         running=_is_running(submission),
         uncalibrated=uncalibrated,
+        witnessed=witness is not None,
     )
+    is_shown = submission.check_word == "witnessed" and witness is not None
+    submission.witnessed_by = session.get_one(User, witness).name if is_shown else None
 
 
 def _is_measured(session: Session, submission: Submission, published: Verification | None) -> bool:
@@ -57,6 +61,16 @@ def _is_running(submission: Submission) -> bool:
         item.state == "running" and checks_claim(item, submission)
         for item in submission.verifications
     )
+
+
+def _witness(submission: Submission) -> int | None:
+    """The organiser who witnessed that the epochs agree on the submitter's machine, if one did."""
+    found = [
+        item.requested_by
+        for item in submission.verifications
+        if item.witness_token_id is not None and item.outcome == "verified"
+    ]
+    return found[-1] if found else None
 
 
 def _is_between_calibrated(

@@ -34,10 +34,12 @@ def keep_sealed_runs(
 
     Only the reference with its settings is a configuration, and only a quiet worker of its own
     hardware class tells its time. Without a `report` they are the runs that lost attempts finished.
-    Nothing is added to a pool that was closed meanwhile.
+    Nothing is added to a pool that was closed meanwhile, and nothing that was witnessed.
     """
     submission = verification.submission
     if verification.kind != "replay" or submission is None:
+        return
+    if verification.witness_token_id is not None:
         return
     if submission.trained_with != "reference" or submission.archive:
         return

@@ -1,4 +1,8 @@
-"""Sending cross-checks: each goes to a free worker of an owner that has not trained the run yet."""
+"""Sending what not every worker may take: cross-checks, and what is witnessed.
+
+A cross-check goes to a free worker of an owner that has not trained the run yet. What is witnessed
+goes to the worker on its submitter's machine.
+"""
 
 from datetime import datetime
 from functools import partial
@@ -12,22 +16,30 @@ from server.queues.takers import Takers
 from server.verifications.queueing import NOBODY_YET
 from server.workers.owners import owner_of
 
+APART = or_(Verification.kind == "cross_check", Verification.witness_token_id.is_not(None))
+
 
 def waiting_apart(session: Session, now: datetime) -> list[Attempt]:
-    """Attempts at cross-checks that wait for a worker, the oldest first."""
+    """Attempts that wait for a worker of their own, the oldest first."""
     unclaimed = or_(Attempt.sent_to == NOBODY_YET, Attempt.send_after <= now)
     return list(
         session.scalars(
             select(Attempt)
             .join(Verification)
-            .where(Attempt.state == "queued", Verification.kind == "cross_check", unclaimed)
+            .where(Attempt.state == "queued", APART, unclaimed)
             .order_by(Attempt.asked_at, Attempt.id)
         )
     )
 
 
 def draw_apart(session: Session, takers: Takers, attempt: Attempt) -> str | None:
-    """Take out a free worker of the attempt's class that another owner has; None without one."""
+    """Take out a free worker of the attempt's class that another owner has; None without one.
+
+    What is witnessed has the worker that serves its submission.
+    """
+    if attempt.verification.witness_token_id is not None:
+        serving = takers.witnesses.get(attempt.verification.submission_id or "", [])
+        return serving.pop() if serving else None
     return takers.draw(
         attempt.hardware_class or "",
         partial(barred_owners, session, attempt.id),
@@ -60,16 +72,14 @@ def owners_at(session: Session, verification_id: str | None) -> set[int | None]:
 
 
 def forget_lost_messages(session: Session, now: datetime) -> None:
-    """Let a cross-check that was sent and not claimed in time be drawn for again."""
+    """Let what was sent apart and not claimed in time be drawn for again."""
     session.execute(
         update(Attempt)
         .where(
             Attempt.state == "queued",
             Attempt.sent_to > NOBODY_YET,
             Attempt.send_after <= now,
-            Attempt.verification_id.in_(
-                select(Verification.id).where(Verification.kind == "cross_check")
-            ),
+            Attempt.verification_id.in_(select(Verification.id).where(APART)),
         )
         .values(sent_to=NOBODY_YET)
     )

@@ -52,7 +52,8 @@ class Head:
 def anything_to_send(session: Session, *, alive_seconds: float) -> bool:
     """Whether somebody is free and something is due: a look that locks nothing."""
     now = utc_now()
-    if not read_takers(session, alive_seconds=alive_seconds, now=now).free:
+    takers = read_takers(session, alive_seconds=alive_seconds, now=now)
+    if not (takers.free or takers.witnesses):
         return False
     due = select(Attempt.id).where(Attempt.state == "queued", Attempt.send_after <= now).limit(1)
     return session.scalar(due) is not None
@@ -74,7 +75,7 @@ def take_due(session: Session, *, alive_seconds: float) -> list[Sending]:
 
 
 def _send_apart(session: Session, takers: Takers, now: datetime) -> list[tuple[str, str]]:
-    """Cross-checks, of which verdicts wait: before all others."""
+    """Cross-checks, of which verdicts wait, and what is witnessed: before all others."""
     chosen = []
     for attempt in waiting_apart(session, now):
         sent_to = draw_apart(session, takers, attempt)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from sqlalchemy import select
+from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from server.models import Attempt, WorkerRow
@@ -20,12 +20,14 @@ class Takers:
 
     `present` are the confirmed workers that are alive and on their baseline, by class; what waits
     for one of them, or for one that is paused, waits for that class and goes to no other.
+    `witnesses` has the free workers with a witness's token, by the submission that they serve.
     """
 
     free: dict[str, list[str]]
     present: Mapping[str, Sequence[str]]
     pauses: Pauses
     owners: Mapping[str, int] = field(default_factory=dict)
+    witnesses: Mapping[str, list[str]] = field(default_factory=dict)
 
     def only(self, hardware_classes: Set[str]) -> "Takers":
         """The same with the free workers of some classes alone."""
@@ -82,15 +84,17 @@ def read_takers(session: Session, *, alive_seconds: float, now: datetime) -> Tak
             WorkerRow.state,
             WorkerRow.held,
             WorkerRow.user_id,
+            WorkerRow.witness_for,
         ).where(
             WorkerRow.last_seen_at >= now - timedelta(seconds=silence),
             WorkerRow.state != "stopping",
             WorkerRow.drift.is_(None),
-            WorkerRow.confirmed_at.is_not(None),
+            or_(WorkerRow.confirmed_at.is_not(None), WorkerRow.witness_for.is_not(None)),
         )
     ).all()
     taken = _taken(session, now) if workers else set()
     free: dict[str, list[str]] = {}
+    witnesses: dict[str, list[str]] = {}
     for worker in workers:
         if (
             worker.state == "idle"
@@ -98,13 +102,15 @@ def read_takers(session: Session, *, alive_seconds: float, now: datetime) -> Tak
             and worker.name not in taken
             and pauses.of(worker.hardware_class) is None
         ):
-            free.setdefault(worker.hardware_class, []).append(worker.name)
+            own = witnesses.setdefault(worker.witness_for, []) if worker.witness_for else None
+            (free.setdefault(worker.hardware_class, []) if own is None else own).append(worker.name)
+    workers = [worker for worker in workers if worker.witness_for is None]
     present: dict[str, list[str]] = {}
     for worker in workers:
         present.setdefault(worker.hardware_class, []).append(worker.name)
     # One that is held may not come back: nobody waits for it.
     owners = {one.name: one.user_id for one in workers if one.user_id and one.held is None}
-    return Takers(free, present, pauses, owners)
+    return Takers(free, present, pauses, owners, witnesses)
 
 
 def _taken(session: Session, now: datetime) -> set[str | None]:

@@ -296,6 +296,7 @@ def submission_view(
         judged_on=judged_on,
         evidence=cast(Evidence, submission.evidence),
         check=cast(Check | None, submission.check_word),
+        witnessed_by=submission.witnessed_by,
         claimed_seconds=submission.tta_seconds,
         pool_id=submission.pool_id,
         source=SourceView(**submission.source) if submission.source is not None else None,

@@ -28,8 +28,8 @@ from server.accounts.service import hash_token
 from server.bell import ring
 from server.database import to_json, utc_now
 from server.dependencies import Caller
-from server.errors import ConflictError, ContentError
-from server.models import Attempt, ReplayEventRow, Token, WorkerRow
+from server.errors import ConflictError, ContentError, NotAllowedError
+from server.models import Attempt, ReplayEventRow, Token, Verification, WorkerRow
 from server.notices.announce import announce_verification
 from server.queues.failing import pause_failing
 from server.queues.holds import refuse_held
@@ -71,6 +71,7 @@ def claim_attempt(
             f"Attempt {attempt_id} was not sent to {request.worker}: leave it. The server draws "
             "the worker, which then finds the attempt in its own queue."
         )
+    _require_purpose(attempt.verification, caller)
     refuse_held(session, request.worker, request.hardware_class)
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     now = utc_now()
@@ -101,6 +102,17 @@ def claim_attempt(
     announce_verification(session, attempt.verification, "verification.started", attempt)
     _mark_worker(session, request.worker, "busy")
     return ClaimGrant(attempt_id=attempt_id, fence=claimed.fence, token=secret, lease_seconds=lease)
+
+
+def _require_purpose(verification: Verification, caller: Caller) -> None:
+    """Raise NotAllowedError unless a witness's token claims what it was made for, or any other
+    token what is not witnessed."""
+    is_witnessed = verification.witness_token_id is not None
+    if caller.submission_id != (verification.submission_id if is_witnessed else None):
+        raise NotAllowedError(
+            "A witness's token serves the witnessed verification of its own submission, and no "
+            "other token does."
+        )
 
 
 def record_events(

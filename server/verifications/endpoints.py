@@ -16,7 +16,10 @@ from server.verifications.schemas import (
     VerificationCreate,
     VerificationList,
     VerificationView,
+    WitnessCreate,
+    WitnessToken,
 )
+from server.verifications.witnesses import make_witness_token
 
 router = APIRouter(tags=["verifications"])
 
@@ -42,6 +45,27 @@ def request_verification(
         note(verification_id=verification.id)
         return queries.view(
             session, verification, alive_seconds=parts.settings.worker_alive_seconds
+        )
+
+
+@router.post("/submissions/{submission_id}/witness-token", status_code=201)
+def create_witness_token(
+    submission_id: str, parts: PartsDep, caller: OrganiserDep, body: WitnessCreate | None = None
+) -> WitnessToken:
+    """Make a token for a worker on the submitter's machine: for this submission, for 24 hours.
+
+    Its replay is asked for at once. Where the epochs agree the row says "claimed, witnessed by" and
+    the organiser; it is no measurement. Shown this once.
+    """
+    wanted = body or WitnessCreate()
+    with parts.database.write() as session:
+        found = make_witness_token(session, caller, submission_id, reason=wanted.reason)
+        return WitnessToken(
+            submission_id=submission_id,
+            verification_id=found.verification.id,
+            token=found.made.secret,
+            token_id=found.made.token.id,
+            expires_at=found.made.token.expires_at,
         )
 
 

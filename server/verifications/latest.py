@@ -67,7 +67,12 @@ def latest_verdicts(
     """The verdicts about submissions, the latest first; of one benchmark or of all."""
     query = (
         _lines(Verification.outcome, Verification.reasons, Verification.ended_at)
-        .where(Verification.outcome.is_not(None), Verification.submission_id.is_not(None), ranks())
+        .where(
+            Verification.outcome.is_not(None),
+            Verification.submission_id.is_not(None),
+            Verification.witness_token_id.is_(None),
+            ranks(),
+        )
         .order_by(Verification.ended_at.desc(), Verification.id)
         .limit(limit)
     )

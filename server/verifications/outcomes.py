@@ -31,15 +31,22 @@ from server.verifications.service import (
     end_with_verdict,
     end_without_judging,
 )
+from server.verifications.witnesses import end_witnessed
 
 EndVerification = Callable[[Session, Verification, ReplayReport], None]
 
 
 def judge_replay(session: Session, verification: Verification, report: ReplayReport) -> None:
-    """Hold the claim against its replay, once another owner's worker has trained a run again."""
+    """Hold the claim against its replay, once another owner's worker has trained a run again.
+
+    What was witnessed on the submitter's own machine is not worth a check of another's.
+    """
     verification.report = asdict(report)
     submission = verification.submission
     verdict = None if submission is None else _verdict(session, verification, submission, report)
+    if verification.witness_token_id is not None and verdict is not None:
+        end_witnessed(session, verification, verdict)
+        return
     waits, why = begin_cross_check(
         session,
         verification,

@@ -4,12 +4,12 @@ import logging
 from dataclasses import asdict
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, select, update
+from sqlalchemy import ColumnElement, or_, select, update
 from sqlalchemy.orm import Session
 
 from rules.messages import Failure
 from server.database import utc_now
-from server.models import Attempt, Verification
+from server.models import Attempt, Token, Verification
 from server.notices.announce import announce_verification, announce_worker
 from server.verifications.attempts import as_followed, retry_or_give_up
 from server.verifications.cross_checks import (
@@ -22,6 +22,7 @@ from server.verifications.limits import why_over_limit
 from server.verifications.outcomes import conclude_replay
 from server.verifications.queries import lock_verification
 from server.verifications.service import end_without_verdict
+from server.verifications.witnesses import TOKEN_ENDED
 
 UNMADE = timedelta(minutes=10)
 log = logging.getLogger(__name__)
@@ -108,6 +109,27 @@ def end_unmade_cross_checks(session: Session, *, now: datetime | None = None) ->
         ended += 1
         end_without_verdict(session, attempt.verification, NO_SECOND_WORKER)
         give_up_cross_check(session, attempt.verification, conclude=conclude_replay)
+    return ended
+
+
+def end_unwitnessed(session: Session, *, now: datetime | None = None) -> int:
+    """End each witnessed verification that waits for a worker whose token has ended."""
+    now = now or utc_now()
+    waiting = (
+        select(Attempt)
+        .join(Verification)
+        .join(Token, Token.id == Verification.witness_token_id)
+        .where(
+            Attempt.state == "queued",
+            or_(Token.expires_at <= now, Token.revoked_at.is_not(None)),
+        )
+        .order_by(Attempt.id)
+    )
+    ended = 0
+    for attempt in session.scalars(waiting).unique():
+        if _end(session, attempt, Attempt.state == "queued", state="cancelled"):
+            ended += 1
+            end_without_verdict(session, attempt.verification, TOKEN_ENDED)
     return ended
 
 

@@ -100,7 +100,11 @@ def _require_first(session: Session, submission: Submission, kind: str) -> None:
     session.execute(select(Submission.id).where(Submission.id == submission.id).with_for_update())
     earlier = session.scalars(
         select(Verification)
-        .where(Verification.submission_id == submission.id, Verification.kind == kind)
+        .where(
+            Verification.submission_id == submission.id,
+            Verification.kind == kind,
+            Verification.witness_token_id.is_(None),
+        )
         .options(undefer(Verification.reasons))
         .execution_options(populate_existing=True)
     ).all()

@@ -16,9 +16,12 @@ DecisionWord = Literal["publish", "keep", "pending"]
 def checks_claim(verification: Verification, submission: Submission) -> bool:
     """Whether a submission's status follows this verification.
 
-    A duel and the latency of a training say nothing of it, and fresh runs measure its pool alone.
+    A duel and the latency of a training say nothing of it, fresh runs measure its pool alone, and
+    what was witnessed on its submitter's own machine decides nothing.
     """
-    return verification.kind == KIND_THAT_CHECKS[submission.kind] and not verification.fresh
+    if verification.fresh or verification.witness_token_id is not None:
+        return False
+    return verification.kind == KIND_THAT_CHECKS[submission.kind]
 
 
 def published_verification(submission: Submission) -> Verification | None:

@@ -99,6 +99,19 @@ def verification_under_way(
     return session.scalar(query if kind is None else query.where(Verification.kind == kind))
 
 
+def replay_under_way(session: Session, submission_id: str, *, witnessed: bool) -> str | None:
+    """The id of a replay of a submission that has not ended: on our workers, or witnessed."""
+    is_witnessed = Verification.witness_token_id.is_not(None)
+    return session.scalar(
+        select(Verification.id).where(
+            Verification.submission_id == submission_id,
+            Verification.state.in_(OPEN),
+            Verification.kind == "replay",
+            is_witnessed if witnessed else ~is_witnessed,
+        )
+    )
+
+
 def list_verifications(session: Session, *, state: str | None, limit: int) -> list[Verification]:
     """Verifications, newest first."""
     query = (
@@ -221,6 +234,8 @@ def waiting_for(
     """Why a verification is still queued and what to do about it; None unless it is."""
     if verification.state != "queued":
         return None
+    if verification.witness_token_id is not None:
+        return "Waits for the submitter's machine to start a worker with the witness's token."
     workers = alive_workers(session, alive_seconds=alive_seconds)
     if not workers:
         return (

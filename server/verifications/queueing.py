@@ -41,6 +41,7 @@ def queue_verification(
     limit_seconds: float | None = None,
     checks: Verification | None = None,
     confirms: Pool | None = None,
+    witness_token_id: int | None = None,
 ) -> Verification:
     """Seal what was drawn, and queue a first attempt at it.
 
@@ -79,11 +80,17 @@ def queue_verification(
         created_at=utc_now(),
         pool_id=None if confirms is None else confirms.id,
         fresh=confirms is not None,
+        witness_token_id=witness_token_id,
     )
     session.add(verification)
     session.flush()
     queue_attempt(session, verification, number=1)
     return verification
+
+
+def is_apart(verification: Verification) -> bool:
+    """Whether not every worker of its class may take a verification."""
+    return verification.kind == "cross_check" or verification.witness_token_id is not None
 
 
 def queue_attempt(session: Session, verification: Verification, *, number: int) -> None:
@@ -108,8 +115,8 @@ def queue_attempt(session: Session, verification: Verification, *, number: int) 
         submitter_id=submission.user_id if submission is not None else asker,
         by_organiser=submission is None or submission.user_id != asker,
         asked_at=verification.created_at,
-        # The server looks for a worker of another owner (server.queues.apart).
-        sent_to=NOBODY_YET if verification.kind == "cross_check" else None,
+        # The server looks for a worker of its own (server.queues.apart).
+        sent_to=NOBODY_YET if is_apart(verification) else None,
     )
     session.add(attempt)
     verification.state = "queued"

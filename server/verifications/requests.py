@@ -62,7 +62,8 @@ def cancel(session: Session, caller: Caller, verification_id: str) -> Verificati
     verification = find_verification(session, verification_id)
     before, submission = {"state": verification.state}, verification.submission
     stood = None if submission is None else standing(submission)
-    is_finished_first = verification.kind == "replay" and verification.state == "running"
+    counts = verification.kind == "replay" and verification.witness_token_id is None
+    is_finished_first = counts and verification.state == "running"
     if is_finished_first:
         mark_cancelled(verification)
     else:

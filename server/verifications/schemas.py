@@ -96,6 +96,24 @@ class ReasonView(BaseModel):
     numbers: dict[str, float]
 
 
+class WitnessCreate(BaseModel):
+    """Why our worker may run on the submitter's machine."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: str | None = Field(default=None, min_length=1, max_length=2000)
+
+
+class WitnessToken(BaseModel):
+    """A token for a worker that serves one submission: the only time its secret is shown."""
+
+    submission_id: str
+    verification_id: str
+    token: str
+    token_id: int
+    expires_at: datetime | None
+
+
 class DecisionView(BaseModel):
     """Whether a verdict is published, kept back, or pending: waits for an organiser's decision."""
 
@@ -106,6 +124,8 @@ class DecisionView(BaseModel):
 
 class VerificationView(BaseModel):
     """A verification: sealed plan, attempts, verdict. Seeds and nonce show once it has ended.
+
+    One that is `witnessed` is trained on the submitter's own machine and measures nothing.
 
     `kind` is "replay" for the check of a submission, "calibration" for a measurement of the
     reference, "duel" for a submission `against` another, "latency" for the time its model takes,
@@ -122,6 +142,7 @@ class VerificationView(BaseModel):
     submission_id: str | None
     checks_id: str | None
     owners: int
+    witnessed: bool
     against_id: str | None
     calibration_id: str | None
     benchmark: str
@@ -202,6 +223,7 @@ def verification_view(
         submission_id=verification.submission_id,
         checks_id=verification.checks_id,
         owners=owners,
+        witnessed=verification.witness_token_id is not None,
         against_id=verification.against_id,
         calibration_id=verification.calibration_id,
         benchmark=benchmark.benchmark_id,

@@ -29,7 +29,7 @@ from server.verifications.publishing import (
     published_status,
     settle,
 )
-from server.verifications.queries import OPEN, claim_of, verification_under_way
+from server.verifications.queries import OPEN, claim_of, replay_under_way
 from server.verifications.queueing import queue_verification
 
 
@@ -40,8 +40,9 @@ def request_verification(
     requested_by: int,
     reason: str | None,
     own_seeds: int = OWN_SEEDS,
+    witness_token_id: int | None = None,
 ) -> Verification:
-    """Draw and seal a plan, and queue its first attempt.
+    """Draw and seal a plan, and queue its first attempt; a witnessed one waits for its own worker.
 
     Before the sealed runs `own_seeds` of the claim's own are trained, where the reference trained
     the claim.
@@ -51,7 +52,7 @@ def request_verification(
     """
     # Locked and read again: it may be scored under another definition at the same moment.
     refresh_to_check(session, submission)
-    under_way = verification_under_way(session, submission.id, kind="replay")
+    under_way = replay_under_way(session, submission.id, witnessed=witness_token_id is not None)
     if under_way is not None:
         raise ConflictError(
             f"Verification {under_way} of this submission is under way; wait for it or cancel it."
@@ -81,6 +82,7 @@ def request_verification(
         reason=reason,
         control_points=band_for(benchmark, claim, runs=len(drawn.seeds) - drawn.own_runs),
         beside=_sealed_beside(benchmark, judged_by),
+        witness_token_id=witness_token_id,
     )
     mark_verifying(session, verification)
     return verification

@@ -101,6 +101,7 @@ def worker_view(
         held_by=row.held_by,
         held_because=row.held_because,
         confirmed_at=row.confirmed_at,
+        witness_for=row.witness_for,
         probe=probe,
         canary=canary,
     )
@@ -110,7 +111,7 @@ def _state(row: WorkerRow) -> str:
     """What it said itself, unless it is to take nothing: the order of whoever holds it first."""
     if row.state == "stopping":
         return row.state
-    if row.held is None and row.confirmed_at is None:
+    if row.held is None and row.confirmed_at is None and row.witness_for is None:
         return UNCONFIRMED
     return row.held or ("drifted" if row.drift is not None else row.state)
 

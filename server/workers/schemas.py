@@ -61,7 +61,8 @@ class WorkerView(BaseModel):
     Its `state` is "drifted" where its canary is off its own baseline; it then gets no work, and
     `drift` says how far it is off; it is "paused", "draining" or, once it ended for that,
     "drained" where an organiser said so, which `held_by`, `held_at` and `held_because` explain;
-    it is "unconfirmed", and gets no work, until an organiser confirms it.
+    it is "unconfirmed", and gets no work, until an organiser confirms it. One on a submitter's
+    machine serves the submission `witness_for` alone, and nobody confirms it.
     `probe` has its latest roofs, `canary` its latest canary. `under_way` is what it is at.
     """
 
@@ -80,6 +81,7 @@ class WorkerView(BaseModel):
     held_by: str | None
     held_because: str | None
     confirmed_at: datetime | None
+    witness_for: str | None
     probe: ProbeView | None
     canary: ProbeView | None
 

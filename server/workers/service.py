@@ -45,7 +45,8 @@ def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswe
         refuse_misfit(hardware_class, asdict(hello.system))
     require_own_name(session, name, caller)
     _require_room(session, name, caller)
-    insert_missing(session, WorkerRow, name=name, user_id=caller.user_id, first_seen_at=now, **seen)
+    first = {"user_id": caller.user_id, "witness_for": caller.submission_id, "first_seen_at": now}
+    insert_missing(session, WorkerRow, name=name, **first, **seen)
     require_own_name(session, name, caller)
     _forget_confirmation(session, hello.system)
     session.execute(
@@ -76,17 +77,29 @@ def _forget_confirmation(session: Session, system: WorkerSystem) -> None:
 
 
 def require_own_name(session: Session, name: str, caller: Caller) -> None:
-    """Raise NotAllowedError if a worker's name is another user's. A free name may be anybody's.
+    """Raise NotAllowedError if a worker's name is another user's, or has another kind of token.
 
-    Raises ContentError for what is no name.
+    A free name may be anybody's. Raises ContentError for what is no name.
     """
     _require_a_line("worker", name)
-    owner = session.scalar(select(WorkerRow.user_id).where(WorkerRow.name == name))
-    if owner is not None and owner != caller.user_id:
+    row = session.execute(
+        select(WorkerRow.user_id, WorkerRow.witness_for).where(WorkerRow.name == name)
+    ).first()
+    if row is not None and row.witness_for != caller.submission_id:
+        raise NotAllowedError(
+            f"Worker {name!r} was first seen with a token for "
+            f"{_purpose(row.witness_for)}, and this one is for {_purpose(caller.submission_id)}: "
+            "give this worker another FINISHLINE_WORKER_NAME."
+        )
+    if row is not None and row.user_id is not None and row.user_id != caller.user_id:
         raise NotAllowedError(
             f"Worker {name!r} was first seen with another user's token: give this worker another "
             "FINISHLINE_WORKER_NAME, or use a token of that user."
         )
+
+
+def _purpose(submission_id: str | None) -> str:
+    return "any work" if submission_id is None else f"submission {submission_id} alone"
 
 
 def _require_room(session: Session, name: str, caller: Caller) -> None:

@@ -70,6 +70,7 @@ API = {
     "GET /api/v1/submissions/{submission_id}/runs/{index}/curve": PUBLIC,
     "GET /api/v1/submissions/{submission_id}/runs/{index}/log": PUBLIC,
     "POST /api/v1/submissions/{submission_id}/verifications": ORGANISERS,  # its owner had a verdict
+    "POST /api/v1/submissions/{submission_id}/witness-token": ORGANISERS,
     "POST /api/v1/submissions/{submission_id}/withdrawal": SUBMITTERS,
     "POST /api/v1/submissions/{submission_id}/reinstatement": ORGANISERS,
     "GET /api/v1/leaderboards/{benchmark_id}": PUBLIC,

@@ -132,6 +132,7 @@ def test_what_takes_a_token_says_so(schema: dict[str, Any]) -> None:
         "POST /api/v1/submissions/{submission_id}/reinstatement",
         "POST /api/v1/benchmarks/{benchmark_id}/phases",
         "POST /api/v1/submissions/{submission_id}/verifications",
+        "POST /api/v1/submissions/{submission_id}/witness-token",
         "POST /api/v1/verifications/{verification_id}/cancel",
         "POST /api/v1/calibrations",
         "POST /api/v1/calibrations/{calibration_id}/continue",

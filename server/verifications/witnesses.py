@@ -1,0 +1,107 @@
+"""Witnessed verifications: our worker on the submitter's own machine, for one submission.
+
+Its owner has root there, so nothing of it is measured, ranked or rejected.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from sqlalchemy.orm import Session
+
+from rules.verdict import Reason, Verdict
+from server.accounts.lineage import require_maker
+from server.accounts.roles import SCOPES_OF
+from server.accounts.service import NewToken, add_token, record_new_token
+from server.audit.service import Subject, record
+from server.database import utc_now
+from server.dependencies import Caller
+from server.errors import ConflictError
+from server.leaderboard.service import raise_board_version
+from server.models import User, Verification
+from server.pools.evidence import follow_evidence
+from server.submissions.queries import find_submission
+from server.submissions.visibility import reveal
+from server.verifications.service import end_with_verdict, request_verification
+
+SERVES_FOR = timedelta(hours=24)
+TOKEN_ENDED = Reason(
+    "witnessed", "leaves_open", "the witness's token ended before a worker took this"
+)
+
+
+@dataclass(frozen=True)
+class Witness:
+    """A witness's token and the verification that it was made for."""
+
+    made: NewToken
+    verification: Verification
+
+
+def make_witness_token(
+    session: Session, caller: Caller, submission_id: str, *, reason: str | None
+) -> Witness:
+    """Make a token for the worker on a submitter's machine, and ask for what it will train.
+
+    Raises NotFoundError, ConflictError for an organiser's own submission, an archive's or one that
+    is being witnessed, ContentError if the reference cannot replay it.
+    """
+    require_maker(session, caller.token_id)
+    submission = find_submission(session, submission_id)
+    if submission.user_id == caller.user_id:
+        raise ConflictError("This submission is your own: another organiser has to witness it.")
+    if submission.archive or submission.user.disabled_at is not None:
+        raise ConflictError("Nobody can run a worker for it: its submitter has no account here.")
+    made = add_token(
+        session,
+        submission.user,
+        role="worker",
+        scopes=SCOPES_OF["worker"],
+        expires_at=utc_now() + SERVES_FOR,
+        label=f"witness of {submission_id}",
+        made_with=caller.token_id,
+        submission_id=submission_id,
+    )
+    verification = request_verification(
+        session,
+        submission,
+        requested_by=caller.user_id,
+        reason=reason,
+        witness_token_id=made.token.id,
+    )
+    record_new_token(session, caller, made.token)
+    record(
+        session,
+        caller,
+        "submission.witness",
+        Subject("submission", submission_id),
+        reason=reason,
+        before=None,
+        after={
+            "token": made.token.id,
+            "expires_at": made.token.expires_at,
+            "verification": verification.id,
+            "consequence": f"if its epochs agree the row says claimed, witnessed by {caller.name}; "
+            "no time is measured, nothing is rejected and no record is set",
+        },
+    )
+    return Witness(made, verification)
+
+
+def end_witnessed(session: Session, verification: Verification, verdict: Verdict) -> None:
+    """Store the verdict of a witnessed verification, which rejects nobody; the check follows it."""
+    witness = session.get_one(User, verification.requested_by).name
+    is_open = verdict.outcome == "rejected"
+    told = Reason(
+        "witnessed",
+        "leaves_open" if is_open else "note",
+        f"trained on the submitter's own machine, witnessed by {witness}: no measurement of ours",
+    )
+    outcome = "inconclusive" if is_open else verdict.outcome
+    end_with_verdict(
+        session, verification, replace(verdict, outcome=outcome, reasons=(*verdict.reasons, told))
+    )
+    submission = verification.submission
+    if submission is not None:
+        reveal(submission)
+        follow_evidence(session, submission)
+        raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
