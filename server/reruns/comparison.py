@@ -1,6 +1,6 @@
 """Two verifications of one submission, side by side."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from sqlalchemy.orm import Session
 
@@ -42,7 +42,7 @@ def compare_verifications(session: Session, first_id: str, second_id: str) -> Co
     left, right = report_of(first), report_of(second)
     differences, systems = [], []
     if left is not None and right is not None:
-        differences = compare_replays(benchmark, left, right)
+        differences = compare_replays(benchmark, sealed_of(first, left), sealed_of(second, right))
         systems = compare_systems(left, right)
     return ComparisonView(
         submission_id=first.submission_id,
@@ -67,6 +67,11 @@ def report_of(verification: Verification) -> ReplayReport | None:
     if verification.report is None:
         return None
     return read_plain(ReplayReport, verification.report, path="report")
+
+
+def sealed_of(verification: Verification, report: ReplayReport) -> ReplayReport:
+    """The report's sealed runs alone: the claim's own seeds may be the same in both replays."""
+    return replace(report, runs=report.runs[verification.own_runs :])
 
 
 def _side(session: Session, verification: Verification, report: ReplayReport | None) -> SideView:

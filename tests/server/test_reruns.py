@@ -323,6 +323,8 @@ def test_two_verifications_are_compared_side_by_side(rerun_below: Any, client: T
     assert "did_not_reach" in [reason["code"] for reason in view["second"]["reasons"]]
     times = view["differences"][0]
     assert (times["figure"], times["second_mean"], times["p_value"]) == ("tta_seconds", None, None)
+    sealed = [run["tta_seconds"] for run in view["first"]["runs"]][2:]  # Two own seeds come first.
+    assert times["first_mean"] == pytest.approx(sum(sealed) / len(sealed))
     assert view["systems"] == []
 
 
