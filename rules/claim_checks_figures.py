@@ -44,7 +44,7 @@ def _impossible_qualities(run: Run, target: QualityTarget) -> Iterator[Violation
             quality = (
                 evaluation.quality if metric is target else (evaluation.others or {}).get(name)
             )
-            if quality is None or _is_possible(metric, quality):
+            if quality is None or is_possible(metric, quality):
                 continue
             yield Violation(
                 "impossible_quality",
@@ -52,18 +52,20 @@ def _impossible_qualities(run: Run, target: QualityTarget) -> Iterator[Violation
                 file=run.name,
                 line=evaluation.line,
                 field=metric.metric,
-                expected=_possible_in_words(metric),
+                expected=possible_in_words(metric),
             )
 
 
-def _is_possible(metric: QualityTarget, quality: float) -> bool:
+def is_possible(metric: QualityTarget, quality: float) -> bool:
+    """Whether a metric can have a quality at all."""
     largest = UNITS[metric.unit]
     if largest is not None:
         return 0.0 <= quality <= largest
     return quality == 0.0 or SMALLEST_QUALITY <= abs(quality) <= LARGEST_QUALITY
 
 
-def _possible_in_words(metric: QualityTarget) -> str:
+def possible_in_words(metric: QualityTarget) -> str:
+    """The qualities that a metric can have."""
     largest = UNITS[metric.unit]
     if largest is not None:
         return f"a {metric.unit} from 0 to {largest:g}"

@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
+from rules.benchmark import Benchmark
+from rules.claim_checks_figures import is_possible, possible_in_words
 from rules.counts import count_text
 from rules.errors import RuleError
+from rules.judge_convergence import evaluation_at_target
 from rules.messages import ReplayReport, ReplayRun, StopAt
 
 
@@ -28,6 +31,21 @@ def check_report(report: ReplayReport, *, seeds: Sequence[int], stop_at: StopAt 
         if run.index != position:
             raise _impossible(position, "index", f"run {run.index}", f"{position}, as planned")
         _check_times(position, run, stop_at)
+
+
+def check_qualities(run: ReplayRun, benchmark: Benchmark) -> None:
+    """Raise RuleError, naming run and field, unless a run's qualities are possible.
+
+    A run that reached the target has an evaluation at it.
+    """
+    for index, item in enumerate(run.evaluations):
+        if not is_possible(benchmark.target, item.quality):
+            field = f"evaluations[{index}].quality"
+            found, expected = f"{item.quality:g}", possible_in_words(benchmark.target)
+            raise _impossible(run.index, field, found, expected)
+    if run.status == "reached" and evaluation_at_target(benchmark, run) is None:
+        expected = benchmark.target.in_words
+        raise _impossible(run.index, "status", "reached, by no evaluation", expected)
 
 
 def _check_times(position: int, run: ReplayRun, stop_at: StopAt) -> None:

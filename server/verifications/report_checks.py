@@ -11,6 +11,7 @@ from rules.errors import RuleError
 from rules.known_curves import KnownCurve, check_curves, opening_of
 from rules.messages import ReplayReport
 from rules.proof_stream import calibrated_curves
+from rules.report_check import check_qualities
 from rules.report_ledger import OffClock, check_ledgers, check_off_clock, check_spans, off_clock
 from rules.report_stream import StreamedEvent, check_stream, streamed_event
 from server.audit.service import Administrator, Subject, record
@@ -49,6 +50,8 @@ def why_refused(
             check_ledgers(run, benchmark.clock, division=_division(verification, benchmark))
             check_spans(run)
         check_stream(report, stream, benchmark.clock, slack_seconds=slack_seconds)
+        for run in report.runs:
+            check_qualities(run, benchmark)
         check_curves(report, _known_curves(session, verification, benchmark, report))
         calibrated = _calibrated_off_clock(session, benchmark, report.system.hardware_class)
         check_off_clock(report, benchmark.clock, calibrated)

@@ -112,6 +112,24 @@ def not_posted(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streame
     return honest, [(0.0, {"run": 0, "kind": "run_started"})]
 
 
+def impossible(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+    huge = [[*(item.quality for item in run.evaluations[:-1]), 2e300] for run in honest.runs]
+    lie = with_curves(honest, huge)
+    return lie, streamed(lie)
+
+
+def beyond_all(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+    beyond = [[*(item.quality for item in run.evaluations[:3]), 100.5] for run in honest.runs]
+    lie = with_curves(honest, beyond)
+    return lie, streamed(lie)
+
+
+def early(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+    runs = [_ended(replace(run, evaluations=run.evaluations[:5])) for run in honest.runs]
+    lie = replace(honest, runs=runs)
+    return lie, streamed(lie)
+
+
 LIES: dict[str, tuple[Lie, str]] = {
     "calibrated curves": (calibrated_curves, "those of the calibrated run"),
     "one curve for all runs": (one_curve_for_all, "those of run 0 of the report"),
@@ -121,6 +139,9 @@ LIES: dict[str, tuple[Lie, str]] = {
     "28 ms for all trainings": (in_28_ms, "s that passed"),
     "posted late in one burst": (late_in_one_burst, "s that passed"),
     "seconds warped by 0.08": (warped, "s that passed"),
+    "a quality of 2e300": (impossible, "a percent from 0 to 100"),
+    "a quality of 100.5 %": (beyond_all, "a percent from 0 to 100"),
+    "reached at no evaluation": (early, "reached, by no evaluation"),
     "nothing posted": (not_posted, "8 reported; expected 0, as posted"),
 }
 
