@@ -40,11 +40,11 @@ def test_a_replay_is_seen_from_the_queue_to_its_verdict(
     grant = replay.claim().json()
     runs = len(replay.seeds())
     assert f"{runs} runs on walter-1" in words_of(client.get("/").text)
-    event = {"sequence": 0, "run": 1, "kind": "evaluation", "epoch": 3.0, "quality": 85.5}
+    event = {"sequence": 0, "run": 2, "kind": "evaluation", "epoch": 3.0, "quality": 85.5}
     assert replay.post(grant, [event]).status_code == 200
     running = client.get("/").text
-    assert f"run 2 of {runs}, epoch 3, 85.5" in words_of(running)
-    assert f'<progress max="{runs}" value="1"' in running
+    assert f"run 3 of {runs}, epoch 3, 85.5" in words_of(running)
+    assert f'<progress max="{runs}" value="2"' in running
 
     replay.report(grant, make_report(replay.seeds()))
     ended = client.get("/").text
