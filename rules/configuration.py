@@ -19,13 +19,16 @@ class Configuration:
 
     @property
     def sha256(self) -> str:
-        """The key of its pools, in hex: equal for equal settings, however a claim writes them."""
+        """The key of its pools, in hex: equal for equal settings, however a claim writes them.
+
+        Adding 0.0 makes 64 and 64.0 one number, and 0.0 and -0.0.
+        """
         return sha256_of(
             {
                 "benchmark": self.benchmark_id,
                 "division": self.division,
                 "hardware_class": self.hardware_class,
-                "settings": {name: float(value) for name, value in self.settings.items()},
+                "settings": {name: value + 0.0 for name, value in self.settings.items()},
             }
         )
 

@@ -40,3 +40,8 @@ def test_another_division_class_or_setting_is_another(
 ) -> None:
     changed = replace(CLAIM, **other)  # type: ignore[arg-type]
     assert configuration_of(digits, changed).sha256 != configuration_of(digits, CLAIM).sha256
+
+
+def test_zero_with_a_minus_is_the_same_configuration(digits: Benchmark) -> None:
+    zero, minus = (replace(CLAIM, hyperparameters={"momentum": each}) for each in (0.0, -0.0))
+    assert configuration_of(digits, minus).sha256 == configuration_of(digits, zero).sha256
