@@ -21,7 +21,7 @@ from server.quotas.queries import amounts_set
 from server.verifications.overdue import end_overdue, expire_leases
 from tests.server.test_rescoring import wait_until_blocked
 from tests.support.streams import stream_report, streamed
-from tests.support.workers import latest_attempt, send_to
+from tests.support.workers import greet_as_servers, latest_attempt, send_to
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 
@@ -229,6 +229,7 @@ def test_one_report_sent_twice_at_once_is_one_verdict(
     version = client.get("/api/v1/leaderboards/digits").json()["version"]
     report = make_report(replay.seeds())
     stream_report(database, grant["attempt_id"], report)
+    greet_as_servers(database, report.system.worker, report.system.hardware_class)
     answers = at_once(*[lambda: replay.post_report(grant, report)] * 3)
 
     assert codes(answers) == [200] * 3
