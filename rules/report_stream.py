@@ -44,18 +44,29 @@ def check_stream(
 
     Every evaluation was posted once, in order, as it is reported. Between the event that starts a
     run's clock and an evaluation the server saw as much time as the run's ledger tells, up to
-    `slack_seconds`, and 2 % more at most. Since the claim at least as much passed as all ledgers
-    tell together. `stream` is in the order of its sequence numbers.
+    `slack_seconds`, and 2 % more at most; all runs together have the same slack once. Since the
+    claim at least as much passed as all ledgers tell together. `stream` is in the order of its
+    sequence numbers.
     """
     unknown = {event.run for event in stream} - {run.index for run in report.runs}
     if unknown:
         _refuse(min(unknown), "", "it was posted and is not reported", "every run that was posted")
-    before_seconds = 0.0
+    before_seconds = told_seconds = seen_seconds = 0.0
     for run in report.runs:
         events = [event for event in stream if event.run == run.index]
         _check_evaluations(run, [event for event in events if event.kind == "evaluation"])
         if run.evaluations:
-            _check_times(run, events, clock, slack_seconds, before_seconds)
+            told, seen = _check_times(run, events, clock, slack_seconds, before_seconds)
+            told_seconds, seen_seconds = told_seconds + told, seen_seconds + seen
+            # Posts are late by chance: at the start of a clock as often as at its end.
+            if seen_seconds > told_seconds * (1 + RELATIVE_SLACK) + slack_seconds:
+                _refuse(
+                    run.index,
+                    "",
+                    f"{told_seconds:.3f} s of all runs so far",
+                    f"the {seen_seconds:.3f} s that passed in them on the server's clock, within "
+                    f"2 % and {slack_seconds:g} s together",
+                )
         before_seconds += _total(run, run.ledger)
 
 
@@ -92,7 +103,8 @@ def _check_times(
     clock: Clock,
     slack_seconds: float,
     before_seconds: float,
-) -> None:
+) -> tuple[float, float]:
+    """The seconds to the last evaluation as they are told, and as the server saw them."""
     zero = next((event for event in events if starts_clock(event, clock)), None)
     if zero is None or events[0].kind != "run_started":
         _refuse(run.index, "", "its start was not posted", "the events that start a run's clock")
@@ -125,6 +137,7 @@ def _check_times(
                 f"{before_seconds + total_seconds:.3f} s of training so far",
                 f"at most the {event.at_seconds:.3f} s that passed since the claim",
             )
+    return span_seconds, seen_seconds
 
 
 def _preparation(ledger: dict[str, float]) -> float:

@@ -103,6 +103,14 @@ def late_in_one_burst(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, 
     return honest, at(lambda _: events[-1][0], events)
 
 
+def shaved(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
+    """Each run a fifth of a second shorter than it was, which one late post may explain."""
+    factor = 1 - 0.2 / honest.runs[0].evaluations[-1].seconds
+    lie = scaled(honest, factor)
+    runs = zip(streamed(honest), streamed(lie), strict=True)
+    return lie, [(moment, event) for (moment, _), (_, event) in runs]
+
+
 def warped(honest: ReplayReport, replay: Any) -> tuple[ReplayReport, Streamed]:
     lie = scaled(honest, 0.08)
     return lie, at(lambda moment: moment / 0.08, streamed(lie))
@@ -138,6 +146,7 @@ LIES: dict[str, tuple[Lie, str]] = {
     "a ledger of twice the seconds": (twice_the_seconds, "s that passed"),
     "28 ms for all trainings": (in_28_ms, "s that passed"),
     "posted late in one burst": (late_in_one_burst, "s that passed"),
+    "0.2 s off each run": (shaved, "of all runs so far"),
     "seconds warped by 0.08": (warped, "s that passed"),
     "a quality of 2e300": (impossible, "a percent from 0 to 100"),
     "a quality of 100.5 %": (beyond_all, "a percent from 0 to 100"),
@@ -231,13 +240,17 @@ def test_the_report_of_another_worker_is_refused(
     assert replay.view()["outcome"] is None
 
 
+def is_evaluation_of_first(event: dict[str, Any]) -> bool:
+    return (event["run"], event["kind"]) == (0, "evaluation")
+
+
 @pytest.mark.parametrize(("late_seconds", "status"), [(0.2, 200), (0.5, 422)])
 def test_a_post_may_come_a_quarter_of_a_second_late(
     late_seconds: float, status: int, replay: Any, make_report: Callable[..., Any]
 ) -> None:
     report = make_report(replay.seeds())
     events = [
-        (moment + (late_seconds if event["kind"] == "evaluation" else 0.0), event)
+        (moment + (late_seconds if is_evaluation_of_first(event) else 0.0), event)
         for moment, event in streamed(report)
     ]
     grant = replay.claim().json()
