@@ -1,6 +1,7 @@
 """Typed reading of JSON and TOML tables: a wrong value names its file and field."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -8,6 +9,8 @@ from rules.errors import RuleError
 from rules.near_miss import did_you_mean, near_miss
 
 TEXT_LIMIT = 4_000
+# What commands a terminal, ends a line unseen, or turns the direction of what follows it.
+MISLEADING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 class Fields:
@@ -77,7 +80,7 @@ class Fields:
         value = self._get(name, expected)
         if not isinstance(value, str) or not value.strip() or len(value) > TEXT_LIMIT:
             raise self.fail(name, f"{_kind(value)} {_shown(value)}", expected=expected)
-        if any(ord(letter) < 32 and letter not in "\n\t" for letter in value):
+        if MISLEADING.search(value):
             raise self.fail(name, "control characters in a text", expected="printable text")
         return value.strip()
 
