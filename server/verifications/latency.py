@@ -17,6 +17,7 @@ from server.errors import ConflictError, ContentError
 from server.leaderboard.service import raise_board_version
 from server.models import Submission, Verification
 from server.pools.evidence import follow_evidence
+from server.verifications.cross_checks import NO_SECOND_WORKER, open_because
 from server.verifications.limits import RUN_START_SECONDS
 from server.verifications.publishing import is_pending
 from server.verifications.queries import claim_of, verification_under_way
@@ -26,6 +27,7 @@ from server.verifications.service import (
     mark_verifying,
     refresh_to_check,
 )
+from server.workers.owners import is_organisers_worker
 
 
 def request_latency(
@@ -67,7 +69,8 @@ def request_latency(
 def judge_measured(session: Session, verification: Verification, report: ReplayReport) -> None:
     """Hold the claimed latency against the measured one, which the board shows beside it.
 
-    Raises RuleError if the report is not as it was ordered.
+    No second worker measures it again, so an organisers' worker alone decides. Raises RuleError
+    if the report is not as it was ordered.
     """
     submission = verification.submission
     if submission is None:
@@ -76,6 +79,8 @@ def judge_measured(session: Session, verification: Verification, report: ReplayR
     check_latency(report, benchmark)
     verification.report = asdict(report)
     verdict = judge_latency(benchmark, claim_of(submission), submission.latency_ms, report)
+    if not is_organisers_worker(session, report.system.worker):
+        verdict = open_because(verdict, NO_SECOND_WORKER)
     end_with_verdict(session, verification, verdict)
     if not is_pending(verification, verification.submission):
         show_measured(session, verification)
@@ -90,6 +95,8 @@ def show_measured(session: Session, verification: Verification) -> None:
     if verification.kind != "latency" or submission is None or verification.report is None:
         return
     report = TypeAdapter(ReplayReport).validate_python(verification.report)
+    if not is_organisers_worker(session, report.system.worker):
+        return
     figures = measured_figures(definition(session, verification.benchmark_sha256), report)
     if figures is not None and _is_of_its_system(claim_of(submission), report):
         submission.measured_latency_ms = figures.p50_ms

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import select
 
 from rules.messages import Absence, BackendLatency
 from server.database import Database
 from server.dispatch import take_due
-from server.models import Attempt, Verification
+from server.models import Attempt, Submission, User, Verification, WorkerRow
 from server.verifications.limits import why_over_limit
+from tests.support.workers import greet_as_servers
 
 SUBMISSIONS = "/api/v1/submissions"
 BOARD = "/api/v1/leaderboards/digits"
@@ -138,6 +140,27 @@ def test_a_claim_the_worker_confirms_is_verified_and_stands_on_the_board(
     submission = client.get(f"{SUBMISSIONS}/{measured.submission_id}").json()
     assert submission["measured_latency_ms"] == 0.2
     assert [v["kind"] for v in submission["verifications"]] == ["latency"]
+
+
+@pytest.mark.parametrize("milliseconds", [0.1, 0.9])
+def test_a_strangers_worker_alone_decides_about_no_latency(
+    milliseconds: float, measured: Any, make_report: Any, database: Database
+) -> None:
+    grant = measured.claim().json()
+    eager = timed("eager", milliseconds)
+    report = report_of(make_report, measured.seeds(), eager, *LATENCY[1:])
+    greet_as_servers(database, report.system.worker, report.system.hardware_class)
+    with database.write() as session:
+        row = session.get_one(WorkerRow, report.system.worker)
+        owner = session.scalars(select(User.id).where(User.name == "walter")).one()
+        row.user_id = row.confirmed_by = owner
+    measured.report(grant, report)
+    view = measured.client.get(f"{SUBMISSIONS}/{measured.submission_id}").json()
+
+    assert (measured.view()["outcome"], view["evidence"]) == ("inconclusive", "claimed")
+    assert measured.view()["reasons"][-1]["code"] == "no_second_worker"
+    with database.read() as session:
+        assert session.get_one(Submission, measured.submission_id).measured_latency_ms is None
 
 
 def test_every_backend_is_shown_with_its_figures_or_the_reason_why_not(

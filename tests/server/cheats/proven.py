@@ -62,4 +62,5 @@ PROVEN = {
     "C92": "tests/rules/test_configuration.py::test_zero_with_a_minus_is_the_same_configuration",
     "C93": LIE + "[0.2 s off each run]",
     "C94": "tests/rules/test_fields.py::test_a_wrong_value_is_shown_with_its_file_and_field",
+    "C95": "tests/server/test_latency.py::test_a_strangers_worker_alone_decides_about_no_latency",
 }
