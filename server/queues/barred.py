@@ -4,6 +4,7 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from server.models import Attempt, Submission, User, Verification, WorkerRow
+from server.workers.owners import is_organisers
 
 FAILED = ("failed", "lost")
 
@@ -13,19 +14,35 @@ def barred_owners(session: Session, attempt_id: str, owners: set[int]) -> set[in
 
     Those whose worker failed at an earlier attempt of its verification, and those with an interest:
     they or a member of their organisation have a submission that was not withdrawn on its board,
-    in its division and for its hardware class.
+    in its division and for its hardware class. Of a duel all but the organisers, where they have a
+    worker among these: nobody else's duel decides about a record.
     """
-    verification_id = session.scalar(
-        select(Attempt.verification_id).where(Attempt.id == attempt_id)
-    )
+    verification_id, kind = session.execute(
+        select(Attempt.verification_id, Verification.kind)
+        .join(Verification)
+        .where(Attempt.id == attempt_id)
+    ).one()
     failed = session.scalars(
         select(WorkerRow.user_id)
         .join(Attempt, Attempt.worker == WorkerRow.name)
         .where(Attempt.verification_id == verification_id, Attempt.state.in_(FAILED))
     )
     barred = owners.intersection(failed)
+    if kind == "duel":
+        barred |= _beside_organisers(session, owners - barred)
     left = owners - barred
     return barred | _interested(session, str(verification_id), left) if left else barred
+
+
+def _beside_organisers(session: Session, owners: set[int]) -> set[int]:
+    """The owners who are not the organisers, where a worker of these counts as the organisers'."""
+    workers = session.execute(
+        select(WorkerRow.user_id, WorkerRow.confirmed_at, WorkerRow.confirmed_by, User.role)
+        .join(User, User.id == WorkerRow.user_id)
+        .where(WorkerRow.user_id.in_(owners))
+    )
+    trusted = {row.user_id for row in workers if is_organisers(row)}
+    return owners - trusted if trusted else set()
 
 
 def _interested(session: Session, verification_id: str, owners: set[int]) -> set[int]:

@@ -12,9 +12,10 @@ from rules.evidence import Evidence
 from rules.ranking import POSSIBLE
 from rules.records import Contender, RecordDuel
 from server.benchmarks.queries import definition
-from server.models import Pool, PoolRun, Submission, Verification
+from server.models import Attempt, Pool, PoolRun, Submission, User, Verification, WorkerRow
 from server.submissions.run_times import convergence_factor, run_times
 from server.submissions.visibility import ranks
+from server.workers.owners import is_organisers
 
 # A division, and the evidence behind its list: the two are never one list.
 List = tuple[str, Evidence]
@@ -78,13 +79,24 @@ def _duels_on(session: Session, pool: Pool) -> str | None:
 
 
 def _record_duels(session: Session, benchmark_id: str) -> defaultdict[str, list[RecordDuel]]:
-    """The finished duels of ten pairs, by the challenger's pool."""
+    """The finished duels of ten pairs on organisers' workers, by the challenger's pool."""
     challenger, holder = aliased(Submission), aliased(Submission)
     statement = (
-        select(Verification, challenger.pool_id, holder.pool_id)
+        select(
+            Verification,
+            challenger.pool_id,
+            holder.pool_id,
+            User.role,
+            WorkerRow.confirmed_at,
+            WorkerRow.confirmed_by,
+        )
         .join(challenger, challenger.id == Verification.submission_id)
         .join(holder, holder.id == Verification.against_id)
+        .join(Attempt, Attempt.verification_id == Verification.id)
+        .join(WorkerRow, WorkerRow.name == Attempt.worker)
+        .outerjoin(User, User.id == WorkerRow.user_id)
         .where(
+            Attempt.state == "done",
             challenger.benchmark_id == benchmark_id,
             Verification.kind == "duel",
             Verification.state == "done",
@@ -93,9 +105,12 @@ def _record_duels(session: Session, benchmark_id: str) -> defaultdict[str, list[
         .order_by(Verification.ended_at)
     )
     found: defaultdict[str, list[RecordDuel]] = defaultdict(list)
-    for duel, challenging, held in session.execute(statement):
+    for row in session.execute(statement):
+        duel, challenging, held = row[:3]
         p_value = p_of_record_duel(duel)
         if p_value is None or duel.ended_at is None or challenging is None or held is None:
+            continue
+        if not is_organisers(row):
             continue
         date = duel.ended_at.isoformat()
         found[challenging].append(RecordDuel(duel.id, held, date, p_value))

@@ -7,6 +7,7 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from rules.messages import HelloAnswer, WorkerHello, WorkerSystem
+from rules.names import fault_in, skeletons
 from server.bell import ring
 from server.database import insert_missing, to_json, utc_now
 from server.dependencies import Caller
@@ -45,6 +46,7 @@ def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswe
         refuse_misfit(hardware_class, asdict(hello.system))
     require_own_name(session, name, caller)
     _require_room(session, name, caller)
+    _require_like_no_other(session, name, caller)
     first = {"user_id": caller.user_id, "witness_for": caller.submission_id, "first_seen_at": now}
     insert_missing(session, WorkerRow, name=name, **first, **seen)
     require_own_name(session, name, caller)
@@ -116,6 +118,22 @@ def _require_room(session: Session, name: str, caller: Caller) -> None:
             "as one user may have: start this one under one of their names "
             "(FINISHLINE_WORKER_NAME), or with a token of another user."
         )
+
+
+def _require_like_no_other(session: Session, name: str, caller: Caller) -> None:
+    """Raise ContentError for the form of a new name, NotAllowedError if it looks like another's."""
+    if session.get(WorkerRow, name) is not None:
+        return
+    if fault := fault_in(name):
+        raise ContentError(f"The worker's name {name!r} {fault} (FINISHLINE_WORKER_NAME).")
+    shapes = skeletons(name)
+    others = select(WorkerRow.name).where(WorkerRow.user_id != caller.user_id)
+    for other in session.scalars(others):
+        if not shapes.isdisjoint(skeletons(other)):
+            raise NotAllowedError(
+                f"Worker {name!r} looks like another user's, {other!r}: give this worker another "
+                "FINISHLINE_WORKER_NAME."
+            )
 
 
 def _require_a_system(system: WorkerSystem) -> None:

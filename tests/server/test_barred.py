@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from server.models import Attempt, User
+from server.models import Attempt, User, Verification, WorkerRow
 from server.queues.sending import take_due
 from tests.server.conftest import WORKER_SYSTEM, Person
 
@@ -96,6 +96,20 @@ def test_a_failed_attempt_does_not_go_back_to_that_owner_while_there_is_another(
                 by_organiser=attempt.by_organiser,
             )
         )
+    assert drawn(replay) == {"wilma"}
+    hello("wilma", "stopping")
+    assert drawn(replay) == {"walter"}
+
+
+def test_a_duel_goes_to_the_organisers_worker_while_it_is_there(
+    replay: Any, hello: Callable[..., None]
+) -> None:
+    hello("walter")
+    hello("wilma")
+    with replay.database.write() as session:
+        session.get_one(Verification, replay.verification_id).kind = "duel"
+        organiser = session.scalars(select(User).where(User.name == "olivia")).one()
+        session.get_one(WorkerRow, "walter").confirmed_by = organiser.id  # Walter's own, then.
     assert drawn(replay) == {"wilma"}
     hello("wilma", "stopping")
     assert drawn(replay) == {"walter"}

@@ -10,7 +10,8 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from server.database import Database
-from server.models import Pool, Submission, Verification
+from server.leaderboard.service import raise_board_version
+from server.models import Pool, Submission, User, Verification, WorkerRow
 from tests.server.test_fresh_runs import fresh_of, measure  # noqa: F401  a fixture
 
 RECORDS = "/api/v1/benchmarks/digits/records"
@@ -137,3 +138,21 @@ def test_one_challenge_of_a_record_is_open_at_a_time(
 
     assert refused.status_code == 409
     assert f"Duel {duel} challenges this record since" in refused.json()["detail"]
+
+
+def test_a_duel_on_a_worker_that_is_not_the_organisers_decides_about_no_record(
+    challenge: tuple[str, str, str],
+    fight: Callable[[float, float], None],
+    client: TestClient,
+    database: Database,
+    olivia: Any,
+) -> None:
+    holder = challenge[0]
+    fight(0.10, 0.12)
+    assert [one["submission_id"] for one in closed(client)["records"]][-1] == challenge[1]
+    with database.write() as session:
+        worker = session.get_one(WorkerRow, "walter-1")
+        organiser = session.scalars(select(User).where(User.name == olivia.name)).one()
+        worker.confirmed_by = organiser.id
+        raise_board_version(session, "digits")
+    assert [one["submission_id"] for one in closed(client)["records"]] == [holder]

@@ -188,3 +188,23 @@ def test_a_worker_from_before_names_had_owners_is_its_next_users(
     wilma = make_person("wilma", "worker")
     assert hello(wilma).status_code == 200
     assert hello(walter).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "told"),
+    [
+        ("Walter-1", 403, "looks like another user's, 'walter-1'"),
+        ("w\u0430lter-1", 403, "looks like another user's, 'walter-1'"),
+        (" walter-2", 422, "begins or ends with a space"),
+        ("walter\u20602", 422, "characters"),
+    ],
+    ids=["case", "confusable", "space", "invisible"],
+)
+def test_a_name_that_looks_like_anothers_is_refused(
+    name: str, status: int, told: str, hello: Callable[..., Any], walter: Any,
+    make_person: Callable[..., Any],
+) -> None:  # fmt: skip
+    assert hello(walter).status_code == 200
+    refused = hello(make_person("wilma", "worker"), worker=name)
+    assert (refused.status_code, told in refused.json()["detail"]) == (status, True)
+    assert hello(walter, worker="WALTER-1").status_code == 200  # One's own may be alike.

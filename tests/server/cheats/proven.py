@@ -63,4 +63,7 @@ PROVEN = {
     "C93": LIE + "[0.2 s off each run]",
     "C94": "tests/rules/test_fields.py::test_a_wrong_value_is_shown_with_its_file_and_field",
     "C95": "tests/server/test_latency.py::test_a_strangers_worker_alone_decides_about_no_latency",
+    "C96": "tests/server/test_record_duels.py::"
+    "test_a_duel_on_a_worker_that_is_not_the_organisers_decides_about_no_record",
+    "C97": "tests/server/test_workers.py::test_a_name_that_looks_like_anothers_is_refused",
 }
