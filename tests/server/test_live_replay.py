@@ -15,7 +15,7 @@ from server.database import Database
 from server.models import Submission, Verification
 from tests.support.processes import asking, free_port, wait_for
 from tests.support.streams import stream_report
-from tests.support.workers import latest_attempt, send_to
+from tests.support.workers import greet_as_servers, latest_attempt, send_to
 
 pytestmark = [pytest.mark.browser, pytest.mark.processes]
 
@@ -216,6 +216,7 @@ def test_a_replay_is_watched_to_its_verdict_over_a_restart(
 
     with live_server.database.read() as session:
         seeds = list(session.get_one(Verification, verification["id"]).seeds)
+    greet_as_servers(live_server.database, "walter-1")
     worker.report(make_report(seeds))
     tab.wait_for_selector("text=supports the claim.")
     shows(rows, 8 * len(seeds))

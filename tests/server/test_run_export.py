@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from server.run_export import endpoints
 from tests.server.conftest import SubmissionParts
 
-HOSTILE = '</script>"\\\u2028\u202e\n%0d%0aLink: <x>; rel="next"\U0001f3c1'
+HOSTILE = '</script>"\\\n%0d%0aLink: <x>; rel="next"\U0001f3c1'
 
 pytestmark = pytest.mark.usefixtures("shown_claims")
 
