@@ -35,8 +35,13 @@ class Installation:
         self.database = Database(uri.replace("postgresql:", "postgresql+psycopg:", 1))
         migrate(self.database)
         self.tokens = {
-            name: self._make_token(name, role)
-            for name, role in (("ada", "submitter"), ("olivia", "organiser"), ("will", "worker"))
+            name: self._make_token(user, role)
+            for name, user, role in (
+                ("ada", "ada", "submitter"),
+                ("olivia", "olivia", "organiser"),
+                # The organisers' own workers: nobody has to train their runs again.
+                ("will", "olivia", "worker"),
+            )
         }
         self._processes: list[subprocess.Popen[bytes]] = []
         broker, self._port = free_port(), free_port()
