@@ -26,11 +26,9 @@ RUN npm install --no-package-lock --no-audit --no-fund --ignore-scripts --omit=d
 
 FROM builder AS server-builder
 COPY pyproject.toml README.md alembic.ini ./
-COPY rules/ ./rules/
+COPY finishline/ ./finishline/
 COPY server/ ./server/
 COPY web/ ./web/
-COPY cli/ ./cli/
-COPY finishline/ ./finishline/
 COPY migrations/ ./migrations/
 COPY benchmarks/ ./benchmarks/
 COPY docs/ ./docs/
@@ -54,7 +52,8 @@ RUN pip install -c constraints.txt -r worker-requirements.txt
 
 FROM base AS worker
 COPY --from=worker-builder /opt/finishline /opt/finishline
-COPY rules/ ./rules/
+COPY finishline/__init__.py ./finishline/
+COPY finishline/rules/ ./finishline/rules/
 COPY worker/ ./worker/
 COPY reference_models/ ./reference_models/
 USER 10001:10001

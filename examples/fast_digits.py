@@ -33,9 +33,9 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from threadpoolctl import threadpool_limits
 
-from rules.benchmark import Benchmark, load_benchmark
-from rules.logs.mllog_write import write_run_log
-from rules.run import Evaluation, Run
+from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
+from finishline.rules.logs.mllog_write import write_run_log
+from finishline.rules.scoring.run import Evaluation, Run
 
 BENCHMARK_FILE = Path(__file__).parents[1] / "benchmarks" / "digits.toml"
 FEATURES_PER_BLOCK = 200

@@ -3,21 +3,20 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from finishline.errors import (
-    Conflict,
-    FinishlineError,
-    NoAnswer,
-    NotAllowed,
-    NotFound,
-    NotSignedIn,
-    Problem,
-    Refused,
-    TooManyRequests,
-    Unavailable,
-)
-
 if TYPE_CHECKING:
-    from finishline.client import Client
+    from finishline.client.client import Client
+    from finishline.client.errors import (
+        Conflict,
+        FinishlineError,
+        NoAnswer,
+        NotAllowed,
+        NotFound,
+        NotSignedIn,
+        Problem,
+        Refused,
+        TooManyRequests,
+        Unavailable,
+    )
 
 __all__ = [
     "Client",
@@ -35,7 +34,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """`Client`, loaded when it is asked for: the command line needs HTTP and no typed answers."""
-    if name != "Client":
+    """Load the client or its errors at first use: rules and commands need neither."""
+    if name not in __all__:
         raise AttributeError(name)
-    return import_module("finishline.client").Client
+    module = "client" if name == "Client" else "errors"
+    return getattr(import_module(f"finishline.client.{module}"), name)

@@ -15,15 +15,14 @@ import atheris
 CHECKOUT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(CHECKOUT))
 
-with atheris.instrument_imports(include=["rules"]):
-    from rules.archive.dawnbench import score_entry
-    from rules.archive.definitions import Definitions
-    from rules.archive.files import Archive, ArchiveFile
-    from rules.archive.identical import find_identical
-    from rules.archive.mlperf import Reader, score_log, score_set
-    from rules.archive.rounds import tell_rounds
-    from rules.archive.submissions import EntryFiles, ResultSet, find_submissions
-    from rules.benchmark import load_benchmarks
+with atheris.instrument_imports(include=["finishline.rules"]):
+    from finishline.rules.archive.dawnbench import score_entry
+    from finishline.rules.archive.definitions import Definitions, tell_rounds
+    from finishline.rules.archive.files import Archive, ArchiveFile
+    from finishline.rules.archive.mlperf import Reader, score_log, score_set
+    from finishline.rules.archive.same_training import find_identical
+    from finishline.rules.archive.submissions import EntryFiles, ResultSet, find_submissions
+    from finishline.rules.benchmarks.benchmark import load_benchmarks
 
 DEFINITIONS = Definitions(load_benchmarks(CHECKOUT / "benchmarks"))
 SYSTEM = b'{"division": "closed", "submitter": "ACME"}'

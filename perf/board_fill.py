@@ -8,8 +8,8 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Table
 
+from finishline.rules.benchmarks.benchmark import load_benchmarks
 from perf.board_pages import BENCHMARK, fill
-from rules.benchmark import load_benchmarks
 from server.benchmarks.queries import find_benchmark, keep_definition
 from server.database import Database
 from server.dependencies import Parts

@@ -21,7 +21,7 @@ from typing import Any
 from fastapi.testclient import TestClient
 from sqlalchemy import insert
 
-from rules.benchmark import Benchmark
+from finishline.rules.benchmarks.benchmark import Benchmark
 from server.app import create_app
 from server.benchmarks.queries import find_benchmark, keep_definition
 from server.database import Database, utc_now

@@ -28,8 +28,8 @@ from dispatching.installation import Installation, wait_until
 from dispatching.queued import define, queue_copies, submit_one
 from sqlalchemy import func, select, update
 
-from rules.benchmark import load_benchmark
-from rules.fair_queue import Waiting, fair_order
+from finishline.rules.benchmarks.benchmark import load_benchmark
+from finishline.rules.verification.fair_queue import Waiting, fair_order
 from server.models import Attempt, Verification
 from server.queues.sending import anything_to_send, take_due
 

@@ -22,9 +22,9 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
+from finishline.rules.verification.messages import ClaimGrant, ReplayJob, TargetSpec
 from reference_models.calibrate import epochs_to, summary
-from rules.benchmark import Benchmark, load_benchmark
-from rules.messages import ClaimGrant, ReplayJob, TargetSpec
 from worker.announcer import Announcer
 from worker.child_process import Host, child_environment
 from worker.outbox import Outbox

@@ -125,7 +125,7 @@ def import_once(
     before, children = cpu_seconds(server), os.times().children_user + os.times().children_system
     started = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "cli.main", "import", "mlperf", str(copies), "--json"],
+        [sys.executable, "-m", "finishline.cli.main", "import", "mlperf", str(copies), "--json"],
         env=environment,
         capture_output=True,
         check=False,

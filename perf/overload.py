@@ -36,8 +36,8 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from finishline.rules.benchmarks.benchmark import load_benchmark
 from perf.open_load import Outcome, closed_loop, open_loop, percentile
-from rules.benchmark import load_benchmark
 from server.accounts.service import create_token
 from server.database import Database
 from server.models import Submission

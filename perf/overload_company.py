@@ -19,9 +19,9 @@ from sqlalchemy import select
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from finishline.retries import Retries
-from finishline.transport import Transport
-from rules.messages import (
+from finishline.client.retries import Retries
+from finishline.client.transport import Transport
+from finishline.rules.verification.messages import (
     ClaimRequest,
     EvaluationBatch,
     ReplayEvaluation,

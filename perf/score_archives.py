@@ -26,8 +26,8 @@ from pathlib import Path
 
 import orjson
 
-from cli.records import find_in, score_found
-from rules.benchmark import load_benchmarks
+from finishline.cli.records import find_in, score_found
+from finishline.rules.benchmarks.benchmark import load_benchmarks
 
 ALLOWED_RATIO = 4.0
 ALLOWED_SHARE = 1 / 100  # of what the three published tools take together

@@ -27,7 +27,7 @@ from sqlalchemy import (
     update,
 )
 
-from rules.benchmark import load_benchmark
+from finishline.rules.benchmarks.benchmark import load_benchmark
 from server.database import Database
 from server.models import Board, BoardChange, RunRow, Submission
 from tests.support.run_logs import make_run_log

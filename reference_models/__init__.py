@@ -29,8 +29,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from rules.errors import RuleError
-from rules.run import Phase
+from finishline.rules.errors import RuleError
+from finishline.rules.scoring.run import Phase
 
 REFERENCES = {
     "cifar10": "reference_models.cifar10",

@@ -12,10 +12,10 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
+from finishline.rules.benchmarks.benchmark import ReferenceRun
+from finishline.rules.benchmarks.calibration import reference_run_toml
+from finishline.rules.benchmarks.quality import Direction, QualityTarget
 from reference_models import Measurement, load_reference
-from rules.benchmark import ReferenceRun
-from rules.calibration import reference_run_toml
-from rules.quality import Direction, QualityTarget
 
 
 def calibrate(name: str, *, batch_size: int, seed: int) -> list[float]:

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from finishline.rules.scoring.run import Phase
 from reference_models import (
     HyperparameterError,
     Measurement,
@@ -39,7 +40,6 @@ from reference_models.distributed import World, alone, join, synchronise
 from reference_models.limits import Limit, check, typed
 from reference_models.memory import naming_batch_size
 from reference_models.muon import Muon
-from rules.run import Phase
 
 DATA_SET_SHA256 = ARCHIVE_SHA256
 TRAIN_IMAGES = 50_000

@@ -26,6 +26,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from finishline.rules.scoring.run import Phase
 from reference_models import (
     DataSetError,
     HyperparameterError,
@@ -34,7 +35,6 @@ from reference_models import (
     TrainingDivergedError,
 )
 from reference_models.distributed import World, join, synchronise
-from rules.run import Phase
 
 DATA_SET_SHA256 = "87ff0c9e40dc7e2c0e34e7257799c2e3f3aec1a016363bb11cad869ec428a826"
 TRAIN_ITEMS, TEST_ITEMS = 1198, 599

@@ -25,11 +25,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from finishline.rules.scoring.run import Phase
 from reference_models import Measurement, Synthetic, TrainingDivergedError
 from reference_models.distributed import World, alone, join, synchronise
 from reference_models.grammar_corpus import CORPUS_SHA256, read_corpus
 from reference_models.hyperparameters import Limit, checked
-from rules.run import Phase
 
 DATA_SET_SHA256 = CORPUS_SHA256
 CONTEXT_BYTES = 64

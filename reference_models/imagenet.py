@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from finishline.rules.scoring.run import Phase
 from reference_models import (
     HyperparameterError,
     Measurement,
@@ -40,7 +41,6 @@ from reference_models.imagenet_files import (
 )
 from reference_models.limits import Limit, check, typed
 from reference_models.memory import naming_batch_size
-from rules.run import Phase
 
 DATA_SET_SHA256 = None  # The pictures are counted; no checksum of the unpacked set is published.
 CHANNEL_MEAN = (0.485, 0.456, 0.406)  # as torchvision's own training uses

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
+from finishline.rules.scoring.run import Phase
 from reference_models import DataSetError, Measurement, Synthetic, TrainingDivergedError
 from reference_models.distributed import World, alone, join, synchronise
 from reference_models.hyperparameters import Limit, checked
@@ -41,7 +42,6 @@ from reference_models.squad_text import (
     make_vocabulary,
     words_of,
 )
-from rules.run import Phase
 
 DATA_SET_SHA256 = hashlib.sha256(checksum_list([TRAIN_FILE, TEST_FILE]).encode()).hexdigest()
 VECTOR_WIDTH, LETTER_WIDTH, LETTER_FEATURES = 100, 16, 64

@@ -10,11 +10,11 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from finishline.rules.scoring.run import Phase
 from reference_models import DataSetError, Measurement, Synthetic
 from reference_models.grammar import GrammarConfig, train_on
 from reference_models.grammar import configure as configure_grammar
 from reference_models.grammar import synthetic as grammar_synthetic
-from rules.run import Phase
 
 DATA_SET_SHA256 = None
 FEWEST_BYTES = 100_000

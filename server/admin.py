@@ -11,8 +11,8 @@ from pathlib import Path
 
 from sqlalchemy.exc import DBAPIError
 
-from rules.benchmark import load_benchmarks
-from rules.errors import RuleError
+from finishline.rules.benchmarks.benchmark import load_benchmarks
+from finishline.rules.errors import RuleError
 from server.accounts.roles import ROLES
 from server.accounts.service import (
     TOKEN_PREFIX,

@@ -10,7 +10,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from rules.broker_account import account_of, acl_rules, broker_url_of
+from finishline.rules.verification.broker_account import account_of, acl_rules, broker_url_of
 
 if TYPE_CHECKING:
     from celery import Celery

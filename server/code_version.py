@@ -4,7 +4,7 @@ from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
-from rules.proof import CodePart
+from finishline.rules.proof.proof import CodePart
 from server.settings import CHECKOUT, get_settings
 
 HEX_DIGITS = frozenset("0123456789abcdef")

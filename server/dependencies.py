@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from rules.benchmark import Benchmark
+from finishline.rules.benchmarks.benchmark import Benchmark
 from server.accounts.roles import ORGANISERS, ROLES, SCOPES_OF, Scope
 from server.accounts.service import Holder, find_holder
 from server.artifacts import ArtifactStore

@@ -19,7 +19,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, exists, func, select
 from sqlalchemy.exc import DBAPIError
 
-from rules.messages import REPLAY_TASK, ReplayJob
+from finishline.rules.verification.messages import REPLAY_TASK, ReplayJob
 from server.bell import bell_of
 from server.broker import Broker
 from server.database import Database, utc_now

@@ -23,7 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
-from rules.errors import RuleError
+from finishline.rules.errors import RuleError
 from server.errors import ServerError, UsedUpError, problem_of
 from server.observability.context import current_request_id, note_told
 from web.render import render

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rules.errors import RuleError
+from finishline.rules.errors import RuleError
 
 
 class ServerError(Exception):

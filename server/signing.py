@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from rules.proof import key_id_of
+from finishline.rules.proof.proof import key_id_of
 from server.errors import ServerError
 
 ALGORITHM = "ed25519"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-import rules.benchmark
-from rules.benchmark import (
+from finishline.rules.benchmarks import benchmark as definitions
+from finishline.rules.benchmarks.benchmark import (
     Benchmark,
     DataSet,
     QualityTarget,
@@ -20,8 +20,7 @@ from rules.benchmark import (
     RunsRule,
     load_benchmark,
 )
-from rules.clock import Clock
-from rules.run import Evaluation, Run
+from finishline.rules.scoring.run import Clock, Evaluation, Run
 from tests.support.chromium import running_chromium
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -124,7 +123,7 @@ def make_run() -> Callable[..., Run]:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an honest submission: three real trainings of the digits reference."""
     folder = tmp_path_factory.mktemp("trained") / "submission"
-    command = ["-m", "cli.main", "run", "digits", "--runs", "3", "--out", str(folder)]
+    command = ["-m", "finishline.cli.main", "run", "digits", "--runs", "3", "--out", str(folder)]
     done = subprocess.run(
         [sys.executable, *command], capture_output=True, text=True, timeout=240, check=False
     )
@@ -139,8 +138,8 @@ def definitions_parsed_once() -> Iterator[None]:
     Nothing is lost by it: what is parsed is frozen, and a text that is refused is parsed again.
     """
     with pytest.MonkeyPatch.context() as patch:
-        parse = cache(rules.benchmark.parse_benchmark)
-        patch.setattr(rules.benchmark, "parse_benchmark", parse)
+        parse = cache(definitions.parse_benchmark)
+        patch.setattr(definitions, "parse_benchmark", parse)
         yield
 
 

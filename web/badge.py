@@ -9,7 +9,7 @@ import re
 import unicodedata
 from typing import Any
 
-from rules.evidence_words import check_of_row, ranked_seconds
+from finishline.rules.ranking.evidence import check_of_row, ranked_seconds
 from web.formats import duration, milliseconds
 from web.verdicts import standing_words
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rules.evidence_words import evidence_words
-from rules.ranking import POSSIBLE, Standing, pareto_front
+from finishline.rules.ranking.evidence import evidence_words
+from finishline.rules.ranking.ranking import POSSIBLE, Standing, pareto_front
 from web.chart_parts import (
     SYMBOLS,
     Figure,

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rules.canary import TOLERANCE
-from rules.counts import count_text
+from finishline.rules.scoring.utilisation import TOLERANCE
+from finishline.rules.text import count_text
 from web.formats import DASH, day, percent, significant
 
 View = Mapping[str, Any]

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from rules.evidence_words import check_of_row
+from finishline.rules.ranking.evidence import check_of_row
 
 Figure = dict[str, Any]
 TRANSPARENT = "rgba(0,0,0,0)"

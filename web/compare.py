@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from rules.evidence_words import evidence_words
+from finishline.rules.ranking.evidence import evidence_words
 from web.formats import (
     DASH,
     day,

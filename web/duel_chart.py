@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rules.duel import SIDES, Side
+from finishline.rules.verification.duel import SIDES, Side
 from web.chart_parts import Figure, axis, layout, time_unit
 
 View = Mapping[str, Any]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from rules.evidence_words import evidence_words
+from finishline.rules.ranking.evidence import evidence_words
 from web.feed import FeedEntry
 from web.formats import duration, number, percent
 

@@ -4,7 +4,7 @@ import math
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
-from rules.tta import display_seconds
+from finishline.rules.scoring.tta import display_seconds
 
 DASH = "–"
 _GAP = "\u00a0"  # A number never parts from its unit at the end of a line.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from rules.run import Phase
+from finishline.rules.scoring.run import Phase
 
 PHASES = tuple(phase.value for phase in Phase)
 

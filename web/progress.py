@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rules.counts import count_text
-from rules.duel import Side
+from finishline.rules.text import count_text
+from finishline.rules.verification.duel import Side
 
 KIND_WORDS = {"replay": "verification"}
 SUBJECTS = {"calibration": "the reference", "duel": "either submission"}

@@ -4,8 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rules.counts import count_text
-from rules.evidence_words import evidence_words, place_words, ranked_seconds, separation_words
+from finishline.rules.ranking.evidence import (
+    evidence_words,
+    place_words,
+    ranked_seconds,
+    separation_words,
+)
+from finishline.rules.text import count_text
 from web.formats import duration, interval
 
 View = Mapping[str, Any]

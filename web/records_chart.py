@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from rules.evidence_words import evidence_words
+from finishline.rules.ranking.evidence import evidence_words
 from web.chart_parts import (
     SYMBOLS,
     Figure,

@@ -67,10 +67,9 @@ from typing import Any, get_args
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from rules.counts import count_text
-from rules.evidence import Evidence
-from rules.evidence_words import (
+from finishline.rules.ranking.evidence import (
     MEANINGS,
+    Evidence,
     check_of_row,
     check_words,
     evidence_words,
@@ -80,6 +79,7 @@ from rules.evidence_words import (
     separation_words,
     tuning_words,
 )
+from finishline.rules.text import count_text
 from web import board_links, board_table, formats
 from web.assets import static_url
 from web.board_chart import intervals_height

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from rules.duel import SIDES
+from finishline.rules.verification.duel import SIDES
 from web.chart_parts import Figure, axis, band_traces, label, layout, quality_axis, target_line
 from web.progress import expected_evaluations, side_of
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rules.aggregate import coefficient_of_variation_percent, mean
-from rules.benchmark import RunsRule
-from rules.scoring import scored_places
+from finishline.rules.benchmarks.benchmark import RunsRule
+from finishline.rules.scoring.aggregate import coefficient_of_variation_percent, mean
+from finishline.rules.scoring.scoring import scored_places
 from web.formats import DASH, number, seconds_exact
 
 View = Mapping[str, Any]

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rules.counts import count_text
-from rules.significance import SHORTEST_SECONDS
+from finishline.rules.statistics.significance import SHORTEST_SECONDS
+from finishline.rules.text import count_text
 from web.formats import day, duration, moment
 
 WIDTH = 120

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rules.counts import count_text
+from finishline.rules.text import count_text
 from web.formats import DASH
 from web.progress import expected_evaluations
 

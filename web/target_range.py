@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rules.claim_checks_figures import LARGEST_QUALITY
-from rules.quality import UNITS
+from finishline.rules.benchmarks.quality import UNITS
+from finishline.rules.submissions.claim_checks import LARGEST_QUALITY
 
 STEPS = 100
 # Where no run went beyond the target, a target so much of it away is still of interest.

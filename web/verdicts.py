@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rules.evidence_words import evidence_words
+from finishline.rules.ranking.evidence import evidence_words
 from web.formats import number
 
 View = Mapping[str, Any]

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rules.counts import count_text
+from finishline.rules.text import count_text
 from web.formats import age, moment
 
 View = Mapping[str, Any]

@@ -4,7 +4,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from rules.messages import ReplayJob
+from finishline.rules.verification.messages import ReplayJob
 from worker.app import make_app, run_worker
 from worker.attempt_checks import AttemptChecks
 from worker.child_process import Host

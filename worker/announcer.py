@@ -4,8 +4,14 @@ import itertools
 from collections.abc import Callable
 from dataclasses import asdict
 
-from rules.messages import EventKind, Failure, ReplayEvaluation, ReplayEvent, RunStatus
-from rules.run import Ledger
+from finishline.rules.scoring.run import Ledger
+from finishline.rules.verification.messages import (
+    EventKind,
+    Failure,
+    ReplayEvaluation,
+    ReplayEvent,
+    RunStatus,
+)
 
 EventSink = Callable[[ReplayEvent], None]
 

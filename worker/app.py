@@ -12,7 +12,7 @@ from typing import Any
 from celery import Celery
 from celery.signals import worker_shutting_down
 
-from rules.messages import REPLAY_TASK, ReplayJob, queue_of
+from finishline.rules.verification.messages import REPLAY_TASK, ReplayJob, queue_of
 from worker.broker import transport_options, use_careful_transport
 from worker.intake import Intake
 from worker.logs import attempt_in_logs

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from rules.measurements import Canary, ModelWork, PrecisionAudit
-from rules.messages import Failure, ReplayJob
+from finishline.rules.scoring.measurements import Canary, ModelWork, PrecisionAudit
+from finishline.rules.verification.messages import Failure, ReplayJob
 from worker.failures import failure
 from worker.measuring import Measure, measure_apart
 from worker.self_check import SelfCheck

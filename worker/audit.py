@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
+from finishline.rules.scoring.measurements import PrecisionAudit
+from finishline.rules.scoring.run import Phase
 from reference_models import Reference, load_reference, synthetic_of
-from rules.measurements import PrecisionAudit
-from rules.run import Phase
 from worker.parent_death import die_with_parent
 from worker.precision import PrecisionWatch, audit_step, conclude
 from worker.utilisation import count_work

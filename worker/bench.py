@@ -17,12 +17,12 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from rules.benchmark import Benchmark, load_benchmark
-from rules.chosen_settings import check_settings, reference_of
-from rules.errors import RuleError
-from rules.measurements import Figure, ModelWork
-from rules.reference_points import calibrated_epochs
-from rules.utilisation import best_roof_tflops, roofline
+from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
+from finishline.rules.errors import RuleError
+from finishline.rules.scoring.measurements import Figure, ModelWork
+from finishline.rules.scoring.normalisation import calibrated_epochs
+from finishline.rules.scoring.utilisation import best_roof_tflops, roofline
+from finishline.rules.submissions.settings import check_settings, reference_of
 from worker.local import hyperparameters, read_setting
 from worker.measuring import Answer, Measure, measure_apart
 from worker.probe import probe

@@ -16,8 +16,8 @@ from typing import Any, cast
 from kombu.transport import TRANSPORT_ALIASES
 from kombu.transport import redis as kombu_redis
 
-from rules.broker_account import unacked_keys
-from rules.messages import REPLAY_TASK
+from finishline.rules.verification.broker_account import unacked_keys
+from finishline.rules.verification.messages import REPLAY_TASK
 from worker.wire import read_job
 
 log = logging.getLogger(__name__)

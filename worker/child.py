@@ -20,6 +20,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from finishline.rules.scoring.run import Phase
+from finishline.rules.verification.messages import FailureCode, LatencyOrder, TargetSpec
 from reference_models import (
     DataSetError,
     DeviceError,
@@ -31,8 +33,6 @@ from reference_models import (
     load_reference,
 )
 from reference_models.memory import is_out_of_memory, naming_batch_size
-from rules.messages import FailureCode, LatencyOrder, TargetSpec
-from rules.run import Phase
 from worker.communication import Communication
 from worker.group_channel import open_events, read_orders
 from worker.memory import accelerator_peak_bytes, resident_peak_bytes

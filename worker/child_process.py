@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from rules.messages import ReplayJob
+from finishline.rules.verification.messages import ReplayJob
 from worker.group_channel import GroupChannel
 from worker.telemetry import Sensors
 

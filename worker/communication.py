@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from rules.run import Phase
+from finishline.rules.scoring.run import Phase
 
 EXCHANGE_MODULE = "reference_models.communication"
 

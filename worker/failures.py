@@ -3,7 +3,7 @@
 import signal
 from pathlib import Path
 
-from rules.messages import Failure, FailureCode, FailureKind
+from finishline.rules.verification.messages import Failure, FailureCode, FailureKind
 
 _TABLE: dict[FailureCode, tuple[FailureKind, str]] = {
     "bad_hyperparameter": (

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from rules.messages import HelloAnswer, WorkerHello, WorkerSystem
+from finishline.rules.verification.messages import HelloAnswer, WorkerHello, WorkerSystem
 from worker.intake import end_process
 from worker.server_client import (
     RefusedError,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from rules.measurements import Canary
+from finishline.rules.scoring.measurements import Canary
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rules.latency_protocol import samples_in_whole_passes
-from rules.messages import Absence, Backend, BackendLatency, LatencyOrder
+from finishline.rules.scoring.latency import samples_in_whole_passes
+from finishline.rules.verification.messages import Absence, Backend, BackendLatency, LatencyOrder
 from worker.latency_backends import BACKENDS, BackendAbsentError, Call
 
 Item = tuple[Tensor, ...]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rules.messages import AbsenceCode, Backend
+from finishline.rules.verification.messages import AbsenceCode, Backend
 
 Call = Callable[..., Any]
 

@@ -17,14 +17,20 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rules.benchmark import Benchmark, load_benchmark
-from rules.chosen_settings import check_settings, reference_of
-from rules.errors import RuleError
-from rules.logs.mllog import write_run_log
-from rules.messages import ReplayEvent, ReplayJob, ReplayRun, TargetSpec, WorkerSystem
-from rules.processor_share import processor_share
-from rules.run import Evaluation, Ledger, Run
-from rules.tickets import Ticket, check_benchmark, read_ticket
+from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
+from finishline.rules.errors import RuleError
+from finishline.rules.logs.mllog import write_run_log
+from finishline.rules.scoring.energy import processor_share
+from finishline.rules.scoring.run import Evaluation, Ledger, Run
+from finishline.rules.submissions.settings import check_settings, reference_of
+from finishline.rules.submissions.tickets import Ticket, check_benchmark, read_ticket
+from finishline.rules.verification.messages import (
+    ReplayEvent,
+    ReplayJob,
+    ReplayRun,
+    TargetSpec,
+    WorkerSystem,
+)
 from worker.announcer import Announcer
 from worker.child_process import Host
 from worker.probe import nvidia_accelerators, probe

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from rules.messages import ReplayJob
+from finishline.rules.verification.messages import ReplayJob
 from worker.settings import Settings
 
 # One attempt is made at a time, and every thread of the process writes about it.

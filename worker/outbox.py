@@ -10,8 +10,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from rules.messages import BatchAnswer, EvaluationBatch, ReplayEvent
-from rules.report_stream import PREPARATION
+from finishline.rules.verification.messages import BatchAnswer, EvaluationBatch, ReplayEvent
+from finishline.rules.verification.report_stream import PREPARATION
 from worker.server_client import RefusedError, UnreachableError
 from worker.training import StopReason
 

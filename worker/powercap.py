@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rules.energy import counted_since
+from finishline.rules.scoring.energy import counted_since
 from worker.telemetry import Reading
 
 POWERCAP = Path("/sys/class/powercap")

@@ -17,8 +17,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from rules.measurements import PrecisionAudit, PrecisionName
-from rules.precision import narrowest, precision_by_error
+from finishline.rules.scoring.measurements import PrecisionAudit, PrecisionName
+from finishline.rules.verification.precision import narrowest, precision_by_error
 
 NAMES: dict[torch.dtype, PrecisionName] = {
     torch.float64: "fp64",

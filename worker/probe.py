@@ -8,7 +8,7 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from rules.messages import WorkerSystem
+from finishline.rules.verification.messages import WorkerSystem
 
 NVIDIA_SMI_SECONDS = 10.0
 PACKAGES = ("torch", "numpy", "scikit-learn", "celery", "onnxruntime")

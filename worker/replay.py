@@ -2,7 +2,7 @@
 
 import logging
 
-from rules.messages import (
+from finishline.rules.verification.messages import (
     ClaimGrant,
     ClaimRequest,
     Failure,

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rules.measurements import Figure
+from finishline.rules.scoring.measurements import Figure
 from worker.canary import best_seconds
 from worker.parent_death import die_with_parent
 from worker.roof_shapes import SHAPES, Shapes

@@ -4,8 +4,8 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from rules.clock import Clock
-from rules.messages import (
+from finishline.rules.scoring.run import Clock, Phase
+from finishline.rules.verification.messages import (
     BackendLatency,
     Failure,
     ReplayEvaluation,
@@ -13,7 +13,6 @@ from rules.messages import (
     ReplayRun,
     RunStatus,
 )
-from rules.run import Phase
 from worker.announcer import Announcer
 from worker.failures import failure
 from worker.stopwatch import Stopwatch, clocks_disagree

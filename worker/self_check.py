@@ -17,8 +17,14 @@ from typing import Any, Literal, Self
 
 from pydantic import TypeAdapter, ValidationError
 
-from rules.measurements import Canary, Figure, ProbeAnswer, ProbeMoment, WorkerProbe
-from rules.messages import WorkerSystem
+from finishline.rules.scoring.measurements import (
+    Canary,
+    Figure,
+    ProbeAnswer,
+    ProbeMoment,
+    WorkerProbe,
+)
+from finishline.rules.verification.messages import WorkerSystem
 from worker.kept_roofs import KeptRoofs
 from worker.measuring import Answer, Measure, measure_apart
 from worker.server_client import RefusedError, ServerClient, UnreachableError

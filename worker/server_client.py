@@ -8,8 +8,8 @@ from typing import Self
 
 import httpx2
 
-from rules.measurements import ProbeAnswer, WorkerProbe
-from rules.messages import (
+from finishline.rules.scoring.measurements import ProbeAnswer, WorkerProbe
+from finishline.rules.verification.messages import (
     FENCE_HEADER,
     BatchAnswer,
     ClaimGrant,

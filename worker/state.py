@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from rules.messages import WorkerWord
+from finishline.rules.verification.messages import WorkerWord
 
 REFUSED_EXIT_CODE = 3
 

@@ -1,7 +1,6 @@
 """The official clock of a run: the ledger from the parent's stamps, and the check of two clocks."""
 
-from rules.clock import Clock
-from rules.run import Ledger, Phase
+from finishline.rules.scoring.run import Clock, Ledger, Phase
 
 PREPARATION = frozenset({Phase.INIT, Phase.COMPILE, Phase.WARMUP})
 RELATIVE_TOLERANCE = 0.02

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from rules.benchmark import QualityTarget, ReachRule
-from rules.control_points import first_break
-from rules.messages import ControlPoint, TargetSpec
-from rules.run import Evaluation
-from rules.tta import first_evaluation_at_target
+from finishline.rules.benchmarks.benchmark import QualityTarget, ReachRule
+from finishline.rules.scoring.run import Evaluation
+from finishline.rules.scoring.tta import first_evaluation_at_target
+from finishline.rules.verification.control_points import first_break
+from finishline.rules.verification.messages import ControlPoint, TargetSpec
 
 
 def is_reached(qualities: Sequence[float], target: TargetSpec) -> bool:

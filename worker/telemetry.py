@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Protocol
 
-from rules.clock import Clock
-from rules.energy import samples_per_joule, timed_joules
-from rules.measurements import RunTelemetry
-from rules.run import Phase
+from finishline.rules.scoring.energy import samples_per_joule, timed_joules
+from finishline.rules.scoring.measurements import RunTelemetry
+from finishline.rules.scoring.run import Clock, Phase
 
 EVERY_SECONDS = 0.5
 

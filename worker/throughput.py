@@ -18,11 +18,10 @@ from typing import Any
 
 import torch
 
+from finishline.rules.errors import RuleError
+from finishline.rules.scoring.run import Clock, Phase
 from reference_models import load_reference, synthetic_of
 from reference_models.memory import is_out_of_memory
-from rules.clock import Clock
-from rules.errors import RuleError
-from rules.run import Phase
 from worker.latency_backends import first_line
 from worker.memory import accelerator_peak_bytes, resident_peak_bytes
 from worker.parent_death import die_with_parent

@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-from rules.measurements import QUIET_CPU_SHARE
-from rules.messages import ReplayJob, ReplayRun
+from finishline.rules.scoring.measurements import QUIET_CPU_SHARE
+from finishline.rules.verification.messages import ReplayJob, ReplayRun
 from worker.announcer import Announcer
 from worker.child_process import ChildProcess, Host, Line
 from worker.failures import count_oom_kills, death_of_child, failure

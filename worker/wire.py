@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 import orjson
 from pydantic import TypeAdapter
 
-from rules.messages import BackendLatency, ReplayJob
+from finishline.rules.verification.messages import BackendLatency, ReplayJob
 
 _Message = TypeVar("_Message")
 

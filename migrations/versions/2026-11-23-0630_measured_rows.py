@@ -9,10 +9,10 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from rules.benchmark import Benchmark, read_benchmark
-from rules.configuration import Configuration
-from rules.errors import RuleError
-from rules.measured_time import measured_seconds
+from finishline.rules.benchmarks.benchmark import Benchmark, read_benchmark
+from finishline.rules.errors import RuleError
+from finishline.rules.scoring.measured_time import measured_seconds
+from finishline.rules.submissions.settings import Configuration
 
 revision: str = "0038"
 down_revision: str | None = "0037"

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import reference_models
+from finishline.rules.scoring.run import Phase
 from reference_models import Measurement
-from rules.run import Phase
 from worker import child
 
 CURVE = (50.0, 80.0, 96.0, 98.0)

@@ -13,7 +13,7 @@ from typing import Any
 
 import worker.__main__
 import worker.training
-from rules.messages import ClaimGrant, ReplayJob, ReplayReport
+from finishline.rules.verification.messages import ClaimGrant, ReplayJob, ReplayReport
 from worker.child_process import ChildProcess, Host
 from worker.server_client import ServerClient
 

@@ -8,9 +8,9 @@ from dispatching.idle_child import CURVE
 from dispatching.installation import HARDWARE_CLASS, Installation
 from sqlalchemy import insert, select
 
-from rules.benchmark import Benchmark
-from rules.fair_queue import Waiting
-from rules.run import Ledger
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.scoring.run import Ledger
+from finishline.rules.verification.fair_queue import Waiting
 from server.database import Database
 from server.models import Attempt, Base, RunRow, Submission, User, Verification
 from tests.support.run_logs import STARTED_AT_MS, make_run_log

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from rules.aggregate import olympic_mean
-from rules.benchmark import (
+from finishline.rules.benchmarks.benchmark import (
     Benchmark,
     DataSet,
     QualityTarget,
@@ -24,13 +23,18 @@ from rules.benchmark import (
     ReplayPolicy,
     RunsRule,
 )
-from rules.claim import Claim, System
-from rules.clock import Clock
-from rules.measured_time import measured_seconds
-from rules.messages import ReplayEvaluation, ReplayReport, ReplayRun, WorkerSystem
-from rules.run import Evaluation
-from rules.scoring import RunScore
-from rules.verification import judge
+from finishline.rules.scoring.aggregate import olympic_mean
+from finishline.rules.scoring.measured_time import measured_seconds
+from finishline.rules.scoring.run import Clock, Evaluation
+from finishline.rules.scoring.scoring import RunScore
+from finishline.rules.submissions.claim import Claim, System
+from finishline.rules.verification.judge import judge
+from finishline.rules.verification.messages import (
+    ReplayEvaluation,
+    ReplayReport,
+    ReplayRun,
+    WorkerSystem,
+)
 
 CEILING, TARGET, NOISE = 96.0, 94.0, 0.05
 RATE = math.log(CEILING / (CEILING - TARGET))

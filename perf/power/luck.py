@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rules.measured_time import Spread, dropped_at_each_end, interval_of
+from finishline.rules.scoring.measured_time import Spread, dropped_at_each_end, interval_of
 
 SEED = 20_262
 CONFIRM_RUNS, FIRST_RUNS, TRIES = 10, 3, 20

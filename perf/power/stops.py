@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun, load_benchmark
+from finishline.rules.scoring.run import Evaluation
+from finishline.rules.scoring.scoring import RunScore
+from finishline.rules.scoring.violations import FIXED_STOP_P_VALUE
+from finishline.rules.statistics.significance import p_value_of_mean_beyond
+from finishline.rules.submissions.claim import Claim
+from finishline.rules.verification.judge import judge
+from finishline.rules.verification.messages import ReplayEvaluation, ReplayReport, ReplayRun
 from power.claims import PACE_STDEV, SYSTEM, TRIALS_OF_A_REFERENCE, WORKER
-from rules.benchmark import Benchmark, ReferenceRun, load_benchmark
-from rules.claim import Claim
-from rules.messages import ReplayEvaluation, ReplayReport, ReplayRun
-from rules.run import Evaluation
-from rules.scoring import RunScore
-from rules.significance import p_value_of_mean_beyond
-from rules.verification import judge
-from rules.violations import FIXED_STOP_P_VALUE
 
 REFERENCE_RUNS, CLAIMED, REPLAYS = 20, 5, 3
 GRAMMAR = Path(__file__).resolve().parents[2] / "benchmarks" / "grammar.toml"

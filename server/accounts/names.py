@@ -3,7 +3,7 @@
 from sqlalchemy import literal, select, text, union_all
 from sqlalchemy.orm import Session
 
-from rules.names import fault_in, skeletons
+from finishline.rules.text import fault_in, skeletons
 from server.errors import ConflictError, ContentError
 from server.models import Organisation, User
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from rules.chain import check_chain
+from finishline.rules.proof.hash_chain import check_chain
 from server.audit import queries, service
 from server.audit.schemas import AuditCheck, AuditFilter, AuditHead, AuditList, AuditRecordView
 from server.dependencies import OrganiserDep, PartsDep

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from rules.chain import HASHED
+from finishline.rules.proof.hash_chain import HASHED
 from server.audit.schemas import AuditFilter
 from server.database import moment_text
 from server.models import AuditRecord

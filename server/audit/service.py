@@ -7,7 +7,7 @@ import orjson
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
-from rules.chain import FIRST_PREVIOUS, Head, record_sha256
+from finishline.rules.proof.hash_chain import FIRST_PREVIOUS, Head, record_sha256
 from server.database import moment_text, utc_now
 from server.models import AuditRecord
 

@@ -12,7 +12,7 @@ from typing import Literal, cast
 
 from sqlalchemy import Connection, NullPool, create_engine
 
-from rules.chain import Head
+from finishline.rules.proof.hash_chain import Head
 from server.database import Database
 from server.exports.logs import list_logs
 from server.exports.manifest import FilePart, TablePart, file_part

@@ -10,8 +10,8 @@ from sqlalchemy import Connection, Date, Dialect, inspect, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
-from rules.counts import count_text
-from rules.errors import RuleError
+from finishline.rules.errors import RuleError
+from finishline.rules.text import count_text
 from server.database import UtcDateTime
 from server.exports.cells import Kind, kind_of
 from server.exports.csv_tables import Columns, Line, read_csv

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from rules.counts import count_text
-from rules.errors import RuleError
+from finishline.rules.errors import RuleError
+from finishline.rules.text import count_text
 from server.errors import ContentError
 from server.exports.csv_tables import read_csv
 from server.exports.logs import LOG_COLUMNS

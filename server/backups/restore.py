@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
 
-from rules.errors import RuleError
+from finishline.rules.errors import RuleError
 from server.artifacts import ArtifactStore
 from server.backups.database_part import SQLITE_FILE
 from server.backups.loading import load_tables

@@ -8,9 +8,9 @@ from pydantic import BaseModel
 from sqlalchemy import and_, select
 from sqlalchemy.orm import Session
 
-from rules.aggregate import mean, olympic_mean
-from rules.benchmark import Benchmark
-from rules.reference_points import ReferenceCurve, reference_curve
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.scoring.aggregate import mean, olympic_mean
+from finishline.rules.scoring.normalisation import ReferenceCurve, reference_curve
 from server.calibrations.queries import adopted_calibration, judging_benchmark
 from server.models import RunRow, Submission, User
 from server.submissions.visibility import ranks, seeing_figures

@@ -10,8 +10,8 @@ from typing import cast
 from sqlalchemy import Table, bindparam, func, select
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark, load_benchmarks, read_benchmark
-from rules.near_miss import did_you_mean
+from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmarks, read_benchmark
+from finishline.rules.text import did_you_mean
 from server.database import insert_missing, utc_now
 from server.errors import ConflictError, NotFoundError
 from server.leaderboard.service import board_versions, kept_for_board

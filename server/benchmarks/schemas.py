@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from rules.benchmark import Benchmark, QualityTarget
+from finishline.rules.benchmarks.benchmark import Benchmark, QualityTarget
 from server.benchmarks.queries import NO_SUBMISSIONS, Counts
 from server.phases.schemas import PhasesView
 

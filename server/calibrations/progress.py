@@ -5,7 +5,7 @@ from dataclasses import asdict
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from rules.messages import ReplayReport
+from finishline.rules.verification.messages import ReplayReport
 from server.calibrations.queries import chunks_of, lock_calibration
 from server.database import utc_now
 from server.models import Calibration, CalibrationRunRow, Verification

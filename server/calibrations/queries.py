@@ -3,8 +3,8 @@
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, selectinload
 
-from rules.benchmark import Benchmark, ReferenceRun
-from rules.calibration import calibrated_by
+from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun
+from finishline.rules.benchmarks.calibration import calibrated_by
 from server.benchmarks.queries import definition
 from server.errors import NotFoundError
 from server.models import Calibration, CalibrationRunRow, Verification

@@ -6,10 +6,15 @@ from collections.abc import Sequence
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
-from rules.calibration import chunk_sizes, plan_calibration, runs_sha256, why_not_adoptable
-from rules.counts import count_text
-from rules.replay_plan import Plan
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.calibration import (
+    chunk_sizes,
+    plan_calibration,
+    runs_sha256,
+    why_not_adoptable,
+)
+from finishline.rules.text import count_text
+from finishline.rules.verification.replay_plan import Plan
 from server.audit.service import Subject, record
 from server.benchmarks.queries import definition
 from server.calibrations.progress import OPEN, has_every_run

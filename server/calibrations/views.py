@@ -5,8 +5,8 @@ from dataclasses import asdict
 
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark, ReferenceRun
-from rules.calibration import (
+from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun
+from finishline.rules.benchmarks.calibration import (
     ConvergenceAt,
     SizeComparison,
     band_at,

@@ -7,9 +7,9 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from rules.comparison import ALPHA, Comparison, compare
-from rules.counts import count_text
-from rules.holm import holm
+from finishline.rules.statistics.comparison import ALPHA, Comparison, compare
+from finishline.rules.statistics.t import holm
+from finishline.rules.text import count_text
 from server.comparisons.schemas import ComparedView, ComparisonView, PairView
 from server.errors import ContentError, NotFoundError
 from server.models import Submission, User

@@ -2,8 +2,8 @@
 
 from sqlalchemy.orm import Session
 
-from rules.duel import RECORD_PAIRS
-from rules.records import may_duel
+from finishline.rules.ranking.records import may_duel
+from finishline.rules.verification.duel import RECORD_PAIRS
 from server.duels.challenges import record_holder
 from server.duels.schemas import DuelCreate
 from server.duels.service import request_duel

@@ -5,8 +5,8 @@ from datetime import timedelta
 from sqlalchemy import select
 from sqlalchemy.orm import Session, aliased, undefer
 
-from rules.duel import RECORD_PAIRS
-from rules.records import DUEL_ALPHA, Contender, measured_history
+from finishline.rules.ranking.records import DUEL_ALPHA, Contender, measured_history
+from finishline.rules.verification.duel import RECORD_PAIRS
 from server.database import utc_now
 from server.errors import ConflictError
 from server.leaderboard.service import raise_board_version

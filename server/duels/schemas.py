@@ -4,7 +4,8 @@ from dataclasses import asdict
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rules.duel import (
+from finishline.rules.statistics.pairs import PairedGap
+from finishline.rules.verification.duel import (
     FEWEST_PAIRS,
     MOST_PAIRS,
     Duel,
@@ -13,8 +14,7 @@ from rules.duel import (
     Side,
     interleave,
 )
-from rules.duel import Pair as RulesPair
-from rules.paired import PairedGap
+from finishline.rules.verification.duel import Pair as RulesPair
 from server.models import Verification
 
 

@@ -7,11 +7,18 @@ from dataclasses import asdict
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
-from rules.duel import RECORD_PAIRS, SIDES, interleave, judge_duel, pair_runs, why_no_duel
-from rules.duel_reasons import duel_reasons
-from rules.messages import ReplayReport
-from rules.replay_plan import draw
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.verification.duel import (
+    RECORD_PAIRS,
+    SIDES,
+    duel_reasons,
+    interleave,
+    judge_duel,
+    pair_runs,
+    why_no_duel,
+)
+from finishline.rules.verification.messages import ReplayReport
+from finishline.rules.verification.replay_plan import draw
 from server.audit.service import Subject, record
 from server.benchmarks.queries import definition
 from server.database import utc_now

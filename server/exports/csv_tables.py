@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from rules.counts import count_text
-from rules.errors import RuleError
+from finishline.rules.errors import RuleError
+from finishline.rules.text import count_text
 from server.exports.cells import READERS, WRITERS, Kind
 
 Rows = Sequence[Sequence[Any]]

@@ -12,8 +12,8 @@ from typing import Any, BinaryIO
 from sqlalchemy import Connection, select, union
 from sqlalchemy.sql.expression import CompoundSelect
 
-from rules.counts import count_text
-from rules.errors import RuleError
+from finishline.rules.errors import RuleError
+from finishline.rules.text import count_text
 from server.artifacts import ArtifactStore, Staged
 from server.exports.csv_tables import Columns
 from server.exports.progress import Progress, silent

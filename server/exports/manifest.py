@@ -10,11 +10,10 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from rules.canonical import read_json
-from rules.chain import Head
-from rules.errors import RuleError
-from rules.plain import read_plain
-from rules.proof import CodePart, SignaturePart, key_id_of, signed_bytes
+from finishline.rules.errors import RuleError
+from finishline.rules.proof.hash_chain import Head, read_json
+from finishline.rules.proof.proof import CodePart, SignaturePart, key_id_of, signed_bytes
+from finishline.rules.untrusted import read_plain
 from server.artifacts import CHUNK_BYTES
 from server.exports.cells import known_kind
 from server.exports.csv_tables import Columns

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, select
 
-from rules.chain import FIRST_PREVIOUS, Head
+from finishline.rules.proof.hash_chain import FIRST_PREVIOUS, Head
 from server.artifacts import ArtifactStore
 from server.code_version import code_version
 from server.database import moment_text, utc_now

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from rules.counts import count_text
-from rules.errors import RuleError
+from finishline.rules.errors import RuleError
+from finishline.rules.text import count_text
 from server.exports.csv_tables import Columns, CsvFile, Rows
 from server.exports.manifest import ColumnPart, FilePart, TablePart, file_part
 from server.exports.parquet_tables import ParquetFile

@@ -7,12 +7,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from rules.canonical import read_json
-from rules.chain import check_chain
-from rules.counts import count_text
-from rules.errors import RuleError
-from rules.proof import key_id_of, signed_bytes
-from rules.proof_check import check_proof
+from finishline.rules.errors import RuleError
+from finishline.rules.proof.check import check_proof
+from finishline.rules.proof.hash_chain import check_chain, read_json
+from finishline.rules.proof.proof import key_id_of, signed_bytes
+from finishline.rules.text import count_text
 from server.artifacts import ArtifactStore
 from server.audit.queries import all_records
 from server.dependencies import Parts

@@ -11,7 +11,7 @@ from operator import itemgetter
 
 from sqlalchemy import Connection, select
 
-from rules.counts import count_text
+from finishline.rules.text import count_text
 from server.artifacts import CHUNK_BYTES, ArtifactStore
 from server.errors import UnavailableError
 from server.exports.logs import list_logs

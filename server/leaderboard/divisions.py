@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from rules.benchmark import Benchmark
+from finishline.rules.benchmarks.benchmark import Benchmark
 from server.leaderboard.ranked import RankedBoard
 from server.leaderboard.schemas import BoardQuery
 

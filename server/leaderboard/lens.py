@@ -9,11 +9,18 @@ import orjson
 from sqlalchemy import ColumnElement, Text, cast, select, true
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
-from rules.cost import training_cost_usd
-from rules.lens import Lens, LensTime, StoredRun, make_lens, result_of_set, time_of_run
-from rules.measured_time import interval_of
-from rules.tta import display_seconds
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.prices import training_cost_usd
+from finishline.rules.ranking.lens import (
+    Lens,
+    LensTime,
+    StoredRun,
+    make_lens,
+    result_of_set,
+    time_of_run,
+)
+from finishline.rules.scoring.measured_time import interval_of
+from finishline.rules.scoring.tta import display_seconds
 from server.leaderboard.rows import BoardRow, BoardRows
 from server.leaderboard.schemas import BoardQuery, LensView
 from server.leaderboard.separated import METRICS_OF_RUNS

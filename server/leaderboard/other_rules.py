@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
-from rules.errors import BenchmarkError
-from rules.other_rules import rules_that_differ
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.phases import rules_that_differ
+from finishline.rules.errors import BenchmarkError
 from server.benchmarks.queries import definition
 
 

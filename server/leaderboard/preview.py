@@ -11,8 +11,8 @@ from functools import partial
 from sqlalchemy import select, true
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
-from rules.phases import moment_words
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.phases import moment_words
 from server.leaderboard.divisions import board_in_division
 from server.leaderboard.queries import Board, cut_board
 from server.leaderboard.ranked import RankedBoard, board_as_seen

@@ -3,8 +3,12 @@
 from dataclasses import replace
 from datetime import date
 
-from rules.cost import system_price_usd_per_hour, training_cost_usd
-from rules.system_price import PriceBook, price_of_system
+from finishline.rules.benchmarks.prices import (
+    PriceBook,
+    price_of_system,
+    system_price_usd_per_hour,
+    training_cost_usd,
+)
 from server.leaderboard.rows import BoardRow, BoardRows, is_own_price
 from server.leaderboard.schemas import BoardQuery, PriceView
 

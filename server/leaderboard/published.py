@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
-from rules.claim import Kind
+from finishline.rules.submissions.claim import Kind
 from server.models import Decision, Submission, Verification
 from server.verifications.publishing import KIND_THAT_CHECKS, PUBLISH
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
-from rules.ranking import FIRST_METRIC
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.ranking.ranking import FIRST_METRIC
 from server.leaderboard.divisions import board_in_division
 from server.leaderboard.lens import lens_of, lens_view
 from server.leaderboard.other_rules import other_rules

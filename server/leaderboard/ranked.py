@@ -7,10 +7,10 @@ from typing import Any, overload
 
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
-from rules.claim import Kind
-from rules.lens import Lens
-from rules.ranking import Metric, Order, Ranked, Standing, order_of
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.ranking.lens import Lens
+from finishline.rules.ranking.ranking import Metric, Order, Ranked, Standing, order_of
+from finishline.rules.submissions.claim import Kind
 from server.leaderboard.also_by import one_row_each
 from server.leaderboard.changes import changes_between
 from server.leaderboard.facets import Facets, facets_of

@@ -10,16 +10,15 @@ from typing import Any
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
-from rules.aggregate import coefficient_of_variation_percent, mean
-from rules.benchmark import Benchmark
-from rules.claim import Kind
-from rules.comparison import log_times
-from rules.confirmation import why_held_back
-from rules.cost import training_cost_usd
-from rules.measured_time import Spread, claimed_interval, resolution_of
-from rules.ranking import Standing
-from rules.system_price import SystemPrice
-from rules.tta import display_seconds
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.prices import SystemPrice, training_cost_usd
+from finishline.rules.ranking.ranking import Standing
+from finishline.rules.scoring.aggregate import coefficient_of_variation_percent, mean
+from finishline.rules.scoring.measured_time import Spread, claimed_interval, resolution_of
+from finishline.rules.scoring.tta import display_seconds
+from finishline.rules.statistics.comparison import log_times
+from finishline.rules.submissions.claim import Kind
+from finishline.rules.verification.sealed_runs import why_held_back
 from server.leaderboard.published import verifications_behind
 from server.models import Pool, PoolRun, RunRow, Submission, User
 from server.pools.spreads import Spreads

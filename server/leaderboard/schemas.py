@@ -7,10 +7,10 @@ from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from rules.claim import Kind
-from rules.clock import ClockName
-from rules.evidence import Check, Evidence
-from rules.ranking import KIND_OF_METRIC, Metric
+from finishline.rules.ranking.evidence import Check, Evidence
+from finishline.rules.ranking.ranking import KIND_OF_METRIC, Metric
+from finishline.rules.scoring.run import ClockName
+from finishline.rules.submissions.claim import Kind
 from server.days import DayField
 from server.submissions.evidence_schemas import EvidenceFields
 from server.submissions.result_views import RcpView

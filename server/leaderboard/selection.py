@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
-from rules.measurements import PrecisionName
+from finishline.rules.scoring.measurements import PrecisionName
 from server.errors import ConflictError, ContentError
 from server.leaderboard.ranked import PlacedRow
 from server.leaderboard.schemas import BoardQuery

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from rules.ranking import Order, Ranked
-from rules.separation import RankedTime, separate
+from finishline.rules.ranking.ranking import Order, Ranked
+from finishline.rules.statistics.separation import RankedTime, separate
 from server.leaderboard.rows import BoardRow
 
 # Of these metrics a submission's figure is a multiple of what its runs took.

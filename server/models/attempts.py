@@ -28,7 +28,7 @@ class Attempt(Base):
     `run_started_at` is when the run under way was announced, `last_evaluation` the latest event of
     one, `log_tail` the end of what the run that failed wrote, or what was heard last of a lost one.
 
-    It waits for `hardware_class`, None for any; for its place there see rules.fair_queue.
+    It waits for `hardware_class`, None for any; for its place there see `fair_queue`.
     `sent_to` is the worker that was drawn for it, which alone may claim it; None before that. The
     defaults are for a server of the version before, which may go on while this one starts.
     """

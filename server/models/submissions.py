@@ -24,7 +24,7 @@ class Submission(Base):
     took on average in the replay that its status rests on, on its own hardware class.
 
     `evidence` and `check_word` say which time of it ranks and how far its claim was checked
-    (rules.evidence); the sealed runs of its configuration are in `pool_id`.
+    (rules.ranking.evidence); the sealed runs of its configuration are in `pool_id`.
 
     `trained_with` is "reference" or "own" code; `tuning` has the trials and seconds of the search
     that found its settings, where its submitter states them. `ticket_id` is the ticket that its

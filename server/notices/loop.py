@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.exc import DBAPIError
 
-from rules.benchmark import Benchmark
+from finishline.rules.benchmarks.benchmark import Benchmark
 from server.database import Database, utc_now
 from server.notices.deliveries import Claimed, claim, first_due, next_due
 from server.notices.pruning import PRUNE_EVERY, prune

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import ColumnElement, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
+from finishline.rules.benchmarks.benchmark import Benchmark
 from server.database import Database, utc_now
 from server.models import Delivery, MailSubscription, NoticeEvent
 from server.notices.announce import Subject, new_event, watched_benchmark

@@ -13,7 +13,7 @@ IDS = ("request_id", "user_id", *ID_PARAMETERS)
 # A text line says method, route and status in its message.
 FIGURES = ("seconds", "bytes")
 ACCESS = ("method", "route", "status", *FIGURES)
-OWN_LOGGERS = ("server", "rules", "web")
+OWN_LOGGERS = ("server", "finishline", "web")
 TALKATIVE = ("alembic.runtime.migration", "botocore.credentials")
 
 

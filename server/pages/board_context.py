@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
+from finishline.rules.benchmarks.benchmark import Benchmark
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.schemas import benchmark_view
 from server.leaderboard.divisions import board_in_division

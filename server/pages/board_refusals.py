@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from rules.errors import RuleError
+from finishline.rules.errors import RuleError
 from server.errors import ConflictError, ContentError, ServerError
 from server.leaderboard.schemas import BoardQuery
 

@@ -6,7 +6,7 @@ from fastapi.responses import HTMLResponse
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
+from finishline.rules.benchmarks.benchmark import Benchmark
 from server.benchmarks.queries import find_benchmark
 from server.dependencies import PartsDep
 from server.leaderboard.answers import answer_board

@@ -8,10 +8,10 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session, undefer
 
-from rules.aggregate import mean
-from rules.benchmark import Benchmark
-from rules.calibration import band_at
-from rules.lens import Lens, StoredRun, time_of_run
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.calibration import band_at
+from finishline.rules.ranking.lens import Lens, StoredRun, time_of_run
+from finishline.rules.scoring.aggregate import mean
 from server.benchmarks.schemas import benchmark_view
 from server.calibrations.queries import adopted_calibration, judging_benchmark
 from server.leaderboard.lens import lens_of

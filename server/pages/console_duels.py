@@ -6,8 +6,8 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy import select
 
-from rules.counts import count_text
-from rules.duel import FEWEST_PAIRS, MOST_PAIRS
+from finishline.rules.text import count_text
+from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS
 from server.dependencies import Parts, PartsDep
 from server.duels.schemas import DuelCreate
 from server.duels.service import ask_for_duel

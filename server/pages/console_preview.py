@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 from sqlalchemy import select
 
-from rules.benchmark import Benchmark
+from finishline.rules.benchmarks.benchmark import Benchmark
 from server.benchmarks.queries import NO_SUBMISSIONS, find_benchmark
 from server.benchmarks.schemas import benchmark_view
 from server.dependencies import Parts, PartsDep

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from rules.counts import count_text
+from finishline.rules.text import count_text
 from server.accounts.service import find_holder
 from server.dependencies import Parts, PartsDep
 from server.errors import NotSignedInError

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
-from rules.counts import count_text
+from finishline.rules.text import count_text
 from server.dependencies import Parts, PartsDep
 from server.errors import ServerError
 from server.pages.console_lists import under_way

@@ -1,8 +1,8 @@
 """How a board is scored, in sentences."""
 
-from rules.benchmark import Benchmark, ReplayPolicy, RunsRule
-from rules.counts import count_text
-from rules.replay_plan import OWN_SEEDS
+from finishline.rules.benchmarks.benchmark import Benchmark, ReplayPolicy, RunsRule
+from finishline.rules.text import count_text
+from finishline.rules.verification.replay_plan import OWN_SEEDS
 from web.formats import quality
 
 MEASURED = (

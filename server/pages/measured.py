@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rules.aggregate import mean
+from finishline.rules.scoring.aggregate import mean
 
 Table = Mapping[str, Any]
 

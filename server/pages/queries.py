@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from rules.replay_plan import band_for
+from finishline.rules.verification.replay_plan import band_for
 from server.benchmarks.queries import definition
 from server.benchmarks.schemas import benchmark_view
 from server.dependencies import Parts

@@ -5,8 +5,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
-from rules.ranking import FIRST_METRIC
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.ranking.ranking import FIRST_METRIC
 from server.leaderboard.ranked import PlacedRow, ranked_board
 from server.leaderboard.schemas import BoardQuery
 from server.leaderboard.service import board_version

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy.orm import Session
 
-from rules.replay_plan import why_not_replayable
+from finishline.rules.verification.replay_plan import why_not_replayable
 from server.accounts.roles import ORGANISERS
 from server.benchmarks.queries import definition
 from server.conditions import reader_has

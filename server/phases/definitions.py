@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
+from finishline.rules.benchmarks.benchmark import Benchmark
 from server.benchmarks.queries import definition, definition_on_disk
 from server.models import BenchmarkPhases
 from server.phases.queries import all_current_phases

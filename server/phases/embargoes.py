@@ -5,7 +5,7 @@ from datetime import datetime
 from sqlalchemy import select, true, update
 from sqlalchemy.orm import Session
 
-from rules.phases import is_embargoed
+from finishline.rules.benchmarks.phases import is_embargoed
 from server.leaderboard.service import raise_board_version
 from server.models import Submission
 from server.phases.queries import all_current_phases, current_phases

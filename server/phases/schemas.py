@@ -16,7 +16,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from rules.phases import (
+from finishline.rules.benchmarks.phases import (
     NO_PHASES,
     PhaseName,
     Phases,

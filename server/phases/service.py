@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import false, func, select
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
-from rules.phases import (
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.phases import (
     changed,
     is_embargoed,
     is_frozen,

@@ -6,7 +6,7 @@ import threading
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from rules.phases import is_frozen
+from finishline.rules.benchmarks.phases import is_frozen
 from server.database import Database, utc_now
 from server.leaderboard.service import raise_board_version
 from server.phases.definitions import RulingDefinitions

@@ -3,7 +3,7 @@
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from rules.counts import count_text
+from finishline.rules.text import count_text
 from server.audit.service import Subject, record
 from server.dependencies import Caller
 from server.errors import ConflictError

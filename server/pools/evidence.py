@@ -4,16 +4,16 @@ from typing import cast
 
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
-from rules.claim import Claim, Kind
-from rules.evidence import (
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.ranking.evidence import (
     FEWEST_SEALED_RUNS,
     check_of,
     evidence_of,
     is_timed,
     may_be_measured,
 )
-from rules.replay_plan import has_default_settings, is_calibrated
+from finishline.rules.submissions.claim import Claim, Kind
+from finishline.rules.verification.replay_plan import has_default_settings, is_calibrated
 from server.calibrations.queries import benchmark_of
 from server.models import Pool, Submission, User, Verification
 from server.verifications.publishing import checks_claim, published_verification

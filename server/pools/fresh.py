@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from rules.calibration import judged_beside
-from rules.confirmation import FIRST, HELD_BACK, why_fresh_runs
-from rules.records import Contender, measured_history
-from rules.replay_plan import FRESH_RUNS, band_for, draw
+from finishline.rules.benchmarks.calibration import judged_beside
+from finishline.rules.ranking.records import Contender, measured_history
+from finishline.rules.verification.replay_plan import FRESH_RUNS, band_for, draw
+from finishline.rules.verification.sealed_runs import FIRST, HELD_BACK, why_fresh_runs
 from server.calibrations.queries import adopted_calibration, judging_benchmark
 from server.leaderboard.service import raise_board_version
 from server.models import Pool, PoolRun, Submission, Verification

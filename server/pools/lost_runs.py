@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
-from rules.cross_check import compare_runs
-from rules.errors import RuleError
-from rules.judge_time import why_not_timed
-from rules.messages import ReplayReport, ReplayRun, WorkerSystem
-from rules.report_check import check_report
-from rules.report_stream import CLOCK_SLACK_SECONDS
-from rules.sealed_runs import SealedRun, sealed_runs
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import RuleError
+from finishline.rules.verification.cross_check import compare_runs
+from finishline.rules.verification.judge_time import why_not_timed
+from finishline.rules.verification.messages import ReplayReport, ReplayRun, WorkerSystem
+from finishline.rules.verification.report_check import check_report
+from finishline.rules.verification.report_stream import CLOCK_SLACK_SECONDS
+from finishline.rules.verification.sealed_runs import SealedRun, sealed_runs
 from server.models import Attempt, Verification, WorkerRow
 from server.pools.posted_runs import ENDED_EARLY, posted_runs
 from server.verifications.report_checks import posted_events, why_refused

@@ -3,9 +3,9 @@
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
-from rules.messages import ReplayRun
-from rules.streamed_runs import streamed_runs
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.verification.messages import ReplayRun
+from finishline.rules.verification.sealed_runs import streamed_runs
 from server.models import Attempt, ReplayEventRow
 
 ENDED_EARLY = ("lost", "failed")

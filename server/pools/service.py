@@ -6,15 +6,19 @@ from collections.abc import Iterable
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
-from rules.aggregate import Interval
-from rules.benchmark import Benchmark
-from rules.configuration import configuration_of
-from rules.confirmation import HELD_BACK
-from rules.evidence import FEWEST_SEALED_RUNS
-from rules.measured_time import Spread, interval_of, measured_seconds, resolution_of
-from rules.messages import ReplayReport
-from rules.other_rules import rules_that_differ
-from rules.sealed_runs import SealedRun
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.phases import rules_that_differ
+from finishline.rules.ranking.evidence import FEWEST_SEALED_RUNS
+from finishline.rules.scoring.aggregate import Interval
+from finishline.rules.scoring.measured_time import (
+    Spread,
+    interval_of,
+    measured_seconds,
+    resolution_of,
+)
+from finishline.rules.submissions.settings import configuration_of
+from finishline.rules.verification.messages import ReplayReport
+from finishline.rules.verification.sealed_runs import HELD_BACK, SealedRun
 from server.benchmarks.queries import definition
 from server.calibrations.queries import benchmark_of
 from server.database import utc_now

@@ -5,8 +5,8 @@ from collections import defaultdict
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
-from rules.measured_time import Spread, calibrated_spread, pooled_spread
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.scoring.measured_time import Spread, calibrated_spread, pooled_spread
 from server.models import Pool, PoolRun
 
 

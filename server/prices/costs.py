@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import Engine, Row, func, select
 from sqlalchemy.orm import Session
 
-from rules.system_price import PriceBook, SystemPrice, price_of_system
+from finishline.rules.benchmarks.prices import PriceBook, SystemPrice, price_of_system
 from server.models import PriceRow, Submission
 from server.prices.schemas import entry_of
 

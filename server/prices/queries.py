@@ -9,7 +9,7 @@ from datetime import date
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from rules.price_book import PriceEntry, price_on, superseded_by
+from finishline.rules.benchmarks.prices import PriceEntry, price_on, superseded_by
 from server.errors import NotFoundError
 from server.leaderboard.encoding import FORMULA_STARTS
 from server.models import PriceRow

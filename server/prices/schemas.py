@@ -12,7 +12,7 @@ from pydantic import (
     field_validator,
 )
 
-from rules.price_book import (
+from finishline.rules.benchmarks.prices import (
     AN_ADDRESS,
     HIGHEST_USD_PER_HOUR,
     NAME_LENGTHS,

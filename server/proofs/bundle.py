@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from tempfile import SpooledTemporaryFile
 from typing import IO
 
-from rules.proof import LOGS_FOLDER, PROOF_NAME
+from finishline.rules.proof.proof import LOGS_FOLDER, PROOF_NAME
 from server.artifacts import CHUNK_BYTES, ArtifactStore
 from server.errors import LostFileError
 from server.settings import MIB

@@ -6,10 +6,9 @@ from typing import Any, cast
 import orjson
 from sqlalchemy.orm import Session
 
-from rules.claim import stored_system
-from rules.claim_training import TrainedWith
-from rules.measurements import PrecisionName
-from rules.proof import ClaimPart, LogFile, SubmissionPart
+from finishline.rules.proof.proof import ClaimPart, LogFile, SubmissionPart
+from finishline.rules.scoring.measurements import PrecisionName
+from finishline.rules.submissions.claim import TrainedWith, stored_system
 from server.code_version import code_version
 from server.database import insert_missing, moment_text, utc_now
 from server.models import Evidence, Submission, Verification

@@ -6,9 +6,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from rules.calibration import judged_beside
-from rules.messages import Failure
-from rules.proof import (
+from finishline.rules.benchmarks.calibration import judged_beside
+from finishline.rules.proof.proof import (
     AttemptPart,
     BenchmarkPart,
     CalibratedRun,
@@ -17,7 +16,8 @@ from rules.proof import (
     PostedEvaluation,
     VerificationPart,
 )
-from rules.replay_plan import FRESH_RUNS
+from finishline.rules.verification.messages import Failure
+from finishline.rules.verification.replay_plan import FRESH_RUNS
 from server.calibrations.queries import benchmark_of
 from server.code_version import code_version
 from server.database import moment_text

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from rules.canonical import canonical
-from rules.proof import FORMAT, part_hashes, signed_bytes
+from finishline.rules.proof.hash_chain import canonical
+from finishline.rules.proof.proof import FORMAT, part_hashes, signed_bytes
 from server.database import insert_missing, utc_now
 from server.dependencies import Parts
 from server.errors import ConflictError

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from rules.messages import HelloAnswer
+from finishline.rules.verification.messages import HelloAnswer
 from server.audit.service import Actor, Administrator, Subject, record
 from server.bell import ring
 from server.database import insert_missing, utc_now

@@ -11,9 +11,9 @@ from functools import partial
 from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.orm import Session
 
-from rules.fair_queue import FairQueue, Waiting
-from rules.messages import ReplayJob, job_kind, queue_of
-from rules.replay_plan import Plan, build_job
+from finishline.rules.verification.fair_queue import FairQueue, Waiting
+from finishline.rules.verification.messages import ReplayJob, job_kind, queue_of
+from finishline.rules.verification.replay_plan import Plan, build_job
 from server.calibrations.queries import benchmark_of
 from server.database import utc_now
 from server.models import Attempt

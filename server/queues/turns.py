@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from rules.fair_queue import Turns
+from finishline.rules.verification.fair_queue import Turns
 from server.database import insert_missing
 from server.models import QueueRow, QueueTurn
 

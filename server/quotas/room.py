@@ -7,7 +7,7 @@ from typing import cast
 from sqlalchemy import Table, bindparam, select
 from sqlalchemy.orm import Session
 
-from rules.counts import count_text
+from finishline.rules.text import count_text
 from server.benchmarks.queries import definition
 from server.database import utc_now
 from server.errors import NotAllowedError, UsedUpError

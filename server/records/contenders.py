@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import select
 from sqlalchemy.orm import Session, aliased, undefer
 
-from rules.duel import RECORD_PAIRS
-from rules.duel_reasons import P_CHALLENGER
-from rules.evidence import Evidence
-from rules.ranking import POSSIBLE
-from rules.records import Contender, RecordDuel
+from finishline.rules.ranking.evidence import Evidence
+from finishline.rules.ranking.ranking import POSSIBLE
+from finishline.rules.ranking.records import Contender, RecordDuel
+from finishline.rules.verification.duel import P_CHALLENGER, RECORD_PAIRS
 from server.benchmarks.queries import definition
 from server.models import Attempt, Pool, PoolRun, Submission, User, Verification, WorkerRow
 from server.submissions.run_times import convergence_factor, run_times

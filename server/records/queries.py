@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
-from rules.records import Record, RecordHistory, measured_history, record_history
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.ranking.records import Record, RecordHistory, measured_history, record_history
 from server.leaderboard.service import board_version, board_versions, kept_for_board
 from server.models import Submission, User
 from server.records.contenders import List, contenders

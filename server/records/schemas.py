@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel
 
-from rules.evidence import Evidence
+from finishline.rules.ranking.evidence import Evidence
 
 
 class RecordView(BaseModel):

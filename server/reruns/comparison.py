@@ -4,10 +4,14 @@ from dataclasses import asdict, replace
 
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
-from rules.messages import ReplayReport
-from rules.plain import read_plain
-from rules.rerun_comparison import compare_replays, compare_systems, figures_of
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.untrusted import read_plain
+from finishline.rules.verification.messages import ReplayReport
+from finishline.rules.verification.rerun_comparison import (
+    compare_replays,
+    compare_systems,
+    figures_of,
+)
 from server.benchmarks.queries import definition
 from server.errors import ContentError
 from server.models import Evidence, Verification

@@ -7,10 +7,15 @@ from typing import Any, Literal
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from rules.aggregate import mean
-from rules.benchmark import Benchmark
-from rules.claim import Claim
-from rules.replay_plan import OWN_SEEDS, is_calibrated, run_limit_seconds, trainable_seeds
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.scoring.aggregate import mean
+from finishline.rules.submissions.claim import Claim
+from finishline.rules.verification.replay_plan import (
+    OWN_SEEDS,
+    is_calibrated,
+    run_limit_seconds,
+    trainable_seeds,
+)
 from server.models import Submission, Verification
 
 Basis = Literal["replays of the submission", "replays of the benchmark", "run limit"]

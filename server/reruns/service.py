@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from rules.consequence import consequence
-from rules.latency_plan import why_not_measurable
-from rules.replay_plan import why_not_replayable
+from finishline.rules.ranking.evidence import consequence
+from finishline.rules.verification.latency import why_not_measurable
+from finishline.rules.verification.replay_plan import why_not_replayable
 from server.audit.service import Subject, record
 from server.benchmarks.queries import definition, find_benchmark
 from server.database import utc_now

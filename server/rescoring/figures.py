@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
-from rules.benchmark import Benchmark
-from rules.submission import ScoredSubmission
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.submissions.submission import ScoredSubmission
 from server.models import RunRow, Submission
 from server.submissions.rows import FIGURE_COLUMNS, result_figures, run_figures
 

@@ -10,10 +10,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, select, true
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
-from rules.counts import count_text
-from rules.errors import RuleError
-from rules.submission import ScoredSubmission, score_submission
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import RuleError
+from finishline.rules.submissions.submission import ScoredSubmission, score_submission
+from finishline.rules.text import count_text
 from server.audit.service import Actor, Administrator, Subject, record
 from server.benchmarks.queries import definition, find_benchmark, keep_definition
 from server.dependencies import Parts

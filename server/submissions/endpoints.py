@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 
-from rules.counts import count_text
+from finishline.rules.text import count_text
 from server.artifacts import pieces
 from server.dependencies import Caller, PartsDep, SubmitterDep
 from server.errors import LostFileError, TooLargeError, UnsupportedMediaError

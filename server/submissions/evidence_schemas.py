@@ -2,8 +2,8 @@
 
 from pydantic import BaseModel
 
-from rules.claim_training import TrainedWith
-from rules.evidence import Check, Evidence
+from finishline.rules.ranking.evidence import Check, Evidence
+from finishline.rules.submissions.claim import TrainedWith
 
 
 class TuningView(BaseModel):

@@ -4,8 +4,8 @@ from dataclasses import asdict
 
 from sqlalchemy.orm import Session
 
-from rules.claim import Claim
-from rules.errors import ClaimError
+from finishline.rules.errors import ClaimError
+from finishline.rules.submissions.claim import Claim
 from server.workers.classes import misfit_of_claim
 
 

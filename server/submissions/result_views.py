@@ -5,10 +5,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, computed_field
 
-from rules.cost import training_cost_usd
-from rules.inference import InferenceResult
-from rules.scoring import COST_STEP, Result
-from rules.system_price import SystemPrice
+from finishline.rules.benchmarks.prices import SystemPrice, training_cost_usd
+from finishline.rules.scoring.inference import InferenceResult
+from finishline.rules.scoring.scoring import COST_STEP, Result
 from server.models import Submission
 
 

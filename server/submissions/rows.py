@@ -8,14 +8,13 @@ from sqlalchemy import Table, insert
 from sqlalchemy.orm import Session, make_transient_to_detached
 from sqlalchemy.orm.attributes import set_committed_value
 
-from rules.archive.sources import find_source
-from rules.benchmark import Benchmark
-from rules.curve import curve_row
-from rules.evidence import evidence_of
-from rules.inference import InferenceResult
-from rules.run import Run
-from rules.scoring import Result, RunScore
-from rules.submission import ScoredSubmission
+from finishline.rules.archive.sources import find_source
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.ranking.evidence import evidence_of
+from finishline.rules.scoring.inference import InferenceResult
+from finishline.rules.scoring.run import Run, curve_row
+from finishline.rules.scoring.scoring import Result, RunScore
+from finishline.rules.submissions.submission import ScoredSubmission
 from server.artifacts import Staged
 from server.database import utc_now
 from server.dependencies import Caller

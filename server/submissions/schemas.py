@@ -8,8 +8,8 @@ from pydantic import BaseModel
 from sqlalchemy import select
 from sqlalchemy.orm import Session, object_session
 
-from rules.claim_training import TrainedWith
-from rules.evidence import Check, Evidence
+from finishline.rules.ranking.evidence import Check, Evidence
+from finishline.rules.submissions.claim import TrainedWith
 from server.models import RunRow, Submission
 from server.prices.costs import BookCosts
 from server.submissions.evidence_schemas import EvidenceFields, SourceView, TuningView

@@ -7,9 +7,9 @@ from functools import partial
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
-from rules.claim import Claim
-from rules.submission import ScoredSubmission, score_submission
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.submissions.claim import Claim
+from finishline.rules.submissions.submission import ScoredSubmission, score_submission
 from server.audit.service import Subject, record
 from server.benchmarks.queries import definition, keep_definition
 from server.dependencies import Caller, Parts

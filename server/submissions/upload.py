@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from starlette.datastructures import FormData, UploadFile
 
-from rules.archive.sources import COMMIT
-from rules.claim import CLAIM_LIMIT_BYTES
-from rules.logs import check_file_name
+from finishline.rules.archive.sources import COMMIT
+from finishline.rules.logs import check_file_name
+from finishline.rules.submissions.claim import CLAIM_LIMIT_BYTES
 from server.artifacts import ArtifactStore, Staged
 from server.errors import ContentError, TooLargeError
 from server.settings import MIB, Settings

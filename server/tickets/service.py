@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
-from rules.claim import Claim, read_hyperparameters
-from rules.errors import ClaimError, RuleError
-from rules.fields import Fields
-from rules.near_miss import did_you_mean
-from rules.tickets import (
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import ClaimError, RuleError
+from finishline.rules.fields import Fields
+from finishline.rules.submissions.claim import Claim, read_hyperparameters
+from finishline.rules.submissions.tickets import (
     LIFETIME,
     MOST_OPEN,
     NEXT_STEP,
@@ -21,6 +20,7 @@ from rules.tickets import (
     check_runs,
     full_settings,
 )
+from finishline.rules.text import did_you_mean
 from server.database import utc_now
 from server.dependencies import Caller, Parts
 from server.errors import ConflictError, NotFoundError, UsedUpError

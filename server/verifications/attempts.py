@@ -9,9 +9,9 @@ from typing import Any, Literal
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from rules.counts import count_text
-from rules.measurements import WorkerProbe
-from rules.messages import (
+from finishline.rules.scoring.measurements import WorkerProbe
+from finishline.rules.text import count_text
+from finishline.rules.verification.messages import (
     BatchAnswer,
     ClaimGrant,
     ClaimRequest,
@@ -22,8 +22,8 @@ from rules.messages import (
     ReplayRun,
     WorkerHello,
 )
-from rules.report_check import check_report
-from rules.verdict import Reason
+from finishline.rules.verification.report_check import check_report
+from finishline.rules.verification.verdict import Reason
 from server.accounts.service import hash_token
 from server.bell import ring
 from server.database import to_json, utc_now

@@ -7,13 +7,12 @@ from datetime import timedelta
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from rules.cross_check import compare_runs, drawn_runs
-from rules.equal_seeds import judge_own_seeds
-from rules.messages import Failure, ReplayReport, ReplayRun
-from rules.precision import audits_differ
-from rules.replay_plan import Plan
-from rules.verdict import Reason, Verdict
-from rules.verification import is_excused
+from finishline.rules.verification.cross_check import compare_runs, drawn_runs, judge_own_seeds
+from finishline.rules.verification.judge import is_excused
+from finishline.rules.verification.messages import Failure, ReplayReport, ReplayRun
+from finishline.rules.verification.precision import audits_differ
+from finishline.rules.verification.replay_plan import Plan
+from finishline.rules.verification.verdict import Reason, Verdict
 from server.benchmarks.queries import definition
 from server.database import utc_now
 from server.errors import ServerError

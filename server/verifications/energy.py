@@ -2,8 +2,8 @@
 
 from pydantic import TypeAdapter
 
-from rules.energy import energy_to_target_joules
-from rules.messages import ReplayReport
+from finishline.rules.scoring.energy import energy_to_target_joules
+from finishline.rules.verification.messages import ReplayReport
 from server.models import Verification
 from server.verifications.publishing import is_published
 

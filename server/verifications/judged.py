@@ -5,7 +5,7 @@ from datetime import datetime
 from pydantic import BaseModel
 from sqlalchemy.orm import Session
 
-from rules.judged_figures import changed_figures
+from finishline.rules.verification.verdict import changed_figures
 from server.models import Evidence, Submission
 from server.verifications.publishing import published_verification
 from server.verifications.queries import claimed_runs

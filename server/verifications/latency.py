@@ -6,12 +6,16 @@ from dataclasses import asdict
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from rules.claim import Claim
-from rules.judge_latency import judge_latency, measured_figures
-from rules.latency_check import check_latency
-from rules.latency_plan import plan_latency, why_not_measurable
-from rules.messages import ReplayReport
-from rules.replay_plan import run_limit_seconds
+from finishline.rules.submissions.claim import Claim
+from finishline.rules.verification.latency import (
+    check_latency,
+    judge_latency,
+    measured_figures,
+    plan_latency,
+    why_not_measurable,
+)
+from finishline.rules.verification.messages import ReplayReport
+from finishline.rules.verification.replay_plan import run_limit_seconds
 from server.benchmarks.queries import definition
 from server.errors import ConflictError, ContentError
 from server.leaderboard.service import raise_board_version

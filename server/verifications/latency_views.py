@@ -4,11 +4,11 @@ from dataclasses import asdict
 
 from pydantic import BaseModel, TypeAdapter
 
-from rules.benchmark import Benchmark
-from rules.judge_convergence import evaluation_at_target
-from rules.latency import FEWEST_SAMPLES, latency_result, why_absent
-from rules.messages import BackendLatency, ReplayRun
-from rules.system_price import SystemPrice
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.prices import SystemPrice
+from finishline.rules.scoring.latency import FEWEST_SAMPLES, latency_result, why_absent
+from finishline.rules.verification.judge_convergence import evaluation_at_target
+from finishline.rules.verification.messages import BackendLatency, ReplayRun
 from server.models import Verification
 
 

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from rules.replay_plan import run_limit_seconds as limit_of_run
+from finishline.rules.verification.replay_plan import run_limit_seconds as limit_of_run
 from server.benchmarks.queries import definition
 from server.models import Attempt
 

@@ -6,10 +6,10 @@ from functools import partial
 
 from sqlalchemy.orm import Session
 
-from rules.equal_seeds import unreproduced
-from rules.messages import ReplayReport
-from rules.verdict import Reason, Verdict
-from rules.verification import judge
+from finishline.rules.verification.cross_check import unreproduced
+from finishline.rules.verification.judge import judge
+from finishline.rules.verification.messages import ReplayReport
+from finishline.rules.verification.verdict import Reason, Verdict
 from server.calibrations.progress import keep_runs
 from server.calibrations.queries import benchmark_of
 from server.duels.automatic import challenge_record

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import ColumnElement, or_, select, update
 from sqlalchemy.orm import Session
 
-from rules.messages import Failure
+from finishline.rules.verification.messages import Failure
 from server.database import utc_now
 from server.models import Attempt, Token, Verification
 from server.notices.announce import announce_verification, announce_worker

@@ -8,16 +8,14 @@ from pydantic import TypeAdapter
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, selectinload, undefer
 
-from rules.benchmark import Benchmark
-from rules.claim import Claim, stored_system
-from rules.claim_training import TrainedWith
-from rules.counts import count_text
-from rules.curve import evaluation_of
-from rules.duel import Duel, judge_duel, pair_runs
-from rules.measurements import Figure, PrecisionName
-from rules.messages import ReplayReport
-from rules.run import Evaluation
-from rules.scoring import RunScore
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.scoring.measurements import Figure, PrecisionName
+from finishline.rules.scoring.run import Evaluation, evaluation_of
+from finishline.rules.scoring.scoring import RunScore
+from finishline.rules.submissions.claim import Claim, TrainedWith, stored_system
+from finishline.rules.text import count_text
+from finishline.rules.verification.duel import Duel, judge_duel, pair_runs
+from finishline.rules.verification.messages import ReplayReport
 from server.benchmarks.queries import definition
 from server.database import utc_now
 from server.errors import NotFoundError

@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
-from rules.messages import ControlPoint
-from rules.replay_plan import Plan, seal
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.verification.messages import ControlPoint
+from finishline.rules.verification.replay_plan import Plan, seal
 from server.bell import ring
 from server.database import utc_now
 from server.models import Attempt, Pool, Submission, Verification

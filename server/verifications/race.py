@@ -8,9 +8,15 @@ from pydantic import BaseModel
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
-from rules.curve import evaluation_of
-from rules.ghost import GhostPoint, epochs_per_evaluation, mean_curve, median_run, run_curve
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.ranking.ghost import (
+    GhostPoint,
+    epochs_per_evaluation,
+    mean_curve,
+    median_run,
+    run_curve,
+)
+from finishline.rules.scoring.run import evaluation_of
 from server.benchmarks.queries import definition
 from server.models import ReplayEventRow, RunRow, Submission, Verification
 from server.records.queries import list_records

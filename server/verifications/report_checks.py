@@ -5,15 +5,21 @@ from collections.abc import Sequence
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
-from rules.curve import evaluation_of
-from rules.errors import RuleError
-from rules.known_curves import KnownCurve, check_curves, opening_of
-from rules.messages import ReplayReport
-from rules.proof_stream import calibrated_curves
-from rules.report_check import check_qualities
-from rules.report_ledger import OffClock, check_ledgers, check_off_clock, check_spans, off_clock
-from rules.report_stream import StreamedEvent, check_stream, streamed_event
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import RuleError
+from finishline.rules.proof.replay import calibrated_curves
+from finishline.rules.scoring.run import evaluation_of
+from finishline.rules.verification.known_curves import KnownCurve, check_curves, opening_of
+from finishline.rules.verification.messages import ReplayReport
+from finishline.rules.verification.report_check import (
+    OffClock,
+    check_ledgers,
+    check_off_clock,
+    check_qualities,
+    check_spans,
+    off_clock,
+)
+from finishline.rules.verification.report_stream import StreamedEvent, check_stream, streamed_event
 from server.audit.service import Administrator, Subject, record
 from server.benchmarks.queries import definition
 from server.calibrations.queries import (

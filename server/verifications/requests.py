@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from rules.consequence import consequence
+from finishline.rules.ranking.evidence import consequence
 from server.audit.service import Subject, record
 from server.dependencies import Caller
 from server.models import Verification

@@ -5,10 +5,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rules.benchmark import Benchmark
-from rules.duel import Duel
-from rules.replay_plan import OWN_SEEDS
-from rules.system_price import SystemPrice
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.prices import SystemPrice
+from finishline.rules.verification.duel import Duel
+from finishline.rules.verification.replay_plan import OWN_SEEDS
 from server.benchmarks.schemas import TargetView, target_view
 from server.duels.schemas import DuelView, duel_view
 from server.models import Attempt, Verification

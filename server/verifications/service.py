@@ -6,12 +6,12 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
-from rules.calibration import judged_beside
-from rules.claim import Claim
-from rules.messages import ReplayReport
-from rules.replay_plan import OWN_SEEDS, band_for, plan, why_not_replayable
-from rules.verdict import Reason, Verdict
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.calibration import judged_beside
+from finishline.rules.submissions.claim import Claim
+from finishline.rules.verification.messages import ReplayReport
+from finishline.rules.verification.replay_plan import OWN_SEEDS, band_for, plan, why_not_replayable
+from finishline.rules.verification.verdict import Reason, Verdict
 from server.calibrations.progress import settle_calibration
 from server.calibrations.queries import adopted_calibration, judging_benchmark
 from server.database import utc_now

@@ -4,9 +4,9 @@ from dataclasses import asdict
 
 from pydantic import BaseModel, TypeAdapter
 
-from rules.measurements import Figure
-from rules.messages import ReplayReport
-from rules.utilisation import run_utilisations
+from finishline.rules.scoring.measurements import Figure
+from finishline.rules.scoring.utilisation import run_utilisations
+from finishline.rules.verification.messages import ReplayReport
 from server.models import Verification
 
 Figures = dict[str, Figure]

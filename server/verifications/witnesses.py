@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from sqlalchemy.orm import Session
 
-from rules.verdict import Reason, Verdict
+from finishline.rules.verification.verdict import Reason, Verdict
 from server.accounts.lineage import require_maker
 from server.accounts.roles import SCOPES_OF
 from server.accounts.service import NewToken, add_token, record_new_token

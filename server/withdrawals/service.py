@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
-from rules.evidence_words import evidence_words
+from finishline.rules.ranking.evidence import evidence_words
 from server.audit.service import Subject, record
 from server.database import utc_now
 from server.dependencies import Caller

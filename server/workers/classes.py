@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from rules.accelerator_names import is_same_kind
-from rules.system_description import NOTHING
+from finishline.rules.scoring.utilisation import is_same_kind
+from finishline.rules.submissions.descriptions import NOTHING
 from server.database import utc_now
 from server.errors import ContentError
 from server.models import HardwareClassRow, WorkerRow

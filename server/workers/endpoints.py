@@ -4,8 +4,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
 
-from rules.measurements import ProbeAnswer, WorkerProbe
-from rules.messages import (
+from finishline.rules.scoring.measurements import ProbeAnswer, WorkerProbe
+from finishline.rules.verification.messages import (
     FENCE_HEADER,
     BatchAnswer,
     ClaimGrant,

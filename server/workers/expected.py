@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from rules.fair_queue import FairQueue, Turns, Waiting, fair_order
+from finishline.rules.verification.fair_queue import FairQueue, Turns, Waiting, fair_order
 
 NO_WORKER = "no worker that could take it is connected"
 

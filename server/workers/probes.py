@@ -5,8 +5,8 @@ from datetime import datetime
 from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
-from rules.canary import BASELINE_READINGS, TOLERANCE, baseline_of, drift_of
-from rules.measurements import Canary, ProbeAnswer, WorkerProbe
+from finishline.rules.scoring.measurements import Canary, ProbeAnswer, WorkerProbe
+from finishline.rules.scoring.utilisation import BASELINE_READINGS, TOLERANCE, baseline_of, drift_of
 from server.audit.service import Subject, record
 from server.database import moment_text, utc_now
 from server.dependencies import Caller

@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from rules.measurements import ModelWork
-from rules.utilisation import roofline
+from finishline.rules.scoring.measurements import ModelWork
+from finishline.rules.scoring.utilisation import roofline
 from server.models import Attempt, BenchmarkDefinition, Submission, Verification
 from server.workers.probes import latest_probes
 from server.workers.roofline_schemas import RooflinePointView, RooflineView, RoofView

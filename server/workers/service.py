@@ -6,8 +6,8 @@ from datetime import timedelta
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from rules.messages import HelloAnswer, WorkerHello, WorkerSystem
-from rules.names import fault_in, skeletons
+from finishline.rules.text import fault_in, skeletons
+from finishline.rules.verification.messages import HelloAnswer, WorkerHello, WorkerSystem
 from server.bell import ring
 from server.database import insert_missing, to_json, utc_now
 from server.dependencies import Caller

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Select, func, select, true
 from sqlalchemy.orm import Session
 
-from rules.fair_queue import Waiting
+from finishline.rules.verification.fair_queue import Waiting
 from server.models import (
     Attempt,
     BenchmarkDefinition,
@@ -29,8 +29,8 @@ class AttemptWork:
     """An attempt, the verification it is one of, and what that is about.
 
     `wanted_class` is the hardware class it waits for, None where any will do. For `sharer`,
-    `by_organiser` and `asked_at`, which decide its place, see rules.fair_queue. `sent_to` is the
-    worker that it was sent to, None while it has not had its turn.
+    `by_organiser` and `asked_at`, which decide its place, see `fair_queue`. `sent_to` is the worker
+    that it was sent to, None while it has not had its turn.
     """
 
     attempt_id: str

@@ -15,7 +15,7 @@ import redis
 from kombu.exceptions import OperationalError
 from sqlalchemy import select
 
-from rules.messages import REPLAY_TASK
+from finishline.rules.verification.messages import REPLAY_TASK
 from server.broker import Broker
 from server.models import Attempt
 from server.queues.sending import build_sending

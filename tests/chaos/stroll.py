@@ -6,8 +6,8 @@ import re
 import sys
 from pathlib import Path
 
-from rules.benchmark import Benchmark
-from rules.run import Ledger
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.scoring.run import Ledger
 from tests.support.run_logs import STARTED_AT_MS, make_run_log
 
 Part = tuple[str, tuple[str, bytes]]

@@ -24,7 +24,7 @@ import pytest
 from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from rules.benchmark import Benchmark, load_benchmark
+from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from server.models import Attempt, ReplayEventRow, Verification
 from tests.chaos.cluster import Cluster
 from tests.chaos.faults import Havoc, draw_faults, inflict
@@ -83,7 +83,16 @@ def exercise(tmp_path: Path, benchmarks_dir: Path) -> Exercise:
 
 def train_digits(folder: Path) -> list[Part]:
     """A submission of three real trainings."""
-    command = [sys.executable, "-m", "cli.main", "run", "digits", "--runs", "3", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "finishline.cli.main",
+        "run",
+        "digits",
+        "--runs",
+        "3",
+        "--json",
+    ]
     subprocess.run([*command, "--out", str(folder)], check=True, capture_output=True, timeout=120)
     claim = folder / "submission.json"
     logs = [("logs", (path.name, path.read_bytes())) for path in sorted(folder.glob("*.log"))]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from rules.benchmark import Benchmark, load_benchmark
+from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from server.models import Attempt
 from tests.chaos.cluster import Cluster
 from tests.chaos.stroll import WORKER, define_stroll, stroll_submission

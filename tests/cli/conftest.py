@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cli.main import main
+from finishline.cli.main import main
 
 
 @dataclass(frozen=True)

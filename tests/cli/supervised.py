@@ -11,9 +11,9 @@ import os
 import sys
 from pathlib import Path
 
-from cli.errors import CliError
-from cli.up.lifecycle import RestartPolicy
-from cli.up.supervisor import Service, StopAskedError, Supervisor
+from finishline.cli.errors import CliError
+from finishline.cli.up.lifecycle import RestartPolicy
+from finishline.cli.up.supervisor import Service, StopAskedError, Supervisor
 
 BODIES = {
     "stays": "",

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cli.bench_table import bench_table
-from cli.benching import BenchOptions, run_bench
-from cli.errors import CliError
-from cli.screen import open_console
+from finishline.cli.bench_table import bench_table
+from finishline.cli.benching import BenchOptions, run_bench
+from finishline.cli.errors import CliError
+from finishline.cli.screen import open_console
 
 if TYPE_CHECKING:
     from conftest import Finishline

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cli.calibration_watching import watch_calibration
-from cli.client import ServerClient
-from cli.screen import open_screen
+from finishline.cli.calibration_watching import watch_calibration
+from finishline.cli.client import ServerClient
+from finishline.cli.screen import open_screen
 
 if TYPE_CHECKING:
     from conftest import Finishline, StandIn

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cli.options import DEFAULT_BENCHMARKS
-from rules.benchmark import load_benchmark
-from rules.logs.mllog import write_run_log
-from rules.run import Evaluation, Ledger, Run
+from finishline.cli.options import DEFAULT_BENCHMARKS
+from finishline.rules.benchmarks.benchmark import load_benchmark
+from finishline.rules.logs.mllog import write_run_log
+from finishline.rules.scoring.run import Evaluation, Ledger, Run
 
 if TYPE_CHECKING:
     from conftest import Finishline, StandIn

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cli import bundles
-from cli.bundles import read_bundle
-from cli.errors import CliError
+from finishline.cli import bundles
+from finishline.cli.bundles import read_bundle
+from finishline.cli.errors import CliError
 
 if TYPE_CHECKING:
     from conftest import Finishline, StandIn
@@ -172,7 +172,7 @@ def test_the_servers_refusal_is_passed_on(finishline: "Finishline", standin: "St
 def test_an_answer_beyond_the_limit_is_not_read_to_its_end(
     finishline: "Finishline", standin: "StandIn", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cli.commands.check_proof.BUNDLE_LIMIT_BYTES", 10)
+    monkeypatch.setattr("finishline.cli.commands.check_proof.BUNDLE_LIMIT_BYTES", 10)
     standin.answer("GET /api/v1/verifications/v1/proof", b"PK" + bytes(100))
 
     assert "larger than 10 bytes" in finishline("check-proof", "v1").err

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.checkout import commit_of
+from finishline.cli.checkout import commit_of
 
 COMMIT = "fb27b827bd83eff9021698ffe576b33a100e0b78"
 

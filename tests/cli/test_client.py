@@ -3,8 +3,8 @@ from typing import TYPE_CHECKING
 import httpx2
 import pytest
 
-from cli.client import ServerClient, segment
-from cli.errors import CliError, ExitCode, Problem
+from finishline.cli.client import ServerClient, segment
+from finishline.cli.errors import CliError, ExitCode, Problem
 
 if TYPE_CHECKING:
     from conftest import StandIn
@@ -43,7 +43,7 @@ def test_a_command_waits_where_the_server_says_for_how_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     waits: list[float] = []
-    monkeypatch.setattr("cli.client.time.sleep", waits.append)
+    monkeypatch.setattr("finishline.cli.client.time.sleep", waits.append)
     with (
         client_for(429, headers={"Retry-After": "2"}, json={"detail": "Too many."}) as server,
         pytest.raises(CliError, match="Too many"),

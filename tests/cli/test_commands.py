@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cli.main import app
+from finishline.cli.main import app
 
 if TYPE_CHECKING:
     from conftest import Finishline, StandIn

@@ -11,7 +11,7 @@ import typer
 from typer._click.exceptions import MissingParameter, NoArgsIsHelpError
 from typer.core import TyperGroup
 
-from cli.main import app
+from finishline.cli.main import app
 
 CHECKOUT = Path(__file__).parents[2]
 DOCS = CHECKOUT / "docs"

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cli import importing
-from cli.archive_files import list_archive
-from cli.archive_parts import Parcel
-from cli.client import ServerClient
+from finishline.cli import importing
+from finishline.cli.archive_files import list_archive
+from finishline.cli.archive_parts import Parcel
+from finishline.cli.client import ServerClient
 from tests.support.processes import wait_for
 
 if TYPE_CHECKING:
@@ -498,7 +498,7 @@ def interruptible(tmp_path: Path, keeper: Keeper) -> Iterator[Interruptible]:
     folder = write_packages(tmp_path / "v5.1", 12)
     keeper.hold_seconds = 60.0
     process = subprocess.Popen(
-        [sys.executable, "-m", "cli.main", "import", "mlperf", str(folder), "--json"],
+        [sys.executable, "-m", "finishline.cli.main", "import", "mlperf", str(folder), "--json"],
         env=os.environ | {"FINISHLINE_URL": keeper.url, "FINISHLINE_TOKEN": "fl_1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -12,8 +12,9 @@ HEAVY = (
 
 def test_the_command_loads_no_server_no_array_library_and_no_broker() -> None:
     script = (
-        "import json, sys; import cli.main; "
-        "print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
+        "import json, sys; import finishline.cli.main; "
+        "names = {'.'.join(name.split('.')[:depth]) for name in sys.modules for depth in (1, 2)}; "
+        "print(json.dumps(sorted(names)))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
@@ -21,4 +22,4 @@ def test_the_command_loads_no_server_no_array_library_and_no_broker() -> None:
     loaded = set(json.loads(done.stdout))
 
     assert loaded.intersection(HEAVY) == set()
-    assert {"cli", "typer"} <= loaded
+    assert {"finishline.cli", "typer"} <= loaded

@@ -1,6 +1,6 @@
 import pytest
 
-from cli.up.lifecycle import Lifecycle, Phase, RestartPolicy, first_start
+from finishline.cli.up.lifecycle import Lifecycle, Phase, RestartPolicy, first_start
 
 POLICY = RestartPolicy(
     max_deaths=5, window_seconds=30.0, first_wait_seconds=0.25, longest_wait_seconds=8.0

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.errors import CliError, ExitCode
-from cli.up.paths import VarPaths, lock_var, prepare_var, require_free_port
+from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.up.paths import VarPaths, lock_var, prepare_var, require_free_port
 
 
 def test_folders_are_made_and_tokens_are_for_their_owner_alone(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_an_address_of_another_machine_is_refused() -> None:
 HOLDER = """
 import sys
 from pathlib import Path
-from cli.up.paths import VarPaths, lock_var
+from finishline.cli.up.paths import VarPaths, lock_var
 with lock_var(VarPaths(Path(sys.argv[1])), url="http://127.0.0.1:8123"):
     print("held", flush=True)
     sys.stdin.read()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cli import records
+from finishline.cli import records
 
 if TYPE_CHECKING:
     from conftest import Finishline

@@ -5,14 +5,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cli.board_tables import benchmark_table, leaderboard_table
-from cli.screen import Screen, as_it_is
-from cli.submission_tables import verdict_lines
-from cli.up.paths import VarPaths
-from cli.up.redis import RedisAddress
-from cli.up.services import Plan
-from cli.up.start import UpOptions, invitation
-from cli.worker_tables import queue_table
+from finishline.cli.board_tables import benchmark_table, leaderboard_table
+from finishline.cli.screen import Screen, as_it_is
+from finishline.cli.submission_tables import verdict_lines
+from finishline.cli.up.paths import VarPaths
+from finishline.cli.up.redis import RedisAddress
+from finishline.cli.up.services import Plan
+from finishline.cli.up.start import UpOptions, invitation
+from finishline.cli.worker_tables import queue_table
 
 
 def narrow_screen(width: int) -> tuple[Screen, io.StringIO]:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from uvicorn.main import main
 
-from cli.up.paths import VarPaths
-from cli.up.redis import RedisAddress
-from cli.up.services import DRAINED, Plan, server_service, worker_service
+from finishline.cli.up.paths import VarPaths
+from finishline.cli.up.redis import RedisAddress
+from finishline.cli.up.services import DRAINED, Plan, server_service, worker_service
 from worker import intake
 
 

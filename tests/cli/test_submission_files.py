@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from cli.errors import CliError, ExitCode
-from cli.submission_files import find_submission_files
-from finishline.errors import Refused
-from finishline.files import find_submission_files as find_files_of_a_program
-from finishline.files import idempotency_key
+from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.submission_files import find_submission_files
+from finishline.client.errors import Refused
+from finishline.client.files import find_submission_files as find_files_of_a_program
+from finishline.client.files import idempotency_key
 
 
 @pytest.fixture

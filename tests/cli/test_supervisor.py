@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cli.up import supervisor
-from cli.up.lifecycle import Phase
-from cli.up.supervisor import Service
+from finishline.cli.up import supervisor
+from finishline.cli.up.lifecycle import Phase
+from finishline.cli.up.supervisor import Service
 
 pytestmark = pytest.mark.processes
 PROGRAM = Path(__file__).with_name("supervised.py")

@@ -3,9 +3,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.errors import CliError
-from cli.up.paths import prepare_var
-from cli.up.tokens import ensure_tokens, read_token, token_in, write_token
+from finishline.cli.errors import CliError
+from finishline.cli.up.paths import prepare_var
+from finishline.cli.up.tokens import ensure_tokens, read_token, token_in, write_token
 
 if TYPE_CHECKING:
     from conftest import StandIn

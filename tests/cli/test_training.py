@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.errors import CliError, ExitCode
-from cli.training import Training, find_benchmark, train_reference
+from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.training import Training, find_benchmark, train_reference
 
 pytestmark = pytest.mark.processes
 

@@ -81,7 +81,7 @@ def start_up(tmp_path: Path) -> Iterator[StartUp]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("FINISHLINE_")}
         process = subprocess.Popen(
             [
-                *(sys.executable, "-P", "-m", "cli.main", "up"),
+                *(sys.executable, "-P", "-m", "finishline.cli.main", "up"),
                 *("--port", str(port), "--var", str(var), *options),
             ],
             env=kept | {"PYTHONPATH": f"{STANDINS}:{CHECKOUT}"} | settings,

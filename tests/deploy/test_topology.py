@@ -30,7 +30,7 @@ def topology(
 def finishline(*arguments: str) -> Any:
     """Run the command with --json; what it printed, parsed."""
     done = subprocess.run(
-        [sys.executable, "-m", "cli.main", *arguments, "--json"],
+        [sys.executable, "-m", "finishline.cli.main", *arguments, "--json"],
         capture_output=True,
         timeout=240,
         check=False,

@@ -75,7 +75,7 @@ class Stack:
 def run_cli(*arguments: str, env: dict[str, str] | None = None) -> Any:
     """Run the `finishline` command with --json; what it printed, parsed."""
     done = subprocess.run(
-        [sys.executable, "-m", "cli.main", *arguments, "--json"],
+        [sys.executable, "-m", "finishline.cli.main", *arguments, "--json"],
         capture_output=True,
         env=os.environ | (env or {}),
         timeout=180,
@@ -92,7 +92,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     port = free_port()
     log = (var.parent / "up.log").open("wb")
     process = subprocess.Popen(
-        [sys.executable, "-m", "cli.main", "up", "--port", str(port), "--var", str(var)],
+        [sys.executable, "-m", "finishline.cli.main", "up", "--port", str(port), "--var", str(var)],
         env=os.environ | ENVIRONMENT,
         stdout=log,
         stderr=subprocess.STDOUT,

@@ -14,7 +14,7 @@ def finishline(stack: Any, *arguments: str) -> str:
     """What the command prints when the organiser runs it."""
     access = ("--url", stack.url)
     done = subprocess.run(
-        [sys.executable, "-m", "cli.main", *arguments, *access],
+        [sys.executable, "-m", "finishline.cli.main", *arguments, *access],
         capture_output=True,
         text=True,
         timeout=180,

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
 def finishline(*arguments: str) -> str:
     """What the command prints."""
     done = subprocess.run(
-        [sys.executable, "-m", "cli.main", *arguments],
+        [sys.executable, "-m", "finishline.cli.main", *arguments],
         capture_output=True,
         text=True,
         timeout=120,

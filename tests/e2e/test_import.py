@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rules.archive.sources import KNOWN_SOURCES
+from finishline.rules.archive.sources import KNOWN_SOURCES
 from tests.support.processes import asking, free_port, stop, wait_for
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
@@ -49,7 +49,16 @@ class Server:
         """The exit code and the document of an import, at the newest commit of a known source."""
         commit = [] if source is None else ["--commit", newest_commit(source)]
         done = subprocess.run(
-            [sys.executable, "-m", "cli.main", "import", kind, str(path), *commit, "--json"],
+            [
+                sys.executable,
+                "-m",
+                "finishline.cli.main",
+                "import",
+                kind,
+                str(path),
+                *commit,
+                "--json",
+            ],
             capture_output=True,
             env=self.environment,
             timeout=60,

@@ -43,7 +43,7 @@ def verify(stack: Any, submission: str) -> Any:
     asked = (submission, "--kind", "latency", "--watch", "--json")
     access = ("--url", stack.url, "--token", stack.token("organiser"))
     done = subprocess.run(
-        [sys.executable, "-m", "cli.main", "verify", *asked, *access],
+        [sys.executable, "-m", "finishline.cli.main", "verify", *asked, *access],
         capture_output=True,
         text=True,
         timeout=240,

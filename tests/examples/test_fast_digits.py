@@ -69,7 +69,7 @@ def test_it_takes_less_than_half_the_time_of_the_multilayer_perceptron(split):
 def test_what_it_writes_is_accepted_as_a_submission(tmp_path):
     commands = [
         [sys.executable, "examples/fast_digits.py", "--out", str(tmp_path), "--seed", "0"],
-        [sys.executable, "-m", "cli.main", "check", str(tmp_path)],
+        [sys.executable, "-m", "finishline.cli.main", "check", str(tmp_path)],
     ]
     for command in commands:
         done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)

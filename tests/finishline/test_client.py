@@ -9,9 +9,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 import finishline
-from cli.main import main
 from finishline import Client
-from finishline.views.submissions import TrainingResult
+from finishline.cli.main import main
+from finishline.client.views.submissions import TrainingResult
 from tests.server.conftest import Person, Replay, SubmissionParts, build_report
 from tests.support.trainings import trained_anew
 

@@ -11,15 +11,15 @@ import pytest
 from fastapi.testclient import TestClient
 
 from finishline import Client, NotFound
-from finishline.views.benchmarks import Benchmark, BenchmarkList
-from finishline.views.boards import Board, Comparison, PreviewedBoard
-from finishline.views.prices import PriceList
-from finishline.views.queue import Queue
-from finishline.views.quotas import MyQuota
-from finishline.views.runs import RunPage
-from finishline.views.submissions import Submission, SubmissionPage, Ticket, TicketList
-from finishline.views.verifications import Verification
-from finishline.views.view import View
+from finishline.client.views.benchmarks import Benchmark, BenchmarkList
+from finishline.client.views.boards import Board, Comparison, PreviewedBoard
+from finishline.client.views.prices import PriceList
+from finishline.client.views.queue import Queue
+from finishline.client.views.quotas import MyQuota
+from finishline.client.views.runs import RunPage
+from finishline.client.views.submissions import Submission, SubmissionPage, Ticket, TicketList
+from finishline.client.views.verifications import Verification
+from finishline.client.views.view import View
 
 FILTERS = (
     "division", "metric", "status", "q", "sort", "order", "limit", "page", "cursor", "clock",

@@ -3,8 +3,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from finishline.errors import FinishlineError, NotFound, Unavailable
-from finishline.sse import ServerEvent, follow_events, parse_events, split_lines
+from finishline.client.errors import FinishlineError, NotFound, Unavailable
+from finishline.client.sse import ServerEvent, follow_events, parse_events, split_lines
 
 
 def events_of(*chunks: bytes) -> list[ServerEvent]:

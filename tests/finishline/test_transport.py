@@ -148,7 +148,7 @@ def test_an_answer_of_another_shape_is_one_sentence(content: bytes) -> None:
 
 
 def test_a_log_larger_than_any_server_takes_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("finishline.client.LOG_LIMIT_BYTES", 10)
+    monkeypatch.setattr("finishline.client.client.LOG_LIMIT_BYTES", 10)
     with (
         Server(answer(content=b"x" * 11)).client() as client,
         pytest.raises(FinishlineError, match="larger than 10 bytes"),

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from finishline.rules.benchmarks.benchmark import load_benchmark
+from finishline.rules.scoring.run import Phase
 from reference_models import (
     DataSetError,
     DeviceError,
@@ -20,8 +22,6 @@ from reference_models import (
 from reference_models.cifar10_images import augmented, cut_out, normalised, pad
 from reference_models.distributed import World
 from reference_models.memory import TrainingMemoryError
-from rules.benchmark import load_benchmark
-from rules.run import Phase
 from tests.support.cifar_files import stripes, write_cifar10
 
 BENCHMARK = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "cifar10.toml")

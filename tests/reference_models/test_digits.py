@@ -12,6 +12,8 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
+from finishline.rules.benchmarks.benchmark import load_benchmark
+from finishline.rules.scoring.run import Phase
 from reference_models import (
     DataSetError,
     HyperparameterError,
@@ -20,8 +22,6 @@ from reference_models import (
     digits,
     synthetic_of,
 )
-from rules.benchmark import load_benchmark
-from rules.run import Phase
 
 BENCHMARK = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "digits.toml")
 

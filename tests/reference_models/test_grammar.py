@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from finishline.rules.benchmarks.benchmark import load_benchmark
+from finishline.rules.scoring.run import Phase
 from reference_models import (
     DataSetError,
     HyperparameterError,
@@ -23,8 +25,6 @@ from reference_models import (
     text,
 )
 from reference_models.distributed import World
-from rules.benchmark import load_benchmark
-from rules.run import Phase
 
 BENCHMARK = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "grammar.toml")
 ALONE = World(rank=0, size=1, device="cpu")

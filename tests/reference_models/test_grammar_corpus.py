@@ -12,8 +12,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from finishline.rules.benchmarks.benchmark import load_benchmark
 from reference_models import DataSetError, grammar_corpus
-from rules.benchmark import load_benchmark
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
+from finishline.rules.benchmarks.benchmark import load_benchmark
 from reference_models import DataSetError, HyperparameterError, imagenet, imagenet_files
-from rules.benchmark import load_benchmark
 
 BENCHMARK = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "imagenet.toml")
 

@@ -4,6 +4,8 @@ import sys
 import pytest
 import torch
 
+from finishline.rules.benchmarks.benchmark import ReferenceRun, parse_benchmark
+from finishline.rules.benchmarks.calibration import reference_run_toml
 from reference_models import (
     REFERENCES,
     UnknownReferenceError,
@@ -13,8 +15,6 @@ from reference_models import (
     synthetic_of,
 )
 from reference_models.calibrate import epochs_to, summary
-from rules.benchmark import ReferenceRun, parse_benchmark
-from rules.calibration import reference_run_toml
 
 
 @pytest.mark.parametrize("name", sorted(REFERENCES))

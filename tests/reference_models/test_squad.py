@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from finishline.rules.benchmarks.benchmark import load_benchmark
+from finishline.rules.scoring.run import Phase
 from reference_models import (
     DataSetError,
     HyperparameterError,
@@ -21,8 +23,6 @@ from reference_models import (
 )
 from reference_models.squad_files import Answer, PublishedFile, read_published, read_questions
 from reference_models.squad_text import cover, encode, make_vocabulary, split_words, text_of
-from rules.benchmark import load_benchmark
-from rules.run import Phase
 
 BENCHMARK = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "squad.toml")
 NAMES = [f"Name{chr(97 + i)}" for i in range(12)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rules.accelerator_names import is_same_kind
+from finishline.rules.scoring.utilisation import is_same_kind
 
 
 @pytest.mark.parametrize(

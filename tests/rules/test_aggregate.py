@@ -8,7 +8,8 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.aggregate import (
+from finishline.rules.errors import RuleError
+from finishline.rules.scoring.aggregate import (
     coefficient_of_variation_percent,
     mean,
     median_window,
@@ -16,7 +17,6 @@ from rules.aggregate import (
     olympic_weight,
     standard_deviation,
 )
-from rules.errors import RuleError
 
 SECONDS = st.floats(0.01, 1e7)
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from rules.benchmark import (
+from finishline.rules.benchmarks.benchmark import (
     Benchmark,
     QualityTarget,
     RankingRule,
@@ -11,7 +11,7 @@ from rules.benchmark import (
     load_benchmarks,
     parse_benchmark,
 )
-from rules.errors import BenchmarkError
+from finishline.rules.errors import BenchmarkError
 
 GOOD = """
 id = "toy"

@@ -3,14 +3,14 @@ import statistics
 
 import pytest
 
-from rules.benchmark import Benchmark
-from rules.calibrated_runs import (
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.calibrated_runs import (
     crossing_epochs,
     curves_at,
     interpolated_epochs,
     pooled,
 )
-from rules.significance import Reference, reference_of
+from finishline.rules.statistics.significance import Reference, reference_of
 
 
 def whole_epochs(digits: Benchmark, batch_size: int) -> list[int]:

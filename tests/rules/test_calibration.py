@@ -9,8 +9,8 @@ import tomllib
 import pytest
 from scipy import stats
 
-from rules.benchmark import Benchmark, ReferenceRun
-from rules.calibration import (
+from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun
+from finishline.rules.benchmarks.calibration import (
     band_at,
     calibrated_by,
     chunk_sizes,
@@ -23,8 +23,8 @@ from rules.calibration import (
     two_sided_p,
     why_not_adoptable,
 )
-from rules.claim import Claim, System
-from rules.replay_plan import band_for
+from finishline.rules.submissions.claim import Claim, System
+from finishline.rules.verification.replay_plan import band_for
 
 ENTROPY = bytes(range(32))
 

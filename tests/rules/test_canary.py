@@ -1,6 +1,6 @@
 import pytest
 
-from rules.canary import baseline_of, drift_of
+from finishline.rules.scoring.utilisation import baseline_of, drift_of
 
 
 def test_baseline_is_the_median_of_the_first_five_readings():

@@ -4,8 +4,8 @@ import hashlib
 
 import pytest
 
-from rules.canonical import canonical, read_json, sha256_of
-from rules.errors import RuleError
+from finishline.rules.errors import RuleError
+from finishline.rules.proof.hash_chain import canonical, read_json, sha256_of
 
 
 def test_keys_are_sorted_and_nothing_is_between_them() -> None:

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from rules.chain import FIRST_PREVIOUS, Chain, Head, check_chain, has_head, record_sha256
+from finishline.rules.proof.hash_chain import (
+    FIRST_PREVIOUS,
+    Chain,
+    Head,
+    check_chain,
+    has_head,
+    record_sha256,
+)
 
 
 def make_records(count: int) -> list[dict[str, Any]]:

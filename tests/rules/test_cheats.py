@@ -10,15 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from rules.benchmark import Benchmark
-from rules.claim_checks import check_claim
-from rules.errors import RuleError
-from rules.messages import ReplayEvaluation, ReplayReport, ReplayRun, WorkerSystem
-from rules.run import Evaluation, Run
-from rules.scoring import score_run
-from rules.submission import ScoredSubmission, score_submission
-from rules.verdict import Verdict
-from rules.verification import judge
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import RuleError
+from finishline.rules.scoring.run import Evaluation, Run
+from finishline.rules.scoring.scoring import score_run
+from finishline.rules.submissions.claim_checks import check_claim
+from finishline.rules.submissions.submission import ScoredSubmission, score_submission
+from finishline.rules.verification.judge import judge
+from finishline.rules.verification.messages import (
+    ReplayEvaluation,
+    ReplayReport,
+    ReplayRun,
+    WorkerSystem,
+)
+from finishline.rules.verification.verdict import Verdict
 
 CHEATS = Path(__file__).parents[1] / "data" / "cheats"
 NAMES = ("run_0.log", "run_1.log", "run_2.log")

@@ -4,10 +4,16 @@ from typing import Any
 
 import pytest
 
-from rules.benchmark import Benchmark
-from rules.claim import CLAIM_LIMIT_BYTES, Claim, System, read_claim, read_json_object
-from rules.claim_training import Tuning
-from rules.errors import ClaimError
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import ClaimError
+from finishline.rules.submissions.claim import (
+    CLAIM_LIMIT_BYTES,
+    Claim,
+    System,
+    Tuning,
+    read_claim,
+    read_json_object,
+)
 
 Change = Callable[[dict[str, Any]], None]
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from rules.benchmark import Benchmark, RunsRule
-from rules.claim import Claim, System
-from rules.claim_checks import check_claim, check_same_logs
-from rules.run import Evaluation, Run
+from finishline.rules.benchmarks.benchmark import Benchmark, RunsRule
+from finishline.rules.scoring.run import Evaluation, Run
+from finishline.rules.submissions.claim import Claim, System
+from finishline.rules.submissions.claim_checks import check_claim, check_same_logs
 
 CURVE = [(1.0, 20.0), (2.0, 50.0), (3.0, 80.0), (4.0, 95.0)]
 

@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
-from rules.benchmark import Benchmark
-from rules.claim_checks_figures import check_figures, check_times
-from rules.errors import RuleError
-from rules.quality import QualityTarget
-from rules.run import Evaluation, Run
-from rules.scoring import RunScore, score_run
-from rules.submission import score_submission
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.quality import QualityTarget
+from finishline.rules.errors import RuleError
+from finishline.rules.scoring.run import Evaluation, Run
+from finishline.rules.scoring.scoring import RunScore, score_run
+from finishline.rules.submissions.claim_checks import check_figures, check_times
+from finishline.rules.submissions.submission import score_submission
 
 ENTRY = {
     "version": "v1.0",

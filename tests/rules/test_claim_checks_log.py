@@ -2,9 +2,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from rules.benchmark import Benchmark
-from rules.claim_checks_log import check_log
-from rules.run import Evaluation, Ledger, Run
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.scoring.run import Evaluation, Ledger, Run
+from finishline.rules.submissions.claim_checks_log import check_log
 
 
 def run_at(

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.clock import CLOCK_NAMES, Clock
-from rules.run import Ledger, Phase
+from finishline.rules.scoring.run import CLOCK_NAMES, Clock, Ledger, Phase
 
 # Powers of two: each sum tells which phases went into it.
 LEDGER = Ledger(init=1, compile=2, warmup=4, data=8, train=16, eval=32, checkpoint=64, idle=128)

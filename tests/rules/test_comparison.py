@@ -8,8 +8,8 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.comparison import compare
-from rules.errors import RuleError
+from finishline.rules.errors import RuleError
+from finishline.rules.statistics.comparison import compare
 
 FIRST = [102.0, 97.0, 110.0, 105.0]
 SECOND = [121.0, 130.0, 115.0, 119.0, 128.0]

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from rules.benchmark import Benchmark
-from rules.claim import Claim, System
-from rules.configuration import configuration_of
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.submissions.claim import Claim, System
+from finishline.rules.submissions.settings import configuration_of
 
 CLAIM = Claim(
     benchmark_id="digits",

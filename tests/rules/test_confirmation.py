@@ -2,7 +2,7 @@
 
 import pytest
 
-from rules.confirmation import why_fresh_runs
+from finishline.rules.verification.sealed_runs import why_fresh_runs
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rules.consequence import consequence
+from finishline.rules.ranking.evidence import consequence
 
 MEASURED = {"evidence": "measured", "check": None}
 AGREES = {"evidence": "claimed", "check": "epochs_agree"}

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from rules.benchmark import Benchmark
-from rules.control_points import control_points, first_break
-from rules.messages import ControlPoint
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.verification.control_points import control_points, first_break
+from finishline.rules.verification.messages import ControlPoint
 
 
 def test_the_band_is_the_prediction_interval_of_student_shared_by_all_evaluations() -> None:

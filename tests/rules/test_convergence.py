@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from rules.benchmark import load_benchmarks
-from rules.convergence import (
+from finishline.rules.benchmarks.benchmark import load_benchmarks
+from finishline.rules.errors import RuleError
+from finishline.rules.scoring.convergence import (
     ConvergenceLimit,
     ReferencePoint,
     check_convergence,
@@ -22,8 +23,7 @@ from rules.convergence import (
     lowest_mean,
     prune,
 )
-from rules.errors import RuleError
-from rules.run import Evaluation, Run
+from finishline.rules.scoring.run import Evaluation, Run
 
 # MLPerf training_rules.adoc, appendix "Examples for RCP": N = 5 runs of which 1 is dropped at
 # each end, reference convergence at batch sizes 128 and 256.

@@ -1,6 +1,6 @@
 import pytest
 
-from rules.cost import (
+from finishline.rules.benchmarks.prices import (
     inference_cost_usd_per_10000,
     system_price_usd_per_hour,
     training_cost_usd,

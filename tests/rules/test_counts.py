@@ -2,7 +2,7 @@
 
 import pytest
 
-from rules.counts import count_text
+from finishline.rules.text import count_text
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from rules.cross_check import compare_runs, drawn_runs
-from rules.messages import ReplayEvaluation, ReplayRun
+from finishline.rules.verification.cross_check import compare_runs, drawn_runs
+from finishline.rules.verification.messages import ReplayEvaluation, ReplayRun
 
 NONCES = [bytes([i]).hex() * 32 for i in range(200)]
 

@@ -2,9 +2,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from rules.benchmark import QualityTarget, ReachRule
-from rules.crossing import find_crossing
-from rules.run import Evaluation
+from finishline.rules.benchmarks.benchmark import QualityTarget, ReachRule
+from finishline.rules.scoring.run import Evaluation
+from finishline.rules.scoring.tta import find_crossing
 
 HIGHER = QualityTarget("top1Accuracy", 94.0, "percent", "higher")
 LOWER = QualityTarget("loss", 3.0, "loss", "lower")

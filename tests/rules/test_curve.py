@@ -1,7 +1,6 @@
 import json
 
-from rules.curve import curve_row, ledger_of
-from rules.run import Evaluation, Ledger
+from finishline.rules.scoring.run import Evaluation, Ledger, curve_row, ledger_of
 
 
 def test_a_row_has_the_phases_that_took_seconds() -> None:

@@ -7,20 +7,27 @@ from dataclasses import replace
 import pytest
 from scipy import stats
 
-from rules.benchmark import Benchmark
-from rules.claim import Claim, System
-from rules.duel import (
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import RuleError
+from finishline.rules.submissions.claim import Claim, System
+from finishline.rules.verification.duel import (
     Duel,
     DuelRun,
     Pair,
+    duel_reasons,
+    duel_sentence,
     interleave,
     judge_duel,
     pair_runs,
     why_no_duel,
 )
-from rules.duel_reasons import duel_reasons, duel_sentence
-from rules.errors import RuleError
-from rules.messages import Failure, ReplayEvaluation, ReplayReport, ReplayRun, WorkerSystem
+from finishline.rules.verification.messages import (
+    Failure,
+    ReplayEvaluation,
+    ReplayReport,
+    ReplayRun,
+    WorkerSystem,
+)
 
 LETTERS = {"challenger": "A", "holder": "B"}
 SYSTEM = WorkerSystem("w", "cpu-test", "test", 2, 24.0, None, 0, 1, {})

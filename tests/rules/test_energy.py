@@ -1,12 +1,12 @@
 import pytest
 
-from rules.clock import Clock
-from rules.energy import (
+from finishline.rules.scoring.energy import (
     counted_since,
     energy_to_target_joules,
     samples_per_joule,
     timed_joules,
 )
+from finishline.rules.scoring.run import Clock
 
 # The clocks as their rules have them; 1, 10, 100 ... so that every sum tells what is in it.
 JOULES = {

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from rules.entry_description import read_entry_system
-from rules.errors import RuleError
-from rules.system_description import SystemDescription
+from finishline.rules.errors import RuleError
+from finishline.rules.submissions.descriptions import SystemDescription, read_entry_system
 
 NODE: dict[str, Any] = {
     "num_nodes": 80, "cpu": "2x Intel(R) Xeon(R) CPU E5-2698 v4 @ 2.20GHz", "num_cores": 40,

@@ -5,14 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from rules.benchmark import Benchmark
-from rules.claim import Claim
-from rules.equal_seeds import curve_distance
-from rules.messages import ReplayRun
-from rules.run import Evaluation
-from rules.scoring import RunScore
-from rules.verdict import Verdict
-from rules.verification import judge
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.scoring.run import Evaluation
+from finishline.rules.scoring.scoring import RunScore
+from finishline.rules.submissions.claim import Claim
+from finishline.rules.verification.cross_check import curve_distance
+from finishline.rules.verification.judge import judge
+from finishline.rules.verification.messages import ReplayRun
+from finishline.rules.verification.verdict import Verdict
 from tests.support.verdicts import LAPTOP, codes, replay, report, weight_of
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from rules.errors import ClaimError, LogFormatError, RuleError, SubmissionError
+from finishline.rules.errors import ClaimError, LogFormatError, RuleError, SubmissionError
 
 
 def test_an_error_says_where_what_and_what_was_expected() -> None:

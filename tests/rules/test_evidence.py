@@ -2,7 +2,7 @@
 
 import pytest
 
-from rules.evidence import check_of, evidence_of, is_timed, may_be_measured
+from finishline.rules.ranking.evidence import check_of, evidence_of, is_timed, may_be_measured
 
 WELL = {
     "status": "verified",

@@ -6,7 +6,13 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.fair_queue import ORGANISERS_IN_A_ROW, FairQueue, Turns, Waiting, fair_order
+from finishline.rules.verification.fair_queue import (
+    ORGANISERS_IN_A_ROW,
+    FairQueue,
+    Turns,
+    Waiting,
+    fair_order,
+)
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ALICE, BOB, CAROL, OLIVIA = 1, 2, 3, 9

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from rules.errors import BenchmarkError, RuleError
-from rules.fields import Fields
+from finishline.rules.errors import BenchmarkError, RuleError
+from finishline.rules.fields import Fields
 
 Read = Callable[[Fields], Any]
 

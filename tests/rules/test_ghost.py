@@ -2,8 +2,14 @@
 
 import pytest
 
-from rules.ghost import GhostPoint, epochs_per_evaluation, mean_curve, median_run, run_curve
-from rules.run import Evaluation
+from finishline.rules.ranking.ghost import (
+    GhostPoint,
+    epochs_per_evaluation,
+    mean_curve,
+    median_run,
+    run_curve,
+)
+from finishline.rules.scoring.run import Evaluation
 
 
 def curve(*points: tuple[float | None, float, float]) -> list[Evaluation]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.holm import holm
+from finishline.rules.statistics.t import holm
 
 P_VALUES = st.lists(st.floats(0.0, 1.0), max_size=6)
 

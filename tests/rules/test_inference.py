@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from rules.benchmark import Benchmark, load_benchmarks
-from rules.errors import ClaimError, RuleError
-from rules.inference import InferenceResult, score_inference
-from rules.logs.dawnbench import parse_entry
-from rules.ranking import Standing, rank
-from rules.submission import ScoredSubmission, score_submission
+from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmarks
+from finishline.rules.errors import ClaimError, RuleError
+from finishline.rules.logs.dawnbench import parse_entry
+from finishline.rules.ranking.ranking import Standing, rank
+from finishline.rules.scoring.inference import InferenceResult, score_inference
+from finishline.rules.submissions.submission import ScoredSubmission, score_submission
 
 ENTRY: dict[str, Any] = {
     "version": "v1.0",

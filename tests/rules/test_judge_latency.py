@@ -5,13 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from rules.benchmark import load_benchmark
-from rules.claim import Claim, Kind, System
-from rules.errors import RuleError
-from rules.judge_latency import judge_latency, measured_figures
-from rules.latency_check import check_latency
-from rules.latency_plan import plan_latency, why_not_measurable
-from rules.messages import (
+from finishline.rules.benchmarks.benchmark import load_benchmark
+from finishline.rules.errors import RuleError
+from finishline.rules.submissions.claim import Claim, Kind, System
+from finishline.rules.verification.latency import (
+    check_latency,
+    judge_latency,
+    measured_figures,
+    plan_latency,
+    why_not_measurable,
+)
+from finishline.rules.verification.messages import (
     Absence,
     Backend,
     BackendLatency,
@@ -21,7 +25,7 @@ from rules.messages import (
     ReplayRun,
     WorkerSystem,
 )
-from rules.replay_plan import build_job, run_limit_seconds
+from finishline.rules.verification.replay_plan import build_job, run_limit_seconds
 
 DIGITS = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "digits.toml")
 SYSTEM = System(name="m", hardware_class="cpu-test", processor="p")

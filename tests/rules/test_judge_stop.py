@@ -9,14 +9,19 @@ from statistics import NormalDist, mean, pvariance
 import pytest
 from scipy.stats import t as student
 
-from rules.benchmark import Benchmark, ReferenceRun, load_benchmark
-from rules.claim import Claim, System
-from rules.messages import ReplayEvaluation, ReplayReport, ReplayRun, WorkerSystem
-from rules.replay_plan import build_job, plan
-from rules.run import Evaluation
-from rules.scoring import RunScore
-from rules.verdict import Verdict
-from rules.verification import judge
+from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun, load_benchmark
+from finishline.rules.scoring.run import Evaluation
+from finishline.rules.scoring.scoring import RunScore
+from finishline.rules.submissions.claim import Claim, System
+from finishline.rules.verification.judge import judge
+from finishline.rules.verification.messages import (
+    ReplayEvaluation,
+    ReplayReport,
+    ReplayRun,
+    WorkerSystem,
+)
+from finishline.rules.verification.replay_plan import build_job, plan
+from finishline.rules.verification.verdict import Verdict
 
 EPOCHS = 10
 LOSS, SPREAD = 0.74, 0.008  # at the stop, from seed to seed

@@ -2,8 +2,8 @@
 
 from dataclasses import asdict, replace
 
-from rules.judged_figures import ChangedFigure, changed_figures
-from rules.scoring import RunScore
+from finishline.rules.scoring.scoring import RunScore
+from finishline.rules.verification.verdict import ChangedFigure, changed_figures
 
 RUN = RunScore(
     file="run_0.log",

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from rules.errors import RuleError
-from rules.latency import (
+from finishline.rules.benchmarks.quality import QualityTarget
+from finishline.rules.errors import RuleError
+from finishline.rules.scoring.latency import (
     latency_cost_usd_per_10000,
     latency_figures,
     latency_result,
     median_lower_bound,
     why_absent,
 )
-from rules.quality import QualityTarget
 
 TARGET = QualityTarget(metric="top1Accuracy", value=97.5, unit="percent", direction="higher")
 

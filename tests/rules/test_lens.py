@@ -10,14 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.benchmark import Benchmark, QualityTarget, ReachRule, RunsRule
-from rules.clock import Clock
-from rules.curve import curve_row
-from rules.errors import RuleError
-from rules.lens import NO_LEDGER, Lens, LensTime, StoredRun, make_lens, result_of_set, time_of_run
-from rules.logs import clock_of_log
-from rules.run import Evaluation, Ledger, Run
-from rules.scoring import score
+from finishline.rules.benchmarks.benchmark import Benchmark, QualityTarget, ReachRule, RunsRule
+from finishline.rules.errors import RuleError
+from finishline.rules.logs import clock_of_log
+from finishline.rules.ranking.lens import (
+    NO_LEDGER,
+    Lens,
+    LensTime,
+    StoredRun,
+    make_lens,
+    result_of_set,
+    time_of_run,
+)
+from finishline.rules.scoring.run import Clock, Evaluation, Ledger, Run, curve_row
+from finishline.rules.scoring.scoring import score
 
 MakeBenchmark = Callable[..., Benchmark]
 QUALITIES = [50.0, 80.0, 94.0, 93.0, 95.0]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pytest
 import scipy.stats
 
-from rules.duel import DuelRun, Pair, judge_duel, p_challenger_no_faster
-from rules.records import ONE_OWNER, Contender, RecordDuel, measured_history
+from finishline.rules.ranking.records import ONE_OWNER, Contender, RecordDuel, measured_history
+from finishline.rules.verification.duel import DuelRun, Pair, judge_duel, p_challenger_no_faster
 
 
 def measured(

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from rules.measured_time import (
+from finishline.rules.scoring.measured_time import (
     Spread,
     dropped_at_each_end,
     interval_of,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rules.messages import ReplayJob, TargetSpec, job_kind
+from finishline.rules.verification.messages import ReplayJob, TargetSpec, job_kind
 
 JOB = ReplayJob(
     attempt_id="a",

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rules.benchmark import Benchmark, load_benchmarks
-from rules.logs import parse_run_log
-from rules.scoring import Result, score, scored_places
+from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmarks
+from finishline.rules.logs import parse_run_log
+from finishline.rules.scoring.scoring import Result, score, scored_places
 
 # Source: MLPerf training_rules.adoc (9 December 2025; of v0.5: December 2018) and, for what is
 # called what in a log, the compliance checkers of v4.1, v5.0 and v5.1.

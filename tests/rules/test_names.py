@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 
-from rules.names import GROUPS, fault_in, skeletons
+from finishline.rules.text import GROUPS, fault_in, skeletons
 
 
 @pytest.mark.parametrize(

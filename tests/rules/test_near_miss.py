@@ -1,6 +1,6 @@
 import pytest
 
-from rules.near_miss import did_you_mean, near_miss
+from finishline.rules.text import did_you_mean, near_miss
 
 KNOWN = ("name", "min_runs", "max_runs", "hardware_class", "reference_runs", "count")
 

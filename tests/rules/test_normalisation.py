@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from rules.benchmark import Benchmark, RcpRule
-from rules.convergence import ReferencePoint
-from rules.run import Evaluation, Run
-from rules.scoring import Result, score
+from finishline.rules.benchmarks.benchmark import Benchmark, RcpRule
+from finishline.rules.scoring.convergence import ReferencePoint
+from finishline.rules.scoring.run import Evaluation, Run
+from finishline.rules.scoring.scoring import Result, score
 
 # The example of training_rules.adoc at batch size 128: mean 15.75, at least 15.21 epochs.
 POINT = ReferencePoint(128, (16, 14, 16, 17, 16, 16, 15, 16, 15, 16))

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rules.benchmark import parse_benchmark
-from rules.other_rules import rules_that_differ
+from finishline.rules.benchmarks.benchmark import parse_benchmark
+from finishline.rules.benchmarks.phases import rules_that_differ
 
 
 @pytest.mark.parametrize(

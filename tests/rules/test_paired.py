@@ -6,7 +6,12 @@ import random
 import pytest
 from scipy import stats
 
-from rules.paired import PairedGap, p_of_so_many_wins, paired_gap, pairs_to_separate
+from finishline.rules.statistics.pairs import (
+    PairedGap,
+    p_of_so_many_wins,
+    paired_gap,
+    pairs_to_separate,
+)
 
 FINE = 1e-9  # A reading so fine that rounding adds nothing.
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rules.phases import (
+from finishline.rules.benchmarks.phases import (
     NO_PHASES,
     Phases,
     changed,

@@ -5,9 +5,15 @@ from typing import Any, Literal
 
 import pytest
 
-from rules.errors import RuleError
-from rules.messages import Failure, ReplayEvaluation, ReplayReport, ReplayRun, WorkerSystem
-from rules.plain import read_plain
+from finishline.rules.errors import RuleError
+from finishline.rules.untrusted import read_plain
+from finishline.rules.verification.messages import (
+    Failure,
+    ReplayEvaluation,
+    ReplayReport,
+    ReplayRun,
+    WorkerSystem,
+)
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,17 @@ import dataclasses
 
 import pytest
 
-from rules.benchmark import Benchmark
-from rules.claim import Claim, System
-from rules.measurements import PrecisionAudit, PrecisionName
-from rules.messages import ReplayReport, WorkerSystem
-from rules.precision import is_narrower, judge_precision, narrowest, precision_by_error
-from rules.verification import judge
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.scoring.measurements import PrecisionAudit, PrecisionName
+from finishline.rules.submissions.claim import Claim, System
+from finishline.rules.verification.judge import judge
+from finishline.rules.verification.messages import ReplayReport, WorkerSystem
+from finishline.rules.verification.precision import (
+    is_narrower,
+    judge_precision,
+    narrowest,
+    precision_by_error,
+)
 
 CLAIM = Claim("digits", "closed", "m", "f", System("s", "cpu", "p"), ("run_0.log",))
 SYSTEM = WorkerSystem("w", "other", "p", 1, 1.0, None, 0, 1, {})

@@ -6,8 +6,14 @@ from typing import Any
 
 import pytest
 
-from rules.errors import RuleError
-from rules.price_book import Price, PriceEntry, is_web_address, price_on, read_price
+from finishline.rules.benchmarks.prices import (
+    Price,
+    PriceEntry,
+    is_web_address,
+    price_on,
+    read_price,
+)
+from finishline.rules.errors import RuleError
 
 ROW = {
     "provider": "cloud", "instance": "gpu.8", "region": "north", "usd_per_hour": 12.5,

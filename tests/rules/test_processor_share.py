@@ -2,12 +2,12 @@
 
 import pytest
 
-from rules.benchmark import Benchmark
-from rules.errors import LogFormatError
-from rules.logs import parse_run_log
-from rules.logs.mllog_write import write_run_log
-from rules.processor_share import find_shared, processor_share
-from rules.run import Evaluation, Run
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import LogFormatError
+from finishline.rules.logs import parse_run_log
+from finishline.rules.logs.mllog_write import write_run_log
+from finishline.rules.scoring.energy import find_shared, processor_share
+from finishline.rules.scoring.run import Evaluation, Run
 
 
 @pytest.mark.parametrize(

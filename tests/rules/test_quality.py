@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from rules.benchmark import parse_benchmark
-from rules.errors import BenchmarkError
-from rules.quality import QualityTarget
-from rules.run import Evaluation
+from finishline.rules.benchmarks.benchmark import parse_benchmark
+from finishline.rules.benchmarks.quality import QualityTarget
+from finishline.rules.errors import BenchmarkError
+from finishline.rules.scoring.run import Evaluation
 
 MASK = QualityTarget("mask AP", 0.339, "fraction", "higher", logged_as="SEGM")
 MASKRCNN = QualityTarget("box AP", 0.377, "fraction", "higher", logged_as="BBOX", also=(MASK,))

@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.ranking import Metric, Ranked, Standing, order_of, pareto_front, rank, why_unranked
+from finishline.rules.ranking.ranking import (
+    Metric,
+    Ranked,
+    Standing,
+    order_of,
+    pareto_front,
+    rank,
+    why_unranked,
+)
 
 
 def standing(submission_id: str, tta_seconds: float | None = 1.0, **others: Any) -> Standing:

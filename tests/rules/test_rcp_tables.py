@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rules.benchmark import load_benchmarks
-from rules.convergence import ReferencePoint
+from finishline.rules.benchmarks.benchmark import load_benchmarks
+from finishline.rules.scoring.convergence import ReferencePoint
 
 # Which of the two a table has is an accident of its history; it has exactly one.
 FIGURES = {"Epochs to converge", "samples to converge"}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from rules.records import Contender, record_history
+from finishline.rules.ranking.records import Contender, record_history
 
 DAYS = [f"2026-11-{day:02d}" for day in range(1, 20)]
 

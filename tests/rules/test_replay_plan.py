@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules import replay_plan
-from rules.benchmark import Benchmark
-from rules.claim import Claim, System
-from rules.control_points import control_points
-from rules.errors import RuleError
-from rules.replay_plan import (
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import RuleError
+from finishline.rules.submissions.claim import Claim, System
+from finishline.rules.verification import replay_plan
+from finishline.rules.verification.control_points import control_points
+from finishline.rules.verification.replay_plan import (
     Plan,
     band_for,
     batch_size_of,

@@ -5,9 +5,14 @@ from typing import Any
 
 import pytest
 
-from rules.errors import RuleError
-from rules.messages import ReplayEvaluation, ReplayReport, ReplayRun, WorkerSystem
-from rules.report_check import check_report
+from finishline.rules.errors import RuleError
+from finishline.rules.verification.messages import (
+    ReplayEvaluation,
+    ReplayReport,
+    ReplayRun,
+    WorkerSystem,
+)
+from finishline.rules.verification.report_check import check_report
 
 SYSTEM = WorkerSystem("w", "cpu", "any", 2, 24.0, None, 0, 1, {})
 SEEDS = [11, 12]

@@ -4,10 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from rules.clock import Clock
-from rules.errors import RuleError
-from rules.messages import ReplayEvaluation, ReplayReport, ReplayRun, WorkerSystem
-from rules.report_ledger import OffClock, check_ledgers, check_off_clock, check_spans, off_clock
+from finishline.rules.errors import RuleError
+from finishline.rules.scoring.run import Clock
+from finishline.rules.verification.messages import (
+    ReplayEvaluation,
+    ReplayReport,
+    ReplayRun,
+    WorkerSystem,
+)
+from finishline.rules.verification.report_check import (
+    OffClock,
+    check_ledgers,
+    check_off_clock,
+    check_spans,
+    off_clock,
+)
 
 MLPERF, DAWNBENCH = Clock("mlperf"), Clock("dawnbench")
 LEDGER = {"init": 2.0, "train": 1.0, "eval": 0.5}

@@ -6,9 +6,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rules.benchmark import Benchmark
-from rules.messages import ReplayEvaluation, ReplayReport, ReplayRun, WorkerSystem
-from rules.rerun_comparison import compare_replays, compare_systems, figures_of, two_sided_p
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.verification.messages import (
+    ReplayEvaluation,
+    ReplayReport,
+    ReplayRun,
+    WorkerSystem,
+)
+from finishline.rules.verification.rerun_comparison import (
+    compare_replays,
+    compare_systems,
+    figures_of,
+    two_sided_p,
+)
 
 SYSTEM = WorkerSystem("w", "cpu", "any", 2, 24.0, None, 0, 1, {"torch": "2.13.0"})
 

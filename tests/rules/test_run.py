@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from rules.run import Evaluation, Ledger, Phase
+from finishline.rules.scoring.run import Evaluation, Ledger, Phase
 
 
 def test_a_ledger_adds_up_all_its_phases() -> None:

@@ -6,11 +6,10 @@ import numpy
 import pytest
 import scipy.stats
 
-from rules.benchmark import Benchmark, RunsRule
-from rules.clock import Clock
-from rules.errors import RuleError
-from rules.run import Evaluation, Ledger, Run
-from rules.scoring import Result, score
+from finishline.rules.benchmarks.benchmark import Benchmark, RunsRule
+from finishline.rules.errors import RuleError
+from finishline.rules.scoring.run import Clock, Evaluation, Ledger, Run
+from finishline.rules.scoring.scoring import Result, score
 
 MakeRun = Callable[..., Run]
 MakeBenchmark = Callable[..., Benchmark]

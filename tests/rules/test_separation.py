@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from rules.measured_time import Spread
-from rules.separation import RankedTime, separate, visible_gap
+from finishline.rules.scoring.measured_time import Spread
+from finishline.rules.statistics.separation import RankedTime, separate, visible_gap
 
 SPREAD = Spread(0.05, 20)
 ROW = RankedTime("a", 1, 10.0, runs=3, spread=SPREAD, convergence_values=3)

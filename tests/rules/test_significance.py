@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from rules.significance import (
+from finishline.rules.statistics.significance import (
     Reference,
     lowest_mean,
     p_value_of_mean_beyond,

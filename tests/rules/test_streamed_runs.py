@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from rules.benchmark import Benchmark, ReachRule
-from rules.errors import RuleError
-from rules.messages import Failure, ReplayRun
-from rules.sealed_runs import sealed_runs
-from rules.streamed_runs import streamed_runs
+from finishline.rules.benchmarks.benchmark import Benchmark, ReachRule
+from finishline.rules.errors import RuleError
+from finishline.rules.verification.messages import Failure, ReplayRun
+from finishline.rules.verification.sealed_runs import sealed_runs, streamed_runs
 from tests.server.conftest import build_report
 
 SEEDS = [11, 12, 13]

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from rules.benchmark import Benchmark
-from rules.errors import ClaimError, LogFormatError, RuleError, SubmissionError
-from rules.logs.mllog import write_run_log
-from rules.run import Run
-from rules.submission import ScoredSubmission, is_dawnbench, score_submission
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import ClaimError, LogFormatError, RuleError, SubmissionError
+from finishline.rules.logs.mllog import write_run_log
+from finishline.rules.scoring.run import Run
+from finishline.rules.submissions.submission import ScoredSubmission, is_dawnbench, score_submission
 
 MakeRun = Callable[..., Run]
 CLAIM: dict[str, Any] = {

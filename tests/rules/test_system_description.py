@@ -8,8 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.errors import RuleError
-from rules.system_description import REQUIRED_FIELDS, SystemDescription, read_system
+from finishline.rules.errors import RuleError
+from finishline.rules.submissions.descriptions import (
+    REQUIRED_FIELDS,
+    SystemDescription,
+    read_system,
+)
 
 GOOD: dict[str, Any] = dict.fromkeys(REQUIRED_FIELDS, "") | {
     "submitter": "EXAMPLE",

@@ -9,10 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.claim import read_claim
-from rules.errors import ClaimError
-from rules.price_book import Price, PriceEntry, price_on
-from rules.system_price import PriceBook, SystemPrice, price_of_system
+from finishline.rules.benchmarks.prices import (
+    Price,
+    PriceBook,
+    PriceEntry,
+    SystemPrice,
+    price_of_system,
+    price_on,
+)
+from finishline.rules.errors import ClaimError
+from finishline.rules.submissions.claim import read_claim
 
 CLOUD = {"provider": "cloud", "instance": "gpu.8", "region": "north", "count": 2}
 STATED = {"price_usd_per_hour": 30.0, "price_source": "a list", "cloud": CLOUD}

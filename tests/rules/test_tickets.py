@@ -5,11 +5,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rules.benchmark import Benchmark
-from rules.claim import Claim, System
-from rules.errors import ClaimError, RuleError
-from rules.run import Run
-from rules.tickets import Ticket, check_runs, check_ticket, full_settings, read_ticket
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import ClaimError, RuleError
+from finishline.rules.scoring.run import Run
+from finishline.rules.submissions.claim import Claim, System
+from finishline.rules.submissions.tickets import (
+    Ticket,
+    check_runs,
+    check_ticket,
+    full_settings,
+    read_ticket,
+)
 
 ISSUED = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
 SYSTEM = System("laptop", "cpu-test", "any")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rules.errors import BenchmarkError, RuleError
-from rules.toml_text import MOST_BYTES, parse_toml
+from finishline.rules.errors import BenchmarkError, RuleError
+from finishline.rules.text import MOST_BYTES, parse_toml
 
 CHECKOUT = Path(__file__).parents[2]
 HOSTILE = {
@@ -69,8 +69,8 @@ def test_every_definition_of_the_repository_is_within_bounds() -> None:
 def test_nothing_else_parses_toml() -> None:
     found = [
         path.name
-        for folder in ("rules", "server", "cli", "worker", "reference_models")
+        for folder in ("finishline", "server", "worker", "reference_models")
         for path in (CHECKOUT / folder).rglob("*.py")
         if "import tomllib" in path.read_text()
     ]
-    assert found == ["toml_text.py"]
+    assert found == ["text.py"]

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from rules.benchmark import QualityTarget, ReachRule
-from rules.clock import Clock
-from rules.errors import RuleError
-from rules.run import Evaluation, Ledger, Run
-from rules.tta import (
+from finishline.rules.benchmarks.benchmark import QualityTarget, ReachRule
+from finishline.rules.errors import RuleError
+from finishline.rules.scoring.run import Clock, Evaluation, Ledger, Run
+from finishline.rules.scoring.tta import (
     display_seconds,
     evaluation_interval_seconds,
     excess_preparation_seconds,

@@ -2,9 +2,19 @@ from dataclasses import replace
 
 import pytest
 
-from rules.measurements import Figure, ModelWork, PrecisionAudit
-from rules.messages import ReplayEvaluation, ReplayReport, ReplayRun, WorkerSystem
-from rules.utilisation import best_roof_tflops, roofline, run_utilisations, samples_per_second
+from finishline.rules.scoring.measurements import Figure, ModelWork, PrecisionAudit
+from finishline.rules.scoring.utilisation import (
+    best_roof_tflops,
+    roofline,
+    run_utilisations,
+    samples_per_second,
+)
+from finishline.rules.verification.messages import (
+    ReplayEvaluation,
+    ReplayReport,
+    ReplayRun,
+    WorkerSystem,
+)
 
 # 1 GFLOP and 10 MB a step: 100 FLOP per byte.
 WORK = ModelWork(batch_size=64, step_flops=1e9, step_bytes=1e7)

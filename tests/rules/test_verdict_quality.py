@@ -14,13 +14,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rules.aggregate import olympic_mean, olympic_weight
-from rules.benchmark import Benchmark, ReferenceRun
-from rules.claim import Claim, System
-from rules.messages import ReplayEvaluation, ReplayReport, ReplayRun, WorkerSystem
-from rules.scoring import RunScore
-from rules.significance import lowest_mean, reference_of
-from rules.verification import judge
+from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun
+from finishline.rules.scoring.aggregate import olympic_mean, olympic_weight
+from finishline.rules.scoring.scoring import RunScore
+from finishline.rules.statistics.significance import lowest_mean, reference_of
+from finishline.rules.submissions.claim import Claim, System
+from finishline.rules.verification.judge import judge
+from finishline.rules.verification.messages import (
+    ReplayEvaluation,
+    ReplayReport,
+    ReplayRun,
+    WorkerSystem,
+)
 
 EPOCHS_MEAN, EPOCHS_STDEV = 7.6, 0.5  # the digits reference at batch size 64
 

@@ -2,9 +2,9 @@ from collections.abc import Callable
 
 import pytest
 
-from rules.benchmark import Benchmark, QualityTarget, RunsRule
-from rules.run import Run
-from rules.violations import find_violations
+from finishline.rules.benchmarks.benchmark import Benchmark, QualityTarget, RunsRule
+from finishline.rules.scoring.run import Run
+from finishline.rules.scoring.violations import find_violations
 
 MakeRun = Callable[..., Run]
 MakeBenchmark = Callable[..., Benchmark]

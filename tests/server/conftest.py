@@ -19,8 +19,13 @@ from fastapi.testclient import TestClient
 from sqlalchemy import Engine, NullPool, create_engine, func, select
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
-from rules.messages import ReplayEvaluation, ReplayReport, ReplayRun, WorkerSystem
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.verification.messages import (
+    ReplayEvaluation,
+    ReplayReport,
+    ReplayRun,
+    WorkerSystem,
+)
 from server.accounts.service import create_token
 from server.app import create_app
 from server.database import Database, insert_missing, utc_now
@@ -416,7 +421,9 @@ def list_stored_files(settings: Settings) -> list[str]:
 @pytest.fixture
 def claims_are_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests of what a board does with numbered rows, whatever their evidence and price."""
-    monkeypatch.setattr("rules.ranking.NUMBERED", ("measured", "published", "claimed"))
+    monkeypatch.setattr(
+        "finishline.rules.ranking.ranking.NUMBERED", ("measured", "published", "claimed")
+    )
     monkeypatch.setattr("server.records.contenders.OWN_TIMES", ("published", "claimed"))
     monkeypatch.setattr("server.leaderboard.rows.is_own_price", lambda *_: False)
 

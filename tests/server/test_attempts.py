@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from rules.messages import Failure
+from finishline.rules.verification.messages import Failure
 from server.database import Database, utc_now
 from server.models import Attempt, ReplayEventRow, Token, Verification, WorkerRow
 from server.verifications.overdue import end_overdue, expire_leases

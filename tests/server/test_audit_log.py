@@ -11,9 +11,9 @@ from fastapi.testclient import TestClient
 from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError
 
-from cli.audit_logs import write_log
-from cli.main import main
-from rules.chain import FIRST_PREVIOUS
+from finishline.cli.audit_logs import write_log
+from finishline.cli.main import main
+from finishline.rules.proof.hash_chain import FIRST_PREVIOUS
 from server.audit.service import Administrator, Subject, record
 from server.database import Database
 

@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import Engine, func, select
 
-from rules.plain import read_plain
+from finishline.rules.untrusted import read_plain
 from server.accounts.service import create_token
 from server.artifacts import ArtifactStore
 from server.backups.places import PostgresqlPlace, place_of

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from rules.measurements import RunTelemetry
-from rules.messages import ReplayReport
+from finishline.rules.scoring.measurements import RunTelemetry
+from finishline.rules.verification.messages import ReplayReport
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 

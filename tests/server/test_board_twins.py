@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete
 
-from rules.benchmark import Benchmark
-from rules.ranking import Standing, rank
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.ranking.ranking import Standing, rank
 from server.database import Database, utc_now
 from server.leaderboard.service import raise_board_version
 from server.models import BenchmarkDefinition, RunRow, Submission, User

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
-from rules.benchmark import Benchmark
+from finishline.rules.benchmarks.benchmark import Benchmark
 from server.app import create_app
 from server.database import Database, utc_now
 from server.leaderboard.divisions import board_in_division

@@ -14,7 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 
-from rules.aggregate import olympic_mean
+from finishline.rules.scoring.aggregate import olympic_mean
 from server.database import Database, utc_now
 from server.models import PoolRun, Quota, Verification
 from server.quotas.queries import amounts_set

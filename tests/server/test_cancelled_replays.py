@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from rules.proof_check import check_proof
+from finishline.rules.proof.check import check_proof
 from server.database import Database, utc_now
 from server.verifications.overdue import expire_leases
 from tests.support.streams import stream_report

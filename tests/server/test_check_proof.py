@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from cli.main import main
-from rules.proof import part_hashes, signed_bytes
-from rules.proof_check import check_proof
-from rules.replay_plan import Plan, seal
+from finishline.cli.main import main
+from finishline.rules.proof.check import check_proof
+from finishline.rules.proof.proof import part_hashes, signed_bytes
+from finishline.rules.verification.replay_plan import Plan, seal
 from server.models import Evidence, Verification
 from server.settings import Settings
 from server.signing import load_signer

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from rules.chain import check_chain
+from finishline.rules.proof.hash_chain import check_chain
 from server.app import create_app
 from server.audit.service import Administrator, Subject, record
 from server.database import Database, utc_now

@@ -9,8 +9,8 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 
-from rules.measurements import PrecisionAudit
-from rules.proof_check import check_proof
+from finishline.rules.proof.check import check_proof
+from finishline.rules.scoring.measurements import PrecisionAudit
 from server.database import Database, utc_now
 from server.models import (
     Attempt,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from rules.benchmark import Benchmark
+from finishline.rules.benchmarks.benchmark import Benchmark
 from tests.support.pages import BROWSER
 
 CRUMB = re.compile(r'<p class="crumb"><a href="/benchmarks/digits[^"]*">([^<]*)</a>')

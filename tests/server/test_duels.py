@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from rules.messages import Failure, ReplayReport
+from finishline.rules.verification.messages import Failure, ReplayReport
 from server.database import Database
 from server.dispatch import take_due
 from server.models import BenchmarkDefinition, Submission

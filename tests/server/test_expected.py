@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from rules.fair_queue import Turns, Waiting
+from finishline.rules.verification.fair_queue import Turns, Waiting
 from server.workers.expected import (
     Expected,
     Queued,

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from rules.benchmark import Benchmark
+from finishline.rules.benchmarks.benchmark import Benchmark
 from server.pages.explanations import explain_scoring
 
 

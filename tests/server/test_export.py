@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 from pyarrow import parquet
 from sqlalchemy import select, text
 
-from rules.errors import RuleError
+from finishline.rules.errors import RuleError
 from server.audit.service import Administrator, Subject, record
 from server.errors import ConflictError, ContentError
 from server.exports import commands, logs, parquet_tables, selection, tables

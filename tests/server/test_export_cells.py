@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.errors import RuleError
+from finishline.rules.errors import RuleError
 from server.exports.csv_tables import Columns, CsvFile, read_csv
 
 COLUMNS = Columns(

@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from rules.messages import Failure
+from finishline.rules.verification.messages import Failure
 from server.database import Database
 from server.integrity.evidence import check_evidence
 from server.integrity.findings import Findings

@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm.attributes import flag_modified
 
-from rules.curve import EPOCH, LEDGER, QUALITY, SECONDS
+from finishline.rules.scoring.run import EPOCH, LEDGER, QUALITY, SECONDS
 from server.database import Database
 from server.leaderboard.service import raise_board_version
 from server.models import Submission

@@ -7,7 +7,7 @@ from alembic import command
 from fastapi.testclient import TestClient
 from sqlalchemy import text
 
-from rules.benchmark import Benchmark
+from finishline.rules.benchmarks.benchmark import Benchmark
 from server.app import create_app
 from server.database import Database
 from server.schema import alembic_config, migrate

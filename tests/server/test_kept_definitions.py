@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from cli.main import main
-from rules.benchmark import Benchmark, parse_benchmark
-from rules.errors import BenchmarkError
+from finishline.cli.main import main
+from finishline.rules.benchmarks.benchmark import Benchmark, parse_benchmark
+from finishline.rules.errors import BenchmarkError
 from server.backups.restore import restore
 from server.backups.service import Choice, back_up
 from server.benchmarks import queries
@@ -43,7 +43,9 @@ def settings(settings: Settings, digits: Benchmark, tmp_path: Path) -> Settings:
 @pytest.fixture
 def client(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
     """A server of the time when it was accepted."""
-    monkeypatch.setattr("rules.benchmark.check_offered", lambda benchmark, *, file: None)
+    monkeypatch.setattr(
+        "finishline.rules.benchmarks.benchmark.check_offered", lambda benchmark, *, file: None
+    )
     with serving(settings) as earlier:
         yield earlier
 

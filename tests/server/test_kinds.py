@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from rules.messages import Failure
+from finishline.rules.verification.messages import Failure
 from server.benchmarks.queries import keep_definition
 from server.database import Database, utc_now
 from server.dispatch import take_due

@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from rules.messages import Absence, BackendLatency
+from finishline.rules.verification.messages import Absence, BackendLatency
 from server.database import Database
 from server.dispatch import take_due
 from server.models import Attempt, Submission, User, Verification, WorkerRow

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from finishline.views.boards import Board
+from finishline.client.views.boards import Board
 from server.database import Database
 from server.leaderboard.schemas import BoardView
 from server.models import Submission

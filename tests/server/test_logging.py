@@ -17,7 +17,7 @@ from server.observability.logs import FORMATTERS, configure_logging, is_first_te
 from server.settings import Settings
 from server.verifications.overdue import expire_leases
 
-LOGGERS = ("server", "rules", "web", "uvicorn", "uvicorn.error", "uvicorn.access", "celery")
+LOGGERS = ("server", "finishline", "web", "uvicorn", "uvicorn.error", "uvicorn.access", "celery")
 
 
 @pytest.fixture

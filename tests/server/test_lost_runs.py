@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 
-from rules.messages import Failure, ReplayReport
+from finishline.rules.verification.messages import Failure, ReplayReport
 from server.database import Database, utc_now
 from server.models import Pool, PoolRun, Verification, WorkerRow
 from server.pools.fresh import ask_for_fresh_runs

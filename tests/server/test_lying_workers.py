@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from rules.benchmark import Benchmark
-from rules.messages import ReplayReport
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.verification.messages import ReplayReport
 from server.database import Database
 from server.models import AuditRecord
 from tests.support.streams import Streamed, stream_report, streamed

@@ -8,7 +8,7 @@ import pytest
 from alembic import command
 from sqlalchemy import text
 
-from rules.configuration import Configuration
+from finishline.rules.submissions.settings import Configuration
 from server.database import Database
 from server.schema import alembic_config, migrate
 from tests.server.test_migrations import insert_rows

@@ -9,8 +9,14 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from rules.fair_queue import Turns
-from rules.measurements import Canary, Figure, ModelWork, PrecisionAudit, WorkerProbe
+from finishline.rules.scoring.measurements import (
+    Canary,
+    Figure,
+    ModelWork,
+    PrecisionAudit,
+    WorkerProbe,
+)
+from finishline.rules.verification.fair_queue import Turns
 from server.database import Database, utc_now
 from server.models import User, WorkerRow
 from server.queues.turns import NOBODY, keep_turns, lock_queues, read_turns

@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import insert, select
 
-from rules.fair_queue import Waiting, fair_order
+from finishline.rules.verification.fair_queue import Waiting, fair_order
 from server.database import Database
 from server.models import Attempt, User, Verification
 from server.viewer import ORGANISER

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, insert, select
 
-from rules.benchmark import Benchmark
-from rules.records import Contender, RecordHistory, record_history
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.ranking.records import Contender, RecordHistory, record_history
 from server.database import Database
 from server.models import RunRow, Submission
 from server.records.queries import _find_histories, _find_records, _find_standing

@@ -15,8 +15,8 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from rules.benchmark import Benchmark, load_benchmarks
-from rules.replay_plan import Plan, seal
+from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmarks
+from finishline.rules.verification.replay_plan import Plan, seal
 from server.accounts.service import create_token
 from server.app import create_app
 from server.benchmarks.queries import keep_definition

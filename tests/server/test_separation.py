@@ -13,8 +13,8 @@ import scipy.stats
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from rules.benchmark import Benchmark
-from rules.measured_time import calibrated_spread
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.scoring.measured_time import calibrated_spread
 from server.database import Database
 from server.models import RunRow, Submission
 

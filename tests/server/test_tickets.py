@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from rules.benchmark import Benchmark
+from finishline.rules.benchmarks.benchmark import Benchmark
 from server.database import Database, utc_now
 from server.integrity.evidence import check_evidence
 from server.integrity.findings import Findings

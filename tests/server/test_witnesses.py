@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from rules.proof_check import check_proof
+from finishline.rules.proof.check import check_proof
 from server.database import Database, utc_now
 from server.models import AuditRecord, Pool, Token, Verification, WorkerRow
 from server.queues.sending import anything_to_send, take_due

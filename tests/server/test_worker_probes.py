@@ -8,8 +8,14 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from rules.measurements import Canary, Figure, ModelWork, PrecisionAudit, WorkerProbe
-from rules.messages import ReplayReport
+from finishline.rules.scoring.measurements import (
+    Canary,
+    Figure,
+    ModelWork,
+    PrecisionAudit,
+    WorkerProbe,
+)
+from finishline.rules.verification.messages import ReplayReport
 from server.database import Database
 from server.dispatch import take_due
 from server.models import Submission

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from rules.benchmark import Benchmark
-from rules.logs.mllog_write import write_run_log
-from rules.run import Evaluation, Ledger, Run
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.logs.mllog_write import write_run_log
+from finishline.rules.scoring.run import Evaluation, Ledger, Run
 
 SAMPLES_PER_EPOCH = 1152  # Of digits at batch size 64, which drops the last batch.
 STARTED_AT_MS = 1_790_000_000_000

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import delete
 
-from rules.messages import ReplayEvent, ReplayReport, ReplayRun
+from finishline.rules.verification.messages import ReplayEvent, ReplayReport, ReplayRun
 from server.database import Database
 from server.models import Attempt, ReplayEventRow
 

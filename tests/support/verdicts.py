@@ -3,10 +3,15 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rules.claim import System
-from rules.messages import ReplayEvaluation, ReplayReport, ReplayRun, WorkerSystem
-from rules.scoring import RunScore
-from rules.verdict import Verdict
+from finishline.rules.scoring.scoring import RunScore
+from finishline.rules.submissions.claim import System
+from finishline.rules.verification.messages import (
+    ReplayEvaluation,
+    ReplayReport,
+    ReplayRun,
+    WorkerSystem,
+)
+from finishline.rules.verification.verdict import Verdict
 
 LAPTOP = System("laptop", "cpu-x86_64", "any")
 HONEST_EPOCHS = [7, 8, 8]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rules.evidence import CHECK_OF_STATUS
+from finishline.rules.ranking.evidence import CHECK_OF_STATUS
 
 View = dict[str, Any]
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(2)>' + "W" * 300

@@ -13,13 +13,13 @@ import time
 from types import SimpleNamespace
 
 import reference_models
+from finishline.rules.scoring.run import Phase
 from reference_models import (
     DeviceError,
     HyperparameterError,
     Measurement,
     TrainingDivergedError,
 )
-from rules.run import Phase
 from worker import child
 
 CURVE = [50.0, 80.0, 96.0, 98.0, 97.0, 99.0]

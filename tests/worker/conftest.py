@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rules.messages import (
+from finishline.rules.verification.messages import (
     ControlPoint,
     LatencyOrder,
     ReplayEvent,

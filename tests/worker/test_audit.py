@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import reference_models
-from rules.run import Phase
+from finishline.rules.scoring.run import Phase
 from worker.audit import audit
 from worker.measuring import measure_apart
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rules.run import Phase
+from finishline.rules.scoring.run import Phase
 from worker.communication import EXCHANGE_MODULE, Communication
 
 

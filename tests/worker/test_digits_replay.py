@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from rules.benchmark import load_benchmark
-from rules.control_points import control_points
+from finishline.rules.benchmarks.benchmark import load_benchmark
+from finishline.rules.verification.control_points import control_points
 from worker.child_process import Host
 from worker.training import train_run
 

@@ -3,7 +3,7 @@ from typing import get_args
 
 import pytest
 
-from rules.messages import FailureCode
+from finishline.rules.verification.messages import FailureCode
 from worker.failures import death_of_child, ends_attempt, failure
 
 

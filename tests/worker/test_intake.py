@@ -8,7 +8,7 @@ import pytest
 from celery import Celery
 from celery.worker.consumer import Consumer
 
-from rules.messages import REPLAY_TASK
+from finishline.rules.verification.messages import REPLAY_TASK
 from worker.intake import Intake
 from worker.state import WorkerState
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
+from finishline.rules.verification.messages import LatencyOrder
 from reference_models import digits
-from rules.messages import LatencyOrder
 from worker.latency import largest_difference, measure_latency
 from worker.latency_backends import (
     BackendAbsentError,

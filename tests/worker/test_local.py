@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rules.benchmark import load_benchmark
-from rules.logs import parse_run_log
+from finishline.rules.benchmarks.benchmark import load_benchmark
+from finishline.rules.logs import parse_run_log
 from worker.local import local_job, main, read_arguments, submission
 from worker.probe import probe
 

@@ -4,7 +4,7 @@ import json
 import logging
 from dataclasses import asdict
 
-from rules.messages import REPLAY_TASK
+from finishline.rules.verification.messages import REPLAY_TASK
 from worker.app import make_app
 from worker.logs import FORMATTERS, attempt_in_logs
 from worker.state import WorkerState

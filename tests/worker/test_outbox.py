@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from rules.messages import BatchAnswer, ReplayEvent
+from finishline.rules.verification.messages import BatchAnswer, ReplayEvent
 from worker.outbox import Outbox
 from worker.server_client import FencedOffError, UnreachableError
 

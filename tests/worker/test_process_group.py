@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from finishline.rules.benchmarks.benchmark import load_benchmark
 from reference_models import digits
-from rules.benchmark import load_benchmark
 from worker.child_process import Host
 from worker.settings import Settings
 from worker.training import train_run

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from rules.messages import Absence, LatencyOrder
+from finishline.rules.verification.messages import Absence, LatencyOrder
 from worker.run_record import RunRecord
 from worker.telemetry import Reading, Telemetry
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from rules.measurements import ProbeAnswer
+from finishline.rules.scoring.measurements import ProbeAnswer
 from worker.self_check import SelfCheck
 from worker.server_client import UnreachableError
 from worker.state import WorkerState

@@ -1,7 +1,13 @@
 import httpx2
 import pytest
 
-from rules.messages import BatchAnswer, ClaimGrant, ClaimRequest, EvaluationBatch, ReplayReport
+from finishline.rules.verification.messages import (
+    BatchAnswer,
+    ClaimGrant,
+    ClaimRequest,
+    EvaluationBatch,
+    ReplayReport,
+)
 from worker.server_client import (
     FencedOffError,
     RefusedError,

@@ -1,7 +1,6 @@
 import pytest
 
-from rules.clock import Clock
-from rules.run import Ledger, Phase
+from finishline.rules.scoring.run import Clock, Ledger, Phase
 from worker.stopwatch import Stopwatch, clocks_disagree
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from rules.messages import ControlPoint, TargetSpec
+from finishline.rules.verification.messages import ControlPoint, TargetSpec
 from worker.target import is_below_band, is_reached
 
 ACCURACY = TargetSpec("top1Accuracy", 97.5, "higher")

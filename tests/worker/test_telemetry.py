@@ -4,8 +4,7 @@ import threading
 
 import pytest
 
-from rules.clock import Clock
-from rules.run import Phase
+from finishline.rules.scoring.run import Clock, Phase
 from worker.sensors import open_sensors
 from worker.telemetry import Reading, Telemetry
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rules.messages import ControlPoint, LatencyOrder
+from finishline.rules.verification.messages import ControlPoint, LatencyOrder
 from worker.training import train_run
 from worker.wire import encode
 
@@ -227,7 +227,7 @@ def test_child_that_cannot_be_started_by_its_command_fails_its_run(host, make_jo
 PARENT = """
 import sys
 from pathlib import Path
-from rules.messages import ReplayJob
+from finishline.rules.verification.messages import ReplayJob
 from worker.announcer import Announcer
 from worker.child_process import Host
 from worker.training import train_run

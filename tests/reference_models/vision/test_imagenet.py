@@ -9,6 +9,7 @@ from PIL import Image
 from torch import nn
 from torchvision.models import resnet50
 
+from finishline.rules.scoring.run import Phase
 from reference_models import (
     DataSetError,
     DeviceError,
@@ -20,7 +21,6 @@ from reference_models import (
 )
 from reference_models.distributed import World
 from reference_models.memory import TrainingMemoryError
-from rules.run import Phase
 
 ALONE = World(rank=0, size=1, device="cpu")
 CLASSES = 6  # one more than the five guesses

@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from rules.archive.dawnbench import score_entry
-from rules.archive.definitions import Definitions
-from rules.archive.files import Archive, ArchiveFile
-from rules.archive.identical import find_identical
-from rules.archive.mlperf import Reader, score_log, score_set
-from rules.archive.rounds import tell_rounds
-from rules.archive.submissions import EntryFiles, ResultSet, find_submissions
-from rules.benchmark import Benchmark, load_benchmarks
-from rules.system_description import REQUIRED_FIELDS
+from finishline.rules.archive.dawnbench import score_entry
+from finishline.rules.archive.definitions import Definitions, tell_rounds
+from finishline.rules.archive.files import Archive, ArchiveFile
+from finishline.rules.archive.mlperf import Reader, score_log, score_set
+from finishline.rules.archive.same_training import find_identical
+from finishline.rules.archive.submissions import EntryFiles, ResultSet, find_submissions
+from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmarks
+from finishline.rules.submissions.descriptions import REQUIRED_FIELDS
 
 Files = Mapping[str, bytes | str]
 Record = dict[str, Any]

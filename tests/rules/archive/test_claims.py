@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from rules.archive.claims import NOT_STATED, set_benchmark_id, set_claim
-from rules.benchmark import Benchmark
-from rules.claim import HARDWARE_CLASS, read_claim
-from rules.system_description import SystemDescription, read_system
+from finishline.rules.archive.claims import NOT_STATED, set_benchmark_id, set_claim
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.submissions.claim import HARDWARE_CLASS, read_claim
+from finishline.rules.submissions.descriptions import SystemDescription, read_system
 
 RECORD = {
     "organisation": "Cisco",

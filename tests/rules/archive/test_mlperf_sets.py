@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rules.archive.files import version_of
+from finishline.rules.archive.files import version_of
 
 Record = dict[str, Any]
 Score = Callable[..., list[Record]]

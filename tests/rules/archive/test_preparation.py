@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rules.benchmark import load_benchmark
-from rules.logs import parse_run_log
-from rules.scoring import score
+from finishline.rules.benchmarks.benchmark import load_benchmark
+from finishline.rules.logs import parse_run_log
+from finishline.rules.scoring.scoring import score
 
 Record = dict[str, Any]
 Score = Callable[..., list[Record]]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rules.archive.published import published_on
-from rules.benchmark import load_benchmarks
-from rules.claim import read_claim
+from finishline.rules.archive.published import published_on
+from finishline.rules.benchmarks.benchmark import load_benchmarks
+from finishline.rules.submissions.claim import read_claim
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rules.ranking import Metric, Standing, rank
+from finishline.rules.ranking.ranking import Metric, Standing, rank
 
 Record = dict[str, Any]
 Score = Callable[..., list[Record]]

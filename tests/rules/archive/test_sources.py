@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from rules.archive.sources import COMMIT, KNOWN_SOURCES, find_source, source_name
+from finishline.rules.archive.sources import COMMIT, KNOWN_SOURCES, find_source, source_name
 
 V51 = "4da2d1cd71eb30c855dad12712480ae5ac90dd89"
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from rules.benchmark import Benchmark
-from rules.logs import parse_run_log
-from rules.run import Run
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.logs import parse_run_log
+from finishline.rules.scoring.run import Run
 
 # Round times, so that the seconds a test expects can be worked out by eye.
 GOOD_LOG = """\

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from rules.errors import LogFormatError
-from rules.logs.dawnbench import parse_curve, refuse_missing_partner
-from rules.run import Evaluation, Run
+from finishline.rules.errors import LogFormatError
+from finishline.rules.logs.dawnbench import parse_curve, refuse_missing_partner
+from finishline.rules.scoring.run import Evaluation, Run
 
 ParseCurve = Callable[[bytes], Run]
 HEADER = b"epoch\thours\ttop1Accuracy\n"

@@ -7,9 +7,14 @@ from typing import Any
 
 import pytest
 
-from rules.errors import LogFormatError
-from rules.logs.dawnbench import DawnbenchEntry, parse_curve, parse_entry, refuse_missing_partner
-from rules.run import Run
+from finishline.rules.errors import LogFormatError
+from finishline.rules.logs.dawnbench import (
+    DawnbenchEntry,
+    parse_curve,
+    parse_entry,
+    refuse_missing_partner,
+)
+from finishline.rules.scoring.run import Run
 
 TARGET = 94.0
 ENTRY_FLAGS = ("json_", "extra_fields:", "cost_absent", "cost_null")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rules.errors import LogFormatError
-from rules.logs.dawnbench import DawnbenchEntry, parse_entry
+from finishline.rules.errors import LogFormatError
+from finishline.rules.logs.dawnbench import DawnbenchEntry, parse_entry
 
 ENTRY = {
     "version": "v1.0",

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import pytest
 
-from rules.errors import LogFormatError
-from rules.logs import check_file_name
-from rules.logs.lines import MAX_FILE_BYTES
-from rules.run import Run
+from finishline.rules.errors import LogFormatError
+from finishline.rules.logs import check_file_name
+from finishline.rules.logs.text import MAX_FILE_BYTES
+from finishline.rules.scoring.run import Run
 
 
 def zipped(content: bytes) -> bytes:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rules.errors import LogFormatError
-from rules.logs.json_text import MAX_DEPTH, parse_json, refuse_repeated_keys
+from finishline.rules.errors import LogFormatError
+from finishline.rules.logs.text import MAX_DEPTH, parse_json, refuse_repeated_keys
 
 
 def nested(levels: int) -> bytes:

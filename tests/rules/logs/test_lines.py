@@ -6,11 +6,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from rules.errors import LogFormatError
-from rules.logs import mllog_lines
-from rules.logs.blocks import whole_line_blocks
-from rules.logs.lines import MAX_LINE_BYTES, refuse_long_lines
-from rules.logs.mllog_lines import MLLOG_MARK, MllogRecord, every_line, lines_that_count, read_mllog
+from finishline.rules.errors import LogFormatError
+from finishline.rules.logs import mllog_lines
+from finishline.rules.logs.mllog_lines import (
+    MLLOG_MARK,
+    MllogRecord,
+    every_line,
+    lines_that_count,
+    read_mllog,
+)
+from finishline.rules.logs.text import MAX_LINE_BYTES, refuse_long_lines, whole_line_blocks
 
 MEBIBYTE = 1024 * 1024
 

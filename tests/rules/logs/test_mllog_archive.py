@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from rules.benchmark import Benchmark
-from rules.errors import LogFormatError
-from rules.logs import parse_run_log
-from rules.run import Run
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import LogFormatError
+from finishline.rules.logs import parse_run_log
+from finishline.rules.scoring.run import Run
 
 AsMlperf = Callable[[str], Benchmark]
 

@@ -9,17 +9,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rules.benchmark import Benchmark
-from rules.errors import LogFormatError
-from rules.logs import mllog_lines
-from rules.logs.blocks import Block
-from rules.logs.mllog import read_mllog_chunks, write_run_log
-from rules.logs.mllog_at_once import read_at_once
-from rules.logs.mllog_lines import every_line, read_mllog
-from rules.logs.mllog_run import COUNTED_KEYS
-from rules.logs.mllog_whole_evaluation import WholeEvaluation
-from rules.quality import QualityTarget
-from rules.run import Evaluation, Ledger, Run
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.quality import QualityTarget
+from finishline.rules.errors import LogFormatError
+from finishline.rules.logs import mllog_lines
+from finishline.rules.logs.mllog import read_mllog_chunks, write_run_log
+from finishline.rules.logs.mllog_lines import every_line, read_mllog
+from finishline.rules.logs.mllog_record import WholeEvaluation, read_at_once
+from finishline.rules.logs.mllog_run import COUNTED_KEYS
+from finishline.rules.logs.text import Block
+from finishline.rules.scoring.run import Evaluation, Ledger, Run
 
 
 def line(

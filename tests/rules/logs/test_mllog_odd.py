@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from rules.benchmark import Benchmark
-from rules.errors import LogFormatError
-from rules.logs.mllog import parse_mllog, read_mllog_chunks
-from rules.run import Run
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import LogFormatError
+from finishline.rules.logs.mllog import parse_mllog, read_mllog_chunks
+from finishline.rules.scoring.run import Run
 
 Tamper = Callable[[str, str], str]
 STOP = '"time_ms": 28000, "event_type": "INTERVAL_END", "key": "run_stop"'

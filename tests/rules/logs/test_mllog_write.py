@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rules.benchmark import Benchmark
-from rules.clock import Clock
-from rules.errors import RuleError
-from rules.logs import parse_run_log
-from rules.logs.mllog import write_run_log
-from rules.run import Evaluation, Ledger, Run
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import RuleError
+from finishline.rules.logs import parse_run_log
+from finishline.rules.logs.mllog import write_run_log
+from finishline.rules.scoring.run import Clock, Evaluation, Ledger, Run
 
 STARTED_AT_MS = 1_795_000_000_123  # In November 2026.
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from rules.benchmark import load_benchmark
-from rules.errors import LogFormatError
-from rules.logs.mllog_run import Reading
-from rules.logs.mlp05 import read_mlp05_chunks
+from finishline.rules.benchmarks.benchmark import load_benchmark
+from finishline.rules.errors import LogFormatError
+from finishline.rules.logs.mllog_run import Reading
+from finishline.rules.logs.mlp05 import read_mlp05_chunks
 
 LOG = """\
 :::MLPv0.5.0 resnet 1541720383.838108063 (<string>:1) run_clear_caches

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from rules.benchmark import Benchmark
-from rules.errors import LogFormatError
-from rules.logs import parse_run_log
-from rules.logs.mlp06 import read_mlp06_chunks
-from rules.quality import LoggedQuality
-from rules.run import Run
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.quality import LoggedQuality
+from finishline.rules.errors import LogFormatError
+from finishline.rules.logs import parse_run_log
+from finishline.rules.logs.mlp06 import read_mlp06_chunks
+from finishline.rules.scoring.run import Run
 
 Parse = Callable[..., Run]
 MINIGO = LoggedQuality(offline=True, timed_by_result=True)

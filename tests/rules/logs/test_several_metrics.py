@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from rules.benchmark import Benchmark, load_benchmarks
-from rules.errors import LogFormatError
-from rules.logs.mllog import read_mllog_chunks
-from rules.logs.mllog_run import Reading
+from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmarks
+from finishline.rules.errors import LogFormatError
+from finishline.rules.logs.mllog import read_mllog_chunks
+from finishline.rules.logs.mllog_run import Reading
 
 STOP_MS = 400_000
 

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from rules.benchmark import Benchmark
-from rules.claim import Claim
-from rules.claim_training import TrainedWith
-from rules.messages import ReplayRun
-from rules.scoring import RunScore
-from rules.verdict import Verdict
-from rules.verification import judge
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.scoring.scoring import RunScore
+from finishline.rules.submissions.claim import Claim, TrainedWith
+from finishline.rules.verification.judge import judge
+from finishline.rules.verification.messages import ReplayRun
+from finishline.rules.verification.verdict import Verdict
 from tests.support.verdicts import (
     HONEST_EPOCHS,
     LAPTOP,

@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
-from rules.benchmark import Benchmark, ReachRule
-from rules.claim import Claim
-from rules.judge_convergence import convergence_of
-from rules.run import Evaluation
+from finishline.rules.benchmarks.benchmark import Benchmark, ReachRule
+from finishline.rules.scoring.run import Evaluation
+from finishline.rules.submissions.claim import Claim
+from finishline.rules.verification.judge_convergence import convergence_of
 from tests.support.verdicts import (
     HONEST_EPOCHS,
     LAPTOP,

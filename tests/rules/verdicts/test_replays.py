@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rules.messages import Failure, ReplayRun
+from finishline.rules.verification.messages import Failure, ReplayRun
 from tests.support.verdicts import (
     Judge,
     claimed,

@@ -6,9 +6,9 @@ from typing import get_args
 
 import pytest
 
-from rules.benchmark import Benchmark, RunsRule
-from rules.errors import RuleError
-from rules.verdict import SHARES, ReasonCode
+from finishline.rules.benchmarks.benchmark import Benchmark, RunsRule
+from finishline.rules.errors import RuleError
+from finishline.rules.verification.verdict import SHARES, ReasonCode
 from tests.support.verdicts import (
     Judge,
     claimed,

@@ -10,7 +10,7 @@ import uvicorn
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from rules.measurements import Canary, Figure, WorkerProbe
+from finishline.rules.scoring.measurements import Canary, Figure, WorkerProbe
 from server.database import Database, utc_now
 from server.models import MailSubscription, User
 from server.notices.links import link_token

@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 from fastapi.testclient import TestClient
 
-from rules.benchmark import Benchmark
-from rules.messages import ReplayReport
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.verification.messages import ReplayReport
 from server.database import Database
 from tests.server.conftest import (
     Person,

@@ -13,8 +13,8 @@ from fastapi.testclient import TestClient
 from prometheus_client import CollectorRegistry
 from starlette.types import Message, Receive, Scope, Send
 
-from cli.up.paths import prepare_var
-from cli.up.redis import RedisAddress, redis_answers, redis_command
+from finishline.cli.up.paths import prepare_var
+from finishline.cli.up.redis import RedisAddress, redis_answers, redis_command
 from server.app import create_app
 from server.limits.kinds import Kind, kind_of
 from server.limits.memory import BoundedMemory

@@ -10,8 +10,8 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import func, select, update
 
-from rules.measurements import Canary, WorkerProbe
-from rules.messages import WorkerSystem
+from finishline.rules.scoring.measurements import Canary, WorkerProbe
+from finishline.rules.verification.messages import WorkerSystem
 from server.calibrations import service as calibrations
 from server.database import Database, utc_now
 from server.models import Calibration, Delivery, NoticeEvent, Submission, Token, Webhook

@@ -12,7 +12,7 @@ import orjson
 import pytest
 import uvicorn
 
-from rules.benchmark import Benchmark
+from finishline.rules.benchmarks.benchmark import Benchmark
 from server.accounts.service import create_token
 from server.app import create_app
 from server.database import Database

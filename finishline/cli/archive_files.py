@@ -1,0 +1,118 @@
+"""The files of an archive on this machine: listed without following links, read piece by piece."""
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from finishline.rules.archive.files import Archive, ArchiveFile, Place, shown
+from finishline.rules.errors import LogFormatError
+from finishline.rules.logs import check_file_name
+
+SUFFIXES = (".json", ".tsv", ".txt", ".log", ".out")
+MAX_FOLDERS_DEEP = 64
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What a path given by a person holds; `is_file` if it names one file."""
+
+    archive: Archive
+    is_file: bool
+
+
+def list_archive(path: Path) -> Listing:
+    """The files at a path that can belong to a submission. Raises OSError if it is not there."""
+    root = path.resolve(strict=True)
+    if root.is_dir():
+        files = _walk(root)
+        return Listing(Archive(files, _read, lambda place: _outside(place, root)), is_file=False)
+    file = _listed(path.name, root, os.lstat(root))
+    return Listing(Archive([file], _read, lambda place: _outside(place, None)), is_file=True)
+
+
+def _walk(root: Path) -> Iterator[ArchiveFile]:
+    """Every file below a folder with a name that counts, in order; links are never followed."""
+    folders = [(str(root), "", root.parts)]
+    while folders:
+        folder, prefix, parts = folders.pop()
+        try:
+            with os.scandir(folder) as found:
+                items = sorted(found, key=lambda item: item.name)
+        except OSError:
+            continue  # A folder that cannot be opened holds nothing that can be scored.
+        below = []
+        for item in items:
+            if item.is_dir(follow_symlinks=False):
+                if (
+                    not item.name.startswith(".")
+                    and len(parts) - len(root.parts) < MAX_FOLDERS_DEEP
+                ):
+                    below.append((item.path, f"{prefix}{item.name}/", (*parts, item.name)))
+            elif item.name.lower().endswith(SUFFIXES):
+                try:
+                    status = item.stat(follow_symlinks=False)
+                except OSError:
+                    continue  # It was there a moment ago.
+                yield _file(prefix + item.name, (*parts, item.name), status)
+        folders += reversed(below)
+
+
+def _listed(name: str, path: Path, status: os.stat_result) -> ArchiveFile:
+    return _file(name, path.parts, status)
+
+
+def _file(path: str, place: Place, status: os.stat_result) -> ArchiveFile:
+    refused = None
+    if not stat.S_ISREG(status.st_mode):
+        link = stat.S_ISLNK(status.st_mode)
+        refused = "a symbolic link" if link else "not a regular file"
+    try:
+        check_file_name(path)
+    except LogFormatError as error:
+        refused = error.message
+    return ArchiveFile(shown(path), place, status.st_size, refused)
+
+
+def _outside(place: Place, root: Path | None) -> ArchiveFile | None:
+    """A file that was not listed because it lies elsewhere; what lies below `root` is listed."""
+    if root is not None and place[: len(root.parts)] == root.parts:
+        return None
+    path = Path(*place)
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return _file(path.name, place, status) if stat.S_ISREG(status.st_mode) else None
+
+
+def _read(file: ArchiveFile, chunk_bytes: int) -> Iterator[bytes]:
+    path = "/".join(("", *file.place[1:]))
+    try:
+        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        raise _unreadable(file, error) from error
+    try:
+        status = os.fstat(opened)
+        if not stat.S_ISREG(status.st_mode):
+            raise _unreadable(file, "not a regular file")
+        size = min(status.st_size + 1, chunk_bytes)
+        while chunk := os.read(opened, size):
+            yield chunk
+            if len(chunk) < size:
+                return  # A regular file gives less than was asked for at its end alone.
+    except OSError as error:
+        raise _unreadable(file, error) from error
+    finally:
+        os.close(opened)
+
+
+def _unreadable(file: ArchiveFile, why: object) -> LogFormatError:
+    reason = why.strerror if isinstance(why, OSError) else str(why)
+    return LogFormatError(
+        f"cannot be read ({reason})",
+        file=file.path,
+        expected="a readable file",
+        code="unreadable",
+    )

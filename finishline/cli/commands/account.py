@@ -1,0 +1,93 @@
+"""`finishline account`: who you are to a server, and your own tokens."""
+
+from typing import Annotated
+
+import typer
+
+from finishline.cli.account_tables import account_lines, token_table
+from finishline.cli.client import ServerClient, segment
+from finishline.cli.commands.admin_tokens import (
+    Days,
+    Label,
+    Overlap,
+    Role,
+    Scopes,
+    TokenId,
+    given,
+    rotate,
+    show_revoked,
+    show_secret,
+)
+from finishline.cli.errors import ExitCode
+from finishline.cli.options import DEFAULT_URL, Json, Token, Url
+from finishline.cli.screen import open_screen
+
+app = typer.Typer(no_args_is_help=True, help="Who you are, and your own tokens.")
+
+
+@app.command("show")
+def show_account(url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False) -> int:
+    """Show whose token this is, and what it may do until when."""
+    with ServerClient(url, token) as server:
+        view = server.get("/me")
+    open_screen(as_json=as_json).answer(view, account_lines(view))
+    return int(ExitCode.OK)
+
+
+@app.command("tokens")
+def list_own_tokens(url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False) -> int:
+    """List your tokens, without their secrets."""
+    with ServerClient(url, token) as server:
+        view = server.get("/me/tokens")
+    open_screen(as_json=as_json).answer(view, [token_table(view["tokens"])])
+    return int(ExitCode.OK)
+
+
+@app.command("make")
+def make_own_token(
+    role: Annotated[
+        Role | None, typer.Option("--role", help="That of the token you use, or a lesser one.")
+    ] = None,
+    scopes: Scopes = None,
+    label: Label = None,
+    days: Days = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Make a token for yourself, within the one you use. It is shown this once."""
+    body = given(role=role, label=label, scopes=scopes, expires_in_days=days)
+    with ServerClient(url, token) as server:
+        view = server.post("/me/tokens", body)
+    show_secret(view, as_json=as_json)
+    return int(ExitCode.OK)
+
+
+@app.command("rotate")
+def rotate_own_token(
+    token_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="Id of a token; the one you use.")
+    ] = None,
+    overlap_hours: Overlap = 0.0,
+    days: Days = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Have a fresh token take over from one of yours. It is shown this once."""
+    with ServerClient(url, token) as server:
+        chosen = token_id if token_id is not None else str(server.get("/me")["token_id"])
+        view = rotate(server, f"/me/tokens/{segment(chosen)}", overlap_hours, days)
+    show_secret(view, as_json=as_json)
+    return int(ExitCode.OK)
+
+
+@app.command("revoke")
+def revoke_own_token(
+    token_id: TokenId, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
+) -> int:
+    """Revoke one of your tokens and all that descend from it: made with it, or rotated from it."""
+    with ServerClient(url, token) as server:
+        view = server.delete(f"/me/tokens/{segment(token_id)}")
+    show_revoked(token_id, view, as_json=as_json)
+    return int(ExitCode.OK)

@@ -1,0 +1,131 @@
+"""`finishline benchmark`: its phases, and its definition as a server has it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import RenderableType
+from rich.text import Text
+
+from finishline.cli.board_tables import phases_table
+from finishline.cli.client import ServerClient, View, segment
+from finishline.cli.errors import CliError, ExitCode, refusal
+from finishline.cli.options import DEFAULT_BENCHMARKS, DEFAULT_URL, BenchmarksDir, Json, Token, Url
+from finishline.cli.screen import open_screen
+from finishline.rules.benchmarks.benchmark import Benchmark, parse_benchmark
+from finishline.rules.errors import RuleError
+
+app = typer.Typer(no_args_is_help=True, help="A benchmark's phases, and its definition.")
+LARGEST_DEFINITION_BYTES = 16 * 1024 * 1024
+NAMES = ("opens_at", "freezes_at", "closes_at", "embargo_until")
+NO_DATE = "none"
+Moment = str | None
+
+
+@app.callback()
+def _benchmark() -> None:
+    """A benchmark's phases: show them, set them. Its definition: fetch it from a server."""
+
+
+@app.command("phases")
+def phases(
+    benchmark: Annotated[str, typer.Argument(help="Id of a benchmark.")],
+    opens: Annotated[
+        Moment,
+        typer.Option(
+            "--opens", metavar="MOMENT", help="Takes submissions from then on: 2026-12-01T09:00Z."
+        ),
+    ] = None,
+    freezes: Annotated[
+        Moment, typer.Option("--freezes", metavar="MOMENT", help="Its rules are frozen from then.")
+    ] = None,
+    closes: Annotated[
+        Moment, typer.Option("--closes", metavar="MOMENT", help="Takes none from then on.")
+    ] = None,
+    embargo: Annotated[
+        Moment, typer.Option("--embargo", metavar="MOMENT", help="Results are hidden until then.")
+    ] = None,
+    reason: Annotated[Moment, typer.Option("--reason", help="Why; kept in the audit log.")] = None,
+    unfreeze: Annotated[
+        bool, typer.Option("--unfreeze", help="Allow --freezes to change what is frozen already.")
+    ] = False,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Show the phases of a benchmark, or change the dates that are given (organisers only).
+
+    A date that is not given stays as it is; `none` takes it away.
+    """
+    given = dict(zip(NAMES, (opens, freezes, closes, embargo), strict=True))
+    changes = {name: value for name, value in given.items() if value is not None}
+    path = f"/benchmarks/{segment(benchmark)}/phases"
+    if changes and not reason:
+        raise CliError("Give a --reason with the dates.", exit_code=ExitCode.USAGE)
+    with ServerClient(url, token) as server:
+        found = server.get(path)
+        if changes:
+            body = {name: found["phases"][name] for name in NAMES} | {
+                name: None if value == NO_DATE else value for name, value in changes.items()
+            }
+            server.post(path, body | {"reason": reason, "unfreeze": unfreeze})
+            found = server.get(path)
+    open_screen(as_json=as_json).answer(found, _lines(found))
+    return int(ExitCode.OK)
+
+
+def _lines(found: View) -> list[RenderableType]:
+    told = Text.assemble((f"{found['benchmark']}  ", "bold"), found["phases"]["sentence"])
+    return [told, *([phases_table(found["history"])] if found["history"] else [])]
+
+
+@app.command("fetch")
+def fetch(
+    benchmark: Annotated[str, typer.Argument(help="Id of a benchmark of the server.")],
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Write over a file that says otherwise.")
+    ] = False,
+    benchmarks_dir: BenchmarksDir = DEFAULT_BENCHMARKS,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Put a server's definition into the folder that `run` and `check` read."""
+    with ServerClient(url, token) as server:
+        content = server.download(
+            f"/benchmarks/{segment(benchmark)}.toml", limit_bytes=LARGEST_DEFINITION_BYTES
+        )
+    found = _parsed(content, benchmark)
+    path = benchmarks_dir / f"{found.benchmark_id}.toml"
+    _write(path, content, replace=replace)
+    document = {"benchmark": found.benchmark_id, "path": str(path), "sha256": found.sha256}
+    open_screen(as_json=as_json).answer(
+        document, [f"{path} holds {found.benchmark_id} as {url} has it ({found.sha256[:12]})."]
+    )
+    return int(ExitCode.OK)
+
+
+def _parsed(content: bytes, benchmark: str) -> Benchmark:
+    """The definition in a server's answer, which names the file it goes into. Raises CliError."""
+    try:
+        return parse_benchmark(content, file=f"{benchmark}.toml")
+    except RuleError as error:
+        raise refusal(error) from error
+
+
+def _write(path: Path, content: bytes, *, replace: bool) -> None:
+    try:
+        if path.exists() and path.read_bytes() != content and not replace:
+            raise CliError(
+                f"{path} is there and says otherwise. Look at it; --replace puts the server's "
+                "in its place.",
+                exit_code=ExitCode.REFUSED,
+            )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError as error:
+        raise CliError(
+            f"{path} cannot be written ({error.strerror}); name another folder with "
+            "--benchmarks-dir.",
+            exit_code=ExitCode.REFUSED,
+        ) from error

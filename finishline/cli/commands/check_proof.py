@@ -1,0 +1,153 @@
+"""`finishline check-proof`: check a verification's proof, without having to trust the server."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import RenderableType
+from rich.text import Text
+
+from finishline.cli.audit_logs import check_log_file
+from finishline.cli.bundles import BUNDLE_LIMIT_BYTES, Bundle, read_bundle, read_bundle_file
+from finishline.cli.client import ServerClient, segment
+from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.options import DEFAULT_URL, Json, Token, Url
+from finishline.cli.screen import open_screen
+from finishline.cli.signatures import check_signature, keys_in, read_keys
+from finishline.cli.submission_tables import check_table
+from finishline.rules.proof.check import Check, check_proof
+
+FILE_ENDINGS = (".zip", ".json")
+WHERE_THEY_ARE = "`finishline show SUBMISSION` lists those of a submission."
+# What is derived by rules, which may have been others when it was judged.
+DERIVED = frozenset({"score", "band", "verdict"})
+
+
+def check_proof_of(
+    proof: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="VERIFICATION|FILE", help="Id of a verification, or a proof.zip or proof.json."
+        ),
+    ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option("--key", help="The server's public key: hex, or the JSON of /api/v1/keys."),
+    ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option("--log", help="Check an audit log instead: a file of `audit-log --out`."),
+    ] = None,
+    head: Annotated[
+        str | None, typer.Option("--head", help="A head of the log that was noted earlier.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Check that a verdict follows from what it stands on. A file is checked offline.
+
+    Of a file, --key names whom to trust; of an id, bundle and keys come from the server. The exit
+    code is 0 if no check fails and 1 if one does.
+    """
+    if (proof is None) == (log is None):
+        raise CliError(
+            "Name a verification or its proof, or an audit log with --log.",
+            exit_code=ExitCode.USAGE,
+        )
+    if log is not None:
+        return check_log_file(log, head=head, screen=open_screen(as_json=as_json))
+    assert proof is not None  # noqa: S101  exactly one of the two is given
+    keys = read_keys(key) if key is not None else []
+    if is_file(proof):
+        bundle = read_bundle_file(Path(proof))
+    else:
+        bundle, listed = _fetch(url, token, proof, with_keys=key is None)
+        keys = keys or listed
+    checks = [
+        *check_signature(bundle.document, keys),
+        *check_proof(bundle.document, bundle.logs),
+    ]
+    failed = any(check.result == "fail" for check in checks)
+    view = {"passed": not failed, "checks": [asdict(check) for check in checks]}
+    open_screen(as_json=as_json).answer(view, _lines(bundle, checks))
+    return int(ExitCode.REFUSED if failed else ExitCode.OK)
+
+
+def is_file(name: str) -> bool:
+    """Whether a name is a file's and not an id: an id has neither a slash nor an ending."""
+    return name.endswith(FILE_ENDINGS) or "/" in name or Path(name).is_file()
+
+
+def _fetch(
+    url: str, token: str | None, verification: str, *, with_keys: bool
+) -> tuple[Bundle, list[bytes]]:
+    with ServerClient(url, token) as server:
+        path = f"/verifications/{segment(verification)}/proof"
+        try:
+            content = server.download(path, limit_bytes=BUNDLE_LIMIT_BYTES)
+        except CliError as error:
+            if error.exit_code is ExitCode.NOT_FOUND:
+                error.message += f" {WHERE_THEY_ARE}"
+            raise
+        listed = server.get("/keys") if with_keys else {"keys": []}
+    try:
+        keys = keys_in(listed)
+    except (ValueError, KeyError, TypeError) as error:
+        raise CliError(
+            f"What {url} lists as keys are none ({error!r}).", exit_code=ExitCode.SERVER
+        ) from error
+    bundle = read_bundle(content, file="proof.zip")
+    _require_asked_for(bundle.document, verification)
+    return bundle, keys
+
+
+def _require_asked_for(document: Mapping[str, Any], verification: str) -> None:
+    """Raise CliError if a server gave the proof of another verification, however sound it is."""
+    part = document.get("verification")
+    found = part.get("id") if isinstance(part, Mapping) else verification
+    if found != verification:
+        raise CliError(
+            f"The server gave the proof of verification {str(found)[:60]!r}; expected that of "
+            f"{verification!r}.",
+            exit_code=ExitCode.SERVER,
+        )
+
+
+def _lines(bundle: Bundle, checks: Sequence[Check]) -> list[RenderableType]:
+    failed = [check.name for check in checks if check.result == "fail"]
+    unmade = [check.name for check in checks if check.result == "open"]
+    lines: list[RenderableType] = [_headline(bundle.document), check_table(checks)]
+    if unmade:
+        lines.append(Text(f"Not checked: {', '.join(unmade)}.", style="yellow"))
+    if failed:
+        lines.append(Text(f"Do not rely on this: {', '.join(failed)} failed.", style="bold red"))
+        if DERIVED.issuperset(failed):
+            lines.append(_judged_by(bundle.document))
+    else:
+        lines.append(Text("Every check that could be made passed.", style="bold green"))
+    return lines
+
+
+def _judged_by(document: Mapping[str, Any]) -> Text:
+    """What to do about a proof that is whole and follows from other rules than those of here."""
+    code = document.get("code")
+    told = code if isinstance(code, Mapping) else {}
+    commit = f", commit {str(told['commit'])[:60]}" if told.get("commit") else ""
+    return Text(
+        "What it stands on is as it was signed. Rules are corrected now and then: it was judged by "
+        f"Finishline {str(told.get('version'))[:60]}{commit}; check it with that one too."
+    )
+
+
+def _headline(document: dict[str, Any]) -> Text:
+    def word(part: str, name: str) -> str:
+        table = document.get(part)
+        return str(table.get(name))[:60] if isinstance(table, dict) else "?"
+
+    return Text(
+        f"Verification {word('verification', 'id')} of submission {word('submission', 'id')}, "
+        f"{word('benchmark', 'id')}: {word('verdict', 'outcome')}"
+    )

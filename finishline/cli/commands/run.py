@@ -1,0 +1,163 @@
+"""`finishline run`: train the reference on this machine and write a submission."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from finishline.cli.client import ServerClient
+from finishline.cli.commands.check import remark_lines
+from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.options import DEFAULT_BENCHMARKS, DEFAULT_URL, BenchmarksDir, Json, Token
+from finishline.cli.replay import ReplayProgress
+from finishline.cli.replay_screen import show_all
+from finishline.cli.screen import Screen, open_screen
+from finishline.cli.submission_files import CLAIM_NAME, find_submission_files
+from finishline.cli.tickets import local_system, name_of_class, open_ticket, write_ticket
+from finishline.cli.training import (
+    Training,
+    find_benchmark,
+    read_settings,
+    require_trainable,
+    require_training_packages,
+    target_of,
+    train_reference,
+)
+from finishline.client.files import problems_of
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.logs import parse_run_log
+from finishline.rules.scoring.energy import find_shared
+
+
+def run(
+    benchmark: Annotated[str, typer.Argument(help="Id of a benchmark, or its TOML file.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder to write to (default: runs/<time>).")
+    ] = None,
+    runs: Annotated[
+        int | None,
+        typer.Option("--runs", min=1, max=100, help="Trainings (default: as the rules ask)."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A hyperparameter; repeat for more."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Seed of the first run.")
+    ] = None,
+    division: Annotated[str | None, typer.Option("--division", help="closed or open.")] = None,
+    ticket: Annotated[
+        Path | None,
+        typer.Option("--ticket", help="Train the seeds and settings of this ticket, offline."),
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option("--device", envvar="FINISHLINE_DEVICE", help="cpu or cuda:0."),
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option("--url", envvar="FINISHLINE_URL", help="Server to get a ticket from."),
+    ] = None,
+    token: Token = None,
+    benchmarks_dir: BenchmarksDir = DEFAULT_BENCHMARKS,
+    as_json: Json = False,
+) -> int:
+    """Train a benchmark's reference model here and write the submission it makes."""
+    require_training_packages()
+    chosen = read_settings(settings or [])
+    if out is not None and (out / CLAIM_NAME).exists():
+        raise CliError(
+            f"{out} holds a submission already; choose another folder, or take that away.",
+            exit_code=ExitCode.USAGE,
+        )
+    file, definition = find_benchmark(benchmark, benchmarks_dir)
+    require_trainable(definition, chosen, division=division)
+    if ticket is not None and (runs, settings, seed, division) != (None, None, None, None):
+        raise CliError(
+            "--ticket says runs, seeds, settings and division; leave those options out.",
+            exit_code=ExitCode.USAGE,
+        )
+    training = Training(
+        benchmark_file=file,
+        out=out or Path("runs") / f"{definition.benchmark_id}-{time.strftime('%Y%m%d-%H%M%S')}",
+        runs=runs or definition.runs.count,
+        settings=settings or [],
+        seed=seed,
+        division=division,
+        device=device,
+    )
+    screen = open_screen(as_json=as_json)
+    if ticket is not None:
+        training = replace(training, ticket=ticket, runs=len(open_ticket(ticket).seeds))
+    elif seed is None and (url is not None or token is not None):
+        training = _with_ticket(training, definition.benchmark_id, chosen, url, token, screen)
+    progress = train_shown(training, ReplayProgress(target=target_of(definition)), screen)
+    screen.say(*_shared_lines(training, definition))
+    document = {
+        "submission": str(training.out / CLAIM_NAME),
+        "logs": [str(path) for path in find_submission_files(training.out).logs.values()],
+        "runs": [{"index": r.index, "status": r.status} for r in progress.runs.values()],
+    }
+    screen.answer(document, [f"Wrote {training.out}. Next: finishline check {training.out}"])
+    return int(ExitCode.OK)
+
+
+def _shared_lines(training: Training, benchmark: Benchmark) -> list[Text]:
+    """Return a warning for each run that had less than nine tenths of its processor."""
+    logs = find_submission_files(training.out).logs
+    runs = [
+        parse_run_log(path.read_bytes(), name=name, benchmark=benchmark)
+        for name, path in logs.items()
+    ]
+    return remark_lines(problems_of(find_shared(runs)))
+
+
+def _with_ticket(
+    training: Training,
+    benchmark_id: str,
+    settings: dict[str, float],
+    url: str | None,
+    token: str | None,
+    screen: Screen,
+) -> Training:
+    """Return the training with the server's name of this machine's class, and with a ticket.
+
+    Without an answer it goes on with seeds of its own, and says so.
+    """
+    try:
+        system = local_system(training.device)
+        with ServerClient(url or DEFAULT_URL, token) as server:
+            training = replace(training, hardware_class=name_of_class(server, system))
+            if token is None:
+                return training
+            wanted = {
+                "benchmark": benchmark_id,
+                "division": training.division,
+                "settings": settings,
+                "hardware_class": training.hardware_class,
+                "runs": training.runs,
+            }
+            got = server.post("/tickets", wanted)
+    except CliError as error:
+        screen.say(f"No ticket, so the runs take seeds of their own: {error.message}")
+        return training
+    file = training.out / "ticket.json"
+    write_ticket(file, got)
+    return replace(training, ticket=file, runs=len(got["seeds"]), settings=[], division=None)
+
+
+def train_shown(training: Training, progress: ReplayProgress, screen: Screen) -> ReplayProgress:
+    """Train and show it; `progress` as it is at the end. Raises CliError."""
+    try:
+        training.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CliError(
+            f"Cannot write in {training.out} ({error.strerror}); choose another folder.",
+            exit_code=ExitCode.REFUSED,
+        ) from error
+    progress.runs_planned = training.runs
+    show_all(screen, progress, train_reference(training))
+    return progress

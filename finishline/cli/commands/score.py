@@ -1,0 +1,97 @@
+"""`finishline score`: every figure of published archives, from their raw logs, offline."""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import track
+
+from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.options import DEFAULT_BENCHMARKS
+from finishline.cli.record_views import csv_lines, json_line, record_table
+from finishline.cli.records import Found, Record, find_in, score_found
+from finishline.cli.screen import open_console
+from finishline.cli.training import read_benchmarks
+from finishline.rules.benchmarks.benchmark import Benchmark
+
+
+class Points(StrEnum):
+    """Which reference convergence points count."""
+
+    PRUNED = "pruned"
+    FULL = "full"
+
+
+class Format(StrEnum):
+    """How records are written."""
+
+    JSON = "json"
+    CSV = "csv"
+    TABLE = "table"
+
+
+Paths = Annotated[
+    list[Path],
+    typer.Argument(metavar="PATH...", help="DAWNBench trees, MLPerf packages or single files."),
+]
+Definitions = Annotated[
+    Path,
+    typer.Option(
+        "--benchmarks",
+        "--benchmarks-dir",
+        envvar="FINISHLINE_BENCHMARKS_DIR",
+        help="Folder of benchmark definitions (*.toml).",
+    ),
+]
+Rcp = Annotated[
+    Points, typer.Option("--rcp", help="Reference convergence points: pruned, or all of them.")
+]
+As = Annotated[Format, typer.Option("--format", help="JSON lines, CSV, or a table for people.")]
+
+
+def score(
+    paths: Paths,
+    benchmarks_dir: Definitions = DEFAULT_BENCHMARKS,
+    rcp: Rcp = Points.PRUNED,
+    as_format: As = Format.JSON,
+) -> int:
+    """Score the submissions in published archives: one record each, with what is wrong with it."""
+    benchmarks = read_benchmarks(benchmarks_dir)
+    found = [find_in(path) for path in paths]
+    if not any(each.submissions for each in found):
+        raise CliError(
+            "There is no submission here; name a DAWNBench tree (TASK/train/*.json), an MLPerf "
+            "package (ORG/results/SYSTEM/BENCHMARK/result_0.txt) or a log.",
+            exit_code=ExitCode.REFUSED,
+        )
+    records: Iterable[Record] = _records(found, benchmarks, pruned=rcp is Points.PRUNED)
+    if sys.stderr.isatty() and (as_format is Format.TABLE or not sys.stdout.isatty()):
+        records = _with_progress(records, total=sum(len(each.submissions) for each in found))
+    _write(records, as_format)
+    return int(ExitCode.OK)
+
+
+def _records(
+    found: Sequence[Found], benchmarks: dict[str, Benchmark], *, pruned: bool
+) -> Iterator[Record]:
+    for each in found:
+        yield from score_found(each, benchmarks, pruned=pruned, every_line=False)
+
+
+def _with_progress(records: Iterable[Record], *, total: int) -> Iterable[Record]:
+    """The records, with a bar where no record is written to the same terminal meanwhile."""
+    return track(records, "Scoring", total=total, console=Console(stderr=True), transient=True)
+
+
+def _write(records: Iterable[Record], as_format: Format) -> None:
+    if as_format is Format.TABLE:
+        open_console().print(record_table(records))
+        return
+    lines = csv_lines(records) if as_format is Format.CSV else map(json_line, records)
+    for line in lines:
+        sys.stdout.write(line)
+    sys.stdout.flush()

@@ -1,0 +1,55 @@
+"""How a command ends when it cannot do what was asked: one sentence and one exit code."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from enum import IntEnum
+from typing import Any
+
+from finishline.client import files
+from finishline.client.errors import Problem
+from finishline.rules.errors import RuleError
+
+__all__ = ["INTERRUPTED", "CliError", "ExitCode", "Problem", "refusal"]
+
+INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it.
+
+
+class ExitCode(IntEnum):
+    """What the exit code of every command means."""
+
+    OK = 0
+    REFUSED = 1
+    USAGE = 2
+    NOT_VERIFIED = 3
+    SERVER = 4
+    NOT_ALLOWED = 5
+    NOT_FOUND = 6
+
+
+class CliError(Exception):
+    """A command cannot go on; `message` is one sentence that says what to do."""
+
+    def __init__(
+        self, message: str, *, exit_code: ExitCode, problems: Sequence[Problem] = ()
+    ) -> None:
+        self.message = message
+        self.exit_code = exit_code
+        self.problems = tuple(problems)
+        super().__init__(message)
+
+    def document(self) -> dict[str, Any]:
+        """The error as the JSON that --json writes to stderr."""
+        return {
+            "error": {
+                "exit_code": int(self.exit_code),
+                "kind": self.exit_code.name.lower(),
+                "message": self.message,
+                "problems": [asdict(problem) for problem in self.problems],
+            }
+        }
+
+
+def refusal(error: RuleError) -> CliError:
+    """The CliError for an input that breaks one or several rules."""
+    refused = files.refusal(error)
+    return CliError(refused.detail, exit_code=ExitCode.REFUSED, problems=refused.problems)

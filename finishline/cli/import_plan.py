@@ -1,0 +1,122 @@
+"""What of an archive is to be sent to a server, and as what."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from enum import StrEnum
+from typing import Any
+
+from finishline.cli.archive_parts import Parcel
+from finishline.cli.errors import Problem
+from finishline.cli.records import Found, Record, score_found
+from finishline.rules.archive.agreement import read_description
+from finishline.rules.archive.claims import set_claim
+from finishline.rules.archive.problems import Problems
+from finishline.rules.archive.submissions import EntryFiles, ResultSet, SingleLog, Submission
+from finishline.rules.benchmarks.benchmark import Benchmark
+
+
+class Kind(StrEnum):
+    """What an archive is one of."""
+
+    DAWNBENCH = "dawnbench"
+    MLPERF = "mlperf"
+
+
+@dataclass(frozen=True)
+class Unsent:
+    """A submission that is not sent: for its problems, or without any for the reason alone."""
+
+    path: str
+    reason: str
+    problems: Sequence[Problem] = ()
+
+
+def of_kind(found: Found, kind: Kind) -> Found:
+    """The submissions of one kind of archive; those of the other kind are left alone."""
+    wanted = EntryFiles if kind is Kind.DAWNBENCH else ResultSet | SingleLog
+    chosen: list[Submission] = [each for each in found.submissions if isinstance(each, wanted)]
+    return replace(found, submissions=chosen)
+
+
+def plan_import(
+    found: Found, benchmarks: Mapping[str, Benchmark], *, published: date | None = None
+) -> Iterator[Parcel | Unsent]:
+    """What to send for each submission, or why it is not sent, in order of their paths.
+
+    `published` is the day of the round, for the sets of a round whose day no table has.
+    """
+    records = score_found(found, benchmarks, pruned=True, every_line=False)
+    for submission, record in zip(found.submissions, records, strict=True):
+        if any(problem["code"] == "internal_error" for problem in record["problems"]):
+            yield _unsent(record, "It cannot be read.")
+        elif isinstance(submission, EntryFiles):
+            yield _plan_entry(submission, record)
+        elif isinstance(submission, ResultSet) and submission.in_package:
+            yield _plan_set(submission, record, found, published)
+        else:
+            yield _outside(submission)
+
+
+def _plan_entry(entry: EntryFiles, record: Record) -> Parcel | Unsent:
+    definition = record["definition"]
+    # An entry of inference is its JSON alone, whatever lies beside it.
+    logs = [] if record["kind"] == "inference" else [entry.tsv]
+    if entry.json is None or None in logs or definition is None:
+        return _unsent(record, "It is not a whole entry.")
+    return Parcel(
+        path=entry.path,
+        claim=entry.json,
+        logs=[log for log in logs if log is not None],
+        benchmark_id=definition["id"],
+        errors=_errors(record),
+    )
+
+
+def _plan_set(found: ResultSet, record: Record, all_found: Found, published: date | None) -> Parcel:
+    # Its problems are in the record already.
+    description = read_description(found, all_found.archive, record["version"], Problems())
+    return Parcel(
+        path=found.path,
+        claim=set_claim(record, description) | _day(published),
+        logs=found.runs,
+        errors=_errors(record),
+        notes=_guessed_round(record),
+    )
+
+
+def _guessed_round(record: Record) -> list[str]:
+    return [
+        f"{problem['message']}; expected {problem['expected']}"
+        for problem in record["problems"]
+        if problem["code"] == "round_not_told"
+    ]
+
+
+def _day(published: date | None) -> dict[str, str]:
+    return {} if published is None else {"submitted_on": published.isoformat()}
+
+
+def _outside(submission: Submission) -> Unsent:
+    return Unsent(
+        submission.path,
+        "outside a package (ORG/results/SYSTEM/BENCHMARK), so nobody knows whose it is",
+    )
+
+
+def _unsent(record: Record, reason: str) -> Unsent:
+    return Unsent(record["path"], reason, _errors(record))
+
+
+def _errors(record: Mapping[str, Any]) -> list[Problem]:
+    return [
+        Problem(
+            message=problem["message"],
+            file=problem["file"],
+            line=problem["line"],
+            field=problem["field"],
+            expected=problem["expected"],
+        )
+        for problem in record["problems"]
+        if problem["severity"] == "error"
+    ]

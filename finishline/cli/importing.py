@@ -1,0 +1,232 @@
+"""Handing the submissions of an archive to a server, several at a time; a bad one stops none."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+import httpx2
+import orjson
+
+from finishline.cli.archive_parts import Parcel, key_of, parts_of
+from finishline.cli.client import ServerClient
+from finishline.cli.crew import Crew
+from finishline.cli.errors import CliError, ExitCode, Problem
+from finishline.cli.import_plan import Unsent
+from finishline.cli.interrupts import Interrupts
+from finishline.rules.archive.files import Archive
+from finishline.rules.errors import RuleError
+
+State = Literal["imported", "already_there", "refused", "failed", "skipped", "to_import"]
+IN_FLIGHT = 4
+RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0)
+# A server scores what it is sent before it answers.
+TIMEOUT = httpx2.Timeout(120.0, connect=5.0)
+# How soon a person who leaves is heard.
+POLL_SECONDS = 0.1
+LEFT = "left before the server answered; it may be stored"
+# These say that nothing at all will be taken, so the others need not be tried.
+FINAL = (ExitCode.NOT_ALLOWED, ExitCode.NOT_FOUND)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one submission; `reason` says why where it is not on the server.
+
+    `notes` says what was guessed about it.
+    """
+
+    path: str
+    state: State
+    runs: int = 0
+    submission_id: str | None = None
+    eligible: bool | None = None
+    reason: str | None = None
+    problems: Sequence[Problem] = field(default=())
+    claim: Mapping[str, Any] | None = None
+    notes: Sequence[str] = ()
+
+    def document(self) -> dict[str, Any]:
+        """The outcome as JSON, without what does not apply."""
+        table = asdict(self) | {"problems": [asdict(problem) for problem in self.problems]}
+        table.pop("state")
+        return {name: value for name, value in table.items() if value not in (None, [], ())}
+
+
+Sending = tuple[Parcel, "Future[Outcome]"]
+
+
+def send_all(
+    planned: Iterable[Parcel | Unsent],
+    send: Callable[[Parcel], Outcome],
+    interrupts: Interrupts,
+) -> Iterator[Outcome]:
+    """What became of each submission; at most IN_FLIGHT are being sent at a time.
+
+    Ends early when interrupted: nothing else is begun, and what is on its way is waited for unless
+    the person leaves. Raises CliError if the server takes nothing at all, after every outcome.
+    """
+    refusals: list[CliError] = []
+
+    def ends() -> bool:
+        return bool(refusals) or interrupts.stopping.is_set()
+
+    def attempt(parcel: Parcel) -> Outcome:
+        try:
+            return send(parcel)
+        except CliError as error:
+            refusals.append(error)
+            return Outcome(parcel.path, "failed", len(parcel.logs), reason=error.message)
+
+    crew = Crew(IN_FLIGHT, attempt, ends=ends)
+    sending: deque[Sending] = deque()
+    try:
+        for each in planned:
+            if ends():
+                break
+            if isinstance(each, Unsent):
+                state: State = "refused" if each.problems else "skipped"
+                yield Outcome(each.path, state, reason=each.reason, problems=each.problems)
+                continue
+            sending.append((each, crew.hand(each)))
+            if len(sending) > 2 * IN_FLIGHT:
+                yield from _settled(*sending.popleft(), interrupts)
+        while sending:
+            yield from _settled(*sending.popleft(), interrupts)
+    finally:
+        crew.dismiss()
+    if refusals:
+        raise refusals[0]
+
+
+def _settled(
+    parcel: Parcel, future: "Future[Outcome]", interrupts: Interrupts
+) -> Iterator[Outcome]:
+    """The outcome of one; none if it was never begun."""
+    while not wait([future], timeout=POLL_SECONDS).done:
+        if interrupts.leaving:
+            if not future.cancel():
+                yield Outcome(parcel.path, "failed", len(parcel.logs), reason=LEFT)
+            return
+    if not future.cancelled():
+        yield replace(future.result(), notes=parcel.notes)
+
+
+def describe(parcel: Parcel, archive: Archive) -> Outcome:
+    """What would be sent."""
+    try:
+        claim = orjson.loads(parcel.claim_json(archive).removeprefix(b"\xef\xbb\xbf"))
+    except (RuleError, ValueError):
+        claim = None  # The server says what is wrong with it.
+    shown = parcel.fields | {"submission": claim}
+    return Outcome(parcel.path, "to_import", runs=len(parcel.logs), claim=shown)
+
+
+class Sender:
+    """Sends submissions to one server; safe to use from several threads."""
+
+    def __init__(
+        self,
+        server: ServerClient,
+        archive: Archive,
+        stopping: threading.Event,
+        *,
+        commit: str | None = None,
+    ) -> None:
+        self._server = server
+        self._archive = archive
+        # Beside what the key is made of: a later import may name the commit of what is there.
+        self._source = {} if commit is None else {"source_commit": commit}
+        self._stopping = stopping
+        self._unanswered = 0
+
+    def send(self, parcel: Parcel) -> Outcome:
+        """What became of a submission. Raises CliError only if no other will be taken either."""
+        try:
+            return self._send(parcel)
+        except CliError as error:
+            if error.exit_code in FINAL:
+                raise
+            if error.exit_code == ExitCode.SERVER:
+                return Outcome(parcel.path, "failed", len(parcel.logs), reason=error.message)
+            return _refused(parcel, error.message, error.problems)
+        except RuleError as error:
+            return _refused(parcel, "It cannot be read.", [_problem(error)])
+        except Exception as error:  # noqa: BLE001 - a fault of ours must not stop the others
+            reason = f"{type(error).__name__}: {error}"
+            return Outcome(parcel.path, "failed", len(parcel.logs), reason=reason)
+
+    def _send(self, parcel: Parcel) -> Outcome:
+        claim_json = parcel.claim_json(self._archive)
+        key = key_of(parcel, claim_json, self._archive)
+        view, repeated = self._patiently(lambda: self._post(parcel, claim_json, key))
+        return Outcome(
+            parcel.path,
+            "already_there" if repeated else "imported",
+            runs=len(parcel.logs),
+            submission_id=view.get("id"),
+            eligible=(view.get("result") or {}).get("eligible"),
+        )
+
+    def _post(self, parcel: Parcel, claim_json: bytes, key: str) -> tuple[dict[str, Any], bool]:
+        with ExitStack() as opened:
+            return self._server.post_once(
+                "/submissions",
+                files=parts_of(parcel, claim_json, opened),
+                fields=parcel.fields | self._source,
+                key=key,
+            )
+
+    def _patiently(
+        self, post: Callable[[], tuple[dict[str, Any], bool]]
+    ) -> tuple[dict[str, Any], bool]:
+        """Ask again after a while if the server does not answer, is busy or fails.
+
+        Once it has left several submissions unanswered each of the others is tried only once, and
+        none again when the import is stopping.
+        """
+        waits = RETRY_SECONDS if self._unanswered < IN_FLIGHT else ()
+        for pause in waits:
+            try:
+                return self._counted(post)
+            except CliError as error:
+                if error.exit_code != ExitCode.SERVER:
+                    raise
+                if self._stopping.wait(pause):
+                    raise
+        return self._counted(post, last=True)
+
+    def _counted(
+        self, post: Callable[[], tuple[dict[str, Any], bool]], *, last: bool = False
+    ) -> tuple[dict[str, Any], bool]:
+        try:
+            answer = post()
+        except CliError as error:
+            silent = isinstance(error.__cause__, httpx2.TransportError)
+            self._unanswered = self._unanswered + last if silent else 0
+            raise
+        self._unanswered = 0
+        return answer
+
+
+def _refused(parcel: Parcel, reason: str, problems: Iterable[Problem]) -> Outcome:
+    """The server's problems, with paths for names, then what else our own reading found."""
+    paths = parcel.paths
+    given = [*problems] or [Problem(message=reason, file=parcel.path)]
+    listed = [replace(each, file=paths.get(each.file or "", each.file)) for each in given]
+    said = {(each.file, each.line, each.field) for each in listed}
+    listed += [each for each in parcel.errors if (each.file, each.line, each.field) not in said]
+    return Outcome(parcel.path, "refused", len(parcel.logs), reason=reason, problems=listed)
+
+
+def _problem(error: RuleError) -> Problem:
+    return Problem(
+        message=error.message,
+        file=error.file,
+        line=error.line,
+        field=error.field,
+        expected=error.expected,
+    )

@@ -1,0 +1,130 @@
+"""The `finishline` command."""
+
+import inspect
+import json
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+import typer
+from rich.text import Text
+
+from finishline.cli.commands import (
+    account,
+    admin,
+    admin_tokens,
+    benchmark,
+    calibration,
+    lists,
+    prices,
+    quota,
+    webhook,
+)
+from finishline.cli.commands.audit_log import audit_log
+from finishline.cli.commands.bench import bench
+from finishline.cli.commands.calibrate import calibrate
+from finishline.cli.commands.check import check
+from finishline.cli.commands.check_proof import check_proof_of
+from finishline.cli.commands.decide import compare_verifications, decide
+from finishline.cli.commands.demo import demo
+from finishline.cli.commands.duel import duel
+from finishline.cli.commands.import_archive import import_archive
+from finishline.cli.commands.rescore import rescore
+from finishline.cli.commands.run import run
+from finishline.cli.commands.score import score
+from finishline.cli.commands.submit import submit
+from finishline.cli.commands.ticket import ticket
+from finishline.cli.commands.up import up
+from finishline.cli.commands.verify import verify
+from finishline.cli.commands.withdraw import withdraw
+from finishline.cli.commands.workers import queue_app, workers_app
+from finishline.cli.errors import INTERRUPTED, CliError, ExitCode
+from finishline.cli.screen import flowing, open_console
+from finishline.client.errors import told_besides
+
+TERMINATED = 143  # 128 + SIGTERM.
+
+app = typer.Typer(
+    name="finishline",
+    help="Submit training runs, replay them, rank what was verified.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for command in (
+    up, demo, run, bench, check, score, submit, verify, duel, calibrate, rescore, decide,
+    withdraw,
+    lists.show, lists.leaderboard, lists.benchmarks,
+):  # fmt: skip
+    app.command()(command)
+app.command()(ticket)
+app.command("import")(import_archive)
+app.command("audit-log")(audit_log)
+app.command("check-proof")(check_proof_of)
+app.command("compare-verifications")(compare_verifications)
+for registered in app.registered_commands:
+    registered.help = flowing(inspect.getdoc(registered.callback) or "")
+app.add_typer(account.app, name="account")
+app.add_typer(admin.app, name="admin")
+app.add_typer(admin_tokens.app, name="token")
+app.add_typer(benchmark.app, name="benchmark")
+app.add_typer(prices.app, name="prices")
+app.add_typer(quota.app, name="quota")
+app.add_typer(workers_app, name="workers")
+app.add_typer(queue_app, name="queue")
+app.add_typer(webhook.app, name="webhook")
+app.add_typer(calibration.app, name="calibration")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code (see docs/cli.md)."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    previous = signal.signal(signal.SIGTERM, _on_terminate)
+    try:
+        code = app(given, prog_name="finishline", standalone_mode=False)
+        return int(code or 0)
+    except CliError as error:
+        _report(error, as_json="--json" in given)
+        return int(error.exit_code)
+    except typer.TyperException as error:
+        return _report_usage(error, as_json="--json" in given)
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Who read the output, for example `head`, has seen enough.
+        sys.stderr.close()
+        return int(ExitCode.OK)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _on_terminate(number: int, frame: FrameType | None) -> None:
+    """End as an exception does, so that every child is ended on the way out."""
+    raise SystemExit(TERMINATED)
+
+
+def _report(error: CliError, *, as_json: bool) -> None:
+    if as_json:
+        sys.stderr.write(json.dumps(error.document(), ensure_ascii=False) + "\n")
+        return
+    console = open_console(stderr=True)
+    console.print(Text.assemble(("error: ", "bold red"), error.message), soft_wrap=True)
+    for problem in told_besides(error.message, error.problems):
+        console.print(Text(f"  {problem}"), soft_wrap=True)
+
+
+def _report_usage(error: typer.TyperException, *, as_json: bool) -> int:
+    message = error.format_message().replace("Value error, ", "")  # Pydantic's words.
+    if not message and not as_json:
+        return int(ExitCode.USAGE)  # No command at all asks for help, which is shown by now.
+    if message and not message.endswith((".", "?")):
+        message += "."
+    asked = getattr(getattr(error, "ctx", None), "command_path", "finishline")
+    usage = CliError(f"{message} See `{asked} --help`.".strip(), exit_code=ExitCode.USAGE)
+    _report(usage, as_json=as_json)
+    return int(ExitCode.USAGE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,33 @@
+"""The options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+# The command is installed from a checkout, whose benchmarks/ and var/ are the defaults.
+CHECKOUT = Path(__file__).resolve().parents[2]
+DEFAULT_URL = "http://127.0.0.1:8000"
+DEFAULT_VAR = Path("var")
+DEFAULT_BENCHMARKS = CHECKOUT / "benchmarks"
+
+Url = Annotated[str, typer.Option("--url", envvar="FINISHLINE_URL", help="Address of the server.")]
+Token = Annotated[
+    str | None,
+    typer.Option("--token", envvar="FINISHLINE_TOKEN", help="API token (fl_...)."),
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="Write one JSON document to stdout and nothing else.")
+]
+Var = Annotated[
+    Path, typer.Option("--var", help="Folder for the database, tokens, logs and artifacts.")
+]
+BenchmarksDir = Annotated[
+    Path,
+    typer.Option(
+        "--benchmarks-dir",
+        envvar="FINISHLINE_BENCHMARKS_DIR",
+        help="Folder of benchmark definitions (*.toml).",
+    ),
+]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many to list.")]

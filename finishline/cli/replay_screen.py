@@ -1,0 +1,111 @@
+"""A training shown while it runs: bars in a terminal, one line for each evaluation elsewhere."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from finishline.cli.formats import quality_text, seconds_text
+from finishline.cli.replay import ReplayProgress, RunProgress
+from finishline.cli.screen import Screen
+
+PLACE_STYLES = {"inside": "green", "below": "bold red", "above": "bold yellow"}
+STATUS_STYLES = {"reached": "bold green", "cancelled": "yellow"}
+STATUS_WORDS = {"reached": "reached the target", "not_reached": "did not reach it"}
+BAR_WIDTH = 16  # One run's line fits a terminal of 80 columns.
+
+
+class ReplayScreen(Protocol):
+    """Something that shows events as they come."""
+
+    def show(self, event: Mapping[str, Any]) -> None:
+        """Show one ReplayEvent."""
+
+
+class _Bars:
+    def __init__(self, progress: ReplayProgress, live: Live) -> None:
+        self._progress = progress
+        self._live = live
+
+    def show(self, event: Mapping[str, Any]) -> None:
+        self._progress.take_event(event)
+        self._live.update(bars(self._progress))
+
+
+class _Lines:
+    def __init__(self, progress: ReplayProgress, screen: Screen) -> None:
+        self._progress = progress
+        self._screen = screen
+
+    def show(self, event: Mapping[str, Any]) -> None:
+        run = self._progress.take_event(event)
+        if event.get("kind") in ("evaluation", "run_finished"):
+            self._screen.say(
+                Text(f"  {_name_of(run.index, self._progress)}  ").append_text(self._line(run))
+            )
+
+    def _line(self, run: RunProgress) -> Text:
+        return line_of(run, self._progress) if run.status is None else ending_of(run)
+
+
+@contextmanager
+def replay_screen(screen: Screen, progress: ReplayProgress) -> Iterator[ReplayScreen]:
+    """Show a training until the block ends."""
+    if screen.as_json or not screen.console.is_terminal:
+        yield _Lines(progress, screen)
+        return
+    with Live(bars(progress), console=screen.console, refresh_per_second=10) as live:
+        yield _Bars(progress, live)
+
+
+def show_all(screen: Screen, progress: ReplayProgress, events: Iterable[Mapping[str, Any]]) -> None:
+    """Show every event of a training."""
+    with replay_screen(screen, progress) as shown:
+        for event in events:
+            shown.show(event)
+
+
+def bars(progress: ReplayProgress) -> Table:
+    """One bar for each run, filled by how near its quality is to the target."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    planned = max(progress.runs_planned or 0, 1 + max(progress.runs, default=-1))
+    for index in range(planned):
+        run = progress.runs.get(index, RunProgress(index))
+        way = progress.target.fraction_of_way(run.quality)
+        bar = ProgressBar(total=1.0, completed=way, width=BAR_WIDTH)
+        name = f"  run {index + 1}/{planned} {progress.side_of(index)}".rstrip()
+        table.add_row(name, bar, line_of(run, progress))
+    return table
+
+
+def _name_of(run: int, progress: ReplayProgress) -> str:
+    return f"run {run + 1} {progress.side_of(run)}".rstrip()
+
+
+def line_of(run: RunProgress, progress: ReplayProgress) -> Text:
+    """What is known of a run, in one line."""
+    text = Text()
+    if run.epoch is not None:
+        target = progress.target
+        quality = quality_text(run.quality, target.unit, target=target.value)
+        text.append(f"epoch {run.epoch:<5g} {quality:>8}  {seconds_text(run.seconds):>8}")
+    if run.status is None and run.place is not None and run.band is not None:
+        text.append(f"  {run.place}", style=PLACE_STYLES[run.place])
+        # A band computed from a spread may pass zero, which no quality can.
+        text.append(f" {max(0.0, run.band.lower):.2f}..{run.band.upper:.2f}", style="dim")
+    if run.status is not None:
+        text.append("  ").append_text(ending_of(run))
+    elif run.epoch is None:
+        text.append(run.phase or "waiting", style="dim")
+    return text
+
+
+def ending_of(run: RunProgress) -> Text:
+    """How a run ended, in words."""
+    status = run.status or "ended"
+    words = STATUS_WORDS.get(status, status.replace("_", " "))
+    return Text(words, style=STATUS_STYLES.get(status, "bold red"))

@@ -1,0 +1,160 @@
+"""The folder that `finishline up` keeps everything in, and its lock."""
+
+import fcntl
+import json
+import os
+import socket
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from finishline.cli.errors import CliError, ExitCode
+
+
+@dataclass(frozen=True)
+class VarPaths:
+    """What lies where under the var folder."""
+
+    root: Path
+
+    @property
+    def database(self) -> Path:
+        """The SQLite file."""
+        return self.root / "finishline.db"
+
+    @property
+    def artifacts(self) -> Path:
+        """Raw run logs as they were submitted."""
+        return self.root / "artifacts"
+
+    @property
+    def data(self) -> Path:
+        """Data sets a worker has fetched."""
+        return self.root / "data"
+
+    @property
+    def logs(self) -> Path:
+        """What the services print."""
+        return self.root / "logs"
+
+    @property
+    def tokens(self) -> Path:
+        """One file for each bootstrapped token."""
+        return self.root / "tokens"
+
+    @property
+    def signing_key(self) -> Path:
+        """The private key that the server signs proofs with."""
+        return self.root / "signing-key.pem"
+
+    @property
+    def roofs(self) -> Path:
+        """The roofs that the worker measured of this machine, once for each hardware class."""
+        return self.root / "roofs.json"
+
+    @property
+    def redis(self) -> Path:
+        """The broker's working folder."""
+        return self.root / "redis"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the supervisor while it runs."""
+        return self.root / "up.lock"
+
+
+def prepare_var(root: Path) -> VarPaths:
+    """Make the folder, its owner's alone, with its subfolders.
+
+    Logs under an embargo, draws that are sealed and secrets of webhooks lie in it. Raises CliError
+    if the folder is not writable, not the user's, or one that everybody uses.
+    """
+    paths = VarPaths(root.absolute())
+    try:
+        paths.root.mkdir(parents=True, exist_ok=True)
+        _make_private(paths.root)
+        for folder in (paths.artifacts, paths.data, paths.logs, paths.redis, paths.tokens):
+            folder.mkdir(exist_ok=True)
+        paths.tokens.chmod(0o700)
+        paths.database.touch(mode=0o600)
+        paths.database.chmod(0o600)
+        (paths.redis / "users.acl").touch(mode=0o600)
+        with tempfile.TemporaryFile(dir=paths.root) as probe:
+            probe.write(b"x")
+    except OSError as error:
+        raise CliError(
+            f"Cannot write in {paths.root} ({error.strerror}); "
+            "choose another folder with --var, or let your user write there.",
+            exit_code=ExitCode.SERVER,
+        ) from error
+    return paths
+
+
+def _make_private(folder: Path) -> None:
+    """Let the owner alone in. Raises CliError for a folder like /tmp, OSError for another's."""
+    if folder.stat().st_mode & stat.S_ISVTX:
+        raise CliError(
+            f"{folder} is a folder that everybody uses; choose one of your own with --var.",
+            exit_code=ExitCode.SERVER,
+        )
+    folder.chmod(0o700)
+
+
+@contextmanager
+def lock_var(paths: VarPaths, *, url: str) -> Iterator[None]:
+    """Hold the folder for one supervisor. Raises CliError if another one holds it.
+
+    The kernel lets go of the lock when its holder dies, so a file left behind locks nothing.
+    """
+    descriptor = os.open(paths.lock, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise _already_running(paths) from error
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "url": url}).encode(), 0)
+        yield
+        os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+def _already_running(paths: VarPaths) -> CliError:
+    holder: dict[str, object] = {}
+    with suppress(OSError, ValueError):
+        holder = json.loads(paths.lock.read_text())
+    pid, url = holder.get("pid", "unknown"), holder.get("url", "its address")
+    return CliError(
+        f"Another `finishline up` (process {pid}) already runs in {paths.root}: "
+        f"use it at {url}, stop it with `kill {pid}`, or choose another folder with --var.",
+        exit_code=ExitCode.SERVER,
+    )
+
+
+def require_free_port(host: str, port: int) -> None:
+    """Raise CliError unless a server could listen there."""
+    try:
+        kind, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(kind, socket.SOCK_STREAM) as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+    except PermissionError as error:
+        raise CliError(
+            f"Port {port} needs more rights than you have; choose one above 1023 with --port.",
+            exit_code=ExitCode.SERVER,
+        ) from error
+    except socket.gaierror as error:
+        raise CliError(
+            f"{host!r} is no address of this machine ({error.strerror}); try --host 127.0.0.1.",
+            exit_code=ExitCode.SERVER,
+        ) from error
+    except OSError as error:
+        raise CliError(
+            f"Port {port} on {host} cannot be used ({error.strerror}): stop the program that "
+            f"listens there, or choose another port, for example --port {port + 1}.",
+            exit_code=ExitCode.SERVER,
+        ) from error

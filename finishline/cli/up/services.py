@@ -1,0 +1,161 @@
+"""The services of a laptop: their commands, their settings, and when they are ready."""
+
+import os
+import signal
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import httpx2
+
+from finishline.cli.client import ServerClient
+from finishline.cli.errors import CliError
+from finishline.cli.processes import python_module
+from finishline.cli.up.paths import VarPaths
+from finishline.cli.up.redis import RedisAddress, redis_answers, redis_command
+from finishline.cli.up.supervisor import Service
+
+# What a worker's log says last of all where an organiser had it drained.
+DRAINED = "drained: ending"
+WORKER_NAME = "local"
+PROBE_TIMEOUT = httpx2.Timeout(2.0)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where everything of one `finishline up` is."""
+
+    paths: VarPaths
+    host: str
+    port: int
+    broker: RedisAddress
+
+    @property
+    def url(self) -> str:
+        """The address people and the worker reach the server at."""
+        return url_of(self.host, self.port)
+
+    def environment(self) -> dict[str, str]:
+        """The settings of every child: all it keeps is under the var folder."""
+        return dict(os.environ) | {
+            "FINISHLINE_DATABASE_URL": f"sqlite:///{self.paths.database}",
+            "FINISHLINE_BROKER_URL": self.broker.url,
+            "FINISHLINE_ARTIFACTS_DIR": str(self.paths.artifacts),
+            "FINISHLINE_SIGNING_KEY": str(self.paths.signing_key),
+            "FINISHLINE_DATA_DIR": str(self.paths.data),
+            "FINISHLINE_SERVER_URL": self.url,
+            "FINISHLINE_URL": self.url,
+            "PYTHONUNBUFFERED": "1",
+        }
+
+
+def url_of(host: str, port: int) -> str:
+    """The address of a server; one that listens everywhere is reached over loopback."""
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104
+    bracketed = f"[{reachable}]" if ":" in reachable and "[" not in reachable else reachable
+    return f"http://{bracketed}:{port}"
+
+
+def redis_service(plan: Plan) -> Service:
+    """The broker: ready when it answers a PING."""
+    return Service(
+        name="redis",
+        command=redis_command(plan.broker, plan.paths.redis),
+        environment=dict(os.environ),
+        log=plan.paths.logs / "redis.log",
+        is_ready=lambda _: redis_answers(plan.broker),
+        stop_limit_seconds=5.0,
+    )
+
+
+def server_service(plan: Plan) -> Service:
+    """The server: ready when /healthz answers. Open event streams get 3 s when it stops."""
+    return Service(
+        name="server",
+        command=python_module(
+            "uvicorn",
+            "server.app:app",
+            "--host",
+            plan.host,
+            "--port",
+            str(plan.port),
+            "--timeout-graceful-shutdown",
+            "3",
+            "--no-access-log",  # The server writes its own.
+            # No proxy stands before it: any client on this machine could name another's address.
+            "--no-proxy-headers",
+            "--http",
+            "server.limits.protocol:BoundedHttpProtocol",
+            # uvicorn puts this folder first on the module path: by default the current one, where
+            # a folder named server would hide ours.
+            "--app-dir",
+            str(plan.paths.root),
+        ),
+        environment=plan.environment(),
+        log=plan.paths.logs / "server.log",
+        is_ready=lambda _: server_answers(plan.url),
+    )
+
+
+def worker_service(plan: Plan, token_file: Path, broker_url: str) -> Service:
+    """One CPU worker: ready when the server has heard from this very process.
+
+    `broker_url` is the address of its own account.
+    """
+    # A machine people work on is no steady one: its canary would take the only worker out. The
+    # roof of its class alone is measured, once.
+    unmeasured = {"FINISHLINE_MEASURE": "off"}
+    settings = {
+        "FINISHLINE_WORKER_TOKEN_FILE": str(token_file),
+        "FINISHLINE_BROKER_URL": broker_url,
+        "FINISHLINE_WORKER_NAME": WORKER_NAME,
+        "FINISHLINE_ROOF_FILE": str(plan.paths.roofs),
+    }
+    return Service(
+        name="worker",
+        command=python_module("worker"),
+        environment=unmeasured | plan.environment() | settings,
+        log=plan.paths.logs / "worker.log",
+        is_ready=lambda started: worker_answers(plan.url, WORKER_NAME, since=started),
+        # Nothing is lost when a worker is killed: the server gives its attempt to the next one.
+        death_signal=signal.SIGKILL,
+        farewells={DRAINED: "was drained and takes nothing until it is resumed"},
+    )
+
+
+def server_answers(url: str) -> bool:
+    """Whether the server answers /healthz."""
+    try:
+        with ServerClient(url, timeout=PROBE_TIMEOUT) as server:
+            return bool(server.health().get("status") == "ok")
+    except CliError:
+        return False
+
+
+def worker_answers(url: str, name: str, *, since: float) -> bool:
+    """Whether the server has heard from a worker of that name at or after `since` (epoch s)."""
+    try:
+        with ServerClient(url, timeout=PROBE_TIMEOUT) as server:
+            workers = server.get("/workers").get("workers", [])
+    except CliError:
+        return False
+    return any(
+        worker.get("name") == name
+        and worker.get("alive")
+        and _epoch_seconds(worker.get("last_seen_at")) >= since
+        for worker in workers
+    )
+
+
+def worker_is_confirmed(url: str, name: str) -> bool:
+    """Whether the server may send attempts to a worker. Raises CliError."""
+    with ServerClient(url, timeout=PROBE_TIMEOUT) as server:
+        workers = server.get("/workers").get("workers", [])
+    return any(worker.get("name") == name and worker.get("confirmed_at") for worker in workers)
+
+
+def _epoch_seconds(stamp: object) -> float:
+    try:
+        return datetime.fromisoformat(str(stamp)).timestamp()
+    except ValueError:
+        return 0.0

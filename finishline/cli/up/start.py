@@ -1,0 +1,212 @@
+"""Bring everything up in order, keep it, and take it down."""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+
+from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.processes import python_module
+from finishline.cli.screen import Screen
+from finishline.cli.training import require_training_packages
+from finishline.cli.up.endings import last_line
+from finishline.cli.up.paths import VarPaths, lock_var, prepare_var, require_free_port
+from finishline.cli.up.redis import choose_redis_address, redis_executable
+from finishline.cli.up.services import (
+    WORKER_NAME,
+    Plan,
+    redis_service,
+    server_service,
+    url_of,
+    worker_is_confirmed,
+    worker_service,
+)
+from finishline.cli.up.supervisor import Service, StopAskedError, Supervisor
+from finishline.cli.up.tokens import BOOTSTRAPPED, ensure_tokens, token_in
+
+# Without these `python -m server.admin` looks at another database, at no log and makes a key.
+OF_ADMINISTRATORS = (
+    "FINISHLINE_DATABASE_URL",
+    "FINISHLINE_ARTIFACTS_DIR",
+    "FINISHLINE_SIGNING_KEY",
+)
+# A machine that others keep busy takes a minute to import what an account needs.
+ADMINISTER_SECONDS = 180.0
+
+
+@dataclass(frozen=True)
+class UpOptions:
+    """What `finishline up` was asked for. `demo` is the demo's own command line, or None."""
+
+    host: str
+    port: int
+    var: Path
+    worker: bool
+    demo: list[str] | None
+    once: bool
+
+
+def run_up(options: UpOptions, screen: Screen) -> int:
+    """Run everything until someone asks to stop; the exit code. Raises CliError."""
+    if options.worker:
+        require_training_packages()
+    redis_executable()
+    os.umask(0o077)
+    paths = prepare_var(options.var)
+    with lock_var(paths, url=url_of(options.host, options.port)):
+        require_free_port(options.host, options.port)
+        with _plan(options, paths) as plan:
+            return _supervise(options, plan, screen)
+
+
+@contextmanager
+def _plan(options: UpOptions, paths: VarPaths) -> Iterator[Plan]:
+    broker = choose_redis_address(paths)
+    try:
+        yield Plan(paths, options.host, options.port, broker)
+    finally:
+        if broker.socket_path is not None and broker.socket_path.parent != paths.redis:
+            shutil.rmtree(broker.socket_path.parent, ignore_errors=True)
+
+
+def _supervise(options: UpOptions, plan: Plan, screen: Screen) -> int:
+    supervisor = Supervisor(say=screen.say)
+    supervisor.listen_to_signals()
+    try:
+        document = _bring_up(options, plan, supervisor)
+        screen.answer(document, [])
+        screen.say_as_is(*invitation(options, plan))
+        if options.demo is not None:
+            code = supervisor.run("demo", options.demo, plan.environment(), None)
+            if options.once:
+                return code
+            screen.say(f"The server goes on at {plan.url}; stop it with Ctrl-C.")
+        supervisor.keep()
+    except StopAskedError:
+        # Asked to exit after a verdict, a stop before it is not a verdict.
+        return int(ExitCode.NOT_VERIFIED) if options.once else int(ExitCode.OK)
+    finally:
+        screen.say("Stopping.")
+        supervisor.stop()
+    return int(ExitCode.OK)
+
+
+def _bring_up(options: UpOptions, plan: Plan, supervisor: Supervisor) -> dict[str, object]:
+    began = time.monotonic()
+    _migrate(plan, supervisor)
+    services = [redis_service(plan), server_service(plan)]
+    seconds = {service.name: supervisor.start(service) for service in services}
+    tokens = ensure_tokens(
+        plan.paths,
+        url=plan.url,
+        make_token=lambda user, role: _make_token(plan, supervisor, user, role),
+    )
+    if options.worker:
+        worker = worker_service(plan, tokens["worker"], _make_account(plan))
+        services.append(worker)
+        seconds[worker.name] = supervisor.start(worker)
+        _confirm_worker(plan, supervisor)
+    return {
+        "url": plan.url,
+        "var": str(plan.paths.root),
+        "seconds": round(time.monotonic() - began, 3),
+        "services": _service_documents(services, seconds, supervisor.pids()),
+        "tokens": {name: str(path) for name, path in tokens.items()},
+    }
+
+
+def _service_documents(
+    services: list[Service], seconds: Mapping[str, float], pids: Mapping[str, int]
+) -> list[dict[str, object]]:
+    return [
+        {
+            "name": service.name,
+            "pid": pids[service.name],
+            "log": str(service.log),
+            "seconds_to_ready": round(seconds[service.name], 3),
+        }
+        for service in services
+    ]
+
+
+def _migrate(plan: Plan, supervisor: Supervisor) -> None:
+    began, log = time.monotonic(), plan.paths.logs / "migrate.log"
+    command = python_module("server.admin", "migrate")
+    code = supervisor.run("migrate", command, plan.environment(), log)
+    if code != 0:
+        raise CliError(
+            f"The database {plan.paths.database} could not be migrated: "
+            f"{last_line(log) or f'exit code {code}'}; see {log}.",
+            exit_code=ExitCode.SERVER,
+        )
+    supervisor.say(f"database is migrated ({time.monotonic() - began:.1f} s)")
+
+
+def _make_token(plan: Plan, supervisor: Supervisor, user: str, role: str) -> str:
+    said = _administer(plan, f"{role} token", "token", "--user", user, "--role", role)
+    supervisor.say(f"made a token for {user} ({role})")
+    return token_in(said)
+
+
+def _make_account(plan: Plan) -> str:
+    """Make the worker's own account at the broker; its address there."""
+    return _administer(plan, "account at the broker", "worker-account", WORKER_NAME).strip()
+
+
+def _administer(plan: Plan, what: str, *command: str) -> str:
+    """What the server's administration prints. Raises CliError if it cannot make something."""
+    log = plan.paths.logs / "tokens.log"
+    with log.open("ab") as errors:
+        made = subprocess.run(
+            python_module("server.admin", *command),
+            env=plan.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            timeout=ADMINISTER_SECONDS,
+            check=False,
+            text=True,
+        )
+    if made.returncode != 0:
+        raise CliError(
+            f"No {what} could be made: {last_line(log)}; see {log}.",
+            exit_code=ExitCode.SERVER,
+        )
+    return made.stdout
+
+
+def _confirm_worker(plan: Plan, supervisor: Supervisor) -> None:
+    """Confirm the worker of this machine, as only the server's own administration can."""
+    if worker_is_confirmed(plan.url, WORKER_NAME):
+        return
+    user, _ = BOOTSTRAPPED["worker"]
+    command = python_module("server.admin", "confirm-worker", WORKER_NAME, "--user", user)
+    log = plan.paths.logs / "confirm.log"
+    if supervisor.run("confirm", command, plan.environment(), log) != 0:
+        raise CliError(
+            f"The worker of this machine could not be confirmed: {last_line(log)}; see {log}.",
+            exit_code=ExitCode.SERVER,
+        )
+
+
+def invitation(options: UpOptions, plan: Plan) -> list[str]:
+    """What somebody who has just started it needs next, to be copied as it stands."""
+    logs = plan.paths.logs
+    lines = [
+        f"Finishline is up at {plan.url} (API at {plan.url}/docs/api, logs in {logs}).",
+        f"To submit: export FINISHLINE_TOKEN=$(cat {plan.paths.tokens / 'demo.token'})",
+        "To administer it (python -m server.admin): export "
+        + " ".join(f"{name}={quote(plan.environment()[name])}" for name in OF_ADMINISTRATORS),
+        "To keep users and organisations, make an admin's token: "
+        "python -m server.admin token --user YOU --role admin",
+    ]
+    if not options.worker:
+        lines.append("No worker runs here: verifications wait until one reports.")
+    if options.demo is None:
+        lines.append("Stop it with Ctrl-C.")
+    return lines

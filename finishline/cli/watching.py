@@ -1,0 +1,74 @@
+"""Follow a verification to its end and show its replay."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any
+
+from finishline.cli.client import ServerClient, View, cli_errors, segment
+from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.replay import ReplayProgress, read_bands, read_target
+from finishline.cli.replay_screen import ReplayScreen, replay_screen
+from finishline.cli.screen import Screen
+from finishline.client.sse import ServerEvent, follow_events
+
+ENDED = ("done", "failed", "cancelled")
+
+
+def follow_verification(server: ServerClient, verification_id: str) -> Iterator[ServerEvent]:
+    """The events of a verification, up to and with the one that ends it."""
+
+    def open_stream(last_event_id: str | None) -> AbstractContextManager[Iterator[bytes]]:
+        path = f"/verifications/{segment(verification_id)}/events"
+        return server.stream(path, last_event_id=last_event_id)
+
+    with cli_errors():
+        yield from follow_events(open_stream, end="end")
+
+
+def watch_verification(server: ServerClient, view: View, screen: Screen) -> View:
+    """Show a verification's replay until it ends; its last view. Raises CliError."""
+    # Whoever stops watching has where it goes on.
+    screen.say(f"Verification {view['id']}: {server.url}/verifications/{view['id']}")
+    progress = ReplayProgress(target=read_target(view["target"]))
+    said: set[str] = set()
+    with ExitStack() as shown:
+        display: ReplayScreen | None = None
+        for event in follow_verification(server, str(view["id"])):
+            if event.name == "end":
+                return _table_of(event)
+            if event.name == "state":
+                _take_state(progress, _table_of(event), screen, said)
+            elif event.name == "replay":
+                display = display or shown.enter_context(replay_screen(screen, progress))
+                display.show(_table_of(event))
+    raise CliError(
+        "The server ended the stream of events without a verdict; "
+        f"see it at {server.url}/verifications/{view.get('id')}.",
+        exit_code=ExitCode.SERVER,
+    )
+
+
+def _take_state(progress: ReplayProgress, view: View, screen: Screen, said: set[str]) -> None:
+    progress.bands = read_bands(view.get("control_points") or [])
+    progress.runs_planned = view.get("runs_planned")
+    progress.sides = (view.get("duel") or {}).get("order") or ()
+    sentence = view.get("waiting_for")
+    if sentence and sentence not in said:
+        said.add(sentence)
+        screen.say(f"  {sentence}")
+
+
+def _table_of(event: ServerEvent) -> dict[str, Any]:
+    with cli_errors():
+        table = event.json()
+    if not isinstance(table, dict):
+        raise CliError(
+            f"The server sent an event {event.name!r} that is no JSON object.",
+            exit_code=ExitCode.SERVER,
+        )
+    return table
+
+
+def verdict_code(view: View) -> ExitCode:
+    """The exit code of a verification that has ended."""
+    return ExitCode.OK if view.get("outcome") == "verified" else ExitCode.NOT_VERIFIED

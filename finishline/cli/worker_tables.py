@@ -1,0 +1,90 @@
+"""Workers and what waits for them as tables for people."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from finishline.cli.formats import number_text
+from finishline.cli.tables import View, make_table, minute, or_dash
+
+
+def worker_table(workers: Sequence[View]) -> RenderableType:
+    """The workers a server has heard of."""
+    if not workers:
+        return Text("No worker has reported yet; start one with `python -m worker`.", style="dim")
+    table = make_table(
+        "worker", "hardware class", "state", "alive", "canary", "last seen", "processor",
+        right=("canary",),
+    )  # fmt: skip
+    for item in workers:
+        table.add_row(
+            or_dash(item.get("name")),
+            or_dash(item.get("hardware_class")),
+            or_dash(item.get("state")),
+            "yes" if item.get("alive") else "no",
+            _of_baseline(item),
+            minute(item.get("last_seen_at")),
+            or_dash((item.get("system") or {}).get("processor")),
+        )
+    return table
+
+
+def order_text(order: str, view: View) -> str:
+    """What a worker does after an order, as the server's answer to it has the worker."""
+    worker = view["worker"]
+    if order == "confirm":
+        return f"is confirmed for hardware class {worker['hardware_class']}"
+    if worker.get("alive", True):
+        return _order_to_living(order, worker)
+    if order == "resume":
+        return "is not held any more, and does not run: start it again on its machine"
+    return "does not run; started again, it takes nothing until it is resumed"
+
+
+def _order_to_living(order: str, worker: View) -> str:
+    if order == "resume" and worker.get("drift"):
+        return "is not held any more, and gets no work as long as its canary is off its baseline"
+    return {"pause": "is paused", "drain": "is draining", "resume": "takes work again"}[order]
+
+
+def _of_baseline(worker: View) -> str:
+    """How fast a worker is, by its own baseline; a dash where it has none yet."""
+    ratio = (worker.get("canary") or {}).get("ratio")
+    return number_text(None if ratio is None else 100 * ratio, digits=1, unit=" %")
+
+
+def _under_embargo(queue: View) -> int:
+    return sum(one.get("under_embargo") or 0 for one in queue.get("classes") or [])
+
+
+def embargo_lines(queue: View) -> Iterator[Text]:
+    """How many wait that whoever asks may not see, where there are any."""
+    if hidden := _under_embargo(queue):
+        yield Text(f"{hidden} under embargo {'waits' if hidden == 1 else 'wait'}.", style="dim")
+
+
+def queue_table(queue: View) -> RenderableType:
+    """What waits, by hardware class, in the order in which it starts."""
+    classes = [one for one in queue.get("classes") or [] if one.get("waiting")]
+    if not classes:
+        hidden = _under_embargo(queue)
+        return Text("Nothing else waits." if hidden else "Nothing waits.", style="dim")
+    table = make_table(
+        "hardware class", "place", "verification", "kind", "benchmark", "asked at", "starts",
+        right=("place",), spare=("kind", "asked at"),
+    )  # fmt: skip
+    for one in classes:
+        for item in one["waiting"]:
+            table.add_row(
+                one.get("hardware_class") or "any",
+                str(item.get("position")),
+                or_dash(item.get("verification_id")),
+                or_dash(item.get("kind")),
+                or_dash(item.get("benchmark")),
+                minute(item.get("asked_at")),
+                minute(start)
+                if (start := item.get("expected_start"))
+                else or_dash(item.get("why_unknown")),
+            )
+    return table

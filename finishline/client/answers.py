@@ -1,0 +1,93 @@
+"""An answer of the server as JSON, or as the error that it stands for."""
+
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import httpx2
+
+from finishline.client.errors import (
+    Conflict,
+    FinishlineError,
+    NotAllowed,
+    NotFound,
+    NotSignedIn,
+    Problem,
+    Refused,
+    TooManyRequests,
+    Unavailable,
+)
+
+ERRORS: dict[int, type[FinishlineError]] = {
+    401: NotSignedIn,
+    403: NotAllowed,
+    404: NotFound,
+    409: Conflict,
+    429: TooManyRequests,
+}
+
+
+def document_of(answer: httpx2.Response, *, url: str) -> Any:
+    """The JSON of an answer, None if it is empty. Raises Unavailable if it is something else."""
+    if answer.status_code == 204 or not answer.content:
+        return None
+    try:
+        return answer.json()
+    except ValueError as error:
+        raise Unavailable(
+            f"What answers at {url} is not a Finishline server (no JSON).",
+            status=answer.status_code,
+        ) from error
+
+
+def error_of(answer: httpx2.Response) -> FinishlineError:
+    """The error that an answer stands for (problem+json where it is that)."""
+    status = answer.status_code
+    problem = _problem_document(answer)
+    detail = str(problem.get("detail") or problem.get("title") or "").strip()
+    usual = Unavailable if status >= 500 or status < 400 else Refused
+    return ERRORS.get(status, usual)(
+        detail or f"{answer.url} answered {status} {answer.reason_phrase}.",
+        status=status,
+        problems=[_problem(item) for item in _list_of_tables(problem.get("problems"))],
+        retry_after_seconds=retry_after_seconds(answer.headers.get("Retry-After")),
+    )
+
+
+def retry_after_seconds(header: str | None) -> float | None:
+    """The pause that a Retry-After asks for, in seconds or until a date; None for any other text.
+
+    Source: RFC 9110, section 10.2.3.
+    """
+    if header is None:
+        return None
+    if header.strip().isdecimal():
+        return float(header)
+    try:
+        moment = parsedate_to_datetime(header)
+    except ValueError:
+        return None
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return max(0.0, (aware - datetime.now(UTC)).total_seconds())
+
+
+def _problem_document(answer: httpx2.Response) -> dict[str, Any]:
+    try:
+        document = answer.json()
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _list_of_tables(value: object) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _problem(item: dict[str, Any]) -> Problem:
+    return Problem(
+        message=str(item.get("message") or "not accepted"),
+        file=item.get("file"),
+        line=item.get("line"),
+        field=item.get("field"),
+        expected=item.get("expected"),
+    )

@@ -1,0 +1,311 @@
+"""A connection to a server, with one method for each thing a program asks of it."""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import httpx2
+
+from finishline.client.claims import Logs, Source, upload_of
+from finishline.client.files import Upload, idempotency_key, open_parts
+from finishline.client.progress import Progress
+from finishline.client.retries import Retries
+from finishline.client.sse import ServerEvent, follow_events
+from finishline.client.transport import Transport, segment
+from finishline.client.views.benchmarks import Benchmark, BenchmarkList
+from finishline.client.views.boards import Board, Comparison, PreviewedBoard
+from finishline.client.views.prices import Price, PriceList
+from finishline.client.views.queue import Queue
+from finishline.client.views.quotas import MyQuota
+from finishline.client.views.runs import RunPage, RunRecord
+from finishline.client.views.submissions import Submission, SubmissionPage, Ticket, TicketList
+from finishline.client.views.verifications import Verification
+from finishline.client.views.view import PageType, read_view
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+LOG_LIMIT_BYTES = 1024**3
+ENDED = ("done", "failed", "cancelled")
+
+
+class Client:
+    """A connection to one server; use it as a context manager, or close it.
+
+    `url` and `token` are those of FINISHLINE_URL and FINISHLINE_TOKEN where they are not given;
+    reading needs no token. What may be sent twice is tried again up to `retries` times where the
+    server is away or asks to wait. Every method raises a FinishlineError.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        timeout_seconds: float = 30.0,
+        retries: int = 4,
+        pause: Callable[[float], None] = time.sleep,
+        transport: httpx2.BaseTransport | None = None,
+    ) -> None:
+        self._pause = pause
+        self._transport = Transport(
+            url or os.environ.get("FINISHLINE_URL") or DEFAULT_URL,
+            token or os.environ.get("FINISHLINE_TOKEN"),
+            timeout=httpx2.Timeout(timeout_seconds, connect=5.0),
+            retries=Retries(retries, pause),
+            transport=transport,
+        )
+        self.url = self._transport.url
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._transport.close()
+
+    def submit(
+        self,
+        source: Source | None = None,
+        *,
+        logs: Logs | None = None,
+        benchmark: str | None = None,
+        division: str | None = None,
+        model: str | None = None,
+        framework: str | None = None,
+        system: Mapping[str, Any] | None = None,
+        hyperparameters: Mapping[str, float] | None = None,
+        precision: str | None = None,
+        trained_with: Literal["reference", "own"] | None = None,
+        tuning: Mapping[str, float] | None = None,
+        ticket: str | None = None,
+        unfinished: Sequence[int] | None = None,
+        code_url: str | None = None,
+        notes: str | None = None,
+        progress: Progress | None = None,
+        key: str | None = None,
+    ) -> Submission:
+        """Send a submission and return it as it was accepted.
+
+        `source` is a folder with a submission.json, the path of such a JSON or of a DAWNBench
+        entry, or the JSON as a mapping; without it the JSON is made of the other fields.
+        `progress` is told the bytes sent and the bytes in all. The same content is one submission
+        however often it is sent, unless each time has a `key` of its own.
+        """
+        fields = {
+            "benchmark": benchmark,
+            "division": division,
+            "model": model,
+            "framework": framework,
+            "system": system,
+            "hyperparameters": hyperparameters,
+            "precision": precision,
+            "trained_with": trained_with,
+            "tuning": tuning,
+            "ticket": ticket,
+            "unfinished": unfinished,
+            "code_url": code_url,
+            "notes": notes,
+        }
+        upload = upload_of(source, logs, fields)
+        form = {} if source is None else {"benchmark": benchmark, "division": division}
+        return self._send(upload, form, key=key, progress=progress)
+
+    def benchmarks(self) -> tuple[Benchmark, ...]:
+        """Every benchmark of the server."""
+        return read_view(BenchmarkList, self._transport.get("/benchmarks")).benchmarks
+
+    def benchmark(self, benchmark_id: str) -> Benchmark:
+        """One benchmark."""
+        found = self._transport.get(f"/benchmarks/{segment(benchmark_id)}")
+        return read_view(Benchmark, found)
+
+    def leaderboard(self, benchmark_id: str, **filters: object) -> Board:
+        """A page of a benchmark's leaderboard.
+
+        The filters are those of the board's address: division, metric, status, q, sort, order,
+        limit, page, cursor, clock, target, price, prices_on, hardware_class, framework, date_from,
+        date_to, withdrawn, evidence, check.
+        """
+        path = f"/leaderboards/{segment(benchmark_id)}"
+        return read_view(Board, self._transport.get(path, filters))
+
+    def preview(self, benchmark_id: str, **filters: object) -> PreviewedBoard:
+        """The same page as if the benchmark's embargo were over now; for organisers."""
+        path = f"/leaderboards/{segment(benchmark_id)}/preview"
+        return read_view(PreviewedBoard, self._transport.get(path, filters))
+
+    def submission(self, submission_id: str) -> Submission:
+        """A submission with its result, its runs and its verifications."""
+        path = f"/submissions/{segment(submission_id)}"
+        return read_view(Submission, self._transport.get(path))
+
+    def ticket(
+        self,
+        benchmark: str,
+        *,
+        hardware_class: str,
+        division: str | None = None,
+        settings: Mapping[str, float] | None = None,
+        runs: int | None = None,
+    ) -> Ticket:
+        """Get seeds for a training, before it begins: good for 30 days and one submission."""
+        wanted = {
+            "benchmark": benchmark,
+            "division": division,
+            "settings": dict(settings or {}),
+            "hardware_class": hardware_class,
+            "runs": runs,
+        }
+        return read_view(Ticket, self._transport.post("/tickets", wanted))
+
+    def tickets(self) -> tuple[Ticket, ...]:
+        """Your own tickets, newest first."""
+        return read_view(TicketList, self._transport.get("/tickets")).tickets
+
+    def submissions(
+        self, *, benchmark: str | None = None, page_size: int = 100
+    ) -> Iterator[Submission]:
+        """Every submission, newest first; pages are asked for as they are needed."""
+        query = {"benchmark": benchmark, "limit": page_size}
+        for page in self._pages(SubmissionPage, "/submissions", query):
+            yield from page.submissions
+
+    def runs(self, benchmark_id: str, *, page_size: int = 1000) -> Iterator[RunRecord]:
+        """Every run of a benchmark as a flat record, those of the newest submission first."""
+        path = f"/benchmarks/{segment(benchmark_id)}/runs.json"
+        for page in self._pages(RunPage, path, {"limit": page_size}):
+            yield from page.runs
+
+    def log(self, submission: Submission | str, run: int) -> bytes:
+        """The raw log of a run (counted from 0), byte for byte as it was sent."""
+        submission_id = submission if isinstance(submission, str) else submission.id
+        path = f"/submissions/{segment(submission_id)}/runs/{run}/log"
+        return self._transport.download(path, limit_bytes=LOG_LIMIT_BYTES)
+
+    def compare(self, submissions: Sequence[Submission | str]) -> Comparison:
+        """Every pair of two to six submissions of one benchmark: who is faster, how surely."""
+        ids = [item if isinstance(item, str) else item.id for item in submissions]
+        found = self._transport.get("/compare", {"submissions": ",".join(ids)})
+        return read_view(Comparison, found)
+
+    def withdraw(self, submission: Submission | str, *, reason: str) -> Submission:
+        """Withdraw a submission: it stays where it is and ranks nowhere; for whoever sent it."""
+        submission_id = submission if isinstance(submission, str) else submission.id
+        path = f"/submissions/{segment(submission_id)}/withdrawal"
+        return read_view(Submission, self._transport.post(path, {"reason": reason}))
+
+    def reinstate(self, submission: Submission | str, *, reason: str) -> Submission:
+        """Let a withdrawn submission rank again; for organisers."""
+        submission_id = submission if isinstance(submission, str) else submission.id
+        path = f"/submissions/{segment(submission_id)}/reinstatement"
+        return read_view(Submission, self._transport.post(path, {"reason": reason}))
+
+    def verify(
+        self,
+        submission: Submission | str,
+        *,
+        kind: Literal["replay", "latency"] = "replay",
+        reason: str | None = None,
+        own_seeds: int | None = None,
+    ) -> Verification:
+        """Ask for a replay of a submission, or for its latency.
+
+        Before its sealed runs a replay trains `own_seeds` of the seeds in the claim's logs, 1 or 2.
+        The owner of a submission may ask for its first, on their quota; an organiser for any.
+        """
+        submission_id = submission if isinstance(submission, str) else submission.id
+        path = f"/submissions/{segment(submission_id)}/verifications"
+        body: dict[str, object] = {"kind": kind, "reason": reason}
+        if own_seeds is not None:
+            body["own_seeds"] = own_seeds
+        return read_view(Verification, self._transport.post(path, body))
+
+    def verification(self, verification_id: str) -> Verification:
+        """A verification: its plan, its attempts, its verdict with every reason."""
+        path = f"/verifications/{segment(verification_id)}"
+        return read_view(Verification, self._transport.get(path))
+
+    def cancel(self, verification_id: str) -> Verification:
+        """Cancel a verification that has not ended; for organisers."""
+        path = f"/verifications/{segment(verification_id)}/cancel"
+        return read_view(Verification, self._transport.post(path))
+
+    def watch(self, verification_id: str) -> Iterator[ServerEvent]:
+        """The events of a verification, up to and with the one named `end`.
+
+        A connection that breaks is opened again from the last event seen.
+        """
+        path = f"/verifications/{segment(verification_id)}/events"
+
+        def open_stream(last_event_id: str | None) -> AbstractContextManager[Iterator[bytes]]:
+            return self._transport.stream(path, last_event_id=last_event_id)
+
+        return follow_events(open_stream, end="end", pause=self._pause)
+
+    def wait(
+        self, verification_id: str, *, timeout_seconds: float | None = None, poll_seconds: float = 1
+    ) -> Verification:
+        """The verification once it has ended. Raises TimeoutError if that takes longer."""
+        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        while True:
+            verification = self.verification(verification_id)
+            if verification.state in ENDED:
+                return verification
+            if deadline is not None and time.monotonic() + poll_seconds > deadline:
+                raise TimeoutError(
+                    f"Verification {verification_id} is still {verification.state}"
+                    f" after {timeout_seconds:g} s."
+                )
+            self._pause(poll_seconds)
+
+    def queue(self) -> Queue:
+        """What waits for a worker, by hardware class."""
+        return read_view(Queue, self._transport.get("/queue"))
+
+    def quota(self) -> MyQuota:
+        """What you may submit and have replayed, what you used, and when there is room again."""
+        return read_view(MyQuota, self._transport.get("/me/quota"))
+
+    def prices(self, **filters: object) -> tuple[Price, ...]:
+        """The price book. Filters: provider, instance, region, pricing, and `on` for one day."""
+        return read_view(PriceList, self._transport.get("/prices", filters)).prices
+
+    def _send(
+        self,
+        upload: Upload,
+        form: Mapping[str, str | None],
+        *,
+        key: str | None,
+        progress: Progress | None,
+    ) -> Submission:
+        with ExitStack() as opened:
+            accepted, _ = self._transport.post_form(
+                "/submissions",
+                files=open_parts(upload, opened),
+                fields={name: value for name, value in form.items() if value is not None},
+                key=key or idempotency_key(upload, **form),
+                progress=progress,
+            )
+        return read_view(Submission, accepted)
+
+    def _pages(
+        self, kind: type[PageType], path: str, query: Mapping[str, object]
+    ) -> Iterator[PageType]:
+        """Every page, each asked for when it is its turn."""
+        cursor: str | None = None
+        while True:
+            page = read_view(kind, self._transport.get(path, {**query, "cursor": cursor}))
+            yield page
+            cursor = page.next_cursor
+            if cursor is None:
+                return

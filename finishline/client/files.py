@@ -1,0 +1,148 @@
+"""The files of a submission on this machine: one JSON and its run logs."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from finishline.client.errors import Problem, Refused
+from finishline.client.transport import FilePart
+from finishline.rules.errors import RuleError
+from finishline.rules.logs import check_file_name
+from finishline.rules.text import count_text, near_miss
+
+CLAIM_NAME = "submission.json"
+
+Content = Path | bytes
+
+
+@dataclass(frozen=True)
+class SubmissionFiles:
+    """One submission: the JSON that describes it, and its run logs in order, by name."""
+
+    claim: Path
+    logs: Mapping[str, Path]
+
+    @property
+    def upload(self) -> "Upload":
+        """What is sent of them."""
+        return Upload(self.claim.name, self.claim, self.logs)
+
+
+@dataclass(frozen=True)
+class Upload:
+    """What is sent: a submission's JSON and its run logs by name, each a file or its bytes."""
+
+    claim_name: str
+    claim: Content
+    logs: Mapping[str, Content]
+
+
+def find_submission_files(path: Path) -> SubmissionFiles:
+    """The files of the submission at `path`: its JSON, or a folder with a submission.json.
+
+    The run logs are those the JSON lists, beside it; a JSON that lists none is a DAWNBench entry
+    and its log is the TSV of the same name. Raises Refused for what is missing.
+    """
+    claim = path / CLAIM_NAME if path.is_dir() else path
+    if not claim.is_file():
+        raise _refused(claim, "not there", "a submission's JSON, or the folder that has it")
+    runs = _listed_runs(claim)
+    if runs is None:
+        log = claim.with_suffix(".tsv")
+        return SubmissionFiles(claim, {log.name: log} if log.is_file() else {})
+    return SubmissionFiles(claim, {name: _beside(claim, name) for name in runs})
+
+
+def idempotency_key(upload: Upload, **form: str | None) -> str:
+    """SHA-256 over the names and contents of the files and over the form's other fields.
+
+    The same files sent twice are one submission.
+    """
+    whole = hashlib.sha256()
+    for name, content in ((upload.claim_name, upload.claim), *upload.logs.items()):
+        whole.update(f"{name}\0".encode())
+        whole.update(_sha256(content))
+    for name, value in sorted(form.items()):
+        whole.update(f"\0{name}={value or ''}".encode())
+    return whole.hexdigest()
+
+
+def open_parts(upload: Upload, opened: ExitStack) -> list[FilePart]:
+    """The files as parts of a multipart form; `opened` closes them."""
+    parts = [("submission", upload.claim_name, upload.claim, "application/json")]
+    parts += [("logs", name, content, "text/plain") for name, content in upload.logs.items()]
+    return [(field, (name, _opened(content, opened), kind)) for field, name, content, kind in parts]
+
+
+def _opened(content: Content, opened: ExitStack) -> object:
+    return content if isinstance(content, bytes) else opened.enter_context(content.open("rb"))
+
+
+def _sha256(content: Content) -> bytes:
+    if isinstance(content, bytes):
+        return hashlib.sha256(content).digest()
+    with content.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
+def _listed_runs(claim: Path) -> list[str] | None:
+    try:
+        document = json.loads(claim.read_bytes().decode("utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise _refused(claim, f"not JSON ({error})", "a JSON object") from error
+    if not isinstance(document, dict):
+        raise _refused(claim, "no JSON object", "a JSON object")
+    runs = document.get("runs")
+    if runs is None and ("author" in document or "benchmark" not in document):
+        return None
+    if not isinstance(runs, list) or not all(isinstance(name, str) for name in runs):
+        message = "missing" if runs is None else "no list of file names"
+        written = near_miss("runs", document) if runs is None else None
+        if written is not None:
+            message += f" (did you mean 'runs' where it says {written!r}?)"
+        raise _refused(claim, message, "a list of the names of its run logs", field="runs")
+    return runs
+
+
+def _beside(claim: Path, name: str) -> Path:
+    """The file of that name in or below the folder of the claim, and nowhere else."""
+    try:
+        check_file_name(name)
+    except RuleError as error:
+        raise refusal(error) from error
+    log = claim.parent / name
+    if not log.is_file():
+        raise _refused(log, "not there", f"every run log that {claim.name} lists")
+    return log
+
+
+def refusal(error: RuleError) -> Refused:
+    """What is raised for an input that breaks one or several rules."""
+    problems = problems_of(error.problems)
+    count = count_text(len(problems), "problem")
+    return Refused(
+        f"The rules refuse this input: {count}; mend what is listed and try again.",
+        problems=problems,
+    )
+
+
+def problems_of(errors: Iterable[RuleError]) -> list[Problem]:
+    """What rules found, as it is told."""
+    return [
+        Problem(
+            message=each.message,
+            file=each.file,
+            line=each.line,
+            field=each.field,
+            expected=each.expected,
+        )
+        for each in errors
+    ]
+
+
+def _refused(path: Path, message: str, expected: str, *, field: str | None = None) -> Refused:
+    problem = Problem(message, file=str(path), field=field, expected=expected)
+    return Refused(f"{problem}.", problems=[problem])

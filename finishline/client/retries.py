@@ -1,0 +1,70 @@
+"""Trying again, with pauses that grow."""
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from finishline.client.errors import FinishlineError, TooManyRequests, Unavailable
+
+FIRST_PAUSE_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 60.0
+TEMPORARY = (502, 503, 504)
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class Retries:
+    """How often a request that may be sent again is; the pauses double from half a second.
+
+    With `only_told` it is sent again only where the server says when: it did nothing then.
+    """
+
+    count: int = 4
+    pause: Callable[[float], None] = time.sleep
+    only_told: bool = False
+
+    def attempt(self, request: Callable[[], Answer]) -> Answer:
+        """What `request` returns, tried again after a temporary failure. Raises the last one.
+
+        A server that asks for a pause of more than a minute is not waited for.
+        """
+        for number in range(self.count):
+            try:
+                return request()
+            except FinishlineError as error:
+                seconds = _pause_seconds(error, number, only_told=self.only_told)
+                if seconds is None:
+                    raise
+            self.pause(seconds)
+        return request()
+
+    def when_told(self) -> "Retries":
+        """The same for a request that may not be sent twice, unless the server did nothing."""
+        return replace(self, only_told=True)
+
+
+NEVER = Retries(count=0)
+
+
+def _pause_seconds(error: FinishlineError, number: int, *, only_told: bool) -> float | None:
+    """How long to wait before the next try, None if there is to be none."""
+    if not _is_temporary(error):
+        return None
+    if error.retry_after_seconds is not None:
+        asked = error.retry_after_seconds
+        return asked if asked <= LONGEST_PAUSE_SECONDS else None
+    if only_told:
+        return None
+    longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * float(2**number))
+    # Clients that were cut off together come back one after the other.
+    return longest * random.uniform(0.5, 1.0)  # noqa: S311  nothing secret is drawn
+
+
+def _is_temporary(error: FinishlineError) -> bool:
+    """Whether the same request may succeed later: a status that says so, or no answer at all."""
+    if isinstance(error, TooManyRequests):
+        return True
+    return isinstance(error, Unavailable) and error.status in (None, *TEMPORARY)

@@ -1,0 +1,111 @@
+"""Server-sent events: a parser, and a follower that goes on after a broken connection.
+
+Source: HTML Living Standard, "Server-sent events", the event stream format.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from finishline.client.errors import FinishlineError, TooManyRequests, Unavailable
+
+LONGEST_PAUSE_SECONDS = 5.0
+MAX_FAILURES = 8
+
+OpenStream = Callable[[str | None], AbstractContextManager[Iterable[bytes]]]
+
+
+@dataclass(frozen=True)
+class ServerEvent:
+    """One event; `event_id` is the last id the stream gave, None before the first."""
+
+    name: str
+    text: str
+    event_id: str | None
+
+    def json(self) -> Any:
+        """The event's JSON. Raises Unavailable if it holds none."""
+        try:
+            return json.loads(self.text)
+        except ValueError as error:
+            raise Unavailable(
+                f"The server sent an event {self.name!r} that is not JSON; "
+                "update the command or the server so that both are of one version."
+            ) from error
+
+
+def split_lines(chunks: Iterable[bytes]) -> Iterator[str]:
+    """Lines that end in CR LF, LF or CR, and in nothing else.
+
+    str.splitlines would also split at U+2028, which JSON may hold unescaped. A last line without
+    an end is left out, as the standard asks.
+    """
+    rest = b""
+    for chunk in chunks:
+        rest += chunk
+        # A CR at the end of a chunk may be the first half of a CR LF.
+        whole = rest[:-1] if rest.endswith(b"\r") else rest
+        lines = whole.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        rest = lines.pop() + rest[len(whole) :]
+        yield from (line.decode("utf-8", errors="replace") for line in lines)
+    if rest.endswith(b"\r"):
+        yield rest[:-1].decode("utf-8", errors="replace")
+
+
+def parse_events(
+    lines: Iterable[str], *, last_event_id: str | None = None
+) -> Iterator[ServerEvent]:
+    """The events in a stream's lines. Comments and unknown fields are passed over."""
+    name, texts = "", list[str]()
+    for line in lines:
+        if not line:
+            if texts:
+                yield ServerEvent(name or "message", "\n".join(texts), last_event_id)
+            name, texts = "", []
+            continue
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if field == "event":
+            name = value
+        elif field == "data":
+            texts.append(value)
+        elif field == "id" and "\0" not in value:
+            last_event_id = value
+
+
+def follow_events(
+    open_stream: OpenStream,
+    *,
+    end: str,
+    max_failures: int = MAX_FAILURES,
+    pause: Callable[[float], None] = time.sleep,
+) -> Iterator[ServerEvent]:
+    """Every event up to the one named `end`, across broken connections.
+
+    A connection that breaks is opened again from the last event seen. Raises Unavailable when
+    `max_failures` connections in a row brought nothing, or at once when the server refuses.
+    """
+    last_event_id: str | None = None
+    failures = 0
+    while True:
+        try:
+            with open_stream(last_event_id) as chunks:
+                for event in parse_events(split_lines(chunks), last_event_id=last_event_id):
+                    if event.event_id is not None and event.event_id != last_event_id:
+                        last_event_id, failures = event.event_id, 0
+                    yield event
+                    if event.name == end:
+                        return
+        except FinishlineError as error:
+            if not isinstance(error, Unavailable | TooManyRequests):
+                raise
+        failures += 1
+        if failures >= max_failures:
+            raise Unavailable(
+                f"The event stream broke off {failures} times in a row without an event; "
+                "see whether the server runs, then watch again."
+            )
+        pause(min(LONGEST_PAUSE_SECONDS, 0.25 * 2**failures))

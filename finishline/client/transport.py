@@ -1,0 +1,203 @@
+"""HTTP with one server: JSON in, JSON out, one sentence for each failure."""
+
+import ipaddress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+
+from finishline.client.answers import document_of, error_of
+from finishline.client.errors import FinishlineError, NoAnswer
+from finishline.client.progress import Progress, report_progress
+from finishline.client.retries import NEVER, Retries
+
+API = "/api/v1"
+# A silent event stream is an open connection with comments in it, so this is long for a stream
+# and short for a person who waits.
+TIMEOUT = httpx2.Timeout(30.0, connect=5.0)
+
+FilePart = tuple[str, tuple[str, Any, str]]
+
+
+class Transport:
+    """Connections to one server. Raises FinishlineError; ValueError for what is no address.
+
+    What may be sent twice is tried again: a read, a deletion, and a form under an idempotency key.
+    Anything else only where the server refused it and says when to come again.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        timeout: httpx2.Timeout = TIMEOUT,
+        retries: Retries = NEVER,
+        transport: httpx2.BaseTransport | None = None,
+    ) -> None:
+        self.url = checked_url(url)
+        self._retries = retries
+        headers = {"Accept": "application/json"}
+        if token:
+            if not (token.isascii() and token.isprintable()):
+                raise ValueError(
+                    "The token has characters that no token has; expected fl_ and what follows it."
+                )
+            headers["Authorization"] = f"Bearer {token}"
+        self._http = httpx2.Client(
+            base_url=self.url,
+            headers=headers,
+            timeout=timeout,
+            transport=transport,
+            # A proxy in the environment cannot reach this machine's own loopback address.
+            trust_env=not _is_loopback(httpx2.URL(self.url).host),
+        )
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._http.close()
+
+    def get(self, path: str, query: Mapping[str, object] | None = None, *, api: str = API) -> Any:
+        """The JSON at an API path."""
+        asked = {name: str(value) for name, value in (query or {}).items() if value is not None}
+        return self._retries.attempt(
+            lambda: self._document(self._request("GET", api + path, params=asked))
+        )
+
+    def post(self, path: str, body: Mapping[str, object] | None = None) -> Any:
+        """The JSON that answers a posted JSON body."""
+        return self._change("POST", path, body)
+
+    def put(self, path: str, body: Mapping[str, object] | None = None) -> Any:
+        """The JSON that answers a put JSON body."""
+        return self._change("PUT", path, body)
+
+    def _change(self, method: str, path: str, body: Mapping[str, object] | None) -> Any:
+        """Tried again only where the server says that it did nothing and when to come again."""
+        return self._retries.when_told().attempt(
+            lambda: self._document(self._request(method, API + path, json=body))
+        )
+
+    def patch(self, path: str, body: Mapping[str, object]) -> Any:
+        """The JSON that answers a change of what is at an API path."""
+        return self._document(self._request("PATCH", API + path, json=body))
+
+    def delete(self, path: str) -> Any:
+        """Delete the thing at an API path; the answer, None if there is none."""
+        answer = self._retries.attempt(lambda: self._request("DELETE", API + path))
+        return self._document(answer) if answer.content else None
+
+    def post_form(
+        self,
+        path: str,
+        *,
+        files: Iterable[FilePart],
+        fields: Mapping[str, str],
+        key: str | None,
+        progress: Progress | None = None,
+    ) -> tuple[Any, bool]:
+        """The JSON that answers a multipart form, and whether it had been answered before.
+
+        Under an idempotency key it is tried again; each try tells `progress` from the start.
+        """
+        headers = {} if key is None else {"Idempotency-Key": key}
+        parts = list(files)
+
+        def send() -> httpx2.Response:
+            return self._request(
+                "POST",
+                API + path,
+                progress,
+                files=parts,
+                data=dict(fields),
+                headers=headers,
+            )
+
+        retries = self._retries.when_told() if key is None else self._retries
+        answer = retries.attempt(send)
+        return self._document(answer), answer.headers.get("Idempotent-Replayed") == "true"
+
+    def download(self, path: str, *, limit_bytes: int) -> bytes:
+        """The bytes at an API path; more of them than allowed are an error."""
+        return self._retries.attempt(lambda: self._download(path, limit_bytes))
+
+    @contextmanager
+    def stream(self, path: str, *, last_event_id: str | None) -> Iterator[Iterator[bytes]]:
+        """The bytes of an event stream, from after `last_event_id`."""
+        headers = {"Accept": "text/event-stream"}
+        if last_event_id is not None:
+            headers["Last-Event-ID"] = last_event_id
+        with (
+            self._transport_errors(),
+            self._http.stream("GET", API + path, headers=headers) as answer,
+        ):
+            if answer.is_error:
+                answer.read()
+                raise error_of(answer)
+            yield answer.iter_bytes()
+
+    def _download(self, path: str, limit_bytes: int) -> bytes:
+        content = bytearray()
+        with self._transport_errors(), self._http.stream("GET", API + path) as answer:
+            if answer.is_error or answer.is_redirect:
+                answer.read()
+                raise error_of(answer)
+            for chunk in answer.iter_bytes():
+                content += chunk
+                if len(content) > limit_bytes:
+                    raise FinishlineError(
+                        f"The answer of {self.url} is larger than {limit_bytes} bytes."
+                    )
+        return bytes(content)
+
+    def _request(
+        self, method: str, path: str, progress: Progress | None = None, **request: Any
+    ) -> httpx2.Response:
+        with self._transport_errors():
+            asked = self._http.build_request(method, path, **request)
+            if progress is not None:
+                report_progress(asked, progress)
+            answer = self._http.send(asked)
+        if answer.is_error or answer.is_redirect:
+            raise error_of(answer)
+        return answer
+
+    def _document(self, answer: httpx2.Response) -> Any:
+        return document_of(answer, url=self.url)
+
+    @contextmanager
+    def _transport_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except httpx2.TransportError as error:
+            reason = str(error) or type(error).__name__
+            raise NoAnswer(f"No answer from {self.url} ({reason}).") from error
+
+
+def checked_url(url: str) -> str:
+    """An http(s) address without its final slash. Raises ValueError."""
+    try:
+        parsed = httpx2.URL(url)
+    except httpx2.InvalidURL as error:
+        raise _bad_url(url) from error
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise _bad_url(url)
+    return url.rstrip("/")
+
+
+def segment(name: str) -> str:
+    """A name as one segment of a path: an id that holds a slash stays one segment."""
+    return quote(name, safe="") or "-"
+
+
+def _bad_url(url: str) -> ValueError:
+    return ValueError(f"{url!r} is no server address; write it like http://127.0.0.1:8000.")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,201 @@
+"""Do the files of a submission agree: system descriptions, logs, folders?"""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from finishline.rules.archive.files import Archive, ArchiveFile, shown
+from finishline.rules.archive.problems import Problems, Severity
+from finishline.rules.archive.submissions import ResultSet
+from finishline.rules.errors import LogFormatError, RuleError
+from finishline.rules.logs.text import parse_json
+from finishline.rules.scoring.run import Run
+from finishline.rules.submissions.descriptions import (
+    SystemDescription,
+    read_entry_system,
+    read_system,
+    read_system_table,
+)
+
+MAX_DESCRIPTION_BYTES = 1024 * 1024
+_LINE = re.compile(rb"^([a-z_]{1,40}): *(\{.{0,16000}\})\s*$", re.MULTILINE)
+_NAMES = {"org": "submitter", "platform": "system_name"}
+
+
+def read_logged_system(content: bytes, *, file: str) -> SystemDescription:
+    """The system in a description of v0.6: a JSON object as ever, or a line for each field.
+
+    Raises RuleError as read_system does.
+    """
+    if (
+        content.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{")
+        or len(content) > MAX_DESCRIPTION_BYTES
+    ):
+        return read_system(content, file=file)
+    table: dict[str, Any] = {}
+    for name, text in _LINE.findall(content):
+        value = parse_json(text, file=file).get("value")
+        table[_NAMES.get(name.decode(), name.decode())] = value
+    if not table:
+        return read_system(content, file=file)
+    return read_system_table(_entry(table.pop("entry", None), file) | table, file=file)
+
+
+def _entry(value: Any, file: str) -> dict[str, Any]:
+    """The fields of `entry`, a table or the text that Python has for one."""
+    if type(value) is str:
+        try:
+            value = parse_json(value.replace("'", '"').encode(), file=file)
+        except LogFormatError:
+            return {}
+    return value if type(value) is dict else {}
+
+
+SAME_FACTOR = 1e-6
+READERS = {"0.5": read_entry_system, "0.6": read_logged_system}
+DIVISION_CALLED = {"close": "closed"}
+
+
+def read_description(
+    found: ResultSet, archive: Archive, version: str | None, problems: Problems
+) -> SystemDescription | None:
+    """The system description of a set in a package: ORG/systems/SYSTEM.json, in v0.5 entry.json."""
+    system = found.place[-2]
+    if version == "0.5":
+        places = [(*found.place[:-1], "entry.json")]
+    else:
+        places = [(*found.place[:-3], "systems", f"{system}.json")]
+    file = next((file for place in places if (file := archive.find(place))), None)
+    if file is None:
+        problems.add(
+            "missing_system",
+            f"no system description of {shown(system)}",
+            file=found.path,
+            expected=shown("/".join(places[0][-3:])),
+        )
+        return None
+    try:
+        read = READERS.get(version or "", read_system)
+        description = read(archive.small(file), file=file.path)
+    except RuleError as error:
+        problems.report(error)
+        return None
+    for problem in description.problems:
+        problems.reporter("warning")(problem)
+    return description
+
+
+def check_agreement(
+    record: dict[str, Any],
+    runs: Sequence[Run],
+    description: SystemDescription | None,
+    problems: Problems,
+) -> None:
+    """Note where logs differ from each other, from the path or from the system description."""
+    declared = _declared_open(record, description)
+    for name, code in (("division", "wrong_division"), ("batch_size", "batch_size_differs")):
+        severity: Severity = "warning" if declared and name == "division" else "error"
+        first = next((run for run in runs if getattr(run, name) is not None), None)
+        for run in runs:
+            value, said = getattr(run, name), getattr(first, name, None)
+            if first is not None and value not in (None, said):
+                message = f"{name.replace('_', ' ')} {value!r}, but {said!r} in {first.name}"
+                problems.add(
+                    code, message, file=run.name, expected="one in a set", severity=severity
+                )
+    _check_description(record, description, problems)
+    if declared:
+        record["division"] = "open"
+    logged = next((run for run in runs if run.organisation), None)
+    if logged is not None and _plain(logged.organisation) != _plain(record["organisation"]):
+        problems.add(
+            "organisation_differs",
+            f"the log is of {logged.organisation!r}",
+            file=logged.name,
+            field="submission_org",
+            expected=f"{record['organisation']!r}, as in the path",
+            severity="warning",
+        )
+
+
+def read_scaling(
+    found: ResultSet, archive: Archive, record: dict[str, Any], problems: Problems
+) -> None:
+    """Put the submitter's own factor beside ours, and note it if it is another.
+
+    The file is written while results are reviewed and can be older than the logs.
+    """
+    file = archive.find((*found.place, "scaling.json"))
+    if file is not None:
+        record["scaling_json"] = _scaling_factor(file, archive, problems)
+    rcp = record["rcp"]
+    if rcp is None or (file is not None and record["scaling_json"] is None):
+        return
+    ours = rcp["factor"] if rcp["verdict"] == "pass" else 1.0
+    said = record["scaling_json"] if file is not None else 1.0
+    if not math.isclose(said, ours, rel_tol=SAME_FACTOR):
+        problems.add(
+            "scaling_differs",
+            f"scaling.json says {said:.9g}" if file else "no scaling.json",
+            file=file.path if file else found.path,
+            field="scaling_factor",
+            expected=f"{ours:.9g}, from the logs",
+            severity="warning",
+        )
+
+
+def _scaling_factor(file: ArchiveFile, archive: Archive, problems: Problems) -> float | None:
+    try:
+        table = parse_json(archive.small(file), file=file.path)
+    except LogFormatError as error:
+        problems.reporter("warning")(error)
+        return None
+    factor = table.get("scaling_factor") if isinstance(table, dict) else None
+    if isinstance(factor, int | float) and not isinstance(factor, bool) and 0 < factor < 1e6:
+        return float(factor)
+    problems.add(
+        "bad_scaling",
+        "no scaling_factor",
+        file=file.path,
+        field="scaling_factor",
+        expected="a number above 0",
+        severity="warning",
+    )
+    return None
+
+
+def _check_description(
+    record: dict[str, Any], description: SystemDescription | None, problems: Problems
+) -> None:
+    if description is None or not description.division or not record["division"]:
+        return
+    if division_called(description.division) != record["division"]:
+        problems.add(
+            "wrong_division",
+            f"the logs are of the {record['division']!r} division",
+            file=record["path"],
+            field="submission_division",
+            expected=f"{description.division!r}, as in the system description",
+            severity="warning" if _declared_open(record, description) else "error",
+        )
+
+
+def division_called(text: str) -> str:
+    """A division as a system description has it, in the word of the rules."""
+    return DIVISION_CALLED.get(text.lower(), text.lower())
+
+
+def _declared_open(record: dict[str, Any], description: SystemDescription | None) -> bool:
+    """Whether a set is handed in as one of the open division, whatever its logs say.
+
+    To be open asks for less and is compared with less, so nothing is won by it; but where logs were
+    held against the reference as closed ones, the two must agree.
+    """
+    if description is None or description.division is None or record["rcp"] is not None:
+        return False
+    return division_called(description.division) == "open"
+
+
+def _plain(text: str | None) -> str:
+    return re.sub(r"[^a-z0-9]", "", (text or "").lower())

@@ -1,0 +1,148 @@
+"""Definitions of archived benchmarks: by round, by name, by the metric that was logged."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from finishline.rules.archive.files import Place, version_of
+from finishline.rules.archive.submissions import ResultSet, Submission
+from finishline.rules.benchmarks.benchmark import Benchmark, RunsRule
+from finishline.rules.benchmarks.quality import LoggedQuality, QualityTarget
+
+# What a benchmark was called before it was called what it is.
+OTHER_NAMES = {"ssd": "retinanet", "gnn": "rgat", "mask": "maskrcnn"}
+OLD_FORMAT_ROUNDS = {"0.5", "0.6"}
+_ID = re.compile(r"mlperf-v([0-9]+)\.([0-9]+)-([a-z0-9_]+)")
+_DAWNBENCH = {"CIFAR10": "cifar10", "ImageNet": "imagenet", "SQuAD": "squad"}
+
+
+class Definitions:
+    """Benchmark definitions by what published files call them."""
+
+    def __init__(self, benchmarks: Mapping[str, Benchmark]) -> None:
+        self._benchmarks = benchmarks
+        self._mlperf: dict[tuple[str, str], Benchmark] = {}
+        newest = sorted(benchmarks.values(), key=_version, reverse=True)
+        for benchmark in newest:
+            if match := _ID.fullmatch(benchmark.benchmark_id):
+                version = f"{match[1]}.{match[2]}"
+                rounds = (version,) if version in OLD_FORMAT_ROUNDS else (version, "")
+                for name in benchmark.log_names:
+                    for each in rounds:
+                        self._mlperf.setdefault((each, name), benchmark)
+
+    def of_task(self, task: str) -> Benchmark | None:
+        """The definition of a DAWNBench task."""
+        return self._benchmarks.get(_DAWNBENCH[task])
+
+    def of_mlperf(self, name: str, version: str | None) -> Benchmark | None:
+        """The definition of an MLPerf benchmark; the newest there is if no version is named.
+
+        That is none of v0.5 or v0.6, whose logs name their round by their format.
+        """
+        return self._mlperf.get((version or "", name))
+
+    def rounds_of(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The rounds that define all of these benchmarks, oldest first, v0.5 and v0.6 aside.
+
+        Logs of those tell by their format that they are.
+        """
+        wanted = set(names)
+        rounds = {version for version, _ in self._mlperf} - {"", *OLD_FORMAT_ROUNDS}
+        fitting = [r for r in rounds if all((r, name) in self._mlperf for name in wanted)]
+        return tuple(sorted(fitting, key=_version_parts))
+
+    def mlperf_names(self) -> tuple[str, ...]:
+        """What MLPerf benchmarks may be called in logs."""
+        return tuple(sorted({name for _, name in self._mlperf}))
+
+
+def names_of(name: str, benchmark: Benchmark | None) -> tuple[str, ...]:
+    """What a benchmark, called `name` in its path, may be called in its logs."""
+    if benchmark is not None:
+        return benchmark.log_names
+    synonyms = {old for pair in OTHER_NAMES.items() if name in pair for old in pair}
+    return tuple(sorted({name} | synonyms))
+
+
+def common_name(name: str) -> str:
+    """What a benchmark is called in most rounds."""
+    return OTHER_NAMES.get(name, name)
+
+
+def general_runs(name: str) -> RunsRule:
+    """How many runs make a result where no definition says so.
+
+    Source: MLPerf training_rules.adoc, "Benchmark results"; result file counts of mlperf-logging.
+    """
+    name = common_name(name)
+    if name == "unet3d":
+        return RunsRule(count=40, dropped=4)
+    if name in ("gpt3", "llama31_405b"):
+        return RunsRule(count=3, dropped=1)
+    few = ("dlrm", "maskrcnn", "resnet", "retinanet")
+    return RunsRule(count=5 if name in few else 10, dropped=1)
+
+
+def _version_parts(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def _version(benchmark: Benchmark) -> tuple[int, int]:
+    match = _ID.fullmatch(benchmark.benchmark_id)
+    return (int(match[1]), int(match[2])) if match else (-1, -1)
+
+
+# mlperf-logging, compliance_checker: training_0.7.0/closed_maskrcnn, training_0.6.0/minigo and
+# training_3.1.0/closed_stable_diffusion. MLPerf training_rules.adoc, "Quality measure": where
+# checkpoints have a time, they may be evaluated once the clock is stopped, and it stops at the
+# first that passed. Stable Diffusion of v3.1 numbers them by steps.
+KNOWN = {
+    "maskrcnn": LoggedQuality(logged_names=("BBOX", "SEGM")),
+    "minigo": LoggedQuality(offline=True, timed_by_result=True),
+    "stable_diffusion": LoggedQuality(logged_names=("FID", "CLIP"), offline=True, steps=True),
+}
+
+
+def quality_in_logs(
+    name: str | None, benchmark: Benchmark | None
+) -> QualityTarget | LoggedQuality | None:
+    """How the logs of a benchmark tell quality: by its definition, else what is known of its name.
+
+    None where nothing is known.
+    """
+    if benchmark is not None:
+        return benchmark.target
+    return KNOWN.get(common_name(name)) if name else None
+
+
+def tell_rounds(
+    found: Iterable[Submission], definitions: Definitions
+) -> Mapping[Place, tuple[str, ...]]:
+    """The rounds that each folder of packages, and each package, may be of by its benchmarks."""
+    names: dict[Place, set[str]] = defaultdict(set)
+    for each in found:
+        if isinstance(each, ResultSet) and each.in_package:
+            for folder in folders_of(each):
+                names[folder].add(each.place[-1])
+    rounds = {folder: definitions.rounds_of(benchmarks) for folder, benchmarks in names.items()}
+    return {folder: possible for folder, possible in rounds.items() if possible}
+
+
+def folders_of(found: ResultSet) -> tuple[Place, Place]:
+    """The folder of a set's organisation, and the one it is in."""
+    return found.place[:-3], found.place[:-4]
+
+
+def possible_rounds(found: ResultSet, rounds: Mapping[Place, tuple[str, ...]]) -> tuple[str, ...]:
+    """The rounds that a set may be of, oldest first; none where nothing tells.
+
+    The one that its folders name, else those of the benchmarks beside it: in the folder of its
+    organisation or, where that leaves fewer, in the one around it. The folders of systems and
+    benchmarks have versions of their own in their names.
+    """
+    named = version_of(found.place[:-3] if found.in_package else found.place)
+    if named is not None:
+        return (named,)
+    told = [rounds[folder] for folder in folders_of(found) if folder in rounds]
+    return min(told, key=len, default=())

@@ -1,0 +1,185 @@
+"""Which submissions a listing holds: DAWNBench entries, MLPerf result sets, single logs."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from finishline.rules.archive.files import Archive, ArchiveFile, Place
+from finishline.rules.errors import LogFormatError
+
+TASKS = {task.lower(): task for task in ("CIFAR10", "ImageNet", "SQuAD")}
+KINDS = ("train", "inference")
+# Most are numbered from 0; some have a time stamp and a number, or a word before it.
+RESULT_NAME = re.compile(r"result_[A-Za-z0-9_-]{1,80}\.txt")
+_NUMBER = re.compile(r"[0-9]{1,30}")
+LOG_SUFFIXES = (".txt", ".log", ".out")
+LOG_MARK = b":::ML"
+
+
+@dataclass
+class EntryFiles:
+    """The files of a DAWNBench entry; `task` and `kind` are None where its path does not tell."""
+
+    task: str | None
+    kind: str | None
+    json: ArchiveFile | None = None
+    tsv: ArchiveFile | None = None
+
+    @property
+    def path(self) -> str:
+        """The path that is the entry's identity: that of its JSON, if it has one."""
+        file = self.json or self.tsv
+        return file.path if file else ""
+
+
+@dataclass
+class ResultSet:
+    """The result files of one MLPerf submission: all of one folder, in order of their numbers."""
+
+    path: str
+    place: Place
+    runs: list[ArchiveFile] = field(default_factory=list)
+
+    @property
+    def in_package(self) -> bool:
+        """Whether the folder stands in a package: ORG/results/SYSTEM/BENCHMARK."""
+        return len(self.place) > 3 and self.place[-3] == "results"
+
+
+@dataclass
+class SingleLog:
+    """A log outside any package."""
+
+    file: ArchiveFile
+
+    @property
+    def path(self) -> str:
+        """The path of the file."""
+        return self.file.path
+
+
+Submission = EntryFiles | ResultSet | SingleLog
+
+
+def find_submissions(archive: Archive, *, asked_for_file: bool = False) -> list[Submission]:
+    """The submissions of an archive, in order of their paths.
+
+    `asked_for_file` is whether the listing is one file that somebody named: then it is read as what
+    its name says, wherever it lies. In a tree, files that belong to nothing are left alone.
+    """
+    files = list(archive.files.values())
+    if asked_for_file:
+        return [_named(file, archive) for file in files]
+    sets = _result_sets(files)
+    sets += _oddly_named_sets(files, {found.place for found in sets}, archive)
+    loose = _outside_packages(files, sets)
+    entries = list(_entries(loose))
+    logs = _single_logs(loose, archive, alone=not sets and not entries)
+    found: list[Submission] = [*entries, *sets, *logs]
+    return sorted(found, key=lambda submission: submission.path)
+
+
+def _named(file: ArchiveFile, archive: Archive) -> Submission:
+    suffix = PurePosixPath(file.name).suffix.lower()
+    if suffix not in (".json", ".tsv"):
+        return SingleLog(file)
+    task, kind = task_and_kind(file.place)
+    entry = EntryFiles(task, kind)
+    for name in (".json", ".tsv"):
+        partner = (*file.place[:-1], PurePosixPath(file.name).stem + name)
+        setattr(entry, name[1:], file if name == suffix else archive.find(partner))
+    return entry
+
+
+def _entries(files: Iterable[ArchiveFile]) -> Iterator[EntryFiles]:
+    """Every JSON and TSV below TASK/KIND; elsewhere every TSV, and the JSON beside it."""
+    entries: dict[Place, EntryFiles] = {}
+    loose: dict[Place, ArchiveFile] = {}
+    for file in files:
+        if not file.name.endswith((".json", ".tsv")) or file.name.startswith("."):
+            continue
+        stem, _, suffix = file.name.rpartition(".")
+        base = (*file.place[:-1], stem)
+        task, kind = task_and_kind(file.place)
+        if kind is None and suffix == "json":
+            loose[base] = file
+            continue
+        entry = entries.setdefault(base, EntryFiles(task, kind))
+        setattr(entry, suffix, file)
+    for base, entry in entries.items():
+        entry.json = entry.json or loose.get(base)
+        yield entry
+
+
+def task_and_kind(place: Place) -> tuple[str | None, str | None]:
+    """The DAWNBench task and kind that a path names, or None and None."""
+    for i in range(len(place) - 2, 0, -1):
+        if place[i] in KINDS and place[i - 1].lower() in TASKS:
+            return TASKS[place[i - 1].lower()], place[i]
+    return None, None
+
+
+def _result_sets(files: Iterable[ArchiveFile]) -> list[ResultSet]:
+    sets: dict[Place, ResultSet] = {}
+    for file in files:
+        if RESULT_NAME.fullmatch(file.name):
+            place = file.place[:-1]
+            path = file.path.rpartition("/")[0] or "."
+            sets.setdefault(place, ResultSet(path, place)).runs.append(file)
+    for found in sets.values():
+        found.runs.sort(key=_number)
+    return list(sets.values())
+
+
+def _number(file: ArchiveFile) -> tuple[list[int], str]:
+    return [int(number) for number in _NUMBER.findall(file.name)], file.name
+
+
+def _oddly_named_sets(
+    files: Iterable[ArchiveFile], known: set[Place], archive: Archive
+) -> list[ResultSet]:
+    """Sets whose logs stand in ORG/results/SYSTEM/BENCHMARK but have names of their own."""
+    sets: dict[Place, ResultSet] = {}
+    for file in files:
+        place = file.place[:-1]
+        if place in known or len(place) < 4 or place[-3] != "results":
+            continue
+        if file.name.lower().endswith(LOG_SUFFIXES) and _is_marked(file, archive):
+            path = file.path.rpartition("/")[0] or "."
+            sets.setdefault(place, ResultSet(path, place)).runs.append(file)
+    for found in sets.values():
+        found.runs.sort(key=_number)
+    return list(sets.values())
+
+
+def _outside_packages(files: Iterable[ArchiveFile], sets: Iterable[ResultSet]) -> list[ArchiveFile]:
+    """Files outside packages. A package also holds code, whose texts are nobody's runs."""
+    packages = {found.place[:-3] for found in sets if found.in_package}
+    packages |= {found.place for found in sets}
+    return [
+        file
+        for file in files
+        if not packages.intersection(file.place[:i] for i in range(len(file.place)))
+    ]
+
+
+def _single_logs(
+    files: Iterable[ArchiveFile], archive: Archive, *, alone: bool
+) -> Iterator[SingleLog]:
+    """Loose logs: every text in a folder with a log, or, `alone` in the tree, any text at all.
+
+    A broken log among others is told of; a requirements.txt beside entries is no log.
+    """
+    texts = [file for file in files if file.name.lower().endswith(LOG_SUFFIXES)]
+    marked = {file.place[:-1] for file in texts if _is_marked(file, archive)}
+    for file in texts:
+        if file.place[:-1] in marked or (alone and not marked):
+            yield SingleLog(file)
+
+
+def _is_marked(file: ArchiveFile, archive: Archive) -> bool:
+    try:
+        return LOG_MARK in next(iter(archive.chunks(file)), b"")
+    except LogFormatError:
+        return True  # What may not be read is told of where it is scored.

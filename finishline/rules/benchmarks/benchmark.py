@@ -1,0 +1,397 @@
+"""Benchmark definitions: one TOML file holds every number a benchmark is scored by."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from finishline.rules.benchmarks.definition_checks import check_offered
+from finishline.rules.benchmarks.quality import QualityTarget as QualityTarget
+from finishline.rules.benchmarks.quality import read_target
+from finishline.rules.errors import BenchmarkError
+from finishline.rules.fields import Fields
+from finishline.rules.scoring.convergence import ConvergenceUnit, ReferencePoint, SpreadOf
+from finishline.rules.scoring.latency import LatencyProtocol, read_latency_protocol
+from finishline.rules.scoring.run import CLOCK_NAMES, Clock
+from finishline.rules.text import count_text, parse_toml
+
+DIVISIONS = ("closed", "open")
+REACH_RULES = ("first_crossing", "sustained", "fixed_stop")
+SEED_RULES = ("required", "if_logged")
+NUMBERED_EVIDENCE = ("measured", "published")
+# Claims of these checks a benchmark may list below, by their own time, apart from what is numbered.
+LISTED_CHECKS = ("epochs_agree", "witnessed")
+MOST_CONFIRM_RUNS = 100
+
+
+@dataclass(frozen=True)
+class ReachRule:
+    """When a run counts as having reached its target; `evaluations` in a row for "sustained"."""
+
+    name: str
+    evaluations: int = 1
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """What is trained and evaluated on; `sha256` is over the raw items where one is defined.
+
+    The counts are None where no fixed set of items is trained or evaluated on.
+    """
+
+    name: str
+    source: str
+    train_items: int | None
+    test_items: int | None
+    sha256: str | None
+
+
+@dataclass(frozen=True)
+class RunsRule:
+    """Runs a result is made of, and how many are dropped at each end before the mean.
+
+    `started` is for benchmarks whose runs often fail: so many are started, and the first `count`
+    that reach the target make the result. `seeds` is "required" where every closed run must log
+    one, "if_logged" where the rules did not ask for it; none may repeat either way.
+    """
+
+    count: int
+    dropped: int
+    started: int | None = None
+    seeds: str = "required"
+
+    @property
+    def wanted(self) -> int:
+        """How many runs a submission must have."""
+        return self.started or self.count
+
+
+@dataclass(frozen=True)
+class RcpRule:
+    """How a closed set's convergence is held against the reference's.
+
+    `stdev_of` says which reading of the standard deviation holds, `allowance` how far below the
+    limit a mean may still be (rules.convergence).
+    """
+
+    stdev_of: SpreadOf
+    allowance: float
+    points: tuple[ReferencePoint, ...]
+
+
+@dataclass(frozen=True)
+class Hyperparameter:
+    """One setting of the reference model: its default and the values a submission may choose.
+
+    `closed` tells whether a closed submission may set it at all.
+    """
+
+    name: str
+    default: float
+    minimum: float
+    maximum: float
+    integer: bool
+    closed: bool
+
+
+@dataclass(frozen=True)
+class ReplayPolicy:
+    """How verifications of this benchmark are run and judged.
+
+    `reference` names the module in reference_models. The server draws between `min_runs` and
+    `max_runs` runs. `alpha` is the chance that an honest claim is rejected, for the whole
+    verification. `time_tolerance` is how much slower (0.5 = 50 %) a replay on the same hardware
+    class may be before its time speaks against the claim. `automatic` asks for a verification
+    of every submission. `equal_seed_distance` is how far two curves of one seed may be apart, as a
+    root mean square in the metric's unit; None where that was not measured.
+    """
+
+    reference: str
+    min_runs: int
+    max_runs: int
+    alpha: float
+    time_tolerance: float
+    run_limit_seconds: float
+    lease_seconds: float
+    max_attempts: int
+    automatic: bool
+    equal_seed_distance: float | None = None
+
+
+@dataclass(frozen=True)
+class ReferenceRun:
+    """One calibrated run of the reference model: quality at every evaluation, in order."""
+
+    batch_size: int
+    seed: int
+    quality: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class RankingRule:
+    """Which evidence is numbered, and how many fresh runs confirm a place among the first three.
+
+    `numbers` is None where the file does not say: measured and published results. It may also name
+    checks, whose claims then form a list of their own by claimed time.
+    """
+
+    numbers: tuple[str, ...] | None = None
+    confirm_runs: int = 10
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Task + data set + quality target + rules version, read from one file.
+
+    `sha256` is the hash of that file: a result names the definition it was scored under.
+    `convergence_unit` is what convergence is counted in; `rcp` is None where no reference
+    convergence points are known, `latency` where the latency of its model is not measured.
+    """
+
+    benchmark_id: str
+    title: str
+    version: str
+    task: str
+    about: str
+    data_set: DataSet
+    target: QualityTarget
+    reach: ReachRule
+    clock: Clock
+    runs: RunsRule
+    divisions: tuple[str, ...]
+    log_names: tuple[str, ...]
+    hyperparameters: Mapping[str, Hyperparameter]
+    replay: ReplayPolicy | None
+    reference_runs: tuple[ReferenceRun, ...]
+    sha256: str
+    convergence_unit: ConvergenceUnit = "epoch_num"
+    rcp: RcpRule | None = None
+    latency: LatencyProtocol | None = None
+    ranking: RankingRule = RankingRule()
+
+    def defaults(self) -> dict[str, float]:
+        """The reference hyperparameters."""
+        return {name: item.default for name, item in self.hyperparameters.items()}
+
+    def reference_runs_at(self, batch_size: float) -> tuple[ReferenceRun, ...]:
+        """The calibrated runs at one batch size."""
+        return tuple(run for run in self.reference_runs if run.batch_size == batch_size)
+
+
+def load_benchmark(path: Path) -> Benchmark:
+    """The benchmark defined in a TOML file. Raises BenchmarkError naming file and field."""
+    content = path.read_bytes()
+    return parse_benchmark(content, file=path.name)
+
+
+def parse_benchmark(content: bytes, *, file: str) -> Benchmark:
+    """The benchmark that TOML text is to offer. Raises BenchmarkError naming file and field."""
+    benchmark = read_benchmark(content, file=file)
+    check_offered(benchmark, file=file)
+    return benchmark
+
+
+def read_benchmark(content: bytes, *, file: str) -> Benchmark:
+    """The benchmark a result was published under, from the text that was kept of it.
+
+    What was accepted once is read for good: a check that grows belongs in rules.offered, and here
+    only what no benchmark can be made without. Raises BenchmarkError naming file and field.
+    """
+    table = parse_toml(content, file=file, error=BenchmarkError)
+    root = Fields(table, file=file, error=BenchmarkError)
+    benchmark_id = root.text("id")
+    if benchmark_id != file.removesuffix(".toml"):
+        raise root.fail(
+            "id", f"{benchmark_id!r} in a file named {file}", expected="the file's name"
+        )
+    data_set = _data_set(root.table("data_set"))
+    runs = _runs(root.table("runs"))
+    divisions = root.texts("divisions")
+    if not set(divisions) <= set(DIVISIONS):
+        raise root.fail("divisions", f"{list(divisions)}", expected="closed, open or both")
+    benchmark = Benchmark(
+        benchmark_id=benchmark_id,
+        title=root.text("title"),
+        version=root.text("version"),
+        task=root.text("task"),
+        about=root.text("about"),
+        data_set=data_set,
+        target=read_target(root.table("target"), test_items=data_set.test_items),
+        reach=_reach(root.table("target")),
+        clock=Clock(root.choice("clock", CLOCK_NAMES)),
+        runs=runs,
+        divisions=divisions,
+        log_names=root.texts("log_names") if root.has("log_names") else (benchmark_id,),
+        hyperparameters=_hyperparameters(root.optional_table("hyperparameters")),
+        replay=_replay(root.optional_table("replay")),
+        reference_runs=tuple(_reference_run(item) for item in root.tables("reference_runs")),
+        sha256=hashlib.sha256(content).hexdigest(),
+        convergence_unit=_convergence_unit(root.optional_table("convergence")),
+        rcp=_rcp(root.optional_table("rcp"), runs),
+        latency=read_latency_protocol(root.optional_table("latency")),
+        ranking=_ranking(root.optional_table("ranking")),
+    )
+    if benchmark.reach.name == "fixed_stop" and benchmark.replay and benchmark.replay.min_runs < 2:
+        raise root.fail("replay.min_runs", "1 with fixed_stop", expected="at least 2: a mean")
+    if benchmark.latency is not None and benchmark.replay is None:
+        raise root.fail("latency", "no reference trains the model", expected="a [replay] table")
+    root.refuse_unknown()
+    return benchmark
+
+
+def load_benchmarks(folder: Path) -> dict[str, Benchmark]:
+    """Every benchmark of a folder, by id. Raises BenchmarkError if the folder holds none."""
+    benchmarks = [load_benchmark(path) for path in sorted(folder.glob("*.toml"))]
+    if not benchmarks:
+        raise BenchmarkError(
+            "no benchmark definition", file=str(folder), expected="a folder with *.toml files"
+        )
+    return {benchmark.benchmark_id: benchmark for benchmark in benchmarks}
+
+
+def _data_set(table: Fields) -> DataSet:
+    data_set = DataSet(
+        name=table.text("name"),
+        source=table.text("source"),
+        train_items=table.optional_integer("train_items", minimum=1),
+        test_items=table.optional_integer("test_items", minimum=1),
+        sha256=table.optional_text("sha256"),
+    )
+    table.refuse_unknown()
+    return data_set
+
+
+def _reach(table: Fields) -> ReachRule:
+    name = table.choice("reach", REACH_RULES)
+    if name == "sustained":
+        return ReachRule(name, table.integer("evaluations", minimum=2))
+    if table.has("evaluations"):
+        raise table.fail(
+            "evaluations", f"given with reach = {name!r}", expected="reach = 'sustained' or nothing"
+        )
+    return ReachRule(name)
+
+
+def _runs(table: Fields) -> RunsRule:
+    count = table.integer("count", minimum=1)
+    rule = RunsRule(
+        count=count,
+        dropped=table.integer("dropped", minimum=0),
+        started=table.optional_integer("started", minimum=count),
+        seeds=table.choice("seeds", SEED_RULES, default="required"),
+    )
+    if rule.count <= 2 * rule.dropped:
+        raise table.fail(
+            "dropped",
+            f"{rule.dropped} of {rule.count} at each end leaves no run",
+            expected="less than half of count",
+        )
+    table.refuse_unknown()
+    return rule
+
+
+def _convergence_unit(table: Fields | None) -> ConvergenceUnit:
+    if table is None:
+        return "epoch_num"
+    name = table.choice("unit", ("epoch_num", "samples_count"))
+    table.refuse_unknown()
+    return "samples_count" if name == "samples_count" else "epoch_num"
+
+
+def _rcp(table: Fields | None, runs: RunsRule) -> RcpRule | None:
+    if table is None:
+        return None
+    if runs.count < 3:
+        raise table.fail("points", f"with runs.count = {runs.count}", expected="at least 3 runs")
+    # The rules ask for 2N figures; the tables of a few benchmarks were accepted with fewer.
+    fewest = table.optional_integer("fewest_figures", minimum=3) or 2 * runs.count
+    points = tuple(_reference_point(item, fewest=fewest) for item in table.tables("points"))
+    sizes = [point.batch_size for point in points]
+    if not points or len(set(sizes)) != len(sizes):
+        raise table.fail("points", f"batch sizes {sizes}", expected="a point for each batch size")
+    rule = RcpRule(
+        stdev_of="all" if table.choice("stdev_of", ("trimmed", "all")) == "all" else "trimmed",
+        allowance=table.optional_number("allowance", minimum=0.0) or 0.0,
+        points=points,
+    )
+    table.refuse_unknown()
+    return rule
+
+
+def _reference_point(table: Fields, *, fewest: int) -> ReferencePoint:
+    point = ReferencePoint(
+        batch_size=table.integer("batch_size", minimum=1), epochs=table.numbers("epochs")
+    )
+    if min(point.epochs) <= 0 or len(point.epochs) < fewest:
+        raise table.fail(
+            "epochs",
+            f"{count_text(len(point.epochs), 'figure')} from {min(point.epochs):g} on",
+            expected=f"at least {fewest} figures above 0",
+        )
+    table.refuse_unknown()
+    return point
+
+
+def _hyperparameters(table: Fields | None) -> dict[str, Hyperparameter]:
+    if table is None:
+        return {}
+    return {name: _hyperparameter(name, table.table(name)) for name, _ in table.items()}
+
+
+def _hyperparameter(name: str, table: Fields) -> Hyperparameter:
+    minimum = table.number("minimum")
+    maximum = table.number("maximum", minimum=minimum)
+    item = Hyperparameter(
+        name=name,
+        default=table.number("default", minimum=minimum, maximum=maximum),
+        minimum=minimum,
+        maximum=maximum,
+        integer=table.boolean("integer", default=False),
+        closed=table.boolean("closed", default=False),
+    )
+    table.refuse_unknown()
+    return item
+
+
+def _replay(table: Fields | None) -> ReplayPolicy | None:
+    if table is None:
+        return None
+    min_runs = table.integer("min_runs", minimum=1)
+    policy = ReplayPolicy(
+        reference=table.text("reference"),
+        min_runs=min_runs,
+        max_runs=table.integer("max_runs", minimum=min_runs),
+        alpha=table.number("alpha", minimum=1e-6, maximum=0.5),
+        time_tolerance=table.number("time_tolerance", minimum=0.0),
+        run_limit_seconds=table.number("run_limit_seconds", minimum=1.0),
+        lease_seconds=table.number("lease_seconds", minimum=1.0),
+        max_attempts=table.integer("max_attempts", minimum=1, maximum=10),
+        automatic=table.boolean("automatic", default=False),
+        equal_seed_distance=table.optional_number("equal_seed_distance", minimum=0.0),
+    )
+    table.refuse_unknown()
+    return policy
+
+
+def _ranking(table: Fields | None) -> RankingRule:
+    if table is None:
+        return RankingRule()
+    numbers = table.texts("numbers") if table.has("numbers") else None
+    if numbers is not None:
+        named, known = set(numbers), {*NUMBERED_EVIDENCE, *LISTED_CHECKS}
+        if not named <= known or not named & set(NUMBERED_EVIDENCE):
+            expected = "measured, published or both, and beside them epochs_agree or witnessed"
+            raise table.fail("numbers", f"{list(numbers)}", expected=expected)
+    runs = table.optional_integer("confirm_runs", minimum=3, maximum=MOST_CONFIRM_RUNS)
+    table.refuse_unknown()
+    return RankingRule(numbers, RankingRule.confirm_runs if runs is None else runs)
+
+
+def _reference_run(table: Fields) -> ReferenceRun:
+    run = ReferenceRun(
+        batch_size=table.integer("batch_size", minimum=1),
+        seed=table.integer("seed", minimum=0),
+        quality=table.numbers("quality"),
+    )
+    table.refuse_unknown()
+    return run

@@ -1,0 +1,75 @@
+"""What the calibrated runs tell of a claim's settings: curves, epochs, and between batch sizes."""
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+from finishline.rules.benchmarks.benchmark import Benchmark, QualityTarget, ReachRule
+from finishline.rules.scoring.run import Evaluation
+from finishline.rules.scoring.tta import find_crossing
+from finishline.rules.statistics.significance import Reference, reference_of
+
+Curves = tuple[tuple[float, ...], ...]
+
+
+def curves_at(benchmark: Benchmark, batch_size: float) -> Curves:
+    """The calibrated curves at one batch size, an evaluation after each epoch."""
+    return tuple(run.quality for run in benchmark.reference_runs_at(batch_size))
+
+
+@lru_cache(maxsize=64)
+def crossing_epochs(
+    curves: Curves, target: QualityTarget, reach: ReachRule, *, fractional: bool
+) -> tuple[float, ...]:
+    """Epochs to the target of the calibrated runs that reached it."""
+    found = (find_crossing(as_evaluations(curve), target, reach) for curve in curves)
+    return tuple((c.fraction if fractional else c.epoch) for c in found if c is not None)
+
+
+def as_evaluations(qualities: Sequence[float]) -> list[Evaluation]:
+    """A calibrated curve as evaluations, which it has after each epoch."""
+    return [Evaluation(float(epoch), 0.0, quality) for epoch, quality in enumerate(qualities, 1)]
+
+
+def interpolated_epochs(
+    benchmark: Benchmark, batch_size: float, *, fractional: bool
+) -> Reference | None:
+    """Epochs to the target at a batch size between two calibrated ones; None outside them.
+
+    Mean and standard deviation lie on the line between the two neighbours, and count as 2 N runs.
+    Source: MLPerf training_rules.adoc, "Reference Convergence Points"; mlperf-logging.
+    """
+    sizes = {run.batch_size for run in benchmark.reference_runs}
+    below = max((size for size in sizes if size < batch_size), default=None)
+    above = min((size for size in sizes if size > batch_size), default=None)
+    if below is None or above is None:
+        return None
+    low, high = (
+        crossing_epochs(
+            curves_at(benchmark, size), benchmark.target, benchmark.reach, fractional=fractional
+        )
+        for size in (below, above)
+    )
+    if len(low) < 2 or len(high) < 2:
+        return None
+    share = (batch_size - below) / (above - below)
+    first, second = reference_of(low), reference_of(high)
+    return Reference(
+        mean=first.mean + (second.mean - first.mean) * share,
+        stdev=first.stdev + (second.stdev - first.stdev) * share,
+        count=2 * benchmark.runs.count,
+    )
+
+
+def pooled(first: Reference, second: Reference) -> Reference:
+    """The reference that the figures behind two references make together.
+
+    Equal to `reference_of` all figures: what separates the two means adds to the spread.
+    """
+    count = first.count + second.count
+    centre = (first.mean * first.count + second.mean * second.count) / count
+    squares = sum(
+        (each.count - 1) * each.stdev**2 + each.count * (each.mean - centre) ** 2
+        for each in (first, second)
+    )
+    return Reference(mean=centre, stdev=math.sqrt(squares / (count - 1)), count=count)

@@ -1,0 +1,60 @@
+"""Checks that a definition must pass before it opens for submissions.
+
+A later check belongs here: results were published under definitions that it would refuse, and
+those are read again without it (`benchmark.read_benchmark`).
+"""
+
+from typing import TYPE_CHECKING
+
+from finishline.rules.benchmarks.quality import UNITS, QualityTarget
+from finishline.rules.errors import BenchmarkError
+
+if TYPE_CHECKING:
+    from finishline.rules.benchmarks.benchmark import Benchmark
+
+
+def check_offered(benchmark: "Benchmark", *, file: str) -> None:
+    """Refuse a definition that nobody can mean. Raises BenchmarkError naming file and field."""
+    for number, also in enumerate(benchmark.target.also):
+        _check_target(also, file=file, field=f"target.also[{number}]")
+    _check_target(benchmark.target, file=file, field="target")
+    _check_direction(benchmark, file=file)
+
+
+def _check_target(target: QualityTarget, *, file: str, field: str) -> None:
+    scale = UNITS[target.unit]
+    if scale is not None:
+        _check_scale(target, scale, file=file, field=f"{field}.value")
+    if target.is_beyond_floor(target.value):
+        raise BenchmarkError(
+            f"{target.floor:g}, which the target of {target.value:g} is beyond",
+            file=file,
+            field=f"{field}.floor",
+            expected="the best quality that is possible, at the target or beyond it",
+        )
+
+
+def _check_scale(target: QualityTarget, scale: float, *, file: str, field: str) -> None:
+    """Refuse a share that no run has, and one that was written in the other unit."""
+    if not 0 <= target.value <= scale:
+        expected = f"0 to {scale:g}, or another unit"
+    elif target.unit == "percent" and target.direction == "higher" and target.value <= 1:
+        expected = f"{100 * target.value:g}, or the unit fraction"
+    else:
+        return
+    found = f"{target.value:g} {target.unit}"
+    raise BenchmarkError(found, file=file, field=field, expected=expected)
+
+
+def _check_direction(benchmark: "Benchmark", *, file: str) -> None:
+    """Refuse a target that every calibrated run is at before it has learned anything."""
+    runs, target = benchmark.reference_runs, benchmark.target
+    if benchmark.reach.name == "fixed_stop" or not any(len(run.quality) > 1 for run in runs):
+        return
+    if all(target.is_reached(quality) for run in runs for quality in run.quality[:1]):
+        raise BenchmarkError(
+            f"every reference run is at {target.in_words} at its first evaluation",
+            file=file,
+            field="target.direction",
+            expected="the direction in which quality gets better, and a target to be trained for",
+        )

@@ -1,0 +1,142 @@
+"""Phases of a benchmark: when it takes submissions, and which results the same rules scored."""
+
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Literal
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+
+PhaseName = Literal["announced", "open", "frozen", "closed"]
+
+
+@dataclass(frozen=True)
+class Phases:
+    """The dates, each from that moment on: open, frozen, closed, and the end of an embargo.
+
+    From `freezes_at` submissions are scored under one definition, whatever the files say. A result
+    that comes in before `embargo_until` is shown from then on.
+    """
+
+    opens_at: datetime | None = None
+    freezes_at: datetime | None = None
+    closes_at: datetime | None = None
+    embargo_until: datetime | None = None
+
+
+NO_PHASES = Phases()
+
+
+def phase_at(phases: Phases, now: datetime) -> PhaseName:
+    """The phase at a moment; "open" before the rules are frozen."""
+    if _is_over(phases.closes_at, now):
+        return "closed"
+    if phases.opens_at is not None and now < phases.opens_at:
+        return "announced"
+    return "frozen" if is_frozen(phases, now) else "open"
+
+
+def is_frozen(phases: Phases, now: datetime) -> bool:
+    """Whether the definition is frozen."""
+    return _is_over(phases.freezes_at, now)
+
+
+def is_embargoed(phases: Phases, now: datetime) -> bool:
+    """Whether what comes in at this moment is not shown yet."""
+    return phases.embargo_until is not None and now < phases.embargo_until
+
+
+def why_not_taken(phases: Phases, now: datetime, *, benchmark_id: str) -> str | None:
+    """A sentence that says when, or None if a submission is taken at this moment."""
+    name = phase_at(phases, now)
+    if name == "announced" and phases.opens_at is not None:
+        return (
+            f"{benchmark_id} is not open yet: it takes submissions from "
+            f"{moment_words(phases.opens_at)} on."
+        )
+    if name == "closed" and phases.closes_at is not None:
+        return (
+            f"{benchmark_id} is closed: it took submissions until {moment_words(phases.closes_at)}."
+        )
+    return None
+
+
+def sentence_at(phases: Phases, now: datetime) -> str:
+    """What phase a benchmark is in, and what comes next, in words."""
+    name = phase_at(phases, now)
+    if phases == NO_PHASES:
+        return "Open: it has no dates."
+    if name == "closed" and phases.closes_at is not None:
+        told = f"Closed since {moment_words(phases.closes_at)}."
+    elif name == "announced" and phases.opens_at is not None:
+        told = f"Not open yet: it opens on {moment_words(phases.opens_at)}."
+    else:
+        until = phases.closes_at
+        told = f"Open until {moment_words(until)}." if until is not None else "Open."
+    return " ".join([told, *_freeze_words(phases, now), *_embargo_words(phases, now)])
+
+
+def faults(phases: Phases) -> dict[str, str]:
+    """What is wrong with the order of the dates, by the field to change."""
+    found: dict[str, str] = {}
+    opens, freezes, closes = phases.opens_at, phases.freezes_at, phases.closes_at
+    if opens is not None and closes is not None and closes <= opens:
+        found["closes_at"] = f"It must be after opens_at, {moment_words(opens)}."
+    if freezes is not None and closes is not None and freezes > closes:
+        found["freezes_at"] = f"It must not be after closes_at, {moment_words(closes)}."
+    return found
+
+
+def changed(earlier: Phases, later: Phases) -> tuple[str, ...]:
+    """The names of the dates that differ."""
+    names = (field.name for field in fields(Phases))
+    return tuple(name for name in names if getattr(earlier, name) != getattr(later, name))
+
+
+def moment_words(moment: datetime) -> str:
+    """A moment in UTC, to the minute; seconds where it has any."""
+    shown = "%Y-%m-%d %H:%M:%S" if moment.second else "%Y-%m-%d %H:%M"
+    return f"{moment.strftime(shown)} UTC"
+
+
+def _is_over(moment: datetime | None, now: datetime) -> bool:
+    return moment is not None and moment <= now
+
+
+def _freeze_words(phases: Phases, now: datetime) -> list[str]:
+    if phases.freezes_at is None:
+        return []
+    when = moment_words(phases.freezes_at)
+    if is_frozen(phases, now):
+        return [f"Its rules are frozen since {when}."]
+    return [f"Its rules are frozen from {when} on."]
+
+
+def _embargo_words(phases: Phases, now: datetime) -> list[str]:
+    if phases.embargo_until is None or not is_embargoed(phases, now):
+        return []
+    return [f"Results that come in are under embargo until {moment_words(phases.embargo_until)}."]
+
+
+# What decides whether a run reached its target, how long that took, and what is made of the runs.
+SCORED_BY = {
+    "target": "target",
+    "reach": "target.reach",
+    "clock": "clock",
+    "runs": "runs",
+    "data_set": "data_set",
+    "hyperparameters": "hyperparameters",
+    "convergence_unit": "convergence",
+    "rcp": "rcp",
+}
+
+
+def rules_that_differ(earlier: Benchmark, current: Benchmark) -> tuple[str, ...]:
+    """The parts of a definition's file that scoring reads and that differ between two of them.
+
+    Empty where only words, replays or calibrated runs are other ones: figures may be compared.
+    """
+    return tuple(
+        name
+        for attribute, name in SCORED_BY.items()
+        if getattr(earlier, attribute) != getattr(current, attribute)
+    )

@@ -1,0 +1,170 @@
+"""Quality targets: what a run must reach, in one metric or in several at once."""
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from finishline.rules.fields import Fields
+from finishline.rules.scoring.run import Evaluation
+
+Direction = Literal["higher", "lower"]
+# Only of a share of test items is it known how far apart two qualities can be.
+UNITS: Mapping[str, float | None] = {
+    "percent": 100.0,
+    "fraction": 1.0,
+    "nats/byte": None,
+    "nats/token": None,
+    "loss": None,
+    "BLEU": None,
+    "score": None,
+}
+
+
+@dataclass(frozen=True)
+class QualityTarget:
+    """The quality a run must reach, in the unit of its source.
+
+    `resolution` is the smallest step the metric can take (one test item), None where unknown.
+    `also` has what else the same evaluation must reach; then `logged_as` is what logs call this
+    metric. `offline` is whether quality is measured from the checkpoints of a run once it is over:
+    the times of such evaluations say nothing. `single_precision` is whether logs have qualities in
+    single precision, where 21.8 is 21.799999237060547. `floor` is the best quality that the data
+    allows, where that is known: nobody gets beyond it honestly.
+    """
+
+    metric: str
+    value: float
+    unit: str
+    direction: Direction
+    resolution: float | None = None
+    logged_as: str | None = None
+    also: tuple["QualityTarget", ...] = ()
+    offline: bool = False
+    single_precision: bool = False
+    floor: float | None = None
+
+    @property
+    def least(self) -> float:
+        """The worst quality that is at the target, as logs have it."""
+        if not self.single_precision:
+            return self.value
+        worse = min if self.direction == "higher" else max
+        return worse(self.value, float(struct.unpack("f", struct.pack("f", self.value))[0]))
+
+    def is_reached(self, quality: float) -> bool:
+        """Whether a raw quality of this metric is at the target or beyond it."""
+        return quality >= self.least if self.direction == "higher" else quality <= self.least
+
+    def is_reached_at(self, evaluation: Evaluation) -> bool:
+        """Whether an evaluation is at the target in every metric; one it lacks is not reached."""
+        if not self.is_reached(evaluation.quality):
+            return False
+        others = evaluation.others or {}
+        return all(
+            (quality := others.get(other.logged_as or other.metric)) is not None
+            and other.is_reached(quality)
+            for other in self.also
+        )
+
+    def reached_at(self, evaluations: Sequence[Evaluation]) -> list[bool]:
+        """Of each evaluation whether it is at the target."""
+        if self.also:
+            return [self.is_reached_at(each) for each in evaluations]
+        least = self.least
+        if self.direction == "higher":
+            return [each.quality >= least for each in evaluations]
+        return [each.quality <= least for each in evaluations]
+
+    def is_beyond_floor(self, quality: float) -> bool:
+        """Whether a quality is better than the data allows, so that it cannot have been measured.
+
+        The entropy of a source, for one, is the least loss that can be expected on what it wrote.
+        """
+        if self.floor is None:
+            return False
+        return quality > self.floor if self.direction == "higher" else quality < self.floor
+
+    def best(self, qualities: Iterable[float]) -> float:
+        """The best of at least one quality."""
+        return max(qualities) if self.direction == "higher" else min(qualities)
+
+    @property
+    def logged_names(self) -> tuple[str, ...]:
+        """What logs call the metrics, this one first; empty where there is one metric alone."""
+        parts = (self, *self.also) if self.also else ()
+        return tuple(part.logged_as or part.metric for part in parts)
+
+    @property
+    def in_words(self) -> str:
+        """The target as "mAP >= 0.34 fraction", with "and" between several."""
+        sign = ">=" if self.direction == "higher" else "<="
+        words = f"{self.metric} {sign} {self.value:g} {self.unit}"
+        return " and ".join((words, *(other.in_words for other in self.also)))
+
+
+@dataclass(frozen=True)
+class LoggedQuality:
+    """How logs tell the quality of their runs where no definition says so.
+
+    `logged_names` are the metrics of one evaluation, empty where it is one alone; `offline` is as
+    in a target. `steps` is whether an evaluation may tell its step alone: such a log says of no
+    evaluation how many epochs or samples it came after. `timed_by_result` is whether the run ended
+    when the first model that passed was saved, which an `eval_result` tells.
+    """
+
+    logged_names: tuple[str, ...] = ()
+    offline: bool = False
+    steps: bool = False
+    timed_by_result: bool = False
+
+
+def read_target(table: Fields, *, test_items: int | None) -> QualityTarget:
+    """The target in a definition's table; `reach` and `evaluations` in it are for other readers."""
+    table.has("reach")
+    table.has("evaluations")
+    also = tuple(
+        _read_metric(other, test_items=test_items, several=True) for other in table.tables("also")
+    )
+    target = _read_metric(
+        table,
+        test_items=test_items,
+        several=bool(also),
+        also=also,
+        offline=table.boolean("offline", default=False),
+        single_precision=table.boolean("single_precision", default=False),
+    )
+    if target.offline and not also:
+        raise table.fail("offline", "given with one metric", expected="[[target.also]] or nothing")
+    names = target.logged_names
+    if len({name.lower() for name in names}) < len(names):
+        raise table.fail("also", f"metrics logged as {names}", expected="a name for each metric")
+    return target
+
+
+def _read_metric(
+    table: Fields,
+    *,
+    test_items: int | None,
+    several: bool,
+    also: tuple[QualityTarget, ...] = (),
+    offline: bool = False,
+    single_precision: bool = False,
+) -> QualityTarget:
+    unit = table.choice("unit", tuple(UNITS))
+    scale = UNITS[unit]
+    direction = table.choice("direction", ("higher", "lower"))
+    target = QualityTarget(
+        metric=table.text("metric"),
+        value=table.number("value"),
+        unit=unit,
+        direction="higher" if direction == "higher" else "lower",
+        resolution=scale / test_items if scale and test_items else None,
+        logged_as=table.text("logged_as") if several else None,
+        also=also,
+        offline=offline,
+        single_precision=single_precision,
+        floor=table.optional_number("floor"),
+    )
+    table.refuse_unknown()
+    return target

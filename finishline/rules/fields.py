@@ -1,0 +1,228 @@
+"""Typed reading of JSON and TOML tables: a wrong value names its file and field."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from finishline.rules.errors import RuleError
+from finishline.rules.text import did_you_mean, near_miss
+
+TEXT_LIMIT = 4_000
+# What commands a terminal, ends a line unseen, or turns the direction of what follows it.
+MISLEADING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+class Fields:
+    """One table of a JSON or TOML document, read field by field.
+
+    Every getter raises `error` (a RuleError) with file, dotted field and what was expected.
+    A field that was never asked for is refused by `refuse_unknown`, with the nearest known name.
+    """
+
+    def __init__(
+        self,
+        table: object,
+        *,
+        file: str | None,
+        error: type[RuleError] = RuleError,
+        path: str = "",
+    ) -> None:
+        self.file = file
+        self.path = path
+        self._error = error
+        self._seen: set[str] = set()
+        if not isinstance(table, Mapping):
+            raise error(
+                f"{_kind(table)} instead of a table",
+                file=file,
+                field=path or None,
+                expected="a JSON object",
+            )
+        self._table: Mapping[str, Any] = table
+
+    def field(self, name: str) -> str:
+        """The dotted name of a field of this table."""
+        return f"{self.path}.{name}" if self.path else name
+
+    def fail(self, name: str, message: str, *, expected: str) -> RuleError:
+        """The error for field `name`, to be raised by the caller."""
+        return self._error(message, file=self.file, field=self.field(name), expected=expected)
+
+    def _get(self, name: str, expected: str) -> Any:
+        value = self._optional(name)
+        if value is None:
+            raise self.fail(name, f"missing{self._misspelt(name)}", expected=expected)
+        return value
+
+    def _misspelt(self, name: str) -> str:
+        """A question about the field that nobody asked for yet and that is nearly this one."""
+        written = near_miss(name, (other for other in self._table if other not in self._seen))
+        return "" if written is None else f" (did you mean {name!r} where it says {written!r}?)"
+
+    def _optional(self, name: str) -> Any:
+        self._seen.add(name)
+        return self._table.get(name)
+
+    def has(self, name: str) -> bool:
+        """Whether the field is there and not null."""
+        return self._optional(name) is not None
+
+    def raw(self, name: str) -> Any:
+        """The value of a field as it was written, None where it is absent."""
+        return self._optional(name)
+
+    def text(self, name: str, *, default: str | None = None) -> str:
+        """A non-empty text of at most 4,000 characters without control characters."""
+        expected = f"a text of 1 to {TEXT_LIMIT} characters"
+        if default is not None and not self.has(name):
+            return default
+        value = self._get(name, expected)
+        if not isinstance(value, str) or not value.strip() or len(value) > TEXT_LIMIT:
+            raise self.fail(name, f"{_kind(value)} {_shown(value)}", expected=expected)
+        if MISLEADING.search(value):
+            raise self.fail(name, "control characters in a text", expected="printable text")
+        return value.strip()
+
+    def optional_text(self, name: str) -> str | None:
+        """As `text`, or None where the field is absent or null."""
+        return self.text(name) if self.has(name) else None
+
+    def choice(self, name: str, choices: Sequence[str], *, default: str | None = None) -> str:
+        """One of the given words."""
+        value = self.text(name, default=default)
+        if value not in choices:
+            raise self.fail(name, f"unknown value {_shown(value)}", expected=" or ".join(choices))
+        return value
+
+    def number(
+        self, name: str, *, minimum: float | None = None, maximum: float | None = None
+    ) -> float:
+        """A finite number within the limits (both inclusive)."""
+        expected = "a number" + _limits(minimum, maximum)
+        value = self._get(name, expected)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.fail(name, f"{_kind(value)} {_shown(value)}", expected=expected)
+        if not _is_finite(value) or not _within(value, minimum, maximum):
+            raise self.fail(name, f"got {_shown(value)}", expected=expected)
+        return float(value)
+
+    def optional_number(
+        self, name: str, *, minimum: float | None = None, maximum: float | None = None
+    ) -> float | None:
+        """As `number`, or None where the field is absent or null."""
+        return self.number(name, minimum=minimum, maximum=maximum) if self.has(name) else None
+
+    def integer(self, name: str, *, minimum: int | None = None, maximum: int | None = None) -> int:
+        """A whole number within the limits (both inclusive)."""
+        expected = "a whole number" + _limits(minimum, maximum)
+        value = self._get(name, expected)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.fail(name, f"{_kind(value)} {_shown(value)}", expected=expected)
+        if not _within(value, minimum, maximum):
+            raise self.fail(name, f"got {_shown(value)}", expected=expected)
+        return value
+
+    def optional_integer(
+        self, name: str, *, minimum: int | None = None, maximum: int | None = None
+    ) -> int | None:
+        """As `integer`, or None where the field is absent or null."""
+        return self.integer(name, minimum=minimum, maximum=maximum) if self.has(name) else None
+
+    def boolean(self, name: str, *, default: bool) -> bool:
+        """true or false."""
+        value = self._optional(name)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self.fail(name, f"{_kind(value)} {_shown(value)}", expected="true or false")
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A non-empty list of texts."""
+        value = self._get(name, "a list of texts")
+        if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
+            raise self.fail(name, f"{_kind(value)} {_shown(value)}", expected="a list of texts")
+        return tuple(value)
+
+    def numbers(self, name: str) -> tuple[float, ...]:
+        """A non-empty list of finite numbers."""
+        value = self._get(name, "a list of numbers")
+        good = (
+            isinstance(value, list)
+            and bool(value)
+            and all(
+                isinstance(v, int | float) and not isinstance(v, bool) and _is_finite(v)
+                for v in value
+            )
+        )
+        if not good:
+            raise self.fail(name, f"{_kind(value)} {_shown(value)}", expected="a list of numbers")
+        return tuple(float(v) for v in value)
+
+    def table(self, name: str) -> "Fields":
+        """A table within this one."""
+        return Fields(
+            self._get(name, "a table"), file=self.file, error=self._error, path=self.field(name)
+        )
+
+    def optional_table(self, name: str) -> "Fields | None":
+        """As `table`, or None where the field is absent or null."""
+        return self.table(name) if self.has(name) else None
+
+    def tables(self, name: str) -> list["Fields"]:
+        """A list of tables, empty where the field is absent."""
+        value = self._optional(name)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise self.fail(name, f"{_kind(value)} {_shown(value)}", expected="a list of tables")
+        return [
+            Fields(item, file=self.file, error=self._error, path=f"{self.field(name)}[{index}]")
+            for index, item in enumerate(value)
+        ]
+
+    def items(self) -> Iterator[tuple[str, Any]]:
+        """Every field with its raw value; all count as known."""
+        self._seen.update(self._table)
+        yield from self._table.items()
+
+    def refuse_unknown(self) -> None:
+        """Raise for the first field nobody asked for."""
+        for name in self._table:
+            if name not in self._seen:
+                known = sorted(self._seen)
+                message = f"unknown field{did_you_mean(name, known)}"
+                raise self.fail(name, message, expected=f"one of {', '.join(known)}")
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an int that no float can hold
+        return False
+
+
+def _within(value: float, minimum: float | None, maximum: float | None) -> bool:
+    return (minimum is None or value >= minimum) and (maximum is None or value <= maximum)
+
+
+def _limits(minimum: float | None, maximum: float | None) -> str:
+    if minimum is not None and maximum is not None:
+        return f" from {minimum:g} to {maximum:g}"
+    if minimum is not None:
+        return f" of at least {minimum:g}"
+    return f" of at most {maximum:g}" if maximum is not None else ""
+
+
+def _kind(value: object) -> str:
+    kinds = {str: "text", bool: "true/false", int: "number", float: "number", list: "list"}
+    return kinds.get(type(value), "null" if value is None else type(value).__name__)
+
+
+def _shown(value: object) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # an int of more digits than Python converts to text
+        return "(a number of thousands of digits)"
+    return text if len(text) <= 60 else text[:57] + "..."

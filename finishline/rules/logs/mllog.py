@@ -1,0 +1,118 @@
+"""MLPerf Training logs (`:::MLLOG {json}` lines) as runs.
+
+Source: MLPerf training_rules.adoc, "Logging"; the required keys of the v5.1 compliance checker.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.quality import LoggedQuality, QualityTarget
+from finishline.rules.errors import LogFormatError
+from finishline.rules.logs.mllog_lines import Report, every_line, lines_that_count, read_mllog
+from finishline.rules.logs.mllog_run import (
+    COUNTED_KEYS,
+    FIGURE_KEYS,
+    Reading,
+    RunReader,
+)
+from finishline.rules.logs.mllog_write import write_run_log
+from finishline.rules.logs.text import refuse_long_lines
+from finishline.rules.scoring.run import Run
+
+__all__ = ["parse_mllog", "read_mllog_chunks", "write_run_log"]
+
+Detail = Literal["all", "figures", "last"]
+
+_EVERY_LINE = every_line()
+_FIGURE_LINES = lines_that_count(FIGURE_KEYS)
+
+
+def parse_mllog(content: bytes, *, name: str, benchmark: Benchmark, archive: bool = False) -> Run:
+    """The run in an MLPerf log, its seconds counted from run_start.
+
+    Lines of several ranks may be interleaved; the times of the lines that count (init_stop,
+    run_start, evaluations, run_stop) may not decrease. A log without run_stop has status and
+    stop_seconds None. Evaluations have a ledger if the log has eval_start lines. Raises
+    LogFormatError naming file, line, field and what was expected.
+
+    In the log of an `archive` a line that is no JSON is left out if no figure needs it, or if the
+    log ends in it: ranks of published runs wrote over each other's lines. So is a line without a
+    key, and so is what else published logs have because no figure rests on it (`odd` of
+    read_mllog_chunks).
+    """
+
+    def refuse(error: LogFormatError) -> None:
+        keyless = error.code == "bad_line" and error.field == "key"
+        cut = error.code == "bad_json" and _is_needless(content, error.line)
+        if not (archive and (keyless or cut)):
+            raise error
+
+    def pass_over(error: LogFormatError) -> None:
+        """Leave the line out."""
+
+    refuse_long_lines(content, file=name)
+    allowed = {
+        "submission_benchmark": benchmark.log_names,
+        "submission_division": benchmark.divisions,
+    }
+    return read_mllog_chunks(
+        [content],
+        name=name,
+        allowed=allowed,
+        report=refuse,
+        odd=pass_over if archive else None,
+        target=benchmark.target,
+    ).run
+
+
+def _is_needless(content: bytes, line: int | None) -> bool:
+    """Whether no figure needs a line of a log, counted from 1, or the log is cut off in it."""
+    if line is None:
+        return False
+    lines = content.split(b"\n", line)
+    is_last = not b"".join(lines[line:]).strip()
+    return is_last or next(_FIGURE_LINES.find_in(lines[line - 1]), None) is None
+
+
+def read_mllog_chunks(
+    chunks: Iterable[bytes],
+    *,
+    name: str,
+    allowed: Mapping[str, Sequence[str]],
+    report: Report,
+    notice: Report | None = None,
+    odd: Report | None = None,
+    detail: Detail = "all",
+    target: QualityTarget | LoggedQuality | None = None,
+) -> Reading:
+    """The run in an MLPerf log of any size, given piece by piece.
+
+    What is wrong goes to `report`, which may raise; if it does not, a line that is wrong is left
+    out; what is only misleading goes to `notice`. An evaluation outside the run, phases in disorder
+    and a seed that is none go to `odd` where there is one: published logs have them, and no figure
+    rests on what is left out. `allowed` has the texts that settings such as
+    submission_division may have.
+
+    With `detail` "figures" the lines that no figure needs are not parsed: there is no ledger, there
+    are no hyperparameters, evaluations do not know their line, and what is wrong in such a line is
+    not seen. With "last" the same holds for all evaluations but the last, which the run has alone.
+
+    `target` tells what an evaluation consists of where it is several metrics at once; then all of
+    them are read, whatever the `detail`.
+    """
+    several = target is not None and bool(target.logged_names)
+    reader = RunReader(name, allowed, told=detail == "all", report=report, odd=odd, target=target)
+    records = read_mllog(
+        chunks,
+        file=name,
+        lines=_EVERY_LINE if detail == "all" else _FIGURE_LINES,
+        counted_keys=COUNTED_KEYS,
+        report=report,
+        notice=notice,
+        set_aside=reader.set_aside if detail == "last" and not several else None,
+        at_once=detail == "all" and notice is None,
+    )
+    for record in records:
+        reader.read(record)
+    return reader.reading()

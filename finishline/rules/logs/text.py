@@ -1,0 +1,167 @@
+"""Text of logs: lines of bounded length, blocks of a text, JSON with its line."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import orjson
+
+from finishline.rules.errors import LogFormatError
+
+MAX_MLLOG_LINE_BYTES = 16 * 1024  # The longest real line has 367 bytes.
+KEPT_BYTES = 2 * MAX_MLLOG_LINE_BYTES
+
+
+class Block:
+    """Some whole lines of a log, and the number of the first of them."""
+
+    def __init__(self, content: bytes, first_line: int) -> None:
+        self.content = content
+        self._first_line = first_line
+        self._counted = (0, first_line)
+
+    def line_at(self, offset: int) -> int:
+        """The 1-based number of the line an offset lies on; cheap for offsets in their order."""
+        start, line = self._counted if offset >= self._counted[0] else (0, self._first_line)
+        line += self.content.count(b"\n", start, offset)
+        self._counted = (offset, line)
+        return line
+
+    def next_line(self) -> int:
+        """The number of the line after this block."""
+        return self.line_at(len(self.content))
+
+
+def whole_line_blocks(chunks: Iterable[bytes], *, mark: bytes) -> Iterator[Block]:
+    """The chunks of a file cut anew at line ends; a carriage return ends a line where need be.
+
+    Of a line that is longer than any line with `mark` in it may be, only so much is kept that a
+    reader can tell: the beginning of what follows its first mark, or nothing.
+    """
+    rest, block = b"", Block(b"", 1)
+    for chunk in chunks:
+        content = rest + chunk
+        end = content.rfind(b"\n") + 1 or content.rfind(b"\r") + 1
+        if end:
+            block = Block(content[:end], block.next_line())
+            yield block
+        rest = content[end:]
+        if len(rest) > KEPT_BYTES:
+            rest = _telling_part(rest, mark)
+    if rest:
+        yield Block(rest, block.next_line())
+
+
+def _telling_part(line: bytes, mark: bytes) -> bytes:
+    start = line.find(mark)
+    if start < 0:
+        return line[-len(mark) + 1 :]
+    return line[start : start + KEPT_BYTES]
+
+
+MAX_FILE_BYTES = 64 * 1024 * 1024
+MAX_LINE_BYTES = 1024 * 1024
+
+
+def refuse_long_lines(content: bytes, *, file: str, limit: int = MAX_LINE_BYTES) -> None:
+    """Raise LogFormatError if a line has more than `limit` bytes.
+
+    Looks back from `limit` bytes ahead to the last line end on the way, so lines of ordinary
+    length are jumped over by the thousand.
+    """
+    start = 0
+    while len(content) - start > limit:
+        end = content.rfind(b"\n", start, start + limit + 1)
+        if end < 0:
+            raise LogFormatError(
+                f"a line of more than {limit:,} bytes",
+                file=file,
+                line=content.count(b"\n", 0, start) + 1,
+                expected=f"at most {limit:,} bytes a line",
+            )
+        start = end + 1
+
+
+MAX_DEPTH = 32
+_KEY = re.compile(rb'"([^"]*)"\s*:')
+
+
+def parse_json(text: bytes, *, file: str, line: int | None = None) -> Any:
+    """The value of a JSON text, bytes that are not UTF-8 replaced.
+
+    `line` is where the text stands in its file, None if it is the file. Raises LogFormatError on
+    broken JSON, on NaN, Infinity or a number no float can hold, and on deep nesting.
+    """
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        if (repaired := replace_bad_bytes(text)) != text:
+            return parse_json(repaired, file=file, line=line)
+        raise LogFormatError(
+            f"broken JSON: {error.msg} (column {error.colno})",
+            file=file,
+            line=line or error.lineno,
+            expected="JSON, in which NaN and Infinity are no numbers",
+            code="bad_json",
+        ) from error
+    if text.count(b"[") + text.count(b"{") > MAX_DEPTH:
+        _refuse_deep(value, file=file, line=line)
+    return value
+
+
+def replace_bad_bytes(text: bytes) -> bytes:
+    """The text with every byte that is not UTF-8 replaced by the replacement character."""
+    return text.decode("utf-8", "replace").encode("utf-8")
+
+
+def refuse_repeated_keys(text: bytes, *, file: str, line: int | None = None) -> None:
+    """Raise LogFormatError if one object of a text, which parsed, has a key twice.
+
+    Readers differ in which of the two they believe. Without a backslash a look at the quotes
+    settles most texts; only a key that two objects share, or an escape, needs the slow reading.
+    """
+    keys = _KEY.findall(text)
+    if len(set(keys)) == len(keys) and b"\\" not in text:
+        return
+
+    def refuse_repeated(pairs: list[tuple[str, Any]]) -> None:
+        for name, times in Counter(name for name, _ in pairs).most_common(1):
+            if times > 1:
+                raise LogFormatError(
+                    f"a key that is there {times} times",
+                    file=file,
+                    line=line,
+                    field=name[:100],
+                    expected="each key once",
+                    code="repeated_key",
+                )
+
+    json.loads(
+        replace_bad_bytes(text), object_pairs_hook=refuse_repeated, parse_int=str, parse_float=str
+    )
+
+
+def _refuse_deep(value: Any, *, file: str, line: int | None) -> None:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [child for node in level for child in _children(node)]
+        if not level:
+            return
+    raise LogFormatError(
+        f"JSON nested more than {MAX_DEPTH} levels deep",
+        file=file,
+        line=line,
+        expected=f"at most {MAX_DEPTH} levels",
+        code="deep_json",
+    )
+
+
+def _children(node: Any) -> Iterator[Any]:
+    inner: Iterable[Any] = ()
+    if isinstance(node, dict):
+        inner = node.values()
+    elif isinstance(node, list):
+        inner = node
+    return iter(inner)

@@ -1,0 +1,205 @@
+"""Check a proof bundle without trusting who made it: every figure derived again from what it holds.
+
+The signature is checked elsewhere: these rules know no cryptography but hashes.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun, read_benchmark
+from finishline.rules.benchmarks.calibration import calibrated_by
+from finishline.rules.errors import RuleError
+from finishline.rules.proof.proof import PARTS, AttemptPart, Proof, part_hashes, read_proof
+from finishline.rules.proof.replay import (
+    check_band,
+    check_calibration,
+    check_own_curves,
+    check_posted,
+    check_runs,
+    check_seeds,
+    check_times,
+    check_verdict,
+)
+from finishline.rules.proof.score import Logs, check_logs, check_score
+from finishline.rules.submissions.claim import Claim
+from finishline.rules.text import count_text
+
+Outcome = Literal["pass", "fail", "open"]
+MAY_BE_TRIED_AGAIN = "infrastructure"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check: its name, how it ended, what was compared, and why if it did not pass.
+
+    `open` is a check that could not be made with what is there.
+    """
+
+    name: str
+    result: Outcome
+    compared: str
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A check to make. It returns why it is open, or None, and raises RuleError if it fails."""
+
+    name: str
+    compared: str
+    make: Callable[[], str | None]
+
+
+def check_proof(document: Mapping[str, Any], logs: Logs | None) -> list[Check]:
+    """Every check of a bundle but its signature. `logs` holds its files by hash, None without.
+
+    What cannot be read as a proof fails the first check, "format", and has no other.
+    """
+    try:
+        proof = read_proof(document)
+    except RuleError as error:
+        return [Check("format", "fail", "every field of the document", str(error))]
+    checks = [
+        Check("format", "pass", "every field of the document"),
+        _made(_Step("parts", "SHA-256 of each part", lambda: _parts(document, proof))),
+        _made(_Step("definition", "benchmark text and its SHA-256", lambda: _definition(proof))),
+    ]
+    if checks[-1].result == "fail":
+        return checks
+    benchmark = judging_benchmark(proof)
+    return checks + [_made(step) for step in _steps(proof, benchmark, claim_of(proof), logs)]
+
+
+def _steps(proof: Proof, benchmark: Benchmark, claim: Claim, logs: Logs | None) -> list[_Step]:
+    draw, report = proof.draw, proof.report
+    replays = "no report" if report is None else count_text(len(report.runs), "replay")
+    points = count_text(len(proof.plan.control_points), "control point")
+    files = f"{count_text(len(proof.submission.logs), 'log')} and the claim"
+    return [
+        _Step("logs", f"SHA-256 of {files}", lambda: check_logs(proof, logs)),
+        _Step("score", "result scored again from the logs",
+              lambda: check_score(proof, benchmark, logs)),
+        _Step("seal", f"{count_text(len(draw.seeds), 'seed')} and nonce against the seal",
+              lambda: check_seeds(proof, benchmark, claim, only_seal=True)),
+        _Step("seeds", f"{count_text(draw.runs, 'run')} and seeds drawn again from the nonce",
+              lambda: check_seeds(proof, benchmark, claim, only_seal=False)),
+        _Step("calibration", "the runs of the reference that judged, against the seal",
+              lambda: check_calibration(proof, benchmark)),
+        _Step("band", f"{points} computed again",
+              lambda: check_band(proof, benchmark, claim)),
+        _Step("runs", f"every sealed seed reported, in order: {replays}",
+              lambda: check_runs(proof)),
+        _Step("times", "seconds against the ledger of every evaluation",
+              lambda: check_times(proof, benchmark)),
+        _Step("posted", "every evaluation as it was posted, by the server's clock",
+              lambda: check_posted(proof, benchmark)),
+        _Step("curves", "each run against the others, the calibrated and the claimed",
+              lambda: check_own_curves(proof, benchmark)),
+        _Step("attempts", f"number of attempts ({len(proof.attempts)}) and how each ended",
+              lambda: _attempts(proof)),
+        _Step("verdict", "outcome, reasons and numbers judged again",
+              lambda: check_verdict(proof, benchmark, claim)),
+    ]  # fmt: skip
+
+
+def _made(step: _Step) -> Check:
+    try:
+        why = step.make()
+    except (
+        RuleError,
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
+        # What nobody could have measured or scored may fail anywhere in the rules: a finding.
+        return Check(step.name, "fail", step.compared, str(error) or type(error).__name__)
+    return Check(step.name, "pass" if why is None else "open", step.compared, why or "")
+
+
+def benchmark_of(proof: Proof) -> Benchmark:
+    """The definition in a proof. Raises BenchmarkError."""
+    text = proof.benchmark.definition.encode()
+    return read_benchmark(text, file=f"{proof.benchmark.id}.toml")
+
+
+def judging_benchmark(proof: Proof) -> Benchmark:
+    """The definition with the calibrated runs that judged: its own, or an adopted calibration's."""
+    benchmark = benchmark_of(proof)
+    if proof.calibration is None:
+        return benchmark
+    runs = [
+        ReferenceRun(run.batch_size, run.seed, tuple(run.quality)) for run in proof.calibration.runs
+    ]
+    return calibrated_by(benchmark, runs)
+
+
+def claim_of(proof: Proof) -> Claim:
+    """The claim in a proof, as far as a replay is planned and judged by it."""
+    submission = proof.submission
+    return Claim(
+        benchmark_id=proof.benchmark.id,
+        division=submission.division,
+        model=submission.claim.model,
+        framework=submission.claim.framework,
+        system=submission.claim.system,
+        run_files=tuple(log.file for log in submission.logs),
+        hyperparameters=submission.claim.hyperparameters,
+        precision=submission.claim.precision,
+        trained_with=submission.claim.trained_with,
+    )
+
+
+def _parts(document: Mapping[str, Any], proof: Proof) -> None:
+    found = part_hashes(document)
+    wrong = [name for name in PARTS if proof.parts.get(name) != found[name]]
+    if wrong or set(proof.parts) != set(PARTS):
+        named = ", ".join(wrong) or "parts"
+        raise RuleError(f"changed since it was hashed: {named}", expected="the hashes in `parts`")
+
+
+def _definition(proof: Proof) -> None:
+    found = hashlib.sha256(proof.benchmark.definition.encode()).hexdigest()
+    if found != proof.benchmark.sha256:
+        raise RuleError(f"the text has {found[:16]}…", expected=f"{proof.benchmark.sha256[:16]}…")
+    benchmark = benchmark_of(proof)
+    if benchmark.benchmark_id != proof.benchmark.id:
+        raise RuleError(
+            f"the text defines {benchmark.benchmark_id!r}", expected=repr(proof.benchmark.id)
+        )
+
+
+def _attempts(proof: Proof) -> None:
+    """Only a failure of the machinery is tried again: else a bad replay could be thrown away."""
+    attempts = proof.attempts
+    if [attempt.number for attempt in attempts] != list(range(1, len(attempts) + 1)):
+        raise RuleError("attempts are missing", expected="attempts numbered from 1 without a gap")
+    if not attempts or len(attempts) > proof.plan.max_attempts:
+        raise RuleError(
+            count_text(len(attempts), "attempt"),
+            expected=f"1 to {count_text(proof.plan.max_attempts, 'attempt')}",
+        )
+    for attempt in attempts[:-1]:
+        _require_excused(attempt)
+    last, state = attempts[-1], proof.verification.state
+    wanted = {
+        "done": ("done",),
+        "failed": ("failed", "lost"),
+        "cancelled": ("cancelled", "done", "failed", "lost"),
+    }[state]
+    if last.state not in wanted:
+        raise RuleError(
+            f"attempt {last.number} is {last.state}", expected=f"{' or '.join(wanted)} at the end"
+        )
+
+
+def _require_excused(attempt: AttemptPart) -> None:
+    kind = attempt.failure.kind if attempt.failure is not None else None
+    if attempt.state not in ("lost", "failed") or kind != MAY_BE_TRIED_AGAIN:
+        raise RuleError(
+            f"attempt {attempt.number} was tried again after {kind or attempt.state}",
+            expected=f"another attempt only after a failure of kind {MAY_BE_TRIED_AGAIN}",
+        )

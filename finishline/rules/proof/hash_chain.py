@@ -1,0 +1,125 @@
+"""Canonical JSON, and a log whose records each cover the hash of the one before."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from finishline.rules.errors import RuleError
+
+
+def canonical(value: Any) -> bytes:
+    """The canonical JSON of a value: keys sorted, no spaces, UTF-8, numbers as Python writes them.
+
+    Raises RuleError on what JSON has no word for: NaN, infinity, a lone surrogate.
+    """
+    try:
+        text = json.dumps(
+            value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+        )
+        return text.encode()
+    except (ValueError, TypeError, RecursionError) as error:
+        raise RuleError(f"no canonical JSON: {error}", expected="values that JSON has") from error
+
+
+def sha256_of(value: Any) -> str:
+    """SHA-256 over the canonical JSON of a value, in hex."""
+    return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def read_json(content: bytes, *, file: str) -> dict[str, Any]:
+    """A JSON object that can be read in one way only.
+
+    A name given twice, NaN and infinity are refused. Raises RuleError naming the file.
+    """
+    try:
+        value = json.loads(content, object_pairs_hook=_once, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise RuleError(f"not JSON: {error}", file=file, expected="a JSON object") from error
+    if not isinstance(value, dict):
+        raise RuleError("not a JSON object", file=file, expected="a JSON object")
+    return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        raise ValueError("a name is given twice")
+    return table
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+FIRST_PREVIOUS = "0" * 64
+HASHED = (
+    "id", "at", "actor_id", "actor", "action", "subject_kind", "subject_id", "reason", "before",
+    "after", "previous_sha256",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Head:
+    """The last record of a log: who knows it can tell later that nothing before it changed."""
+
+    id: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Chain:
+    """What a log was found to be: its head, how many records, and what is wrong with it."""
+
+    head: Head
+    records: int
+    problems: tuple[RuleError, ...]
+
+
+def record_sha256(record: Mapping[str, Any]) -> str:
+    """SHA-256 over the canonical JSON of a record's fields but for its own hash."""
+    return sha256_of({name: record[name] for name in HASHED})
+
+
+def check_chain(records: Iterable[Mapping[str, Any]], *, most_problems: int = 100) -> Chain:
+    """Hold each record of a whole log, oldest first, against its hash and the record before.
+
+    Ids count from 1 without a gap. Records cut off at the end leave no trace in the log itself:
+    compare the head with one that somebody noted.
+    """
+    head, count = Head(0, FIRST_PREVIOUS), 0
+    problems: list[RuleError] = []
+    for count, record in enumerate(records, start=1):
+        problem = _problem_of(record, count, head)
+        if problem is not None and len(problems) < most_problems:
+            problems.append(problem)
+        head = Head(count, str(record.get("sha256")))
+    return Chain(head, count, tuple(problems))
+
+
+def has_head(records: Iterable[Mapping[str, Any]], sha256: str) -> bool:
+    """Whether a noted head is still in a log."""
+    return sha256 == FIRST_PREVIOUS or any(record.get("sha256") == sha256 for record in records)
+
+
+def _problem_of(record: Mapping[str, Any], number: int, before: Head) -> RuleError | None:
+    place = f"record {number}"
+    missing = [name for name in (*HASHED, "sha256") if name not in record]
+    if missing:
+        return RuleError("missing", field=f"{place}.{missing[0]}", expected="a whole record")
+    if record["id"] != number:
+        return RuleError(f"got {record['id']!r}", field=f"{place}.id", expected=f"{number}")
+    if record["previous_sha256"] != before.sha256:
+        return RuleError(
+            "a record before it was changed, added or removed",
+            field=f"{place}.previous_sha256",
+            expected=before.sha256,
+        )
+    try:
+        derived = record_sha256(record)
+    except RuleError as error:
+        return error
+    if derived != record["sha256"]:
+        return RuleError("it was changed", field=f"{place}.sha256", expected=derived)
+    return None

@@ -1,0 +1,244 @@
+"""What a proof bundle holds: all that a verification's verdict stands on, in one document."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from finishline.rules.errors import RuleError
+from finishline.rules.proof.hash_chain import canonical, sha256_of
+from finishline.rules.scoring.measurements import PrecisionName
+from finishline.rules.scoring.scoring import RunScore
+from finishline.rules.submissions.claim import System
+from finishline.rules.untrusted import read_plain
+from finishline.rules.verification.messages import ControlPoint, Failure, ReplayReport, ReplayRun
+from finishline.rules.verification.report_stream import StreamedEvent
+
+FORMAT = "finishline-proof/1"
+PROOF_NAME = "proof.json"
+LOGS_FOLDER = "logs/"
+# Every part has its hash in `parts`; the rest of the document is the hashes and the signature.
+PARTS = (
+    "verification", "benchmark", "calibration", "submission", "draw", "plan", "attempts", "report",
+    "verdict", "code",
+)  # fmt: skip
+
+Table = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class VerificationPart:
+    """Which verification it is, why it was asked for, and how it ended."""
+
+    id: str
+    state: Literal["done", "failed", "cancelled"]
+    reason: str | None
+    created_at: str
+    ended_at: str | None
+
+
+@dataclass(frozen=True)
+class BenchmarkPart:
+    """The definition everything was scored and judged under: its text and the text's hash."""
+
+    id: str
+    sha256: str
+    definition: str
+
+
+@dataclass(frozen=True)
+class CalibratedRun:
+    """One run of the reference, as `benchmark.ReferenceRun` has it."""
+
+    batch_size: int
+    seed: int
+    quality: list[float]
+
+
+@dataclass(frozen=True)
+class CalibrationPart:
+    """The adopted calibration whose runs judged in place of the definition's own."""
+
+    id: str
+    runs: list[CalibratedRun]
+
+
+@dataclass(frozen=True)
+class ClaimPart:
+    """What of the claim a replay is planned and judged by."""
+
+    model: str
+    framework: str
+    hyperparameters: dict[str, float]
+    system: System
+    precision: PrecisionName | None = None
+    trained_with: Literal["reference", "own"] = "own"
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """One run log: its name, the hash of its bytes, how many they are."""
+
+    file: str
+    sha256: str
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class SubmissionPart:
+    """The claim, the hashes of its files, and what its logs were scored to.
+
+    `curves` has the rows of each run's curve (rules.curve). `elsewhere` is in earlier proofs alone,
+    whose verdicts told of a run's file where somebody else had handed in the same training.
+    """
+
+    id: str
+    submitter: str
+    division: str
+    submitted_at: str
+    claim_sha256: str
+    claim: ClaimPart
+    logs: list[LogFile]
+    runs: list[RunScore]
+    curves: list[list[list[Any]]]
+    result: dict[str, Any]
+    elsewhere: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DrawPart:
+    """The seal that was public before the first run, and what opens it.
+
+    `beside` is what else was sealed with the draw, by name. The first `own_runs` of the seeds are
+    the claim's own.
+    """
+
+    seal: str
+    nonce: str
+    runs: int
+    seeds: list[int]
+    beside: dict[str, Any]
+    own_runs: int = 0
+
+
+@dataclass(frozen=True)
+class PlanPart:
+    """The band the replays were held to, and how long and how often they could be tried."""
+
+    control_points: list[ControlPoint]
+    max_attempts: int
+    lease_seconds: float
+    limit_seconds: float
+
+
+@dataclass(frozen=True)
+class PostedEvaluation:
+    """An evaluation as a worker posted it while it trained."""
+
+    run: int
+    epoch: float | None
+    samples: int | None
+    seconds: float | None
+    quality: float | None
+
+
+@dataclass(frozen=True)
+class AttemptPart:
+    """One try on one worker. One that left no report has what was posted before it ended.
+
+    Of the one that ended with the report `posted` has when each event came, and
+    `clock_slack_seconds` how far the server's clock could be from the report's; None in proofs
+    that were made before both were kept.
+    """
+
+    number: int
+    state: str
+    worker: str | None
+    started_at: str | None
+    ended_at: str | None
+    failure: Failure | None
+    evaluations: list[PostedEvaluation] = field(default_factory=list)
+    posted: list[StreamedEvent] | None = None
+    clock_slack_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class ReasonPart:
+    """One reason of the verdict."""
+
+    code: str
+    weight: str
+    message: str
+    numbers: dict[str, float]
+
+
+@dataclass(frozen=True)
+class VerdictPart:
+    """What the verification ended in; no outcome if it was cancelled.
+
+    `own_again` are own seeds of the claim that a worker of another owner trained again.
+    """
+
+    outcome: Literal["verified", "rejected", "inconclusive"] | None
+    reasons: list[ReasonPart]
+    own_again: list[ReplayRun] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class CodePart:
+    """The code that judged: the package's version, and the commit where it is known."""
+
+    version: str
+    commit: str | None
+
+
+@dataclass(frozen=True)
+class SignaturePart:
+    """Who signed, and the signature over all but itself; key and value in hex."""
+
+    key_id: str
+    algorithm: Literal["ed25519"]
+    public_key: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A proof bundle's document, read."""
+
+    format: str
+    verification: VerificationPart
+    benchmark: BenchmarkPart
+    calibration: CalibrationPart | None
+    submission: SubmissionPart
+    draw: DrawPart
+    plan: PlanPart
+    attempts: list[AttemptPart]
+    report: ReplayReport | None
+    verdict: VerdictPart
+    code: CodePart
+    parts: dict[str, str]
+    signature: SignaturePart
+
+
+def read_proof(document: Mapping[str, Any]) -> Proof:
+    """A document that is read field by field. Raises RuleError naming what is wrong with it."""
+    found = document.get("format")
+    if found != FORMAT:
+        raise RuleError(f"got {str(found)[:60]!r}", field="format", expected=FORMAT)
+    return read_plain(Proof, document, path="")
+
+
+def part_hashes(document: Mapping[str, Any]) -> dict[str, str]:
+    """SHA-256 over the canonical JSON of each part."""
+    return {name: sha256_of(document.get(name)) for name in PARTS}
+
+
+def signed_bytes(document: Mapping[str, Any]) -> bytes:
+    """What the signature is over: the canonical JSON of everything but the signature."""
+    return canonical({name: value for name, value in document.items() if name != "signature"})
+
+
+def key_id_of(public_key: bytes) -> str:
+    """The id of a public key: the first 16 hex digits of its SHA-256."""
+    return hashlib.sha256(public_key).hexdigest()[:16]

@@ -1,0 +1,186 @@
+"""Evidence: which time of a submission may be ranked, how far its claim was checked."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from finishline.rules.submissions.claim import Kind
+
+Evidence = Literal["measured", "published", "claimed"]
+Check = Literal[
+    "none", "queued", "running", "epochs_agree", "witnessed", "undecided", "contradicted"
+]
+FEWEST_SEALED_RUNS = 3
+CHECK_OF_STATUS: dict[str, Check] = {
+    "claimed": "none",
+    "verifying": "queued",
+    "verified": "epochs_agree",
+    "inconclusive": "undecided",
+    "rejected": "contradicted",
+}
+
+
+def evidence_of(*, archive: bool, measured: bool) -> Evidence:
+    """The word for a submission: an archive's is published, a pool's measured, any other claimed.
+
+    `measured` is whether its own configuration was trained on our workers with a measured time, by
+    a verdict that stands (`may_be_measured`).
+    """
+    if archive:
+        return "published"
+    return "measured" if measured else "claimed"
+
+
+def check_of(
+    evidence: Evidence,
+    status: str,
+    *,
+    running: bool = False,
+    uncalibrated: bool = False,
+    witnessed: bool = False,
+) -> Check | None:
+    """How far a claim was checked; None of whatever is not claimed.
+
+    `status` is the word of its verdict. `running` tells a verification that has begun from one that
+    waits. A verified claim is `undecided` where its settings are not calibrated. `witnessed` says
+    that its epochs agreed on its submitter's machine: that changes nothing our workers found.
+    """
+    if evidence != "claimed":
+        return None
+    if status == "verifying" and running:
+        return "running"
+    if status == "verified" and uncalibrated:
+        return "undecided"
+    check = CHECK_OF_STATUS[status]
+    return "witnessed" if witnessed and check in ("none", "epochs_agree") else check
+
+
+def may_be_measured(
+    *, status: str, kind: Kind, trained_with: str, same_class: bool, timed: bool
+) -> bool:
+    """Whether sealed runs measure a submission itself, and not only its epochs.
+
+    The reference with these settings, trained on its own hardware class by a worker that was quiet
+    and had not drifted, with a verdict that verifies the claim.
+    """
+    return (
+        kind == "train"
+        and status == "verified"
+        and trained_with == "reference"
+        and same_class
+        and timed
+    )
+
+
+def is_timed(reasons: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a verdict's reasons leave its times standing: a quiet worker that did not drift.
+
+    `reasons` are as they are stored, `rules.verdict.Reason` as tables.
+    """
+    untimed = {"hardware_differs", "worker_drifted", "noisy_host"}
+    return not any(reason["code"] in untimed for reason in reasons)
+
+
+Row = Mapping[str, Any]
+CHECK_WORDS = {
+    "none": None,
+    "queued": "replay queued",
+    "running": "replaying",
+    "epochs_agree": "epochs agree",
+    "witnessed": "witnessed",
+    "undecided": "undecided",
+    "contradicted": "contradicted",
+}
+MEANINGS: dict[Evidence, str] = {
+    "measured": "exactly this was trained on our worker; the time is ours",
+    "published": "reviewed elsewhere; scored again here from its logs",
+    "claimed": "the submitter's own logs; not numbered",
+}
+
+
+def check_of_row(row: Row) -> str | None:
+    """How far a claimed row was checked; None of any other.
+
+    A row without the word for its evidence has the one that its verdict stands for.
+    """
+    if row.get("evidence", "claimed") != "claimed":
+        return None
+    return row.get("check") or CHECK_OF_STATUS.get(str(row.get("status")), "none")
+
+
+def check_words(row: Row) -> str | None:
+    """The check of a claimed row in words, None where there is none to tell."""
+    check = check_of_row(row) or "none"
+    if check == "witnessed" and row.get("witnessed_by"):
+        return f"witnessed by {row['witnessed_by']}"
+    return CHECK_WORDS.get(check)
+
+
+def evidence_words(row: Row) -> str:
+    """Evidence and check in one line: "claimed · epochs agree"."""
+    evidence, check = str(row.get("evidence", "claimed")), check_words(row)
+    return f"{evidence} · {check}" if check else evidence
+
+
+def ranked_seconds(row: Row) -> float | None:
+    """The time of a row: ours of a measured one, else the submitter's own."""
+    if row.get("evidence") == "measured" and row.get("measured_seconds") is not None:
+        return float(row["measured_seconds"])
+    seconds = row.get("tta_seconds")
+    return None if seconds is None else float(seconds)
+
+
+def place_words(row: Row) -> str | None:
+    """A row's number, or None of a row without a place.
+
+    A number that several rows share has "=" before it. The provisional one of a claim is in round
+    brackets, the one in a list of claims in square ones.
+    """
+    rank, provisional = row.get("rank"), row.get("provisional_rank")
+    if rank is not None:
+        return f"={rank}" if row.get("tied") else str(rank)
+    if (listed := row.get("listed_rank")) is not None:
+        return f"[{listed}]"
+    return None if provisional is None else f"({provisional})"
+
+
+def owners_words(row: Row) -> str | None:
+    """Whose workers stand behind a measured time, None of a row that is not measured."""
+    owners = row.get("owners") or 0
+    if owners > 1:
+        return f"checked by {owners} owners"
+    alone = "organisers' worker" if row.get("by_organisers") else "one owner"
+    return alone if owners else None
+
+
+def separation_words(row: Row) -> str | None:
+    """That these runs cannot tell a row from a better one, None where nothing is to be said."""
+    number, gap = row.get("not_separated_from"), row.get("visible_gap_percent")
+    if number is None or gap is None:
+        return None
+    return f"not separated from #{number}; a gap under {gap:.2g} % could not be seen"
+
+
+def tuning_words(row: Row) -> str:
+    """The search behind a row's settings, or that nothing is stated of it."""
+    tuning = row.get("tuning") or {}
+    trials, seconds = tuning.get("trials"), tuning.get("seconds")
+    parts = [] if trials is None else [f"{trials:,} trial{'' if trials == 1 else 's'}"]
+    if seconds is not None:
+        parts.append(f"{seconds:,.0f} s")
+    return f"tuning: {', '.join(parts)}" if parts else "tuning not stated"
+
+
+STRENGTH = {"claimed": 0, "published": 1, "measured": 2}
+
+
+def consequence(before: Row, after: Row) -> str:
+    """How a row's evidence changes: "drops from measured to claimed".
+
+    Both have `evidence` and `check`. The check is named where the evidence stays as it is.
+    """
+    first, then = str(before["evidence"]), str(after["evidence"])
+    if first != then:
+        verb = "rises" if STRENGTH[then] > STRENGTH[first] else "drops"
+        return f"{verb} from {first} to {evidence_words(after)}"
+    one, other = evidence_words(before), evidence_words(after)
+    return f"stays {one}" if one == other else f"changes from {one} to {other}"

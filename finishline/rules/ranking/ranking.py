@@ -1,0 +1,320 @@
+"""Who is first: one order for JSON, CSV and pages. Only evidence is numbered."""
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from finishline.rules.benchmarks.prices import HIGHEST_USD_PER_HOUR
+from finishline.rules.logs.dawnbench_entry import (
+    HIGHEST_COST_USD,
+    LONGEST_LATENCY_MS,
+    SHORTEST_LATENCY_MS,
+)
+from finishline.rules.ranking.evidence import Check, Evidence
+from finishline.rules.statistics.significance import LONGEST_SECONDS, SHORTEST_SECONDS
+from finishline.rules.submissions.claim import MOST_INSTANCES, Kind
+
+Metric = Literal["tta", "cost", "latency", "inference_cost"]
+# A board ranks submissions of one kind: a training and an inference have no figure in common.
+KIND_OF_METRIC: dict[Metric, Kind] = {
+    "tta": "train",
+    "cost": "train",
+    "latency": "inference",
+    "inference_cost": "inference",
+}
+FIRST_METRIC: dict[str, Metric] = {"train": "tta", "inference": "latency"}
+FIGURE_OF_METRIC: dict[Metric, str] = {
+    "tta": "tta_seconds",
+    "cost": "cost_usd",
+    "latency": "latency_ms",
+    "inference_cost": "cost_usd_per_10000",
+}
+# What a submission states or its logs say is within these, each included: a claim beyond them is
+# refused. What was stored before it was, and what was published elsewhere, may have any figure.
+POSSIBLE: dict[str, tuple[float, float]] = {
+    "tta_seconds": (SHORTEST_SECONDS, LONGEST_SECONDS),
+    "cost_usd": (0.0, LONGEST_SECONDS / 3600 * MOST_INSTANCES * HIGHEST_USD_PER_HOUR),
+    "latency_ms": (SHORTEST_LATENCY_MS, LONGEST_LATENCY_MS),
+    "cost_usd_per_10000": (0.0, 1e4 * HIGHEST_COST_USD),
+}
+IMPOSSIBLE = {
+    "tta_seconds": "its time is none that a training can take",
+    "cost_usd": "its cost is none that a training can have",
+    "latency_ms": "its latency is none that an item can take",
+    "cost_usd_per_10000": "its cost is none that an item can have",
+}
+# Which evidence is numbered, unless the benchmark's file says otherwise.
+NUMBERED: tuple[str, ...] = ("measured", "published")
+NO_TICKET = "made without a ticket"
+NOT_NUMBERED: dict[str | None, str] = {
+    None: "not measured here",
+    "none": "claimed: not measured here",
+    "queued": "claimed: its replay is queued",
+    "running": "claimed: its replay is running",
+    "epochs_agree": "claimed: the epochs agree, the time was not measured",
+    "witnessed": "claimed: witnessed, not measured here",
+    "undecided": "claimed: its verification could not decide",
+}
+Status = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What ranking needs to know of one submission. Absent figures are None.
+
+    `cost_usd` is what a training cost, `cost_usd_per_10000` what 10,000 items of inference do. A
+    `withdrawn` one never ranks. `evidence` decides whether it is numbered, and
+    `held_back` says why one that would be is not yet. `price_is_own` where the cost rests on a
+    price that its submitter states: that is shown, and ranks nothing. `has_ticket` where its seeds
+    were drawn by the server before it was trained.
+    """
+
+    submission_id: str
+    status: Status
+    submitted_at: str
+    tta_seconds: float | None
+    cost_usd: float | None
+    latency_ms: float | None
+    eligible: bool
+    cost_usd_per_10000: float | None = None
+    withdrawn: bool = False
+    evidence: Evidence = "measured"
+    check: Check | None = None
+    held_back: str | None = None
+    price_is_own: bool = False
+    has_ticket: bool = False
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A submission's place: `rank` from 1, equal values share it (`tied`).
+
+    `rank` is None for a submission that is not numbered, and `unranked_reason` says why. One that
+    is claimed has a `provisional_rank`: how many rows are faster, measured or claimed, plus one.
+    Where the benchmark lists claims by themselves, one of that list has a `listed_rank` in place of
+    it: how many of the list are faster, plus one.
+    """
+
+    submission_id: str
+    rank: int | None
+    tied: bool
+    value: float | None
+    unranked_reason: str | None
+    provisional_rank: int | None = None
+    listed_rank: int | None = None
+
+
+@dataclass(frozen=True)
+class Order:
+    """A board's order, into which a changed submission can be put without sorting the others again.
+
+    `ranked` holds (value, when submitted, id) of numbered rows, `listed` (value, when submitted,
+    id, reason) of the list of claims, `claimed` the same of those with a provisional rank,
+    `unranked` (when submitted, id, value, reason).
+    """
+
+    metric: Metric
+    ranked: tuple[tuple[float, str, str], ...]
+    listed: tuple[tuple[float, str, str, str], ...]
+    claimed: tuple[tuple[float, str, str, str], ...]
+    unranked: tuple[tuple[str, str, float | None, str], ...]
+    numbers: tuple[str, ...] | None = None
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts()))
+
+    def _parts(self) -> "_Lists":
+        return _Lists(self.ranked, self.listed, self.claimed, self.unranked)
+
+    def place(self, position: int) -> Ranked:
+        """Who stands at a position, counted from 0, in constant time but for ties."""
+        if position < len(self.ranked):
+            return self._ranked(position)
+        position -= len(self.ranked)
+        if position < len(self.listed):
+            value, _, submission_id, reason = self.listed[position]
+            place = 1 + bisect_left(self.listed, value, key=_value)
+            return Ranked(submission_id, None, False, value, reason, listed_rank=place)
+        position -= len(self.listed)
+        if position < len(self.claimed):
+            value, _, submission_id, reason = self.claimed[position]
+            return Ranked(submission_id, None, False, value, reason, self._provisional(value))
+        _, submission_id, unranked_value, reason = self.unranked[position - len(self.claimed)]
+        return Ranked(submission_id, None, False, unranked_value, reason)
+
+    def _ranked(self, position: int) -> Ranked:
+        value, _, submission_id = self.ranked[position]
+        first = position
+        if position > 0 and self.ranked[position - 1][0] == value:
+            first = bisect_left(self.ranked, value, hi=position, key=_value)
+        last = position + 1 == len(self.ranked) or self.ranked[position + 1][0] != value
+        return Ranked(submission_id, first + 1, first < position or not last, value, None)
+
+    def position(self, standing: Standing) -> int:
+        """Where a submission of this order stands in it, counted from 0."""
+        parts = self._parts()
+        which, key = parts.find(standing, metric=self.metric, numbers=self.numbers)
+        before = 0
+        for part in parts:
+            if part is which:
+                break
+            before += len(part)
+        return before + bisect_left(which, key)
+
+    def _provisional(self, value: float) -> int:
+        """One more than all faster rows, numbered, listed or claimed."""
+        parts = (self.ranked, self.listed, self.claimed)
+        return 1 + sum(bisect_left(rows, value, key=_value) for rows in parts)
+
+    def changed(self, *, gone: Iterable[Standing], come: Iterable[Standing]) -> "Order":
+        """The order without some submissions of it, as they stood in it, and with others."""
+        lists = _Lists(*map(list, self._parts()))
+        for standing in gone:
+            which, key = lists.find(standing, metric=self.metric, numbers=self.numbers)
+            del which[bisect_left(which, key)]
+        for standing in come:
+            which, key = lists.find(standing, metric=self.metric, numbers=self.numbers)
+            which.insert(bisect_left(which, key), key)
+        return lists.order(self.metric, self.numbers)
+
+
+def order_of(
+    standings: Iterable[Standing], *, metric: Metric, numbers: tuple[str, ...] | None = None
+) -> Order:
+    """The board's order: numbered rows, the list of claims, other claims, then those without rank.
+
+    `numbers` names the evidence that is numbered, and the checks whose claims are listed. The
+    smallest value is first; equal values and unranked submissions stand in the order they were
+    submitted.
+    """
+    lists = _Lists([], [], [], [])
+    for standing in standings:
+        which, key = lists.find(standing, metric=metric, numbers=numbers)
+        which.append(key)
+    for each in lists:
+        each.sort()
+    return lists.order(metric, numbers)
+
+
+def rank(standings: Sequence[Standing], *, metric: Metric) -> list[Ranked]:
+    """Everybody's place in the board's order; equal values share a rank.
+
+    A rank counts how many are strictly better, plus one ("1, 2, 2, 4").
+    """
+    order = order_of(standings, metric=metric)
+    return [order.place(position) for position in range(len(order))]
+
+
+class _Lists(NamedTuple):
+    """The parts of an order while it is put together."""
+
+    ranked: Any
+    listed: Any
+    claimed: Any
+    unranked: Any
+
+    def find(
+        self, standing: Standing, *, metric: Metric, numbers: tuple[str, ...] | None
+    ) -> tuple[Any, tuple[Any, ...]]:
+        """Which list a submission belongs to, and what it is sorted by in it.
+
+        No two share an id, so nothing after it is ever compared.
+        """
+        value, reason = metric_value(standing, metric=metric), why_unranked(standing, metric=metric)
+        if reason is not None:
+            return self.unranked, (standing.submitted_at, standing.submission_id, value, reason)
+        key = (value, standing.submitted_at, standing.submission_id)
+        waits = why_not_numbered(standing, numbers=numbers)
+        if waits is None:
+            return self.ranked, key
+        is_listed = standing.check in (numbers or ()) and standing.has_ticket
+        return self.listed if is_listed else self.claimed, (*key, waits)
+
+    def order(self, metric: Metric, numbers: tuple[str, ...] | None) -> Order:
+        """The finished order."""
+        ranked, listed, claimed, unranked = map(tuple, self)
+        return Order(metric, ranked, listed, claimed, unranked, numbers)
+
+
+def why_not_numbered(standing: Standing, *, numbers: tuple[str, ...] | None = None) -> str | None:
+    """Why a row with a figure has no number, or None if it has one."""
+    if standing.held_back is not None:
+        return standing.held_back
+    if standing.evidence in (NUMBERED if numbers is None else numbers):
+        return None
+    if standing.evidence == "claimed":
+        misses_list = standing.check in (numbers or ()) and not standing.has_ticket
+        return NOT_NUMBERED[standing.check] + (f"; {NO_TICKET}" if misses_list else "")
+    return f"{standing.evidence}: not numbered on this board"
+
+
+def _value(key: tuple[Any, ...]) -> float:
+    value: float = key[0]
+    return value
+
+
+def metric_value(standing: Standing, *, metric: Metric) -> float | None:
+    """The figure a board of this metric orders by."""
+    figure: float | None = getattr(standing, FIGURE_OF_METRIC[metric])
+    return figure
+
+
+def why_unranked(standing: Standing, *, metric: Metric) -> str | None:
+    """One sentence on why a submission is not ranked, or None if it is."""
+    if standing.withdrawn:
+        return "withdrawn"
+    if standing.status == "rejected" or standing.check == "contradicted":
+        return "contradicted by its verification"
+    inference = KIND_OF_METRIC[metric] == "inference"
+    if not standing.eligible:
+        # All that is asked of an inference is that its model meets the quality target.
+        return "did not reach the target" if inference else "breaks a rule of the benchmark"
+    if metric_value(standing, metric=metric) is not None:
+        if metric == "cost" and standing.price_is_own:
+            return "its price is its submitter's own: the price book has none for this system"
+        return _why_impossible(standing, metric=metric)
+    if inference:
+        return "no latency was measured" if metric == "latency" else "states no cost"
+    if standing.tta_seconds is None:
+        return "did not reach the target"
+    return "states no price"
+
+
+def _why_impossible(standing: Standing, *, metric: Metric) -> str | None:
+    """Nobody is beaten by a figure that none can have; what a training cost rests on its time."""
+    ranked_by = FIGURE_OF_METRIC[metric]
+    for name in ("tta_seconds", ranked_by) if metric == "cost" else (ranked_by,):
+        figure, (lowest, highest) = getattr(standing, name), POSSIBLE[name]
+        if figure is not None and not lowest <= figure <= highest:
+            return IMPOSSIBLE[name]
+    return None
+
+
+def pareto_front(standings: Sequence[Standing]) -> list[str]:
+    """Ids of the submissions that no other beats in time or cost without losing in the other.
+
+    Fastest first; submissions equal in both stand together, in the order they were submitted.
+    Any amount of which less is better may stand for the cost: it need be none that can be paid.
+    """
+    complete = [
+        s
+        for s in standings
+        if s.tta_seconds is not None
+        and s.cost_usd is not None
+        and not s.price_is_own
+        and why_unranked(s, metric="tta") is None
+    ]
+    front: list[str] = []
+    best = (math.inf, math.inf)
+    for s in sorted(complete, key=_by_time_and_cost):
+        time, cost = _by_time_and_cost(s)[:2]
+        if cost < best[1] or (time, cost) == best:
+            front.append(s.submission_id)
+            best = (time, cost)
+    return front
+
+
+def _by_time_and_cost(s: Standing) -> tuple[float, float, str, str]:
+    return s.tta_seconds or 0.0, s.cost_usd or 0.0, s.submitted_at, s.submission_id

@@ -1,0 +1,121 @@
+"""The measured time of a configuration: the olympic mean of its sealed runs, and its interval."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.calibrated_runs import crossing_epochs, curves_at
+from finishline.rules.ranking.evidence import FEWEST_SEALED_RUNS
+from finishline.rules.scoring.aggregate import Interval, mean, olympic_mean
+from finishline.rules.statistics.significance import SHORTEST_SECONDS
+from finishline.rules.statistics.t import t_quantile
+
+CONFIDENCE = 0.95
+FEWEST_RUNS_OF_SPREAD = 10
+# The variance of an olympic mean of so many normal figures, as a multiple of one figure's.
+VARIANCE_OF_MEAN = {3: 0.449, 4: 0.298, 5: 0.227, 10: 0.105}
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The standard deviation of the log of one run's time, and its degrees of freedom."""
+
+    stdev: float
+    degrees_of_freedom: float
+
+    def at_least(self, resolution: float) -> "Spread":
+        """The same, but no run scatters less than the relative step it is read off at."""
+        return Spread(max(self.stdev, resolution), self.degrees_of_freedom)
+
+
+def dropped_at_each_end(runs: int) -> int:
+    """How many of so many sealed runs the mean drops at each end: a tenth, at least one."""
+    return max(1, math.floor(runs / 10 + 0.5))
+
+
+def measured_seconds(times: Sequence[float | None]) -> float | None:
+    """The olympic mean of sealed runs in seconds, or None below three of them.
+
+    A run without a time missed the target or ran into its limit: it counts as infinite. Where
+    more of them missed than are dropped, there is no time either.
+    """
+    if len(times) < FEWEST_SEALED_RUNS:
+        return None
+    return olympic_mean(times, dropped=dropped_at_each_end(len(times)))
+
+
+def variance_of_mean(runs: int) -> float | None:
+    """The variance of the olympic mean of so many runs over that of one; None below two runs."""
+    if runs < 2:
+        return None
+    return VARIANCE_OF_MEAN.get(runs, 1 / (runs - 1))
+
+
+def pooled_spread(pools: Iterable[Sequence[float]]) -> Spread | None:
+    """The spread of log figures within pools, over all pools; None below ten runs.
+
+    `pools` holds the seconds (or epochs) of the runs that reached the target. A single run tells
+    nothing of a spread, so a pool of one does not count.
+    """
+    squares, runs, groups = 0.0, 0, 0
+    for figures in pools:
+        if len(figures) < 2:
+            continue
+        logs = [math.log(max(figure, SHORTEST_SECONDS)) for figure in figures]
+        centre = mean(logs)
+        squares += math.fsum((log - centre) ** 2 for log in logs)
+        runs += len(logs)
+        groups += 1
+    if runs < FEWEST_RUNS_OF_SPREAD:
+        return None
+    return Spread(math.sqrt(squares / (runs - groups)), runs - groups)
+
+
+def calibrated_spread(benchmark: Benchmark) -> Spread | None:
+    """The spread of the reference's log epochs within batch sizes: calibrated, or as published."""
+    sizes = sorted({run.batch_size for run in benchmark.reference_runs})
+    target, reach = benchmark.target, benchmark.reach
+    epochs = [
+        tuple(crossing_epochs(curves_at(benchmark, size), target, reach, fractional=False))
+        for size in sizes
+    ]
+    points = benchmark.rcp.points if benchmark.rcp is not None else ()
+    return _spread_of_epochs(tuple(epochs) or tuple(point.epochs for point in points))
+
+
+@lru_cache(maxsize=64)
+def _spread_of_epochs(epochs: tuple[tuple[float, ...], ...]) -> Spread | None:
+    return pooled_spread(epochs)
+
+
+def claimed_interval(
+    seconds: float | None, *, runs: int, spread: Spread | None, step_seconds: float | None
+) -> Interval | None:
+    """The interval of a time that a submitter's logs tell, read off `step_seconds` apart."""
+    if spread is None or not seconds:
+        return None
+    at_least = spread.at_least(resolution_of(step_seconds=step_seconds, seconds=seconds))
+    return interval_of(seconds, runs=runs, spread=at_least)
+
+
+def resolution_of(*, step_seconds: float | None, seconds: float) -> float:
+    """The least relative spread of a time that is read off at evaluations `step_seconds` apart.
+
+    The standard deviation of rounding to a step is step / sqrt(12); 0 where no step is known.
+    """
+    return 0.0 if not step_seconds or seconds <= 0 else step_seconds / seconds / math.sqrt(12)
+
+
+def interval_of(seconds: float, *, runs: int, spread: Spread | None) -> Interval | None:
+    """The 95 % interval of the mean of so many runs: seconds * exp(+- t * s * sqrt(c)).
+
+    None where no spread is known, or one run alone.
+    """
+    share = variance_of_mean(runs)
+    if spread is None or share is None:
+        return None
+    quantile = t_quantile((1 + CONFIDENCE) / 2, spread.degrees_of_freedom)
+    half = math.exp(quantile * spread.stdev * math.sqrt(share))
+    return Interval(low=seconds / half, high=seconds * half)

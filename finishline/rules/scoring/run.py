@@ -1,0 +1,205 @@
+"""One training run as every log format parses into it, the seconds that count, its stored curve."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Any, Literal, get_args
+
+
+class Phase(StrEnum):
+    """What a run does with its seconds."""
+
+    INIT = "init"
+    COMPILE = "compile"
+    WARMUP = "warmup"
+    DATA = "data"
+    TRAIN = "train"
+    EVAL = "eval"
+    CHECKPOINT = "checkpoint"
+    IDLE = "idle"
+
+
+@dataclass(frozen=True, init=False)
+class Ledger:
+    """Seconds spent in each phase, from the start of the process to one moment of the run."""
+
+    init: float = 0.0
+    compile: float = 0.0
+    warmup: float = 0.0
+    data: float = 0.0
+    train: float = 0.0
+    eval: float = 0.0
+    checkpoint: float = 0.0
+    idle: float = 0.0
+
+    def __init__(
+        self,
+        init: float = 0.0,
+        compile: float = 0.0,  # noqa: A002 - the name of a phase
+        warmup: float = 0.0,
+        data: float = 0.0,
+        train: float = 0.0,
+        eval: float = 0.0,  # noqa: A002 - the name of a phase
+        checkpoint: float = 0.0,
+        idle: float = 0.0,
+    ) -> None:
+        # A log has a ledger for each evaluation, and to set the fields one by one as a frozen
+        # dataclass does takes twice as long.
+        vars(self).update(
+            init=init,
+            compile=compile,
+            warmup=warmup,
+            data=data,
+            train=train,
+            eval=eval,
+            checkpoint=checkpoint,
+            idle=idle,
+        )
+
+    def total(self) -> float:
+        """All seconds in the ledger."""
+        return float(sum(getattr(self, f.name) for f in fields(self)))
+
+    def plus(self, phase: Phase, seconds: float) -> "Ledger":
+        """This ledger with `seconds` more in `phase`."""
+        amounts = {f.name: getattr(self, f.name) for f in fields(self)}
+        amounts[phase.value] += seconds
+        return Ledger(**amounts)
+
+
+@dataclass(frozen=True, init=False)
+class Evaluation:
+    """One quality measurement in a run.
+
+    `seconds` counts on the clock of the run it belongs to; `quality` is in the unit of the
+    benchmark's metric and never rescaled; `ledger` is the ledger at this moment, None where the
+    log does not tell; `line` is the 1-based line of the log it was read from. `others` has the
+    qualities in further metrics of the same moment, by what the log calls them.
+    """
+
+    epoch: float | None
+    seconds: float
+    quality: float
+    samples: int | None = None
+    ledger: Ledger | None = None
+    line: int | None = None
+    others: Mapping[str, float] | None = None
+
+    def __init__(
+        self,
+        epoch: float | None,
+        seconds: float,
+        quality: float,
+        samples: int | None = None,
+        ledger: Ledger | None = None,
+        line: int | None = None,
+        others: Mapping[str, float] | None = None,
+    ) -> None:
+        # All at once, as in a ledger.
+        vars(self).update(
+            epoch=epoch,
+            seconds=seconds,
+            quality=quality,
+            samples=samples,
+            ledger=ledger,
+            line=line,
+            others=others,
+        )
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training from its start to its target, or to where it gave up.
+
+    `clock` names the clock that `Evaluation.seconds` and `stop_seconds` count on. `status` is the
+    log's own word ("success", "aborted" ...), None where the format has none. `stop_seconds` is
+    when the run stopped, None where the format does not tell. `preparation_seconds` is what came
+    before its start, None where the log does not tell when preparing began; an MLPerf log may tell
+    it and no ledger, which takes the times of its evaluations too. `started_ms` is the moment of
+    the start in milliseconds since 1970, None where the format does not tell. `processor_share` is
+    the share of its processor that the training had, from 0 to 1, where the log tells it.
+    """
+
+    name: str
+    clock: str
+    evaluations: tuple[Evaluation, ...]
+    status: str | None = None
+    stop_seconds: float | None = None
+    seed: int | None = None
+    batch_size: int | None = None
+    benchmark: str | None = None
+    division: str | None = None
+    organisation: str | None = None
+    platform: str | None = None
+    hyperparameters: Mapping[str, float] = field(default_factory=dict)
+    ledger: Ledger | None = None
+    preparation_seconds: float | None = None
+    started_ms: float | None = None
+    processor_share: float | None = None
+
+
+ClockName = Literal["dawnbench", "mlperf", "speedrun"]
+CLOCK_NAMES: tuple[str, ...] = get_args(ClockName)
+INIT_ALLOWANCE_SECONDS = {"closed": 30 * 60.0, "open": 4 * 3600.0}
+
+
+@dataclass(frozen=True)
+class Clock:
+    """A rule that says which phases of a ledger are on the clock."""
+
+    name: str
+
+    def seconds(self, ledger: Ledger, *, division: str) -> float:
+        """Seconds of the ledger that are on this clock.
+
+        dawnbench: everything but evaluation. mlperf: everything after initialisation, compilation
+        and warm-up, whose first 30 minutes (closed) or 4 hours (open) are free and whose excess
+        counts. speedrun: as mlperf without any preparation, and the clock pauses at evaluations.
+        Source: dawn-bench-entries README; MLPerf training_rules.adoc, "Training"; modded-nanogpt.
+        """
+        prepare = ledger.init + ledger.compile + ledger.warmup
+        work = ledger.data + ledger.train
+        beside = ledger.checkpoint + ledger.idle
+        if self.name == "dawnbench":
+            return prepare + work + beside
+        if self.name == "mlperf":
+            excess = max(0.0, prepare - INIT_ALLOWANCE_SECONDS[division])
+            return excess + work + ledger.eval + beside
+        return work + beside
+
+
+CurveRow = Sequence[Any]
+EPOCH, SECONDS, QUALITY, SAMPLES, LEDGER, OTHERS = range(6)
+PHASES = tuple(field.name for field in fields(Ledger))
+
+
+def curve_row(evaluation: Evaluation) -> list[Any]:
+    """Epoch, seconds, quality, samples; the phases that took seconds; the other metrics.
+
+    The last two are where the log tells them: a row ends before what is absent behind it.
+    """
+    row: list[Any] = [evaluation.epoch, evaluation.seconds, evaluation.quality, evaluation.samples]
+    if evaluation.ledger is not None:
+        # A ledger has no slots: its own dict is read at a tenth of the cost of asdict.
+        took = vars(evaluation.ledger)
+        row.append({phase: took[phase] for phase in PHASES if took[phase]})
+    if evaluation.others:
+        row += [None] * (OTHERS - len(row)) + [dict(evaluation.others)]
+    return row
+
+
+def ledger_of(row: CurveRow) -> Ledger | None:
+    """The ledger at an evaluation, None where the log does not tell; a row may end before it."""
+    return Ledger(**row[LEDGER]) if len(row) > LEDGER and row[LEDGER] is not None else None
+
+
+def evaluation_of(row: CurveRow) -> Evaluation:
+    """The evaluation that a stored row was made of."""
+    return Evaluation(
+        epoch=row[EPOCH],
+        seconds=row[SECONDS],
+        quality=row[QUALITY],
+        samples=row[SAMPLES],
+        ledger=ledger_of(row),
+        others=row[OTHERS] if len(row) > OTHERS else None,
+    )

@@ -1,0 +1,301 @@
+"""From runs to a result, with every step kept so that the score explains itself."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from finishline.rules.benchmarks.benchmark import Benchmark, RunsRule
+from finishline.rules.benchmarks.prices import training_cost_usd
+from finishline.rules.errors import RuleError
+from finishline.rules.scoring.aggregate import (
+    coefficient_of_variation_percent,
+    mean,
+    median_window,
+    olympic_mean,
+)
+from finishline.rules.scoring.convergence import RcpVerdict, convergence_of_run
+from finishline.rules.scoring.measured_time import calibrated_spread, claimed_interval
+from finishline.rules.scoring.normalisation import check_set
+from finishline.rules.scoring.run import Clock, Run
+from finishline.rules.scoring.tta import (
+    display_seconds,
+    evaluation_interval_seconds,
+    first_evaluation_at_target,
+    time_to_accuracy,
+)
+from finishline.rules.scoring.violations import Violation, best_quality, find_violations
+from finishline.rules.text import count_text
+
+COST_STEP = "cost to accuracy"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a score: the formula in words, the numbers that went in, the value it gave."""
+
+    name: str
+    formula: str
+    numbers: dict[str, float | None]
+    value: float | None
+    unit: str
+
+
+@dataclass(frozen=True)
+class RunScore:
+    """What one run comes to. Times in seconds on the benchmark's clock.
+
+    `convergence` is what RCPs count: epochs or samples of the last evaluation of a run that
+    succeeded and reached the target, None for any other. `best_quality` is None for a run that
+    ended before its first evaluation.
+    """
+
+    file: str
+    seed: int | None
+    reached: bool
+    tta_seconds: float | None
+    epochs_to_target: float | None
+    best_quality: float | None
+    evaluation_interval_seconds: float | None
+    convergence: float | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What `score` derives. `tta_seconds` is None if the set did not reach the target.
+
+    `raw_tta_seconds` is the olympic mean as measured. Where `rcp` says that the set converged
+    faster than the reference's mean, `tta_seconds` and its interval are that times the factor;
+    otherwise the two are equal. `rcp` is None where no convergence is checked.
+    """
+
+    benchmark_sha256: str
+    clock: str
+    runs: tuple[RunScore, ...]
+    started: int
+    reached: int
+    tta_seconds: float | None
+    tta_display: str | None
+    tta_low_seconds: float | None
+    tta_high_seconds: float | None
+    cv_percent: float | None
+    epochs_to_target: float | None
+    cost_usd: float | None
+    best_quality: float | None
+    evaluation_interval_seconds: float | None
+    violations: tuple[Violation, ...]
+    steps: tuple[Step, ...] = field(default=())
+    raw_tta_seconds: float | None = None
+    rcp: RcpVerdict | None = None
+
+    @property
+    def eligible(self) -> bool:
+        """Whether the result may be ranked at all."""
+        return not self.violations
+
+
+def score(
+    runs: Sequence[Run],
+    benchmark: Benchmark,
+    *,
+    division: str,
+    price_usd_per_hour: float | None,
+    clock: Clock | None = None,
+    pruned: bool = True,
+) -> Result:
+    """The result of a set of at least one run under a benchmark's rules.
+
+    `pruned` holds convergence against the pruned reference points, as MLPerf does, or else against
+    all of them. A run that ended before its first evaluation did not converge. Raises RuleError
+    if there is no run.
+    """
+    clock = clock or benchmark.clock
+    if not runs:
+        raise RuleError("no runs", expected="at least one run")
+    evaluations = [evaluation for run in runs for evaluation in run.evaluations]
+    scores = tuple(score_run(run, benchmark, division=division, clock=clock) for run in runs)
+    times = [run.tta_seconds for run in scores]
+    converged = [seconds for seconds in times if seconds is not None]
+    places = scored_places(times, benchmark.runs)
+    dropped = benchmark.runs.dropped
+    scored = [times[place] for place in places]
+    raw = olympic_mean(scored, dropped=dropped) if len(scored) > 2 * dropped else None
+    rcp, rcp_violations = check_set(
+        [runs[place] for place in places],
+        [scores[place].convergence for place in places],
+        benchmark,
+        division=division,
+        pruned=pruned,
+    )
+    factor = 1.0 if rcp is None else rcp.applied_factor
+    tta = None if raw is None else raw * factor
+    epochs = [run.epochs_to_target for run in scores if run.epochs_to_target is not None]
+    intervals = [
+        run.evaluation_interval_seconds
+        for run in scores
+        if run.evaluation_interval_seconds is not None
+    ]
+    step = max(intervals) if intervals else None
+    spread = calibrated_spread(benchmark)
+    interval = claimed_interval(tta, runs=len(scores), spread=spread, step_seconds=step)
+    cost = training_cost_usd(tta, price_usd_per_hour)
+    cv = coefficient_of_variation_percent(converged)
+    return Result(
+        benchmark_sha256=benchmark.sha256,
+        clock=clock.name,
+        runs=scores,
+        started=len(scores),
+        reached=len(converged),
+        tta_seconds=tta,
+        tta_display=None if tta is None else display_seconds(tta),
+        tta_low_seconds=interval.low if interval else None,
+        tta_high_seconds=interval.high if interval else None,
+        cv_percent=cv,
+        epochs_to_target=mean(epochs) if epochs else None,
+        cost_usd=cost,
+        best_quality=best_quality(evaluations, benchmark) if evaluations else None,
+        evaluation_interval_seconds=step,
+        violations=(*find_violations(runs, benchmark, division=division), *rcp_violations),
+        steps=(
+            *_run_steps(runs, scores, benchmark, clock),
+            *_tta_steps(scores, benchmark, raw, rcp, tta),
+            *_other_steps(scores, cv, tta, price_usd_per_hour, cost),
+        ),
+        raw_tta_seconds=raw,
+        rcp=rcp,
+    )
+
+
+def scored_places(times: Sequence[float | None], rule: RunsRule) -> list[int]:
+    """Which runs make the result: their places in `times`, None for a run that did not converge.
+
+    Of more runs than the rule counts, the median window; where a rule has more runs started than
+    counted, the first that converged, and none if they are too few.
+    Source: MLPerf training_rules.adoc, "Benchmark results"; of v0.5, "Run 100, use first 50 that
+    converge".
+    """
+    places = list(range(len(times)))
+    if rule.started is None:
+        return places[median_window(times, count=rule.count, dropped=rule.dropped)]
+    converged = [place for place in places if times[place] is not None]
+    return converged[: rule.count] if len(converged) >= rule.count else []
+
+
+def score_run(run: Run, benchmark: Benchmark, *, division: str, clock: Clock) -> RunScore:
+    """One run's time and epochs to the target."""
+    if not run.evaluations:
+        return RunScore(run.name, run.seed, False, None, None, None, None)
+    target, reach = benchmark.target, benchmark.reach
+    reached = first_evaluation_at_target(run.evaluations, target, reach)
+    tta = time_to_accuracy(run, target, reach, clock=clock, division=division)
+    return RunScore(
+        file=run.name,
+        seed=run.seed,
+        reached=tta is not None,
+        tta_seconds=tta,
+        epochs_to_target=reached.epoch if reached and tta is not None else None,
+        best_quality=best_quality(run.evaluations, benchmark),
+        evaluation_interval_seconds=evaluation_interval_seconds(run),
+        convergence=convergence_of_run(
+            run, unit=benchmark.convergence_unit, at=reached if target.offline else None
+        )
+        if tta is not None
+        else None,
+    )
+
+
+def _run_steps(
+    runs: Sequence[Run], scores: Sequence[RunScore], benchmark: Benchmark, clock: Clock
+) -> list[Step]:
+    return [
+        Step(
+            name=f"TTA of {score.file}",
+            formula=f"seconds on the {clock.name} clock to {_end_of(run, clock)} "
+            f"{benchmark.target.in_words}",
+            numbers={"best quality": score.best_quality, "epoch": score.epochs_to_target},
+            value=score.tta_seconds,
+            unit="s",
+        )
+        for run, score in zip(runs, scores, strict=True)
+    ]
+
+
+def _end_of(run: Run, clock: Clock) -> str:
+    """What a time is taken to, as `time_to_accuracy` takes it."""
+    if run.stop_seconds is not None and run.clock == clock.name:
+        return "the run_stop of a run that reached"
+    return "the first evaluation with"
+
+
+def _tta_steps(
+    scores: Sequence[RunScore],
+    benchmark: Benchmark,
+    raw: float | None,
+    rcp: RcpVerdict | None,
+    tta: float | None,
+) -> list[Step]:
+    times = {run.file: run.tta_seconds for run in scores}
+    formula = _mean_formula(len(scores), benchmark.runs)
+    if rcp is None:
+        return [Step("TTA", formula, times, tta, "s")]
+    convergence = {run.file: run.convergence for run in scores}
+    reference = {"submission mean": rcp.submission_mean, "reference mean": rcp.mean}
+    return [
+        Step("raw TTA", formula, times, raw, "s"),
+        Step(
+            "convergence",
+            f"{_mean_formula(len(scores), benchmark.runs)}, in {benchmark.convergence_unit}",
+            convergence,
+            rcp.submission_mean,
+            benchmark.convergence_unit,
+        ),
+        Step(
+            "normalisation",
+            f"reference mean / submission mean, at least 1, within the limit only: {rcp.message}",
+            reference | {"least mean": rcp.lowest, "batch size": rcp.batch_size},
+            rcp.applied_factor,
+            "",
+        ),
+        Step("TTA", "raw TTA x normalisation", {"raw TTA (s)": raw}, tta, "s"),
+    ]
+
+
+def _mean_formula(runs: int, rule: RunsRule) -> str:
+    count = min(runs, rule.count)
+    formula = _mean_in_words(kept=count - 2 * rule.dropped, dropped=rule.dropped)
+    if rule.started is not None:
+        return f"of the first {count_text(rule.count, 'run')} that reached the target: {formula}"
+    if runs > count:
+        return f"of {count_text(count, 'run')} in a row, where that is the median: {formula}"
+    return formula
+
+
+def _mean_in_words(*, kept: int, dropped: int) -> str:
+    if dropped == 0:
+        return "mean of all runs"
+    left = "the run" if kept == 1 else f"the mean of the {kept} runs"
+    ends = "the fastest and the slowest" if dropped == 1 else f"the {dropped} fastest and slowest"
+    return f"{left} left after dropping {ends}"
+
+
+def _other_steps(
+    scores: Sequence[RunScore],
+    cv: float | None,
+    tta: float | None,
+    price: float | None,
+    cost: float | None,
+) -> list[Step]:
+    return [
+        Step(
+            "coefficient of variation",
+            "population standard deviation / mean x 100 over all runs that reached the target",
+            {run.file: run.tta_seconds for run in scores},
+            cv,
+            "%",
+        ),
+        Step(
+            COST_STEP,
+            "TTA / 3600 x price per hour",
+            {"TTA (s)": tta, "price (USD/h)": price},
+            cost,
+            "USD",
+        ),
+    ]

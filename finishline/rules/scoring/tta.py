@@ -1,0 +1,134 @@
+"""Time to accuracy: when a run reached its target, and between which evaluations."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from finishline.rules.benchmarks.benchmark import QualityTarget, ReachRule
+from finishline.rules.errors import RuleError
+from finishline.rules.scoring.run import Clock, Evaluation, Ledger, Run
+
+
+def first_evaluation_at_target(
+    evaluations: Sequence[Evaluation], target: QualityTarget, reach: ReachRule
+) -> Evaluation | None:
+    """The evaluation at which the target counts as reached, or None if it never does.
+
+    first_crossing: the first evaluation in log order at the target or beyond; later dips do not
+    matter. sustained: the last of the first `reach.evaluations` such evaluations in a row.
+    fixed_stop: the last evaluation, whatever its quality, because there the mean over runs is
+    tested. Raises RuleError on a run without evaluations.
+    Source: dawn-bench-entries README, "CIFAR10 Training"; modded-nanogpt, rules of the speedrun.
+    """
+    if not evaluations:
+        raise RuleError("a run without evaluations", expected="at least one evaluation")
+    place = place_at_target(target.reached_at(evaluations), reach)
+    return None if place is None else evaluations[place]
+
+
+def place_at_target(at_target: Sequence[bool], reach: ReachRule) -> int | None:
+    """Which evaluation of a run is that of `first_evaluation_at_target`.
+
+    `at_target` tells of each evaluation, in log order, whether it is at the target.
+    """
+    if reach.name == "fixed_stop":
+        return len(at_target) - 1 if at_target else None
+    in_a_row = 0
+    for place, is_at_target in enumerate(at_target):
+        in_a_row = in_a_row + 1 if is_at_target else 0
+        if in_a_row == reach.evaluations:
+            return place
+    return None
+
+
+def time_to_accuracy(
+    run: Run,
+    target: QualityTarget,
+    reach: ReachRule,
+    *,
+    clock: Clock,
+    division: str,
+) -> float | None:
+    """Seconds until the run reached the target on the given clock, or None if it never did.
+
+    On the clock the log itself was written by, a log with a run_stop counts to its run_stop, and
+    only if its status is "success" (MLPerf); a log without one counts to the evaluation that
+    reached the target (DAWNBench). On any other clock the ledger of that evaluation decides, and
+    without a ledger the answer is None, because nobody measured it.
+    Source: MLPerf training_rules.adoc, "Benchmark results"; dawn-bench-entries README.
+    """
+    reached = first_evaluation_at_target(run.evaluations, target, reach)
+    if reached is None:
+        return None
+    if run.status is not None and run.status != "success":
+        return None
+    if clock.name != run.clock:
+        return None if reached.ledger is None else clock.seconds(reached.ledger, division=division)
+    if run.stop_seconds is None:
+        return reached.seconds
+    return run.stop_seconds + excess_preparation_seconds(run, clock, division)
+
+
+def excess_preparation_seconds(run: Run, clock: Clock, division: str) -> float:
+    """Seconds of preparation beyond the free allowance, which a log's own times leave out.
+
+    From the first init_start to run_start; 0 where the log does not tell. The clock must start when
+    the allowance is over (MLPerf training_rules.adoc, "Run Results"). The published checker counts
+    to init_stop only, and leaves a run that exceeds it out of its set.
+    """
+    if run.preparation_seconds is None:
+        return 0.0
+    preparation = Ledger(init=run.preparation_seconds)
+    return clock.seconds(preparation, division=division) if clock.name == "mlperf" else 0.0
+
+
+def evaluation_interval_seconds(run: Run) -> float | None:
+    """Median seconds between evaluations: the quantum of a TTA. None below two evaluations."""
+    times = [evaluation.seconds for evaluation in run.evaluations]
+    gaps = sorted(later - earlier for earlier, later in itertools.pairwise(times))
+    if not gaps:
+        return None
+    middle = len(gaps) // 2
+    return gaps[middle] if len(gaps) % 2 else (gaps[middle - 1] + gaps[middle]) / 2
+
+
+def display_seconds(seconds: float) -> str:
+    """Seconds rounded up, as H:MM:SS.
+
+    Source: dawn-bench-entries, the published leaderboard (19 of 19 shown times fit rounding up).
+    """
+    whole = int(-(-seconds // 1))
+    return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Where a curve reached its target.
+
+    `epoch` is the epoch at which the target counts as reached, and `fraction` the same with the
+    evaluation (the first in the row, where the rule wants several) replaced by the straight line to
+    it from the one before. `interval_epochs` lies between those two evaluations, None where there
+    is none before.
+    """
+
+    epoch: float
+    fraction: float
+    interval_epochs: float | None
+
+
+def find_crossing(
+    curve: Sequence[Evaluation], target: QualityTarget, reach: ReachRule
+) -> Crossing | None:
+    """Where a curve reaches its target; None if it never does or does not tell its epochs."""
+    reached = first_evaluation_at_target(curve, target, reach) if curve else None
+    if reached is None or reached.epoch is None:
+        return None
+    index = next(i for i, evaluation in enumerate(curve) if evaluation is reached)
+    index -= reach.evaluations - 1
+    at = curve[index]
+    before = curve[index - 1] if index else None
+    if before is None or before.epoch is None or at.epoch is None or at.epoch <= before.epoch:
+        return Crossing(reached.epoch, reached.epoch, None)
+    interval = at.epoch - before.epoch
+    share = (target.value - before.quality) / (at.quality - before.quality)
+    return Crossing(reached.epoch, reached.epoch - (1 - share) * interval, interval)

@@ -1,0 +1,226 @@
+"""Accelerators: their names, their roofs, a training's share of them, a worker's canary."""
+
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from finishline.rules.scoring.measurements import Figure, ModelWork
+from finishline.rules.scoring.run import Phase
+from finishline.rules.verification.messages import ReplayReport, ReplayRun
+
+TERA = 1e12
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """Where a training stands under the roofs of its machine.
+
+    `intensity` is FLOP per byte, `attainable_flops` the FLOP/s that roof and bandwidth allow there,
+    `bound` which of the two it is. `utilisation` is achieved FLOP/s by the compute roof (model
+    FLOPs utilisation, MFU), `of_attainable` by what is attainable. What lacks a measured roof is
+    None.
+    """
+
+    achieved_flops: float
+    intensity: float | None
+    utilisation: float | None
+    attainable_flops: float | None = None
+    of_attainable: float | None = None
+    bound: Literal["compute", "bandwidth"] | None = None
+
+
+def roofline(
+    work: ModelWork,
+    *,
+    seconds_per_step: float,
+    roof_flops: float | None,
+    bytes_per_second: float | None,
+) -> Roofline:
+    """The roofline point of a training step.
+
+    `roof_flops` is the best measured FLOP/s in the type of the training over matmul and
+    convolution, `bytes_per_second` the copy bandwidth. Raises ValueError on a step without time.
+    Source: MLPerf training_rules.adoc, utilisation; Williams, Waterman, Patterson, "Roofline".
+    """
+    if seconds_per_step <= 0:
+        raise ValueError(f"seconds_per_step is {seconds_per_step:g}; expected more than 0")
+    achieved = work.step_flops / seconds_per_step
+    intensity = work.step_flops / work.step_bytes if work.step_bytes else None
+    utilisation = achieved / roof_flops if roof_flops else None
+    if intensity is None or not roof_flops or not bytes_per_second:
+        return Roofline(achieved, intensity, utilisation)
+    attainable = min(roof_flops, intensity * bytes_per_second)
+    return Roofline(
+        achieved_flops=achieved,
+        intensity=intensity,
+        utilisation=utilisation,
+        attainable_flops=attainable,
+        of_attainable=achieved / attainable,
+        bound="compute" if attainable >= roof_flops else "bandwidth",
+    )
+
+
+def best_roof_tflops(figures: Mapping[str, Figure], precision: str | None) -> float | None:
+    """The best of matmul and convolution in a type; None where neither was measured.
+
+    Convolution is the faster of the two on some machines: held against matmul alone a
+    convolutional network would pass 100 %.
+    """
+    roofs = [figures.get(f"{what}_{precision}") for what in ("gemm", "convolution")]
+    values = [roof.value for roof in roofs if roof is not None and roof.value is not None]
+    return max(values, default=None)
+
+
+@dataclass(frozen=True)
+class RunUtilisation:
+    """How much of its machine a replay used while it trained.
+
+    `samples_per_second` and `achieved_flops` (FLOP/s) count the train phase alone, up to the last
+    evaluation. `utilisation` is model FLOPs utilisation (MFU): achieved FLOP/s by `roof_flops`, the
+    worker's measured roof in the `precision` of the training times its processes. `intensity` is
+    FLOP per byte of a step. What is not known is None, and `missing` says why.
+    """
+
+    run: int
+    samples_per_second: float | None = None
+    achieved_flops: float | None = None
+    utilisation: float | None = None
+    roof_flops: float | None = None
+    precision: str | None = None
+    intensity: float | None = None
+    missing: str | None = None
+
+
+def run_utilisations(
+    report: ReplayReport, figures: Mapping[str, Figure]
+) -> tuple[RunUtilisation, ...]:
+    """The utilisation of every run of a report, by the figures that its worker last measured.
+
+    `figures` is empty where the worker measured none.
+    """
+    return tuple(_run_utilisation(run, report, figures) for run in report.runs)
+
+
+def _run_utilisation(
+    run: ReplayRun, report: ReplayReport, figures: Mapping[str, Figure]
+) -> RunUtilisation:
+    rate = samples_per_second(run)
+    if rate is None:
+        return RunUtilisation(run.index, missing="no evaluation was measured after training")
+    if report.work is None or report.work.batch_size < 1:
+        return RunUtilisation(
+            run.index, rate, missing="the work of a step was not counted by the worker"
+        )
+    precision = report.precision.lowest if report.precision is not None else None
+    best = best_roof_tflops(figures, precision)
+    roof_flops = best * TERA * report.processes if best else None
+    point = roofline(
+        report.work,
+        seconds_per_step=report.work.batch_size / rate,
+        roof_flops=roof_flops,
+        bytes_per_second=None,
+    )
+    return RunUtilisation(
+        run=run.index,
+        samples_per_second=rate,
+        achieved_flops=point.achieved_flops,
+        utilisation=point.utilisation,
+        roof_flops=roof_flops,
+        precision=precision,
+        intensity=point.intensity,
+        missing=None if roof_flops else _why_no_roof(figures, precision),
+    )
+
+
+def samples_per_second(run: ReplayRun) -> float | None:
+    """Samples a second of the train phase up to the last evaluation; None before the first."""
+    if not run.evaluations:
+        return None
+    last = run.evaluations[-1]
+    seconds = last.ledger.get(Phase.TRAIN.value, 0.0)
+    return last.samples / seconds if last.samples > 0 and seconds > 0 else None
+
+
+def _why_no_roof(figures: Mapping[str, Figure], precision: str | None) -> str:
+    if not figures:
+        return "the worker does not measure itself: it has no roof to hold this against"
+    if precision is None:
+        return "the precision of the training was not found out"
+    return f"the worker has no measured roof in {precision}"
+
+
+TOLERANCE = 0.03
+BASELINE_READINGS = 5
+FEWEST_READINGS = 3
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How far a canary is from its worker's baseline; `ratio` is above 1 where it is faster."""
+
+    baseline_gflops: float
+    ratio: float
+
+    @property
+    def is_too_far(self) -> bool:
+        """Whether the worker is off by more than 3 %, in either direction."""
+        return abs(self.ratio - 1.0) > TOLERANCE
+
+    def sentence(self) -> str:
+        """What is wrong and what to do about it."""
+        side = "slower" if self.ratio < 1 else "faster"
+        return (
+            f"{100 * abs(self.ratio - 1):.1f} % {side} than its own baseline of "
+            f"{self.baseline_gflops:.4g} GFLOP/s, where {100 * TOLERANCE:g} % is allowed: look for "
+            "a busy neighbour, heat, a power limit or another driver"
+        )
+
+
+def baseline_of(readings_gflops: Sequence[float]) -> float | None:
+    """The median of a worker's first five readings, oldest first; None with fewer than three.
+
+    The first and not the latest: a worker that loses a little every day does not take its
+    baseline along. Readings that were themselves too far off are not among them.
+    """
+    first = readings_gflops[:BASELINE_READINGS]
+    if len(first) < FEWEST_READINGS:
+        return None
+    return float(statistics.median(first))
+
+
+def drift_of(reading_gflops: float, baseline_gflops: float | None) -> Drift | None:
+    """A reading against its baseline, None where there is no baseline yet."""
+    if baseline_gflops is None or baseline_gflops <= 0:
+        return None
+    return Drift(baseline_gflops, reading_gflops / baseline_gflops)
+
+
+# Words of an accelerator's name that do not tell which one it is.
+FILLERS = frozenset(
+    [
+        *("nvidia", "tesla", "geforce", "quadro", "amd", "instinct", "radeon", "intel"),
+        *("google", "cloud", "aws", "accelerator", "accelerators", "gpu", "gpus", "graphics"),
+        *("tensor", "core", "cores", "oam"),
+    ]
+)
+_COUNT_IN_FRONT = re.compile(r"(?<![a-z0-9])\d{1,2}x\s*(?=[a-z])")
+_BUILT = re.compile(r"\b(\d+\s*gi?b|hbm\w*|gddr\w*|sxm\d*|pcie\d*|nvl\d*)\b")
+
+
+def is_same_kind(one: str, other: str) -> bool:
+    """Whether two names may be of one accelerator: of "NVIDIA H100 80GB HBM3" and "H100" yes.
+
+    Maker, memory and form do not count; of the words left, one name has all that the other has, or
+    both have the same letters in a row. A name without any such word may be of any.
+    """
+    first, second = _model_words(one), _model_words(other)
+    return (
+        set(first) <= set(second) or set(second) <= set(first) or "".join(first) == "".join(second)
+    )
+
+
+def _model_words(name: str) -> list[str]:
+    plain = _BUILT.sub(" ", _COUNT_IN_FRONT.sub(" ", name.lower().replace("_", " ")))
+    return [word for word in re.findall(r"[a-z0-9]+", plain) if word not in FILLERS]

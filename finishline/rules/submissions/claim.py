@@ -1,0 +1,367 @@
+"""The JSON that describes a submission: submitter, runs, system, settings and training."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any, Literal, cast, get_args
+
+import orjson
+
+from finishline.rules.archive.published import published_on
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.prices import PRICINGS, Pricing, book_name
+from finishline.rules.errors import ClaimError
+from finishline.rules.fields import Fields
+from finishline.rules.scoring.measurements import PrecisionName
+from finishline.rules.text import did_you_mean
+
+TICKET_LENGTH = 20
+MOST_UNFINISHED = 100
+MAX_SEED = 2**63 - 1
+
+TrainedWith = Literal["reference", "own"]
+MOST_TRIALS = 10**9
+MOST_SECONDS = 1e12
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The search that found the settings: trainings tried, and the seconds they took together."""
+
+    trials: int
+    seconds: float
+
+
+def read_trained_with(root: Fields, benchmark: Benchmark, settings: Iterable[str]) -> TrainedWith:
+    """Read whose code trained: the benchmark's reference, or the submitter's own.
+
+    Raises ClaimError for a reference that the benchmark does not have, or with a setting that the
+    reference does not take.
+    """
+    choices = get_args(TrainedWith)
+    trained_with = cast(TrainedWith, root.choice("trained_with", choices, default="own"))
+    if trained_with == "own":
+        return trained_with
+    if benchmark.replay is None:
+        message = f"{benchmark.title} has no reference training"
+        raise root.fail("trained_with", message, expected="own")
+    for name in settings:
+        if name not in benchmark.hyperparameters:
+            message = "the reference takes no such setting"
+            names = ", ".join(sorted(benchmark.hyperparameters))
+            expected = f'one of {names}, or "trained_with": "own"'
+            raise root.fail(f"hyperparameters.{name}", message, expected=expected)
+    return trained_with
+
+
+def read_tuning(root: Fields) -> Tuning | None:
+    """Read what was spent on finding the settings; None where that is not stated."""
+    table = root.optional_table("tuning")
+    if table is None:
+        return None
+    tuning = Tuning(
+        trials=table.integer("trials", minimum=0, maximum=MOST_TRIALS),
+        seconds=table.number("seconds", minimum=0.0, maximum=MOST_SECONDS),
+    )
+    table.refuse_unknown()
+    return tuning
+
+
+def read_ticket_name(root: Fields) -> str | None:
+    """Read the id of the ticket that the seeds came with; None where they came without."""
+    name = root.optional_text("ticket")
+    if name is not None and len(name) > TICKET_LENGTH:
+        expected = "the id of a ticket, as `finishline ticket` writes it"
+        raise root.fail("ticket", f"got {name[:60]!r}", expected=expected)
+    return name
+
+
+def read_unfinished(root: Fields, *, ticket: str | None) -> tuple[int, ...]:
+    """Read the seeds of the ticket that have no log; each counts as a run without an end."""
+    value = root.raw("unfinished")
+    if value is None or value == []:
+        return ()
+    expected = f"a list of at most {MOST_UNFINISHED} seeds of the ticket, each once"
+    if not isinstance(value, list) or not all(_is_seed(seed) for seed in value):
+        raise root.fail("unfinished", "no list of seeds", expected=expected)
+    if len(value) > MOST_UNFINISHED:
+        raise root.fail("unfinished", f"{len(value)} seeds", expected=expected)
+    for place, seed in enumerate(value):
+        if seed in value[:place]:
+            raise root.fail("unfinished", f"seed {seed} is listed twice", expected=expected)
+    if ticket is None:
+        raise root.fail(
+            "unfinished", "seeds without a ticket", expected="a ticket that issued them"
+        )
+    return tuple(value)
+
+
+def _is_seed(value: object) -> bool:
+    return type(value) is int and 0 <= value <= MAX_SEED
+
+
+Kind = Literal["train", "inference"]
+CLAIM_LIMIT_BYTES = 256 * 1024
+MAX_RUNS = 100
+MOST_INSTANCES = 10**6
+MAX_ORGANISATION_LENGTH = 200
+ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+HARDWARE_CLASS = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """What was rented, by the names a price book lists: `count` instances of one kind."""
+
+    provider: str
+    instance: str
+    region: str
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class System:
+    """The hardware and software a run was made on; absent figures are None.
+
+    `hardware_class` names machines whose times may be compared. `price_usd_per_hour` is the
+    price of the whole system as its submitter states it, `price_source` where it can be looked up
+    and `pricing` what kind of price it is. `cloud` is what to look up in a price book.
+    """
+
+    name: str
+    hardware_class: str
+    processor: str
+    processor_count: int | None = None
+    memory_gib: float | None = None
+    accelerator: str | None = None
+    accelerator_count: int = 0
+    price_usd_per_hour: float | None = None
+    price_source: str | None = None
+    pricing: Pricing = "on_demand"
+    cloud: Cloud | None = None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A submitter's runs on one system for one benchmark and division.
+
+    `run_files` names the run logs in order. `hyperparameters` holds what differs from or repeats
+    the reference's settings. `dawnbench` keeps the original entry where the claim came as one.
+    `organisation` and `submitted_on` are whose result it is and of when, where somebody else hands
+    in what was published elsewhere. A claim of `kind` "inference" has no runs: it is about the time
+    a trained model takes for one item. `precision` is the narrowest floating type that a matmul or
+    convolution of the training touches, as the submitter states it. `trained_with` says whether the
+    benchmark's reference trained or code of the submitter's own, `tuning` what was spent on finding
+    the settings. `ticket` names the ticket its seeds came with, and `unfinished` has its seeds
+    without a log (rules.tickets).
+    """
+
+    benchmark_id: str
+    division: str
+    model: str
+    framework: str
+    system: System
+    run_files: tuple[str, ...]
+    hyperparameters: Mapping[str, float] = field(default_factory=dict)
+    code_url: str | None = None
+    notes: str | None = None
+    dawnbench: Mapping[str, Any] | None = None
+    organisation: str | None = None
+    submitted_on: date | None = None
+    kind: Kind = "train"
+    precision: PrecisionName | None = None
+    trained_with: TrainedWith = "own"
+    tuning: Tuning | None = None
+    ticket: str | None = None
+    unfinished: tuple[int, ...] = ()
+
+
+def stored_system(table: Mapping[str, Any]) -> System:
+    """A system from the JSON of its fields, which may lack those that have a default."""
+    cloud = table.get("cloud")
+    return System(**{**table, "cloud": Cloud(**cloud) if cloud is not None else None})
+
+
+def read_json_object(content: bytes, *, file: str) -> dict[str, Any]:
+    """A JSON object of at most 256 KiB. Raises ClaimError naming the file and the line."""
+    if len(content) > CLAIM_LIMIT_BYTES:
+        raise ClaimError(
+            f"{len(content)} bytes", file=file, expected=f"at most {CLAIM_LIMIT_BYTES} bytes"
+        )
+    try:
+        value = orjson.loads(content.removeprefix(b"\xef\xbb\xbf"))
+    except orjson.JSONDecodeError as error:
+        raise ClaimError(
+            f"not JSON: {error.msg}", file=file, line=error.lineno, expected="a JSON object"
+        ) from error
+    if not isinstance(value, dict):
+        raise ClaimError("not a JSON object", file=file, line=1, expected="a JSON object")
+    return value
+
+
+def read_claim(
+    content: bytes, *, file: str, benchmarks: Mapping[str, Benchmark], archive: bool = False
+) -> Claim:
+    """The claim in a submission's JSON. Raises ClaimError naming file, field and what was expected.
+
+    Checks the benchmark, its divisions and the hyperparameters a division may set. Only a claim
+    from an `archive` may say whose result it is and of when.
+    """
+    root = Fields(read_json_object(content, file=file), file=file, error=ClaimError)
+    benchmark = find_benchmark(root, benchmarks)
+    division = root.choice("division", benchmark.divisions)
+    table = root.optional_table("hyperparameters")
+    hyperparameters = read_hyperparameters(table, benchmark, division)
+    ticket = read_ticket_name(root)
+    claim = Claim(
+        benchmark_id=benchmark.benchmark_id,
+        division=division,
+        model=root.text("model"),
+        framework=root.text("framework"),
+        system=_system(root.table("system")),
+        run_files=_run_files(root),
+        hyperparameters=hyperparameters,
+        code_url=_url(root, "code_url"),
+        notes=root.optional_text("notes"),
+        organisation=_organisation(root) if archive else None,
+        submitted_on=_submitted_on(root, benchmark) if archive else None,
+        precision=_precision(root),
+        trained_with=read_trained_with(root, benchmark, hyperparameters),
+        tuning=read_tuning(root),
+        ticket=ticket,
+        unfinished=read_unfinished(root, ticket=ticket),
+    )
+    root.refuse_unknown()
+    return claim
+
+
+def read_date(text: str) -> date | None:
+    """The day an ISO date names, None if the text is none."""
+    if not ISO_DATE.fullmatch(text):
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _organisation(root: Fields) -> str | None:
+    name = root.optional_text("organisation")
+    if name is not None and len(name) > MAX_ORGANISATION_LENGTH:
+        expected = f"at most {MAX_ORGANISATION_LENGTH} characters"
+        raise root.fail("organisation", f"{len(name)} characters", expected=expected)
+    return name
+
+
+def _submitted_on(root: Fields, benchmark: Benchmark) -> date | None:
+    """The day a claim of an archive names, else that of its round."""
+    text = root.optional_text("submitted_on")
+    if text is None:
+        return published_on(benchmark.benchmark_id)
+    day = read_date(text)
+    if day is None:
+        raise root.fail("submitted_on", f"{text[:60]!r}", expected="a date such as 2018-04-20")
+    return day
+
+
+def _precision(root: Fields) -> PrecisionName | None:
+    if not root.has("precision"):
+        return None
+    return cast(PrecisionName, root.choice("precision", get_args(PrecisionName)))
+
+
+def find_benchmark(root: Fields, benchmarks: Mapping[str, Benchmark]) -> Benchmark:
+    """The benchmark a table names in its field "benchmark"."""
+    name = root.text("benchmark")
+    if name not in benchmarks:
+        known = " or ".join(sorted(benchmarks))
+        message = f"unknown benchmark {name[:80]!r}{did_you_mean(name, sorted(benchmarks))}"
+        raise root.fail("benchmark", message, expected=known)
+    return benchmarks[name]
+
+
+def _system(table: Fields) -> System:
+    price = table.optional_number("price_usd_per_hour", minimum=0.0001, maximum=1e9)
+    source = table.optional_text("price_source")
+    if price is not None and source is None:
+        raise table.fail("price_source", "missing", expected="where the price can be looked up")
+    hardware_class = table.text("hardware_class")
+    if not HARDWARE_CLASS.fullmatch(hardware_class):
+        raise table.fail(
+            "hardware_class",
+            f"got {hardware_class[:60]!r}",
+            expected="a short name of lower-case letters, digits, dots and hyphens",
+        )
+    system = System(
+        name=table.text("name"),
+        hardware_class=hardware_class,
+        processor=table.text("processor"),
+        processor_count=table.optional_integer("processor_count", minimum=1, maximum=10**7),
+        memory_gib=table.optional_number("memory_gib", minimum=0.0, maximum=1e9),
+        accelerator=table.optional_text("accelerator"),
+        accelerator_count=table.optional_integer("accelerator_count", minimum=0, maximum=10**7)
+        or 0,
+        price_usd_per_hour=price,
+        price_source=source,
+        pricing=cast(Pricing, table.choice("pricing", PRICINGS, default="on_demand")),
+        cloud=_cloud(table),
+    )
+    table.refuse_unknown()
+    return system
+
+
+def _cloud(system: Fields) -> Cloud | None:
+    table = system.optional_table("cloud")
+    if table is None:
+        return None
+    cloud = Cloud(
+        provider=book_name(table, "provider"),
+        instance=book_name(table, "instance"),
+        region=book_name(table, "region"),
+        count=table.optional_integer("count", minimum=1, maximum=MOST_INSTANCES) or 1,
+    )
+    table.refuse_unknown()
+    return cloud
+
+
+def _run_files(root: Fields) -> tuple[str, ...]:
+    names = root.texts("runs")
+    if len(names) > MAX_RUNS:
+        raise root.fail("runs", f"{len(names)} run logs", expected=f"at most {MAX_RUNS}")
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise root.fail("runs", f"{twice!r} is listed twice", expected="each run log once")
+    return names
+
+
+def read_hyperparameters(
+    table: Fields | None, benchmark: Benchmark, division: str
+) -> dict[str, float]:
+    """Read the settings a division may have. Raises ClaimError naming the first it may not."""
+    if table is None:
+        return {}
+    values = {}
+    for name, _ in table.items():
+        known = benchmark.hyperparameters.get(name)
+        if known is None and division == "closed":
+            names = sorted(benchmark.hyperparameters)
+            message = f"unknown hyperparameter{did_you_mean(name, names)}"
+            raise table.fail(name, message, expected=f"one of {', '.join(names) or 'none'}")
+        minimum, maximum = (known.minimum, known.maximum) if known else (None, None)
+        value = table.number(name, minimum=minimum, maximum=maximum)
+        if known and known.integer and not value.is_integer():
+            raise table.fail(name, f"got {value:g}", expected="a whole number")
+        if known and division == "closed" and not known.closed and value != known.default:
+            raise table.fail(
+                name, f"{value:g} in the closed division", expected=f"{known.default:g}"
+            )
+        values[name] = value
+    return values
+
+
+def _url(root: Fields, name: str) -> str | None:
+    url = root.optional_text(name)
+    if url is not None and not url.startswith(("https://", "http://")):
+        raise root.fail(name, f"{url[:60]!r}", expected="an http(s) address")
+    return url

@@ -1,0 +1,94 @@
+"""Settings of a training, and the configuration that all submissions with them share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from finishline.rules.benchmarks.benchmark import Benchmark, ReplayPolicy
+from finishline.rules.errors import RuleError
+from finishline.rules.proof.hash_chain import sha256_of
+from finishline.rules.submissions.claim import Claim
+from finishline.rules.text import did_you_mean
+
+
+def reference_of(benchmark: Benchmark) -> ReplayPolicy:
+    """How the reference is trained. Raises RuleError for a benchmark that has none."""
+    if benchmark.replay is None:
+        raise RuleError(
+            f"{benchmark.title} has no reference training",
+            file=_file(benchmark),
+            field="replay",
+            expected="a benchmark with a [replay] table",
+        )
+    return benchmark.replay
+
+
+def check_settings(benchmark: Benchmark, division: str, settings: Mapping[str, float]) -> None:
+    """Raise RuleError, naming the field, for a setting that a division does not take."""
+    file = _file(benchmark)
+    if division not in benchmark.divisions:
+        raise RuleError(
+            f"no division {division!r}", file=file, expected=" or ".join(benchmark.divisions)
+        )
+    for name, value in settings.items():
+        known = benchmark.hyperparameters.get(name)
+        if known is None:
+            raise RuleError(
+                f"unknown hyperparameter{did_you_mean(name, benchmark.hyperparameters)}",
+                file=file,
+                field=f"hyperparameters.{name}",
+                expected="one of " + ", ".join(benchmark.hyperparameters),
+            )
+        if division == "closed" and not known.closed and value != known.default:
+            raise RuleError(
+                f"{value:g} in the closed division",
+                file=file,
+                field=f"hyperparameters.{name}",
+                expected=f"{known.default:g}, or the open division",
+            )
+        whole = "whole " if known.integer else ""
+        if not known.minimum <= value <= known.maximum or (whole and not value.is_integer()):
+            raise RuleError(
+                f"got {value:g}",
+                file=file,
+                field=f"hyperparameters.{name}",
+                expected=f"a {whole}number from {known.minimum:g} to {known.maximum:g}",
+            )
+
+
+def _file(benchmark: Benchmark) -> str:
+    return f"{benchmark.benchmark_id}.toml"
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The reference's full settings in a division of a benchmark, on one hardware class."""
+
+    benchmark_id: str
+    division: str
+    hardware_class: str
+    settings: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def sha256(self) -> str:
+        """The key of its pools, in hex: equal for equal settings, however a claim writes them.
+
+        Adding 0.0 makes 64 and 64.0 one number, and 0.0 and -0.0.
+        """
+        return sha256_of(
+            {
+                "benchmark": self.benchmark_id,
+                "division": self.division,
+                "hardware_class": self.hardware_class,
+                "settings": {name: value + 0.0 for name, value in self.settings.items()},
+            }
+        )
+
+
+def configuration_of(benchmark: Benchmark, claim: Claim) -> Configuration:
+    """The configuration that a claim names: the reference's defaults fill what it leaves out."""
+    return Configuration(
+        benchmark_id=benchmark.benchmark_id,
+        division=claim.division,
+        hardware_class=claim.system.hardware_class,
+        settings=benchmark.defaults() | dict(claim.hyperparameters),
+    )

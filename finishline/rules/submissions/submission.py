@@ -1,0 +1,260 @@
+"""A whole submission, from bytes to result: what the server and `finishline check` run."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.prices import stated_price_usd_per_hour
+from finishline.rules.errors import ClaimError, LogFormatError, RuleError, SubmissionError
+from finishline.rules.logs import check_file_name, parse_run_log
+from finishline.rules.scoring.inference import InferenceResult, score_inference
+from finishline.rules.scoring.run import Run
+from finishline.rules.scoring.scoring import Result, RunScore, score
+from finishline.rules.scoring.violations import Violation
+from finishline.rules.submissions.claim import Claim, read_claim
+from finishline.rules.submissions.claim_checks import (
+    check_claim,
+    check_figures,
+    check_same_logs,
+    check_times,
+)
+from finishline.rules.submissions.dawnbench_claim import is_dawnbench, read_dawnbench
+from finishline.rules.submissions.tickets import Ticket, check_ticket
+
+__all__ = ["ScoredSubmission", "is_dawnbench", "score_submission"]
+
+FindTicket = Callable[[Claim], Ticket | None]
+# What is wrong in a log rather than in the claim.
+LOG_CODES = (
+    "division_contradicts_claim",
+    "batch_size_contradicts_claim",
+    "hyperparameter_contradicts_claim",
+    "system_contradicts_claim",
+    "accelerators_contradict_claim",
+    "platform_differs",
+    "batch_size_differs",
+    "same_log",
+    "runs_out_of_order",
+    "epochs_go_back",
+    "evaluations_missing",
+    "preparation_missing",
+    "samples_contradict_epochs",
+    "time_steps_differ",
+    "impossible_quality",
+    "impossible_epoch",
+    "impossible_time",
+)
+
+
+@dataclass(frozen=True)
+class ScoredSubmission:
+    """A submission that was read and scored: its claim, its runs in order, its result.
+
+    One of inference has no runs.
+    """
+
+    claim: Claim
+    runs: tuple[Run, ...]
+    result: Result | InferenceResult
+
+    @property
+    def scored_runs(self) -> list[tuple[Run, RunScore]]:
+        """Each run with what it comes to."""
+        if isinstance(self.result, InferenceResult):
+            return []
+        return list(zip(self.runs, self.result.runs, strict=True))
+
+
+def score_submission(
+    claim_json: bytes,
+    logs: Mapping[str, bytes],
+    benchmarks: Mapping[str, Benchmark],
+    *,
+    file: str = "submission.json",
+    benchmark_id: str | None = None,
+    division: str | None = None,
+    archive: bool = False,
+    find_ticket: FindTicket | None = None,
+) -> ScoredSubmission:
+    """Read, check and score a submission. Raises a RuleError that lists every problem.
+
+    `claim_json` is Finishline's own JSON or a DAWNBench entry, which names no benchmark: then
+    `benchmark_id` must. `logs` holds the run logs by file name, and nothing else; an inference
+    entry has none.
+
+    What was published in an `archive` is not refused for the rules it breaks: they are violations
+    of its result, which is then not ranked. A run may end before its first evaluation there: it
+    did not reach the target. What cannot be read is refused all the same.
+
+    `find_ticket` finds the ticket of a claim that names one, and raises where there is none.
+    Without it, as offline, no claim is compared with its ticket.
+    """
+    if is_dawnbench(claim_json, file=file):
+        claim, entry = read_dawnbench(
+            claim_json,
+            logs,
+            benchmarks,
+            file=file,
+            benchmark_id=benchmark_id,
+            division=division,
+            archive=archive,
+        )
+        if claim.kind == "inference":
+            result = score_inference(entry, benchmarks[claim.benchmark_id])
+            return ScoredSubmission(claim=claim, runs=(), result=result)
+    else:
+        claim = read_claim(claim_json, file=file, benchmarks=benchmarks, archive=archive)
+        _refuse_contradiction(claim, file=file, benchmark_id=benchmark_id, division=division)
+    return _score_training(
+        claim,
+        logs,
+        benchmarks[claim.benchmark_id],
+        file=file,
+        archive=archive,
+        find_ticket=find_ticket,
+    )
+
+
+def _score_training(
+    claim: Claim,
+    logs: Mapping[str, bytes],
+    benchmark: Benchmark,
+    *,
+    file: str,
+    archive: bool,
+    find_ticket: FindTicket | None,
+) -> ScoredSubmission:
+    _check_files(claim, logs, file=file)
+    runs = _parse_runs(claim, logs, benchmark, archive=archive)
+    if not archive:  # First of all: of what no training has nothing can be derived.
+        _refuse([found for run in runs for found in check_figures(run, benchmark)], file=file)
+    result = score(
+        (*runs, *(_unfinished(n, seed, benchmark) for n, seed in enumerate(claim.unfinished, 1))),
+        benchmark,
+        division=claim.division,
+        price_usd_per_hour=stated_price_usd_per_hour(vars(claim.system)),
+    )
+    result = replace(result, runs=result.runs[: len(runs)])
+    violations = (*result.violations, *_contradictions(claim, runs, benchmark))
+    # What is published elsewhere is checked for its package as a whole (rules.archive).
+    violations += tuple(check_same_logs(runs) if archive else check_claim(claim, runs, benchmark))
+    ticket = find_ticket(claim) if find_ticket is not None else None
+    if not archive:
+        violations += tuple(check_times(runs, result.runs, benchmark))
+        differences = check_ticket(ticket, claim, runs, benchmark, file=file) if ticket else []
+        _refuse(violations, file=file, besides=differences)
+    return ScoredSubmission(claim=claim, runs=runs, result=replace(result, violations=violations))
+
+
+def _unfinished(number: int, seed: int, benchmark: Benchmark) -> Run:
+    """Return what a seed of a ticket counts as that no log is of: a run that never got there."""
+    return Run(f"unfinished run {number}", benchmark.clock.name, (), seed=seed)
+
+
+def _refuse(
+    violations: Sequence[Violation], *, file: str, besides: Sequence[RuleError] = ()
+) -> None:
+    """Raise an error of all violations and of the problems found besides, if there are any."""
+    problems = [*besides, *(_as_error(violation, file) for violation in violations)]
+    if problems:
+        raise SubmissionError(problems) if len(problems) > 1 else problems[0]
+
+
+def _refuse_contradiction(
+    claim: Claim, *, file: str, benchmark_id: str | None, division: str | None
+) -> None:
+    for name, given, said in (
+        ("benchmark", benchmark_id, claim.benchmark_id),
+        ("division", division, claim.division),
+    ):
+        if given is not None and given != said:
+            raise ClaimError(
+                f"{said!r}, but {given!r} was given beside it",
+                file=file,
+                field=name,
+                expected=f"{given!r} in both places or in one",
+            )
+
+
+def _check_files(claim: Claim, logs: Mapping[str, bytes], *, file: str) -> None:
+    for name in (*claim.run_files, *logs):
+        check_file_name(name)
+    if not logs:
+        raise ClaimError(
+            "no run logs", file=file, field="runs", expected="one log file for each run"
+        )
+    for name in claim.run_files:
+        if name not in logs:
+            raise ClaimError(
+                f"{name!r} was not sent",
+                file=file,
+                field="runs",
+                expected="every run log that is listed",
+            )
+    for name in logs:
+        if name not in claim.run_files:
+            raise ClaimError(
+                f"{name!r} was sent but is not listed",
+                file=file,
+                field="runs",
+                expected="every run log that is sent",
+            )
+
+
+def _parse_runs(
+    claim: Claim, logs: Mapping[str, bytes], benchmark: Benchmark, *, archive: bool
+) -> tuple[Run, ...]:
+    runs, problems = [], []
+    for name in claim.run_files:
+        try:
+            run = parse_run_log(logs[name], name=name, benchmark=benchmark, archive=archive)
+            if not run.evaluations and not archive:
+                raise LogFormatError(
+                    "no evaluation in the log", file=name, expected="at least one evaluation"
+                )
+            runs.append(run)
+        except RuleError as error:
+            problems += error.problems
+    if problems:
+        raise SubmissionError(problems) if len(problems) > 1 else problems[0]
+    return tuple(runs)
+
+
+def _as_error(violation: Violation, file: str) -> RuleError:
+    kind = LogFormatError if violation.code in LOG_CODES else ClaimError
+    return kind(
+        violation.message,
+        file=violation.file or file,
+        line=violation.line,
+        field=violation.field,
+        expected=violation.expected,
+        code=violation.code,
+    )
+
+
+def _contradictions(claim: Claim, runs: Sequence[Run], benchmark: Benchmark) -> list[Violation]:
+    """Where the logs say something else than the claim."""
+    found: list[Violation] = []
+    batch_size = (benchmark.defaults() | dict(claim.hyperparameters)).get("batch_size")
+    for run in runs:
+        if run.division is not None and run.division != claim.division:
+            found.append(
+                Violation(
+                    "division_contradicts_claim",
+                    f"the log is of the {run.division!r} division",
+                    file=run.name,
+                    field="submission_division",
+                    expected=repr(claim.division),
+                )
+            )
+        if batch_size is not None and run.batch_size not in (None, batch_size):
+            found.append(
+                Violation(
+                    "batch_size_contradicts_claim",
+                    f"the log has batch size {run.batch_size}",
+                    file=run.name,
+                    field="global_batch_size",
+                    expected=f"{batch_size:g} as in the claim",
+                )
+            )
+    return found

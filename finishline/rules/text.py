@@ -1,0 +1,165 @@
+"""Words and names: counts in words, misspelt and look-alike names, bounded TOML."""
+
+import re
+import tomllib
+import unicodedata
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+from itertools import islice
+from typing import Any
+
+from finishline.rules.errors import RuleError
+
+
+def count_text(number: int, noun: str, plural: str | None = None) -> str:
+    """So many of something: 1 run, 1,688 runs; `plural` where it takes more than an s."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+# Below this share of letters in common lie pairs that both exist, such as min_runs and max_runs.
+ALIKE = 0.8
+# Comparing takes the product of both lengths, and a stranger's table may have any number of names.
+LONGEST_NAME = 100
+MOST_NAMES = 200
+
+
+def near_miss(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is nearly `name`, None where none is. The first of equally near ones.
+
+    Upper case, hyphens and letters in another order make no difference.
+    """
+    if len(name) > LONGEST_NAME:
+        return None
+    others = [other for other in islice(known, MOST_NAMES) if len(other) <= LONGEST_NAME]
+    near = {other: _likeness(_plain(name), _plain(other)) for other in others}
+    best = max(near, key=lambda other: near[other], default=None)
+    return best if best is not None and near[best] >= ALIKE else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The question to put behind an unknown name, with a space before it; empty without a guess."""
+    meant = near_miss(name, known)
+    return "" if meant is None else f" (did you mean {meant!r}?)"
+
+
+def _likeness(name: str, other: str) -> float:
+    if sorted(name) == sorted(other):
+        return 1.0
+    compared = SequenceMatcher(None, name, other)
+    return compared.ratio() if compared.real_quick_ratio() >= ALIKE else 0.0
+
+
+def _plain(name: str) -> str:
+    return name.casefold().replace("-", "_").replace(" ", "_")
+
+
+# The first of a group is its prototype, which the others look like.
+GROUPS = """
+    2ƧꙄꝚ 3ƷȜЗӠꝪꞫ 4Ꮞ 5Ƽ 6бᏮ 8Ȣȣ 9Ꝯ AΑАᎪ BΒВᏴꞴ CСᏟ DᎠ EΕЕᎬ FϜꞘ GԌᏀᏳ HΗНᎻ JͿЈᎫꞲ KΚКᏦ LᏞ MΜϺМᎷ NΝ
+    O0ΟОՕ PΡРᏢ RƦᎡᏒ SЅՏᏕᏚ TΤТᎢ UՍ VѴᏙ WԜᎳᏔ XΧХꞳ YΥУҮᎩᎽ ZΖᏃ aɑαа bƄЬᏏ cсᴄꮯ dԁᏧ eеҽꬲ fƒքẝꞙꬵ gƍɡցᶃ
+    hһհᏂ iıɩɪιіւᎥꙇꭵ jϳј l1IƖǀΙІӀӏ nոռ oοσоօᴏᴑꬽ pþƿρϸр qԛգզ rгᴦꭇꭈꮁ sƽѕꜱꮪ uʋυսᴜꞟꭎꭒ vνѵᴠꮩ wɯшѡԝաᴡꮃ
+    xх yɣʏγуүᶌỿꭚ zᴢꮓ ÞϷ ßβᏰẞꞵꟖ ĸκкᴋꮶ ƅьꮟ ƆϽ ƏӘ ƐԐᏋ ƨᴤꙅ ƩΣ ƫᎿ ǝəә ǶԊ ȝʒӡꝫ ȷյ ɂꭾ ɅΛЛ ɋᶐ ɔͻᴐↄ ɜзᴈ
+    ɢԍᏻꮐ ɰպ ɸφф ʀꭱꮢ ʃꭍ ʌᴧ ʍмᴍꮇ ʘꙨ ʙвᏼ ʚꞝ ʜнꮋ ʟꮮ ΓГᎱ ΠП ΦФՓ ΨѰ πпᴨ ςϛ χꭓꭕ ψѱ ωꙍꞷ ИͶ лᴫ љꭠ ѠᏇ ҶӋ
+    ҷӌ ᴀꭺ ᴅꭰ ᴇꭼ ᴊꭻ ᴎͷи ᴘᴩꮲ ᴙя ᴛτтꭲ ẟδծ ⱵͰᎨᎰ ⱶꮀ ꙌꞶ ꜧꞕ ꜾϿ ꜿͽ Ꝺꝺ ꞒЄ ꞓɛεєԑꮛ
+"""
+PAIRS = {
+    "m": "rn", "æ": "ae", "ӕ": "ae", "Æ": "AE", "Ӕ": "AE", "Ы": "bl", "Ю": "lO", "œ": "oe",
+    "Œ": "OE", "ǁ": "ll", "ꝏ": "oo", "Ꝏ": "OO", "ʣ": "dz", "ʦ": "ts", "ꜳ": "aa", "Ꜳ": "AA",
+    "\u030c": "\u0306", "\u0327": "\u0326",
+}  # fmt: skip
+PROTOTYPES = str.maketrans(
+    {other: group[0] for group in GROUPS.split() for other in group[1:]} | PAIRS
+)
+# Letters and marks that show nothing, though Unicode calls them printable.
+INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | frozenset(
+    map(chr, (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)))
+)
+
+
+def skeletons(name: str) -> frozenset[str]:
+    """Return the name's shapes without case: as it is written, and as it is in small letters."""
+    plain = unicodedata.normalize("NFKC", name)
+    return frozenset((_skeleton(plain).casefold(), _skeleton(plain.casefold())))
+
+
+def _skeleton(text: str) -> str:
+    return unicodedata.normalize("NFD", unicodedata.normalize("NFD", text).translate(PROTOTYPES))
+
+
+def fault_in(name: str) -> str | None:
+    """Say what is wrong with the form of a new name, and what to write instead."""
+    if not name.isprintable() or not INVISIBLE.isdisjoint(name):
+        return "has characters that show nothing or change the direction of text; leave them out"
+    if not name or name != name.strip():
+        return "begins or ends with a space, or is empty; leave out spaces around it"
+    plain = unicodedata.normalize("NFKC", name)
+    return f"has letters of another form; write it as {plain!r}" if plain != name else None
+
+
+MOST_BYTES = 256 * 1024
+MOST_KEY_PARTS = 16
+DEEPEST = 16
+LONGEST_WORD = 200
+LONGEST_NUMBER = 40
+# Texts and comments first: nothing counts that lies in them. Possessive, so that nothing is read
+# twice whatever is left open.
+PIECE = re.compile(
+    r"""
+    (?P<text> \"{3} [^\\"]*+ (?: (?: \\. | "{1,2}+(?!") ) [^\\"]*+ )*+ "{3,5}+
+            | '{3} (?: [^']++ | '{1,2}+(?!') )*+ '{3,5}+
+            | " (?: [^\\"\n]++ | \\. )*+ " | ' [^'\n]*+ ' )
+    | (?P<comment> \#[^\n]*+ )
+    | (?P<dot> \. )
+    | (?P<open> [\[{] ) | (?P<close> [\]}] )
+    | (?P<end> [\n=,] )
+    | (?P<word> [^\s"'#.\[\]{}=,]++ )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def parse_toml(
+    content: bytes, *, file: str, error: type[RuleError] = RuleError, most_bytes: int = MOST_BYTES
+) -> dict[str, Any]:
+    """The table that TOML text holds. Raises `error` naming the file and, where known, the line."""
+    if len(content) > most_bytes:
+        message = f"{len(content)} bytes"
+        raise error(message, file=file, expected=f"TOML of at most {most_bytes} bytes")
+    try:
+        text = content.decode("utf-8")
+        _check_bounds(text, file, error)
+        return tomllib.loads(text)
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as wrong:
+        raise error(f"not TOML: {wrong}", file=file, expected="a TOML file") from wrong
+
+
+def _check_bounds(text: str, file: str, error: type[RuleError]) -> None:
+    depth = parts = 0
+    for piece in PIECE.finditer(text):
+        kind, found = piece.lastgroup, piece[0]
+        if kind == "dot":
+            parts += 1
+        elif kind in ("open", "close"):
+            depth, parts = depth + (1 if kind == "open" else -1), 0
+        elif kind == "end":
+            parts = 0
+        problem = _problem(kind, found, depth=depth, parts=parts)
+        if problem is not None:
+            message, expected = problem
+            line = text.count("\n", 0, piece.start()) + 1
+            raise error(message, file=file, line=line, expected=expected)
+
+
+def _problem(kind: str | None, found: str, *, depth: int, parts: int) -> tuple[str, str] | None:
+    """What is wrong with a piece of the text, and what was expected instead."""
+    if parts >= MOST_KEY_PARTS:
+        return "a key with too many dots", f"at most {MOST_KEY_PARTS} parts"
+    if depth > DEEPEST:
+        return "lists or tables nested too deeply", f"at most {DEEPEST} within each other"
+    if kind != "word":
+        return None
+    if len(found) > LONGEST_NUMBER and found.lstrip("+-")[:1].isdigit():
+        return f"a number of {len(found)} characters", f"at most {LONGEST_NUMBER}"
+    if len(found) > LONGEST_WORD:
+        return f"a name of {len(found)} characters", f"at most {LONGEST_WORD}"
+    return None

@@ -1,0 +1,175 @@
+"""Cross-checks and own seeds: trainings with an equal seed must follow one curve."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.proof.hash_chain import sha256_of
+from finishline.rules.scoring.scoring import RunScore
+from finishline.rules.scoring.tta import find_crossing
+from finishline.rules.verification.judge_convergence import Curve, curve_of_replay, evaluations_of
+from finishline.rules.verification.messages import ReplayRun
+from finishline.rules.verification.verdict import Reason
+
+# Fewer common evaluations tell no two seeds apart.
+FEWEST_COMMON = 3
+
+
+def curve_distance(first: Curve, second: Curve) -> float | None:
+    """Root mean square difference of two qualities over the epochs that both were evaluated at.
+
+    In the metric's unit; None below three common evaluations.
+    """
+    other = {item.epoch: item.quality for item in second if item.epoch is not None}
+    gaps = [item.quality - other[item.epoch] for item in first if item.epoch in other]
+    if len(gaps) < FEWEST_COMMON:
+        return None
+    return float((sum(gap**2 for gap in gaps) / len(gaps)) ** 0.5)
+
+
+def judge_own_seeds(
+    benchmark: Benchmark,
+    runs: Sequence[RunScore],
+    curves: Sequence[Curve],
+    trained: Sequence[ReplayRun],
+    again: Sequence[ReplayRun] = (),
+) -> list[Reason]:
+    """A reason for each of the claim's own seeds that was trained.
+
+    `trained` are by one worker, `again` those seeds that a worker of another owner trained too. A
+    claim is rejected where two workers contradict it; one alone leaves it open. Without a known
+    distance of equal seeds there is a note, which leaves nothing open.
+    """
+    claimed = {run.seed: (run.file, curve) for run, curve in zip(runs, curves, strict=False)}
+    others = {run.seed: run for run in again}
+    return [
+        _judge_seed(benchmark, *claimed[run.seed], run, others.get(run.seed))
+        for run in trained
+        if run.seed in claimed
+    ]
+
+
+def _judge_seed(
+    benchmark: Benchmark, file: str, curve: Curve, run: ReplayRun, other: ReplayRun | None
+) -> Reason:
+    limit = benchmark.replay.equal_seed_distance if benchmark.replay is not None else None
+    found = curve_distance(curve, evaluations_of(run))
+    told = f"seed {run.seed} of {file}"
+    numbers = {"seed": float(run.seed)}
+    if found is None or limit is None:
+        why = "no distance of equal seeds is known" if limit is None else "too few evaluations"
+        return Reason("own_seed_not_compared", "note", f"{told} was not compared: {why}", numbers)
+    numbers |= {"distance": found, "limit": limit}
+    apart = f"{found:.2g} {benchmark.target.metric} from the claimed curve (limit {limit:g})"
+    if found <= limit:
+        return Reason("curve_reproduced", "supports", f"{told} was reproduced: {apart}", numbers)
+    second = None if other is None else curve_distance(curve, evaluations_of(other))
+    if second is None:
+        words = f"{told} was not reproduced: {apart}; no worker of another owner has confirmed that"
+        return Reason("own_seed_not_confirmed", "leaves_open", words, numbers)
+    numbers |= {"second_distance": second}
+    if second <= limit:
+        words = f"{told} was reproduced by a second worker and not by the first: {apart}"
+        return Reason("own_seed_not_confirmed", "leaves_open", words, numbers)
+    words = f"{told} was reproduced by neither of two workers: {apart}, and {second:.2g}"
+    return Reason("curve_not_reproduced", "rejects", words, numbers)
+
+
+def unreproduced(
+    benchmark: Benchmark,
+    runs: Sequence[RunScore],
+    curves: Sequence[Curve],
+    trained: Sequence[ReplayRun],
+) -> list[int]:
+    """The indices of trained own seeds that one worker alone says do not follow the claim."""
+    reasons = judge_own_seeds(benchmark, runs, curves, trained)
+    seeds = {r.numbers["seed"] for r in reasons if r.code == "own_seed_not_confirmed"}
+    return [run.index for run in trained if float(run.seed) in seeds]
+
+
+def with_our_crossings(
+    benchmark: Benchmark,
+    runs: Sequence[RunScore],
+    curves: Sequence[Curve],
+    trained: Sequence[ReplayRun],
+) -> tuple[list[RunScore], list[Curve]]:
+    """Claimed runs and curves, those of a trained seed replaced by what our worker saw."""
+    ours = {run.seed: curve_of_replay(run) for run in trained}
+    scores, seen = list(runs), list(curves)
+    for index, run in enumerate(runs):
+        curve = ours.get(run.seed) if run.seed is not None else None
+        if not curve:
+            continue
+        crossing = find_crossing(curve, benchmark.target, benchmark.reach)
+        if crossing is not None:
+            scores[index] = replace(run, reached=True, epochs_to_target=crossing.epoch)
+            if seen:
+                seen[index] = curve
+    return scores, seen
+
+
+ORGANISERS_SHARE = 10  # One run in so many of an organisers' worker.
+PACE_SHARE = 0.05
+PACE_SECONDS = 0.25
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far apart two trainings of one seed are: in quality, and in time at one evaluation."""
+
+    agrees: bool
+    distance: float
+    seconds: float
+    other_seconds: float
+
+
+def drawn_runs(nonce: str, report: object, *, among: Sequence[int], organisers: bool) -> list[int]:
+    """The indexes of the runs to train again: a function of the opened nonce and the report.
+
+    One of every report of a worker that is not the organisers'; of the organisers' each run with a
+    chance of one in ten. Nobody can foresee it: the report comes after the seal of the nonce, and
+    the nonce is not known to its worker.
+    """
+    if not among:
+        return []
+    seed = bytes.fromhex(nonce) + bytes.fromhex(sha256_of(report))
+    if not organisers:
+        return [among[_number(seed, 0) % len(among)]]
+    return [index for index in among if _number(seed, index) % ORGANISERS_SHARE == 0]
+
+
+def _number(seed: bytes, index: int) -> int:
+    digest = hashlib.sha256(b"finishline cross-check" + seed + index.to_bytes(4, "big")).digest()
+    return int.from_bytes(digest[:8], "big")
+
+
+def compare_runs(run: ReplayRun, other: ReplayRun, *, limit: float | None) -> Agreement | None:
+    """Whether two trainings of one seed agree: their curves, and the seconds of what both did.
+
+    Curves agree within `limit`, the distance that calibrations measured for equal seeds; None
+    compares the pace alone. The pace agrees within 5 % and 0.25 s at the last evaluation that both
+    have. A run that missed the target ends no earlier than the other. None where they have fewer
+    than three evaluations in common.
+    """
+    distance = curve_distance(evaluations_of(run), evaluations_of(other))
+    if distance is None:
+        return None
+    times = {item.epoch: item.seconds for item in other.evaluations}
+    common = (item for item in reversed(run.evaluations) if item.epoch in times)
+    seconds, other_seconds = next((item.seconds, times[item.epoch]) for item in common)
+    most = PACE_SHARE * max(seconds, other_seconds) + PACE_SECONDS
+    paced = abs(seconds - other_seconds) <= most
+    return Agreement(
+        paced
+        and (limit is None or distance <= limit)
+        and not _stops_short(run, other)
+        and not _stops_short(other, run),
+        distance,
+        seconds,
+        other_seconds,
+    )
+
+
+def _stops_short(run: ReplayRun, other: ReplayRun) -> bool:
+    return run.status != "reached" and len(run.evaluations) < len(other.evaluations)

@@ -1,0 +1,201 @@
+"""Hold the claimed epochs to the target against calibration and replays."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from finishline.rules.benchmarks.benchmark import Benchmark, ReplayPolicy
+from finishline.rules.benchmarks.calibrated_runs import (
+    crossing_epochs,
+    curves_at,
+    interpolated_epochs,
+    pooled,
+)
+from finishline.rules.scoring.aggregate import olympic_mean, olympic_weight
+from finishline.rules.scoring.run import Evaluation
+from finishline.rules.scoring.scoring import RunScore
+from finishline.rules.scoring.tta import find_crossing, first_evaluation_at_target
+from finishline.rules.statistics.significance import Reference, lowest_mean, reference_of
+from finishline.rules.submissions.claim import Claim
+from finishline.rules.verification.messages import ReplayReport, ReplayRun
+from finishline.rules.verification.replay_plan import (
+    batch_size_of,
+    has_default_settings,
+    is_calibrated,
+)
+from finishline.rules.verification.verdict import SHARES, Reason, rejects_in
+
+Curve = Sequence[Evaluation]
+REFERENCE_INTERVAL_EPOCHS = 1.0  # Calibrated runs and replays are evaluated after each epoch.
+SAME_INTERVAL = 1e-3
+# The straight line between two evaluations is no truer than this share of their distance.
+LINE_SHARE = 0.1
+NO_BOUND = "which are too few, or too far apart, to call any mean too low"
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """Epochs to the target of the runs that count, and the reference they are held against.
+
+    `claimed` has None for a run that did not reach. Figures on both sides are read off to steps of
+    `quantum` epochs.
+    """
+
+    claimed: tuple[float | None, ...]
+    reference: Reference
+    quantum: float
+
+
+def judge_convergence(
+    benchmark: Benchmark,
+    claim: Claim,
+    counted: Sequence[RunScore],
+    report: ReplayReport,
+    policy: ReplayPolicy,
+    *,
+    curves: Sequence[Curve] = (),
+) -> list[Reason]:
+    """Does the claim converge faster than the calibrated runs and the replays together allow?
+
+    `curves` are those of the `counted` runs, where they are known. In the open division the
+    submitter's model may be another than the reference: there a claim that converges faster is not
+    rejected, but left open.
+    """
+    found = convergence_of(benchmark, claim, counted, report, curves=curves)
+    if found is None:
+        return [
+            Reason(
+                "claim_has_no_time",
+                "leaves_open",
+                "there are no epochs to the target to compare on both sides",
+            )
+        ]
+    return [_judge_mean(found, benchmark, claim, policy)]
+
+
+def _judge_mean(
+    found: Convergence, benchmark: Benchmark, claim: Claim, policy: ReplayPolicy
+) -> Reason:
+    """The olympic mean of the claim against the least one that is not chance."""
+    dropped, reference = benchmark.runs.dropped, found.reference
+    claimed = olympic_mean(found.claimed, dropped=dropped)
+    if claimed is None:
+        raise ValueError("convergence_of leaves no set without a mean")
+    test = lowest_mean(
+        claimed,
+        reference,
+        weight=olympic_weight(len(found.claimed), dropped=dropped),
+        alpha=policy.alpha * SHARES.convergence,
+        quantum=found.quantum,
+    )
+    numbers = {
+        "claimed_mean_epochs": test.sample_mean,
+        "reference_mean_epochs": reference.mean,
+        "reference_stdev_epochs": reference.stdev,
+        "reference_runs": float(reference.count),
+        "lowest_mean_epochs": test.lowest,
+    }
+    if test.is_too_low:
+        return Reason(
+            "converges_faster_than_replay",
+            rejects_in(claim.division),
+            f"the claim reaches the target after {test.sample_mean:.2f} epochs on average; "
+            f"reference and replays need {reference.mean:.2f}, and a mean below "
+            f"{test.lowest:.2f} is not chance",
+            numbers,
+        )
+    bound = f"least allowed {test.lowest:.2f}" if test.lowest else NO_BOUND
+    return Reason(
+        "convergence_agrees",
+        "supports",
+        f"the claimed {test.sample_mean:.2f} epochs agree with {reference.mean:.2f} of "
+        f"{reference.count} reference runs and replays ({bound})",
+        numbers,
+    )
+
+
+def convergence_of(
+    benchmark: Benchmark,
+    claim: Claim,
+    counted: Sequence[RunScore],
+    report: ReplayReport,
+    *,
+    curves: Sequence[Curve] = (),
+) -> Convergence | None:
+    """Claimed and reference epochs; None where one side does not tell them.
+
+    Epochs are read off between evaluations where every curve is there and was evaluated as often as
+    the reference; otherwise they are those of whole evaluations, on both sides.
+    """
+    dropped = benchmark.runs.dropped
+    if len(counted) <= 2 * dropped:
+        return None
+    if any(run.reached and run.epochs_to_target is None for run in counted):
+        return None
+    claimed: tuple[float | None, ...] = tuple(run.epochs_to_target for run in counted)
+    fractions = _fractions(benchmark, counted, curves)
+    if olympic_mean(claimed, dropped=dropped) is None:
+        return None
+    reference = _reference(benchmark, claim, report, fractional=fractions is not None)
+    if reference is None:
+        return None
+    if fractions is not None:
+        return Convergence(fractions, reference, quantum=LINE_SHARE * REFERENCE_INTERVAL_EPOCHS)
+    return Convergence(claimed, reference, quantum=REFERENCE_INTERVAL_EPOCHS)
+
+
+def _fractions(
+    benchmark: Benchmark, counted: Sequence[RunScore], curves: Sequence[Curve]
+) -> tuple[float | None, ...] | None:
+    """Epochs to the crossing of every run; None where a curve does not allow to read them off."""
+    if len(curves) != len(counted):
+        return None
+    fractions: list[float | None] = []
+    for run, curve in zip(counted, curves, strict=True):
+        if run.epochs_to_target is None:
+            fractions.append(None)
+            continue
+        crossing = find_crossing(curve, benchmark.target, benchmark.reach)
+        if crossing is None or crossing.interval_epochs is None:
+            return None
+        if abs(crossing.interval_epochs - REFERENCE_INTERVAL_EPOCHS) > SAME_INTERVAL:
+            return None
+        fractions.append(crossing.fraction)
+    return tuple(fractions)
+
+
+def _reference(
+    benchmark: Benchmark, claim: Claim, report: ReplayReport, *, fractional: bool
+) -> Reference | None:
+    """Epochs to the target of the replays, pooled with what calibration tells of the settings."""
+    target, reach = benchmark.target, benchmark.reach
+    crossings = [find_crossing(c, target, reach) for c in map(curve_of_replay, report.runs)]
+    epochs = [(c.fraction if fractional else c.epoch) for c in crossings if c is not None]
+    batch_size = batch_size_of(benchmark, claim)
+    if is_calibrated(benchmark, claim):
+        curves = curves_at(benchmark, batch_size)
+        epochs += crossing_epochs(curves, target, reach, fractional=fractional)
+    replays = reference_of(epochs) if len(epochs) >= 2 else None
+    if not has_default_settings(benchmark, claim) or is_calibrated(benchmark, claim):
+        return replays
+    between = interpolated_epochs(benchmark, batch_size, fractional=fractional)
+    if between is None or not epochs:
+        return between or replays
+    return pooled(between, replays or Reference(epochs[0], 0.0, 1))
+
+
+def curve_of_replay(run: ReplayRun) -> list[Evaluation]:
+    """The curve of a replay that the worker says reached the target, empty for any other."""
+    return evaluations_of(run) if run.status == "reached" else []
+
+
+def evaluations_of(run: ReplayRun) -> list[Evaluation]:
+    """The curve that a worker measured, whether or not it reached the target."""
+    return [Evaluation(e.epoch, e.seconds, e.quality) for e in run.evaluations]
+
+
+def evaluation_at_target(benchmark: Benchmark, run: ReplayRun) -> Evaluation | None:
+    """Where a replay reached the target: by its evaluations, whatever else the worker says."""
+    curve = curve_of_replay(run)
+    if not curve:
+        return None
+    return first_evaluation_at_target(curve, benchmark.target, benchmark.reach)

@@ -1,0 +1,263 @@
+"""Verify a claimed latency: plan its measurement, check the report, judge."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import RuleError
+from finishline.rules.scoring.latency import (
+    FEWEST_ITEMS,
+    FEWEST_SAMPLES,
+    LatencyFigures,
+    LatencyProtocol,
+    latency_figures,
+    median_lower_bound,
+    without_warmup,
+)
+from finishline.rules.scoring.measurements import QUIET_CPU_SHARE
+from finishline.rules.submissions.claim import Claim
+from finishline.rules.text import count_text
+from finishline.rules.verification.judge_convergence import evaluation_at_target
+from finishline.rules.verification.messages import Backend, BackendLatency, ReplayReport, ReplayRun
+from finishline.rules.verification.replay_plan import Plan, draw
+from finishline.rules.verification.verdict import Outcome, Reason, Verdict, rejects_in
+
+
+def check_latency(report: ReplayReport, benchmark: Benchmark) -> None:
+    """Raise RuleError, naming run and backend, unless every latency is as the protocol orders.
+
+    Each backend is there once, a finished run has them all, and each has either its times or the
+    reason why not: whole passes with as many items as ordered, or fewer after the time that a slow
+    model has, positive, no longer together than the run was, with outputs within the tolerance.
+    """
+    protocol = benchmark.latency
+    if protocol is None:
+        raise RuleError("no latency protocol", file=benchmark.benchmark_id, expected="[latency]")
+    for run in report.runs:
+        names = [item.backend for item in run.latency]
+        wanted = list(get_args(Backend)) if run.status == "reached" else names
+        if len(set(names)) != len(names) or sorted(names) != sorted(wanted):
+            raise _impossible(run, None, f"{names}", "each of " + ", ".join(get_args(Backend)))
+        for item in run.latency:
+            _check_backend(run, item, protocol, benchmark.data_set.test_items)
+        _check_span(run)
+
+
+def _check_backend(
+    run: ReplayRun, item: BackendLatency, protocol: LatencyProtocol, test_items: int | None
+) -> None:
+    if item.absence is not None:
+        if item.milliseconds:
+            raise _impossible(run, item, "times beside an absence", "one of them")
+        return
+    count = protocol.warmup_items + protocol.samples_of(test_items)
+    if not (len(item.milliseconds) == count or _ended_by_its_limit(item, protocol, count)):
+        raise _impossible(
+            run, item, count_text(len(item.milliseconds), "item"), f"{count} with warm-up"
+        )
+    if not all(math.isfinite(value) and value > 0 for value in item.milliseconds):
+        raise _impossible(run, item, "a time that is not above 0", "positive milliseconds")
+    difference = item.largest_difference
+    if difference is None or not 0 <= difference <= protocol.output_tolerance:
+        raise _impossible(
+            run, item, f"outputs differ by {difference}", f"at most {protocol.output_tolerance:g}"
+        )
+
+
+def _ended_by_its_limit(item: BackendLatency, protocol: LatencyProtocol, count: int) -> bool:
+    """Whether a backend has fewer times than ordered because it took too long for them."""
+    samples = len(item.milliseconds) - protocol.warmup_items
+    if item.seconds is None or not 1 <= samples < count - protocol.warmup_items:
+        return False
+    allowed = protocol.enough_seconds if samples >= FEWEST_ITEMS else protocol.most_seconds
+    return item.seconds > allowed
+
+
+def _check_span(run: ReplayRun) -> None:
+    together = math.fsum(value for item in run.latency for value in item.milliseconds) / 1000.0
+    if run.parent_seconds is not None and together > run.parent_seconds:
+        raise _impossible(
+            run, None, f"{together:.3f} s of items", f"at most the run's {run.parent_seconds:.3f} s"
+        )
+
+
+def _impossible(
+    run: ReplayRun, item: BackendLatency | None, found: str, expected: str
+) -> RuleError:
+    field = f"runs[{run.index}].latency" + (f".{item.backend}" if item is not None else "")
+    return RuleError(f"the report has {found}", field=field, expected=expected)
+
+
+def plan_latency(benchmark: Benchmark, claim: Claim, *, entropy: bytes) -> Plan:
+    """The seed of the one training whose model is measured: a function of 32 random bytes.
+
+    Raises RuleError if it cannot be measured (see `why_not_measurable`).
+    """
+    reason = why_not_measurable(benchmark, claim)
+    if reason is not None:
+        raise RuleError(reason, expected="a submission whose model the reference can train")
+    return draw(entropy, runs=1)
+
+
+def why_not_measurable(benchmark: Benchmark, claim: Claim) -> str | None:
+    """Why no latency can be measured for a claim, in one sentence, or None if it can.
+
+    An inference result names no settings: the reference is trained with its own.
+    """
+    if benchmark.replay is None:
+        return f"{benchmark.benchmark_id} has no reference model to measure yet"
+    if benchmark.latency is None:
+        return (
+            f"the definition of {benchmark.benchmark_id} that it is scored under has no [latency]"
+        )
+    if claim.kind == "train" and claim.dawnbench is not None:
+        return "a DAWNBench entry tells no hyperparameters to train its model with"
+    unknown = sorted(set(claim.hyperparameters) - set(benchmark.hyperparameters))
+    if unknown:
+        return f"the reference model has no hyperparameter {unknown[0]!r}"
+    return None
+
+
+QUIET_DRIFT_PERCENT = 10.0
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A backend whose outputs agree with eager's, and what its items come to."""
+
+    latency: BackendLatency
+    figures: LatencyFigures
+
+
+def judge_latency(
+    benchmark: Benchmark, claim: Claim, claimed_ms: float | None, report: ReplayReport
+) -> Verdict:
+    """Whether the fastest backend's median is the claimed latency, within tolerance and chance.
+
+    `claimed_ms` is None where the submission claims none: then nothing is decided. A claim slower
+    than measured stands. Raises RuleError if the benchmark has no latency protocol.
+    """
+    protocol = benchmark.latency
+    if protocol is None:
+        raise RuleError("no latency protocol", file=benchmark.benchmark_id, expected="[latency]")
+    unmeasured = _why_unmeasured(benchmark, report)
+    if unmeasured is not None:
+        return Verdict(outcome="inconclusive", reasons=(unmeasured,))
+    absent = [_absent(item) for item in report.runs[0].latency if item.absence is not None]
+    fastest = fastest_backend(report.runs[0], protocol)
+    if fastest is None:
+        reasons = [*absent, Reason("latency_not_measured", "leaves_open", "no backend ran")]
+    else:
+        reasons = [*absent, _compare(claim, claimed_ms, fastest, report, protocol)]
+    return Verdict(outcome=_outcome(reasons), reasons=tuple(reasons))
+
+
+def fastest_backend(run: ReplayRun, protocol: LatencyProtocol) -> Measured | None:
+    """The backend with the lowest median, of equal ones the first; None if none was measured."""
+    measured = [
+        Measured(item, latency_figures(item.milliseconds, warmup_items=protocol.warmup_items))
+        for item in run.latency
+        if item.absence is None
+    ]
+    return min(measured, key=lambda found: found.figures.p50_ms, default=None)
+
+
+def measured_figures(benchmark: Benchmark, report: ReplayReport) -> LatencyFigures | None:
+    """The figures of the fastest backend, of a model that meets the target; None without one."""
+    if benchmark.latency is None or _why_unmeasured(benchmark, report) is not None:
+        return None
+    fastest = fastest_backend(report.runs[0], benchmark.latency)
+    return fastest.figures if fastest is not None else None
+
+
+def _why_unmeasured(benchmark: Benchmark, report: ReplayReport) -> Reason | None:
+    run = report.runs[0] if report.runs else None
+    if run is None or run.failure is not None or run.status == "cancelled":
+        said = run.failure.message if run is not None and run.failure is not None else "no run"
+        return Reason("latency_not_measured", "leaves_open", f"nothing was measured: {said}")
+    if evaluation_at_target(benchmark, run) is None:
+        goal = f"{benchmark.target.metric} {benchmark.target.value:g}"
+        return Reason(
+            "did_not_reach",
+            "leaves_open",
+            f"the trained model did not reach {goal}, and only one that does has a latency",
+        )
+    return None
+
+
+def _absent(item: BackendLatency) -> Reason:
+    absence = item.absence
+    code, said = (absence.code, absence.message) if absence is not None else ("", "")
+    return Reason(
+        "backend_absent",
+        "note",
+        f"{item.backend} was not measured ({code.replace('_', ' ')}): {said}",
+    )
+
+
+def _compare(
+    claim: Claim,
+    claimed_ms: float | None,
+    fastest: Measured,
+    report: ReplayReport,
+    protocol: LatencyProtocol,
+) -> Reason:
+    figures, backend = fastest.figures, fastest.latency.backend
+    numbers = {"measured_p50_ms": figures.p50_ms, "samples": float(figures.samples)}
+    if claimed_ms is None:
+        told = f"{backend} takes {figures.p50_ms:.3g} ms; the submission claims no latency"
+        return Reason("claim_has_no_latency", "leaves_open", told, numbers)
+    if claim.system.hardware_class != report.system.hardware_class:
+        return Reason(
+            "hardware_differs",
+            "leaves_open",
+            f"latency was not compared: the claim was made on {claim.system.hardware_class}, "
+            f"the measurement on {report.system.hardware_class}",
+            numbers | {"claimed_ms": claimed_ms},
+        )
+    if figures.samples < FEWEST_SAMPLES[90]:
+        told = f"not enough samples: {figures.samples} of {FEWEST_SAMPLES[90]}"
+        return Reason("latency_not_compared", "leaves_open", told, numbers)
+    kept = without_warmup(fastest.latency.milliseconds, warmup_items=protocol.warmup_items)
+    at_least = median_lower_bound(kept, alpha=protocol.alpha) or 0.0
+    numbers |= {
+        "claimed_ms": claimed_ms,
+        "ratio": figures.p50_ms / claimed_ms,
+        "tolerated_ratio": 1 + protocol.time_tolerance,
+    }
+    told = (
+        f"on the same hardware class {backend}, the fastest backend, takes "
+        f"{figures.p50_ms / claimed_ms:.2f} times the claimed latency"
+    )
+    if at_least <= claimed_ms * (1 + protocol.time_tolerance):
+        return Reason("latency_agrees", "supports", told, numbers)
+    noise = _why_noisy(fastest, report)
+    if noise is not None:
+        return Reason("noisy_host", "leaves_open", f"latency was not compared: {noise}", numbers)
+    return Reason(
+        "latency_slower_than_claimed",
+        rejects_in(claim.division),
+        f"{told}, more than the tolerated {1 + protocol.time_tolerance:.2f} and more than chance",
+        numbers,
+    )
+
+
+def _why_noisy(fastest: Measured, report: ReplayReport) -> str | None:
+    """Why a slow measurement may be the host's doing: other work, or a change under way."""
+    drift = fastest.figures.drift_percent or 0.0
+    if abs(drift) > QUIET_DRIFT_PERCENT:
+        return f"from the first half of the items to the second the time changed by {drift:+.0f} %"
+    seconds, cpu = fastest.latency.seconds, fastest.latency.cpu_seconds
+    on_processor = not report.system.accelerator_count
+    if on_processor and seconds and cpu is not None and cpu / seconds < QUIET_CPU_SHARE:
+        return "the worker's processor was shared with other work"
+    return None
+
+
+def _outcome(reasons: Sequence[Reason]) -> Outcome:
+    weights = {reason.weight for reason in reasons}
+    if "rejects" in weights:
+        return "rejected"
+    return "inconclusive" if "leaves_open" in weights else "verified"

@@ -1,0 +1,338 @@
+"""Everything that crosses between the server and a worker.
+
+A ReplayJob goes out through the broker, the rest goes back over HTTP as JSON. The classes hold
+plain values only, so that either side can write and check them with its own tools.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal, cast, get_args
+from urllib.parse import quote
+
+from finishline.rules.scoring.measurements import Canary, ModelWork, PrecisionAudit, RunTelemetry
+from finishline.rules.text import count_text
+
+REPLAY_TASK = "finishline.replay"  # The Celery task name: neither side imports the other.
+FENCE_HEADER = "Finishline-Fence"  # Carries a claim's fence with every post of that claim.
+
+WorkerWord = Literal["idle", "busy", "draining", "stopping"]
+WorkerOrder = Literal["work", "pause", "drain"]
+JobKind = Literal["replay", "calibration", "duel", "latency", "cross_check"]
+StopAt = Literal["target", "end"]
+Backend = Literal["eager", "compiled", "onnxruntime"]
+AbsenceCode = Literal[
+    "not_installed",  # a package that it takes is missing
+    "not_supported",  # not on this device or with this Python
+    "compile_failed",
+    "export_failed",
+    "outputs_differ",  # from those of eager, by more than the tolerance
+]
+EventKind = Literal["run_started", "phase", "evaluation", "run_finished"]
+RunStatus = Literal["reached", "not_reached", "below_band", "cancelled", "failed"]
+FailureKind = Literal["submitter", "rules", "infrastructure", "time_limit"]
+FailureCode = Literal[
+    "bad_hyperparameter",  # submitter
+    "training_diverged",  # submitter
+    "unknown_reference",  # rules
+    "data_set_differs",  # rules
+    "clock_mismatch",  # infrastructure
+    "child_died",  # infrastructure
+    "out_of_memory",  # infrastructure
+    "device_unfit",  # infrastructure
+    "worker_stopped",  # infrastructure
+    "worker_lost",  # infrastructure: the lease ran out
+    "worker_drifted",  # infrastructure
+    "report_refused",  # infrastructure: the server does not believe the report
+    "host_busy",  # infrastructure: the time limit came on a processor that others had
+    "run_time_limit",  # time_limit
+]
+
+
+def job_kind(name: str) -> JobKind:
+    """The kind of a job by its name. Raises ValueError on a name that is none."""
+    for kind in get_args(JobKind):
+        if kind == name:
+            return cast(JobKind, kind)
+    raise ValueError(f"{name!r} is no kind of job; expected {' or '.join(get_args(JobKind))}")
+
+
+def queue_of(worker: str) -> str:
+    """The name of a worker's own queue: two names never share one, whatever they are made of."""
+    return f"replay.{quote(worker, safe='')}"
+
+
+@dataclass(frozen=True)
+class ControlPoint:
+    """The band a replay must stay in at one evaluation (`index` counts from 1)."""
+
+    index: int
+    mean: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True)
+class TargetSpec:
+    """The quality target a replay stops at.
+
+    With `fixed_stop` it goes on to the end of its training, and counts there whatever its quality:
+    the mean over runs is tested.
+    """
+
+    metric: str
+    value: float
+    direction: Literal["higher", "lower"]
+    evaluations_in_a_row: int = 1
+    fixed_stop: bool = False
+
+
+@dataclass(frozen=True)
+class LatencyOrder:
+    """How to measure the latency of the trained model: see rules.latency_protocol.
+
+    A backend that is still at it after `enough_seconds` ends once it has `fewest_items`, one that
+    is after `most_seconds` with what it has.
+    """
+
+    items: int
+    warmup_items: int
+    output_tolerance: float
+    fewest_items: int = 120
+    enough_seconds: float = 30.0
+    most_seconds: float = 60.0
+
+
+@dataclass(frozen=True)
+class ReplayJob:
+    """What one attempt trains: complete, so that a worker needs no other source.
+
+    `seeds` has one seed per run. `control_points` is empty where no band is known for this
+    configuration. `clock` and `division` say which seconds count. `hyperparameters_by_run` has one
+    table per seed where the runs differ, and is empty where all train with `hyperparameters`.
+    `stop_at` "end" trains every epoch, past the target and out of any band. `latency` says how to
+    measure the model once it is at the target, None where it is not measured. Raises ValueError
+    if there are tables for some runs only.
+    """
+
+    attempt_id: str
+    verification_id: str
+    submission_id: str | None
+    benchmark_id: str
+    benchmark_sha256: str
+    data_set_sha256: str | None
+    reference: str
+    hyperparameters: dict[str, float]
+    seeds: list[int]
+    target: TargetSpec
+    clock: str
+    division: str
+    control_points: list[ControlPoint]
+    run_limit_seconds: float
+    kind: JobKind = "replay"
+    hyperparameters_by_run: list[dict[str, float]] = field(default_factory=list)
+    stop_at: StopAt = "target"
+    latency: LatencyOrder | None = None
+
+    def __post_init__(self) -> None:
+        tables, runs = len(self.hyperparameters_by_run), len(self.seeds)
+        if tables not in (0, runs):
+            raise ValueError(
+                f"hyperparameters_by_run has {count_text(tables, 'table')}; expected one for "
+                f"each of {count_text(runs, 'seed')}"
+            )
+
+    def hyperparameters_of(self, run: int) -> dict[str, float]:
+        """The settings that run `run` (from 0) trains with."""
+        tables = self.hyperparameters_by_run
+        return tables[run] if tables else self.hyperparameters
+
+
+@dataclass(frozen=True)
+class ClaimRequest:
+    """A worker asks for an attempt."""
+
+    worker: str
+    hardware_class: str
+
+
+@dataclass(frozen=True)
+class ClaimGrant:
+    """The attempt is this worker's until the lease runs out; every post renews it.
+
+    `token` authorises the posts of this claim alone; `fence` counts the claims of the attempt and
+    goes with every post in the header FENCE_HEADER.
+    """
+
+    attempt_id: str
+    fence: int
+    token: str
+    lease_seconds: float
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a run or an attempt ended without a result, from a closed list, with the next step."""
+
+    kind: FailureKind
+    code: FailureCode
+    message: str
+    next_step: str
+
+
+@dataclass(frozen=True)
+class ReplayEvent:
+    """One thing that happened in a replay, in the order of `sequence` (from 0, no gaps).
+
+    `seconds` counts on the benchmark's clock from the start of the run, None before it starts.
+    `epoch`, `samples`, `quality` belong to evaluations; `phase` to phases; `status`, `cpu_seconds`
+    and `failure` to the end of a run, as in its report. `ledger` holds seconds per phase.
+    """
+
+    sequence: int
+    run: int
+    kind: EventKind
+    seconds: float | None = None
+    epoch: float | None = None
+    samples: int | None = None
+    quality: float | None = None
+    phase: str | None = None
+    status: RunStatus | None = None
+    ledger: dict[str, float] | None = None
+    cpu_seconds: float | None = None
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class EvaluationBatch:
+    """Events since the last post; an empty batch is a heartbeat."""
+
+    events: list[ReplayEvent] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class BatchAnswer:
+    """Whether the worker goes on, and if not why ("cancelled", "time_limit")."""
+
+    proceed: bool
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class ReplayEvaluation:
+    """One evaluation of a replay; `seconds` on the benchmark's clock."""
+
+    epoch: float
+    samples: int
+    seconds: float
+    quality: float
+    ledger: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Absence:
+    """Why a backend was not measured, from a closed list, and what it said."""
+
+    code: AbsenceCode
+    message: str
+
+
+@dataclass(frozen=True)
+class BackendLatency:
+    """One way of running the trained model, timed one item at a time; warm-up included.
+
+    `largest_difference` is that of its outputs to eager's, as a share of eager's largest output.
+    `seconds` and `cpu_seconds` are the span of the timed items on the wall and of the processor.
+    `passes` says how often the items went round, warm-up left out; None in older reports.
+    Without times there is an `absence`.
+    """
+
+    backend: Backend
+    milliseconds: list[float] = field(default_factory=list)
+    largest_difference: float | None = None
+    seconds: float | None = None
+    cpu_seconds: float | None = None
+    absence: Absence | None = None
+    passes: float | None = None
+
+
+@dataclass(frozen=True)
+class ReplayRun:
+    """One training of a replay.
+
+    `status` is "reached" for a run that was at the target, whether or not it went on after it.
+    `tta_seconds` is on the benchmark's clock, None unless the target was reached. `parent_seconds`
+    and `child_seconds` are the same span on the two clocks; `cpu_seconds` is the processor time
+    of the span (low against the span on a CPU: a neighbour was in the way). `telemetry` is None
+    where the run was not observed.
+    """
+
+    index: int
+    seed: int
+    status: RunStatus
+    evaluations: list[ReplayEvaluation]
+    ledger: dict[str, float]
+    tta_seconds: float | None = None
+    parent_seconds: float | None = None
+    child_seconds: float | None = None
+    cpu_seconds: float | None = None
+    failure: Failure | None = None
+    log_tail: str = ""
+    latency: list[BackendLatency] = field(default_factory=list)
+    telemetry: RunTelemetry | None = None
+
+
+@dataclass(frozen=True)
+class WorkerSystem:
+    """The hardware and software a worker found under itself."""
+
+    worker: str
+    hardware_class: str
+    processor: str
+    processor_count: int
+    memory_gib: float
+    accelerator: str | None
+    accelerator_count: int
+    threads: int
+    software: dict[str, str]
+
+
+@dataclass(frozen=True)
+class ReplayReport:
+    """The end of an attempt: what every started run did, or why the attempt failed.
+
+    `processes` trained each run together, each with a device of its own.
+    `drift` is a sentence where the worker's canary after the runs was off its baseline: their
+    times are then compared with nothing.
+    """
+
+    runs: list[ReplayRun]
+    system: WorkerSystem
+    failure: Failure | None = None
+    precision: PrecisionAudit | None = None
+    work: ModelWork | None = None
+    canaries: list[Canary] = field(default_factory=list)
+    drift: str | None = None
+    processes: int = 1
+
+
+@dataclass(frozen=True)
+class WorkerHello:
+    """A worker is alive: sent at the start, every few seconds, and when it has become free.
+
+    One that is "draining" was told to stop by its own operator and finishes what it is at.
+    """
+
+    system: WorkerSystem
+    state: WorkerWord
+
+
+@dataclass(frozen=True)
+class HelloAnswer:
+    """What an organiser wants of a worker, and why.
+
+    "pause": take nothing until this says "work" again; "drain": take nothing and end once free.
+    `roof_wanted` asks a confirmed worker for a canary: its hardware class has no roof yet.
+    """
+
+    order: WorkerOrder = "work"
+    why: str | None = None
+    roof_wanted: bool = False

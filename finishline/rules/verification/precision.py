@@ -1,0 +1,61 @@
+"""Precision labels: which floating type is the narrowest, and a claim held against its audit."""
+
+from collections.abc import Iterable
+
+from finishline.rules.scoring.measurements import PrecisionName
+from finishline.rules.submissions.claim import Claim
+from finishline.rules.verification.messages import ReplayReport
+from finishline.rules.verification.verdict import Reason
+
+# From wide to narrow. Of the two types of 16 bits bfloat16 keeps fewer digits.
+WIDE_TO_NARROW: tuple[PrecisionName, ...] = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
+# Relative errors of a product of normal numbers: about 1e-7, 3e-4 and 2e-3.
+LARGEST_FP32_ERROR = 1e-5
+LARGEST_TF32_ERROR = 8e-4
+
+
+def is_narrower(one: PrecisionName, other: PrecisionName) -> bool:
+    """Whether `one` keeps less of a number than `other`."""
+    return WIDE_TO_NARROW.index(one) > WIDE_TO_NARROW.index(other)
+
+
+def narrowest(names: Iterable[PrecisionName]) -> PrecisionName | None:
+    """The narrowest of some types, which names the whole run; None of none.
+
+    Source: MLPerf training_rules.adoc, appendix on utilisation: the lowest precision touched
+    is the label of the run.
+    """
+    return max(names, key=WIDE_TO_NARROW.index, default=None)
+
+
+def precision_by_error(relative_error: float) -> PrecisionName:
+    """What a float32 product was really computed in, by its error against float64."""
+    if relative_error <= LARGEST_FP32_ERROR:
+        return "fp32"
+    return "tf32" if relative_error <= LARGEST_TF32_ERROR else "bf16"
+
+
+def judge_precision(claim: Claim, report: ReplayReport) -> list[Reason]:
+    """Hold the precision a claim states against what the replay's training really touched.
+
+    Narrower than claimed is rejected. A claim without a precision, or a replay without an audit,
+    has nothing to compare.
+    """
+    audit = report.precision
+    if claim.precision is None or audit is None or audit.lowest is None:
+        return []
+    numbers = {f"operations_{name}": float(count) for name, count in audit.observed.items()}
+    if is_narrower(audit.lowest, claim.precision):
+        message = (
+            f"the claim states {claim.precision}, and the training touched {audit.lowest} "
+            f"in a matmul or convolution ({audit.scope})"
+        )
+        return [Reason("precision_differs", "rejects", message, numbers)]
+    message = f"nothing narrower than the claimed {claim.precision} was touched ({audit.scope})"
+    return [Reason("precision_agrees", "supports", message, numbers)]
+
+
+def audits_differ(report: ReplayReport, other: ReplayReport) -> bool:
+    """Whether two workers found different precisions in one training."""
+    found = [each.precision.lowest for each in (report, other) if each.precision is not None]
+    return len({lowest for lowest in found if lowest is not None}) > 1

@@ -1,0 +1,191 @@
+"""Checks of a replay report: its numbers are possible, its seconds add up."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import pairwise
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import RuleError
+from finishline.rules.scoring.run import Clock, Ledger
+from finishline.rules.submissions.claim_checks import is_possible, possible_in_words
+from finishline.rules.text import count_text
+from finishline.rules.verification.judge_convergence import evaluation_at_target
+from finishline.rules.verification.messages import ReplayReport, ReplayRun, StopAt
+
+
+def check_report(report: ReplayReport, *, seeds: Sequence[int], stop_at: StopAt = "target") -> None:
+    """Raise RuleError, naming the run, unless the report is one of this plan and consistent.
+
+    The runs are those that were planned, in order and each with its seed; a run's times are not
+    negative and do not decrease; a run that reached the target has a time that its evaluations
+    and both clocks bear out: the last evaluation's where runs stop at the target, one of them
+    where they go on to their end.
+    """
+    found = [run.seed for run in report.runs]
+    if found != list(seeds):
+        # What was drawn stays sealed: the message tells what was sent, not what is right.
+        raise RuleError(
+            f"the report has the seeds {found}",
+            field="runs.seed",
+            expected=f"the {count_text(len(seeds), 'seed')} of the plan, in order",
+        )
+    for position, run in enumerate(report.runs):
+        if run.index != position:
+            raise _impossible(position, "index", f"run {run.index}", f"{position}, as planned")
+        _check_times(position, run, stop_at)
+
+
+def check_qualities(run: ReplayRun, benchmark: Benchmark) -> None:
+    """Raise RuleError, naming run and field, unless a run's qualities are possible.
+
+    A run that reached the target has an evaluation at it.
+    """
+    for index, item in enumerate(run.evaluations):
+        if not is_possible(benchmark.target, item.quality):
+            field = f"evaluations[{index}].quality"
+            found, expected = f"{item.quality:g}", possible_in_words(benchmark.target)
+            raise _impossible(run.index, field, found, expected)
+    if run.status == "reached" and evaluation_at_target(benchmark, run) is None:
+        expected = benchmark.target.in_words
+        raise _impossible(run.index, "status", "reached, by no evaluation", expected)
+
+
+def _check_times(position: int, run: ReplayRun, stop_at: StopAt) -> None:
+    times = [0.0, *(evaluation.seconds for evaluation in run.evaluations)]
+    if any(later < earlier for earlier, later in pairwise(times)):
+        raise _impossible(
+            position, "evaluations.seconds", "time runs backwards", "times that do not decrease"
+        )
+    if run.status != "reached":
+        return
+    if run.tta_seconds is None or not run.evaluations:
+        raise _impossible(position, "tta_seconds", "missing", "a time for a run that reached")
+    possible = times[-1:] if stop_at == "target" else times[1:]
+    if min(abs(run.tta_seconds - seconds) for seconds in possible) > 1e-6:
+        whose = "the last evaluation's" if stop_at == "target" else "or an earlier evaluation's"
+        raise _impossible(
+            position, "tta_seconds", f"{run.tta_seconds:g}", f"{times[-1]:g}, {whose}"
+        )
+    for name, span in (
+        ("parent_seconds", run.parent_seconds),
+        ("child_seconds", run.child_seconds),
+    ):
+        if span is None or span <= 0:
+            raise _impossible(position, name, f"{span}", "a positive span on either clock")
+
+
+def _impossible(position: int, field: str, found: str, expected: str) -> RuleError:
+    return RuleError(
+        f"run {position} of the report: {found}",
+        field=f"runs[{position}].{field}",
+        expected=expected,
+    )
+
+
+TOLERANCE_SECONDS = 1e-6
+SPAN_TOLERANCE_SECONDS = 0.001
+OFF_CLOCK_FACTOR = 2.0
+OFF_CLOCK_SLACK_SECONDS = 0.25
+# The runs that ended by themselves.
+FINISHED = ("reached", "not_reached", "below_band")
+
+
+@dataclass(frozen=True)
+class OffClock:
+    """Seconds of a run that its clock leaves out: of its preparation, and of each evaluation."""
+
+    preparation: float = 0.0
+    evaluation: float = 0.0
+
+
+def check_ledgers(run: ReplayRun, clock: Clock, *, division: str) -> None:
+    """Raise RuleError, naming run and field, unless a run's ledgers make its seconds.
+
+    Each evaluation's seconds are its ledger's on the clock; no phase loses seconds from one
+    evaluation to the next, nor to the end of the run.
+    """
+    place = f"runs[{run.index}]"
+    ledgers = [ledger_of(item.ledger, place) for item in run.evaluations]
+    for index, (item, ledger) in enumerate(zip(run.evaluations, ledgers, strict=True)):
+        wanted = clock.seconds(ledger, division=division)
+        if abs(item.seconds - wanted) > TOLERANCE_SECONDS:
+            raise RuleError(
+                f"{item.seconds} s",
+                field=f"{place}.evaluations[{index}].seconds",
+                expected=f"{wanted} s by its ledger on the {clock.name} clock",
+            )
+    for earlier, later in pairwise([*ledgers, ledger_of(run.ledger, place)]):
+        lost = [
+            phase.name
+            for phase in fields(Ledger)
+            if getattr(later, phase.name) < getattr(earlier, phase.name) - TOLERANCE_SECONDS
+        ]
+        if lost:
+            raise RuleError(
+                f"{lost[0]} loses seconds", field=f"{place}.ledger", expected="a ledger that grows"
+            )
+
+
+def check_spans(run: ReplayRun) -> None:
+    """Raise RuleError unless both clocks of a run that ended by itself agree with its ledger.
+
+    They count from the end of the preparation to the last thing that the training said.
+    """
+    if run.status not in FINISHED or run.parent_seconds is None:
+        return
+    place = f"runs[{run.index}]"
+    ledger = ledger_of(run.ledger, place)
+    wanted = seconds_after_preparation(ledger)
+    if abs(run.parent_seconds - wanted) > SPAN_TOLERANCE_SECONDS:
+        raise RuleError(
+            f"{run.parent_seconds:.3f} s",
+            field=f"{place}.parent_seconds",
+            expected=f"{wanted:.3f} s, as its ledger adds up after the preparation",
+        )
+
+
+def seconds_after_preparation(ledger: Ledger) -> float:
+    """The seconds of a ledger that a run's own clocks see."""
+    return ledger.total() - ledger.init - ledger.compile - ledger.warmup
+
+
+def ledger_of(table: Mapping[str, float], place: str) -> Ledger:
+    """The ledger of a table. Raises RuleError for what is none."""
+    try:
+        ledger = Ledger(**table)
+    except TypeError as error:
+        raise RuleError(f"{error}", field=f"{place}.ledger", expected="seconds by phase") from error
+    if any(seconds < 0 for seconds in table.values()):
+        raise RuleError("negative seconds", field=f"{place}.ledger", expected="seconds by phase")
+    return ledger
+
+
+def off_clock(run: ReplayRun, clock: Clock) -> OffClock:
+    """The seconds of a run that are not on its clock."""
+    ledger = ledger_of(run.ledger, f"runs[{run.index}]")
+    prepared = ledger.init + ledger.compile + ledger.warmup
+    each = ledger.eval / len(run.evaluations) if run.evaluations else 0.0
+    return OffClock(
+        preparation=0.0 if clock.name == "dawnbench" else prepared,
+        evaluation=0.0 if clock.name == "mlperf" else each,
+    )
+
+
+def check_off_clock(report: ReplayReport, clock: Clock, calibrated: Sequence[OffClock]) -> None:
+    """Raise RuleError if a run spends over twice the longest calibrated time off its clock.
+
+    `calibrated` is of the same hardware class; without any nothing is compared.
+    """
+    if not calibrated:
+        return
+    for run in report.runs:
+        found = off_clock(run, clock)
+        for name in ("preparation", "evaluation"):
+            longest = max(getattr(one, name) for one in calibrated)
+            most = OFF_CLOCK_FACTOR * longest + OFF_CLOCK_SLACK_SECONDS
+            if getattr(found, name) > most:
+                raise RuleError(
+                    f"run {run.index} of the report: {getattr(found, name):.3f} s off the clock",
+                    field=f"runs[{run.index}].ledger",
+                    expected=f"at most {most:.3f} s of {name}, twice the calibrated",
+                )

@@ -1,0 +1,138 @@
+"""Two verifications of one submission side by side: what differs, and is it more than chance?"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.scoring.aggregate import mean
+from finishline.rules.statistics.significance import SHORTEST_SECONDS, welch_slower
+from finishline.rules.verification.judge_convergence import evaluation_at_target
+from finishline.rules.verification.messages import ReplayReport, ReplayRun
+
+
+@dataclass(frozen=True)
+class ReplayFigures:
+    """One replay in one line: seconds and epochs to the target, None if it did not reach it."""
+
+    index: int
+    seed: int
+    status: str
+    tta_seconds: float | None
+    epochs_to_target: float | None
+    best_quality: float | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A figure's means in both verifications, the first over the second, and how likely by chance.
+
+    `p_value` is two-sided, from Welch's t-test on logarithms; None below two replays on each side.
+    `comparable` is false for times on different hardware classes.
+    """
+
+    figure: str
+    first_mean: float | None
+    second_mean: float | None
+    ratio: float | None
+    p_value: float | None
+    comparable: bool
+
+
+@dataclass(frozen=True)
+class SystemDifference:
+    """A line in which the systems of two replays differ."""
+
+    field: str
+    first: str | None
+    second: str | None
+
+
+def figures_of(benchmark: Benchmark, report: ReplayReport) -> list[ReplayFigures]:
+    """What each replay of a report came to."""
+    return [_figures(benchmark, run) for run in report.runs]
+
+
+def _figures(benchmark: Benchmark, run: ReplayRun) -> ReplayFigures:
+    reached = evaluation_at_target(benchmark, run)
+    qualities = [item.quality for item in run.evaluations]
+    best = max if benchmark.target.direction == "higher" else min
+    return ReplayFigures(
+        index=run.index,
+        seed=run.seed,
+        status=run.status,
+        tta_seconds=run.tta_seconds if reached is not None else None,
+        epochs_to_target=reached.epoch if reached is not None else None,
+        best_quality=best(qualities) if qualities else None,
+    )
+
+
+def compare_replays(
+    benchmark: Benchmark, first: ReplayReport, second: ReplayReport
+) -> list[Difference]:
+    """Times and epochs to the target of two reports, over the replays that reached it."""
+    same_class = first.system.hardware_class == second.system.hardware_class
+    left, right = figures_of(benchmark, first), figures_of(benchmark, second)
+    return [
+        _difference(
+            "tta_seconds",
+            [run.tta_seconds for run in left],
+            [run.tta_seconds for run in right],
+            comparable=same_class,
+        ),
+        _difference(
+            "epochs_to_target",
+            [run.epochs_to_target for run in left],
+            [run.epochs_to_target for run in right],
+            comparable=True,
+        ),
+    ]
+
+
+def _difference(
+    figure: str,
+    first: Sequence[float | None],
+    second: Sequence[float | None],
+    *,
+    comparable: bool,
+) -> Difference:
+    left, right = [x for x in first if x is not None], [x for x in second if x is not None]
+    return Difference(
+        figure=figure,
+        first_mean=mean(left) if left else None,
+        second_mean=mean(right) if right else None,
+        ratio=mean(left) / mean(right) if left and right and mean(right) > 0 else None,
+        p_value=two_sided_p(left, right) if comparable else None,
+        comparable=comparable,
+    )
+
+
+def two_sided_p(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """How likely are means this far apart by chance? None below two values each.
+
+    Source: Welch (1947), on logarithms, two-sided.
+    """
+    left, right = ([max(x, SHORTEST_SECONDS) for x in values] for values in (first, second))
+    test = welch_slower(left, right)
+    if test is None:
+        return None
+    if math.isinf(test.degrees_of_freedom) and math.isclose(test.ratio, 1.0):
+        return 1.0  # Neither scatters, and both are the same.
+    return min(1.0, 2 * min(test.p_slower, 1 - test.p_slower))
+
+
+def compare_systems(first: ReplayReport, second: ReplayReport) -> list[SystemDifference]:
+    """Hardware, threads and package versions in which two workers differ."""
+    left, right = _flat(first), _flat(second)
+    return [
+        SystemDifference(field, left.get(field), right.get(field))
+        for field in sorted({*left, *right})
+        if left.get(field) != right.get(field)
+    ]
+
+
+def _flat(report: ReplayReport) -> Mapping[str, str]:
+    table = asdict(report.system)
+    software = table.pop("software")
+    flat = {name: str(value) for name, value in table.items() if value is not None}
+    return flat | {f"software.{name}": str(value) for name, value in software.items()}

@@ -1,0 +1,127 @@
+"""The end of a verification: an outcome, and typed reasons with the numbers behind them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from finishline.rules.scoring.scoring import RunScore
+
+Outcome = Literal["verified", "rejected", "inconclusive"]
+ReasonCode = Literal[
+    "reached_target",
+    "within_band",
+    "curve_reproduced",
+    "curve_not_reproduced",
+    "own_seed_not_confirmed",
+    "own_seed_not_compared",
+    "convergence_agrees",
+    "time_agrees",
+    "did_not_reach",
+    "below_band",
+    "above_band",
+    "converges_faster_than_replay",
+    "slower_than_claimed",
+    "hardware_differs",
+    "noisy_host",
+    "time_not_compared",
+    "claim_has_no_time",
+    "below_entropy",
+    "precision_agrees",
+    "precision_differs",
+    "worker_drifted",
+    "no_second_worker",
+    "cross_check_differs",
+    "witnessed",
+    "infrastructure",
+    "replay_failed",
+    "duel_time",
+    "duel_pace",
+    "duel_epochs",
+    "duel_missed",
+    "latency_agrees",
+    "latency_slower_than_claimed",
+    "latency_not_measured",
+    "latency_not_compared",
+    "claim_has_no_latency",
+    "backend_absent",
+]
+Weight = Literal["supports", "rejects", "leaves_open", "note"]
+
+
+@dataclass(frozen=True)
+class Shares:
+    """How much of a benchmark's alpha each test of a verdict may use.
+
+    An honest claim fails each test at most as often as alpha times its share, so that all tests
+    together leave it unverified at most as often as the sum (Bonferroni). The band has the largest:
+    one replay below it is dropped, and rejects nobody.
+    """
+
+    replay_band: float = 0.18
+    convergence: float = 0.04
+
+
+SHARES = Shares()
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One finding of a verdict: what it is, what it does to the outcome, the numbers behind it."""
+
+    code: ReasonCode
+    weight: Weight
+    message: str
+    numbers: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a verification ends in, with every reason that counted."""
+
+    outcome: Outcome
+    reasons: tuple[Reason, ...]
+
+
+def rejects_in(division: str) -> Weight:
+    """What a claim beyond its replay means: in the open division another model may explain it."""
+    return "rejects" if division == "closed" else "leaves_open"
+
+
+# What a claim is judged by: its epochs, its times, and how good its runs were.
+JUDGED = ("reached", "tta_seconds", "epochs_to_target", "best_quality")
+# Two machines' last digits may differ; a figure that anybody reads does not.
+RELATIVE_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class ChangedFigure:
+    """A figure of a run that was judged as `judged` and is `now` another; None is absent."""
+
+    file: str
+    field: str
+    judged: float | bool | None
+    now: float | bool | None
+
+
+def changed_figures(
+    judged: Sequence[Mapping[str, Any]], now: Sequence[RunScore]
+) -> list[ChangedFigure]:
+    """The figures of runs that differ from those a verdict was reached on, kept as its evidence.
+
+    Runs are known by their files; one that was not judged, or is not there any more, differs in
+    every figure that it has.
+    """
+    before = {str(run["file"]): run for run in judged}
+    after = {run.file: asdict(run) for run in now}
+    return [
+        ChangedFigure(file, field, old, new)
+        for file in dict.fromkeys([*before, *after])
+        for field in JUDGED
+        if _differ(old := before.get(file, {}).get(field), new := after.get(file, {}).get(field))
+    ]
+
+
+def _differ(one: Any, other: Any) -> bool:
+    if isinstance(one, bool) or isinstance(other, bool) or one is None or other is None:
+        return one is not other
+    return bool(abs(one - other) > RELATIVE_TOLERANCE * max(abs(one), abs(other)))
