@@ -1,0 +1,157 @@
+"""How many of our files one request runs through: ceilings that may only be lowered."""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from server.settings import Settings
+from tests.support.copies import serving
+from tests.support.streams import stream_report, streamed
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("server", "finishline/rules")
+# The server's are to come down to 25 and 30, and then to 15 and 20.
+SUBMISSION_CEILINGS = {"server": 48, "finishline/rules": 37}
+VERIFICATION_CEILINGS = {"server": 88, "finishline/rules": 46}
+
+
+class Tracer:
+    """Collects the files in which Python functions are called, on all threads, while it counts."""
+
+    def __init__(self) -> None:
+        self._files: set[str] | None = None
+
+    def note(self, frame: FrameType, event: str, _argument: object) -> None:
+        """Python calls it at each call and return."""
+        if self._files is not None and event == "call":
+            self._files.add(frame.f_code.co_filename)
+
+    @contextmanager
+    def counting(self) -> Iterator[dict[str, list[str]]]:
+        """Fills in our files in which a function is called within the block, by folder."""
+        found: dict[str, list[str]] = {}
+        self._files = files = set()
+        try:
+            yield found
+        finally:
+            self._files = None
+        for folder in FOLDERS:
+            root = f"{ROOT / folder}/"
+            found[folder] = sorted(f.removeprefix(root) for f in files if f.startswith(root))
+
+
+@pytest.fixture
+def tracer() -> Iterator[Tracer]:
+    """A tracer of this thread and of those that start from now on."""
+    made, before = Tracer(), sys.getprofile()
+    threading.setprofile(made.note)
+    sys.setprofile(made.note)
+    yield made
+    sys.setprofile(before)
+    threading.setprofile(None)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def client(tracer: Tracer, settings: Settings) -> Iterator[TestClient]:
+    """A server all of whose threads are traced."""
+    with serving(settings) as made:
+        yield made
+
+
+@dataclass
+class Broker:
+    """Keeps the jobs that it is given."""
+
+    jobs: list[dict[str, Any]] = field(default_factory=list)
+
+    def send_task(self, _name: str, *, args: list[Any], **_options: object) -> None:
+        """Keep a job."""
+        self.jobs.append(args[0])
+
+
+@pytest.fixture
+def verify(
+    client: TestClient,
+    olivia: Any,
+    walter: Any,
+    make_report: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[str], None]:
+    """Has a submission verified: request, dispatch, claim, evaluations, report."""
+    broker, system = Broker(), make_report([]).system
+    dispatcher = client.app.state.dispatcher  # type: ignore[attr-defined]
+    database = client.app.state.parts.database  # type: ignore[attr-defined]
+    monkeypatch.setattr(dispatcher, "_broker", broker)
+
+    def post(path: str, content: Any, headers: dict[str, str], *, status: int = 200) -> Any:
+        answer = client.post(f"/api/v1{path}", json=content, headers=headers)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    def run(submission_id: str) -> None:
+        address = f"/submissions/{submission_id}/verifications"
+        post(address, {"reason": "record claim"}, olivia.headers, status=201)
+        hello = {"system": asdict(system), "state": "idle"}
+        post("/workers/hello", hello, walter.headers)
+        dispatcher.run_once()
+        job = broker.jobs[-1]
+        attempt = f"/attempts/{job['attempt_id']}"
+        claim = {"worker": system.worker, "hardware_class": system.hardware_class}
+        grant = post(f"{attempt}/claim", claim, walter.headers)
+        of_claim = {
+            "Authorization": f"Bearer {grant['token']}",
+            "Finishline-Fence": str(grant["fence"]),
+        }
+        report = make_report(job["seeds"])
+        for sequence, (_, event) in enumerate(streamed(report)):
+            events = [{"sequence": sequence, **event}]
+            post(f"{attempt}/evaluations", {"events": events}, of_claim)
+        # The trainings were posted at once; by the clock they came at the moments of their ledgers.
+        stream_report(database, job["attempt_id"], report, fence=grant["fence"])
+        post(f"{attempt}/report", asdict(report), of_claim)
+        view = client.get(f"/api/v1/submissions/{submission_id}").json()
+        assert view["status"] == "verified"
+
+    return run
+
+
+def require_at_most(ceilings: dict[str, int], found: dict[str, list[str]]) -> None:
+    """Fail with the list of files where there are more of them than a ceiling allows."""
+    for folder, files in found.items():
+        listed = "\n".join(files)
+        assert len(files) <= ceilings[folder], f"{len(files)} files of {folder}:\n{listed}"
+
+
+def test_a_submission_runs_through_few_files(
+    tracer: Tracer, submit: Callable[..., Any], digits_submission: Any
+) -> None:
+    submit(digits_submission)  # Imports, and builds what the first request builds.
+    with tracer.counting() as found:
+        answer = submit(digits_submission)
+
+    assert answer.status_code == 201
+    assert len(found["server"]) > 10  # It counts.
+    require_at_most(SUBMISSION_CEILINGS, found)
+
+
+def test_a_verification_runs_through_few_files(
+    tracer: Tracer,
+    submit: Callable[..., Any],
+    digits_submission: Any,
+    verify: Callable[[str], None],
+) -> None:
+    ids = [submit(digits_submission).json()["id"] for _ in range(2)]
+    verify(ids[0])
+    with tracer.counting() as found:
+        verify(ids[1])
+
+    assert len(found["server"]) > 10
+    require_at_most(VERIFICATION_CEILINGS, found)
