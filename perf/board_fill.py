@@ -11,9 +11,9 @@ from sqlalchemy import Connection, Table
 from finishline.rules.benchmarks.benchmark import load_benchmarks
 from perf.board_pages import BENCHMARK, fill
 from server.benchmarks.queries import find_benchmark, keep_definition
+from server.board_versions import raise_board_version
 from server.database import Database
 from server.dependencies import Parts
-from server.leaderboard.service import raise_board_version
 from server.models import RunRow, Submission
 from server.schema import migrate
 from server.settings import Settings

@@ -24,10 +24,10 @@ from sqlalchemy import insert
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.app import create_app
 from server.benchmarks.queries import find_benchmark, keep_definition
+from server.board_versions import raise_board_version
+from server.boards.schemas import BoardQuery
 from server.database import Database, utc_now
 from server.dependencies import Parts
-from server.leaderboard.schemas import BoardQuery
-from server.leaderboard.service import raise_board_version
 from server.models import RunRow, Submission, User
 from server.pages.board_context import board_context
 from server.schema import migrate

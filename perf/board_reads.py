@@ -43,8 +43,8 @@ from perf.board_fill import PER_BOARD, Filled, filled, settings_of
 from perf.board_load import Load, put_load, request_for
 from perf.board_pages import BENCHMARK
 from server.app import create_app
+from server.board_versions import raise_board_version
 from server.dependencies import Parts
-from server.leaderboard.service import raise_board_version
 from server.models import Submission
 
 API = "/api/v1/leaderboards/"

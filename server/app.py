@@ -20,9 +20,11 @@ from server.asgi import FinishlineApp
 from server.audit import endpoints as audit
 from server.benchmarks import endpoints as benchmarks
 from server.benchmarks.queries import load_definitions
+from server.board_versions import known_versions
+from server.boards import endpoints as boards
+from server.boards.watch import VersionWatch
 from server.broker import Broker
 from server.calibrations import endpoints as calibrations
-from server.comparisons import endpoints as comparisons
 from server.database import Database
 from server.dependencies import Parts
 from server.dispatch import Dispatcher
@@ -32,9 +34,6 @@ from server.health import endpoints as health
 from server.health.checks import make_checks
 from server.health.draining import drained_before_stop
 from server.health.readiness import Readiness
-from server.leaderboard import endpoints as leaderboard
-from server.leaderboard.versions import known_versions
-from server.leaderboard.watch import VersionWatch
 from server.limits.rate_limiting import RateLimiting
 from server.limits.setup import LimitParts, limits_at_work, make_limits
 from server.limits.shedding import Shedding
@@ -55,7 +54,6 @@ from server.prices import endpoints as prices
 from server.proofs import endpoints as proofs
 from server.queues import endpoints as queues
 from server.quotas import endpoints as quotas
-from server.records import endpoints as records
 from server.reruns import endpoints as reruns
 from server.rescoring import endpoints as rescoring
 from server.revision import require_current_schema
@@ -81,11 +79,9 @@ FEATURES = (
     users,
     benchmarks,
     phases,
-    records,
     run_export,
     withdrawals,
-    leaderboard,
-    comparisons,
+    boards,
     reruns,
     verifications,
     duels,

@@ -6,8 +6,8 @@ import time
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from server.leaderboard.fast_path import FastPath
-from server.leaderboard.kept import Reply
+from server.boards.fast_path import FastPath
+from server.boards.kept import Reply
 from server.observability.access import Observed
 from server.observability.access import log as access_log
 

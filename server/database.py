@@ -25,7 +25,7 @@ from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.orm import DeclarativeBase, Mapper, Session, object_mapper
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from server.viewer import ANYBODY, Viewer
+from server.viewer import ANYBODY, VIEWER, Viewer
 from server.write_turns import WriteTurns
 
 CONNECT_SECONDS = 5
@@ -41,7 +41,6 @@ KEPT_PAGES_KIB = 512
 # Taken in turn, as many connections as were ever open at once would fill.
 LAST_USED_FIRST = {"pool_use_lifo": True}
 AFTER_COMMIT = "after_commit"
-VIEWER = "viewer"
 BEFORE_COMMIT = "before_commit"
 # An INSERT that may say ON CONFLICT, by the dialect of the database.
 INSERTS: dict[str, Callable[[Any], Any]] = {

@@ -13,7 +13,8 @@ from finishline.rules.scoring.aggregate import mean, olympic_mean
 from finishline.rules.scoring.normalisation import ReferenceCurve, reference_curve
 from server.calibrations.queries import adopted_calibration, judging_benchmark
 from server.models import RunRow, Submission, User
-from server.submissions.visibility import ranks, seeing_figures
+from server.submissions.visibility import ranks
+from server.viewer import seeing_figures
 
 UNITS = {"epoch_num": "epochs", "samples_count": "samples"}
 

@@ -12,9 +12,9 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmarks, read_benchmark
 from finishline.rules.text import did_you_mean
+from server.board_versions import board_versions, cached_for_board
 from server.database import insert_missing, utc_now
 from server.errors import ConflictError, NotFoundError
-from server.leaderboard.service import board_versions, kept_for_board
 from server.models import BenchmarkDefinition, Submission
 from server.submissions.visibility import ranks
 
@@ -78,7 +78,7 @@ def count_submissions(session: Session, benchmark_ids: Iterable[str]) -> dict[st
     """
     versions = board_versions(session)
     return {
-        benchmark_id: kept_for_board(
+        benchmark_id: cached_for_board(
             session,
             benchmark_id,
             "counts",

@@ -4,12 +4,12 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.ranking.records import may_duel
 from finishline.rules.verification.duel import RECORD_PAIRS
+from server.boards.contenders import contenders
 from server.duels.challenges import record_holder
 from server.duels.schemas import DuelCreate
 from server.duels.service import request_duel
 from server.errors import ServerError
 from server.models import Pool, Verification
-from server.records.contenders import contenders
 
 
 def challenge_record(session: Session, fresh: Verification) -> None:

@@ -7,11 +7,11 @@ from sqlalchemy.orm import Session, aliased, undefer
 
 from finishline.rules.ranking.records import DUEL_ALPHA, Contender, measured_history
 from finishline.rules.verification.duel import RECORD_PAIRS
+from server.board_versions import raise_board_version
+from server.boards.contenders import contenders, p_of_record_duel
 from server.database import utc_now
 from server.errors import ConflictError
-from server.leaderboard.service import raise_board_version
 from server.models import Submission, Verification
-from server.records.contenders import contenders, p_of_record_duel
 from server.verifications.queries import OPEN
 
 AGAIN_AFTER = timedelta(days=30)

@@ -9,6 +9,8 @@ from sqlalchemy import ColumnElement, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
+from server.boards.record_schemas import RecordView
+from server.boards.records import list_records
 from server.database import Database, utc_now
 from server.models import Delivery, MailSubscription, NoticeEvent
 from server.notices.announce import Subject, new_event, watched_benchmark
@@ -16,8 +18,6 @@ from server.notices.contents import links_of, submission_content
 from server.notices.kinds import RECORD_CHECK
 from server.notices.listeners import Listener, find_listeners, find_organisers
 from server.notices.pruning import forget_events
-from server.records.queries import list_records
-from server.records.schemas import RecordView
 from server.submissions.queries import find_submission
 
 log = logging.getLogger(__name__)

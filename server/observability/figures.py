@@ -9,8 +9,8 @@ from sqlalchemy import Float, cast, extract, func, select
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
+from server.board_versions import board_versions, cached_for_board
 from server.database import Database, utc_now
-from server.leaderboard.service import board_versions, kept_for_board
 from server.models import Attempt, BenchmarkDefinition, Submission, Verification
 from server.notices.deliveries import count_deliveries, overdue_seconds
 from server.observability.kept import Kept
@@ -127,7 +127,7 @@ def _submissions(session: Session) -> dict[tuple[str, bool], int]:
     counts: Counter[tuple[str, bool]] = Counter()
     for benchmark_id, version in board_versions(session).items():
         count = partial(_submissions_of, session, benchmark_id)
-        counts.update(kept_for_board(session, benchmark_id, "kinds", count, version=version))
+        counts.update(cached_for_board(session, benchmark_id, "kinds", count, version=version))
     return dict(counts)
 
 

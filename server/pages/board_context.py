@@ -8,11 +8,11 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.schemas import benchmark_view
-from server.leaderboard.divisions import board_in_division
-from server.leaderboard.queries import cut_board
-from server.leaderboard.ranked import ranked_board
-from server.leaderboard.schemas import BoardQuery
-from server.leaderboard.service import board_version, kept_for_board
+from server.board_versions import board_version, cached_for_board
+from server.boards.divisions import board_in_division
+from server.boards.queries import cut_board
+from server.boards.ranked import ranked_board
+from server.boards.schemas import BoardQuery
 from server.pages.board_refusals import query_instead
 from server.pages.explanations import EXPLAIN
 from server.phases.queries import current_phases
@@ -64,7 +64,7 @@ def refused_context(
 def _around(session: Session, benchmark: Benchmark, query: BoardQuery, version: int) -> Context:
     benchmark_id = benchmark.benchmark_id
     counts = count_submissions(session, [benchmark_id]).get(benchmark_id, NO_SUBMISSIONS)
-    dates = kept_for_board(
+    dates = cached_for_board(
         session, benchmark_id, "dates", lambda: _dates(session, benchmark), version=version
     )
     return {

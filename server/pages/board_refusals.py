@@ -7,8 +7,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from finishline.rules.errors import RuleError
+from server.boards.schemas import BoardQuery
 from server.errors import ConflictError, ContentError, ServerError
-from server.leaderboard.schemas import BoardQuery
 
 Problem = dict[str, Any]
 # What reading a query, or a board by it, may raise.

@@ -8,10 +8,10 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.benchmarks.queries import find_benchmark
+from server.boards.answers import answer_board
+from server.boards.encoding import Encoded, encoded
+from server.boards.schemas import BoardQuery
 from server.dependencies import PartsDep
-from server.leaderboard.answers import answer_board
-from server.leaderboard.encoding import Encoded, encoded
-from server.leaderboard.schemas import BoardQuery
 from server.pages.board_context import board_context, refused_context
 from server.pages.board_refusals import REFUSALS, Problem, problems_of
 from web.render import render

@@ -13,13 +13,13 @@ from finishline.rules.benchmarks.calibration import band_at
 from finishline.rules.ranking.lens import Lens, StoredRun, time_of_run
 from finishline.rules.scoring.aggregate import mean
 from server.benchmarks.schemas import benchmark_view
+from server.boards.lens import lens_of
+from server.boards.records import list_records
 from server.calibrations.queries import adopted_calibration, judging_benchmark
-from server.leaderboard.lens import lens_of
 from server.models import RunRow
 from server.pages.board_context import board_context
 from server.pages.chart_query import ChartQuery
 from server.pages.queries import sampled_curve
-from server.records.queries import list_records
 from web.board_charts import BoardChart
 from web.curves_chart import MOST_EVALUATIONS
 

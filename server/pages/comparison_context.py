@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from server.comparisons.queries import FEWEST, MOST, compare_submissions
+from server.boards.comparison import FEWEST, MOST, compare_submissions
 from server.dependencies import Parts
 from server.models import Submission, Verification
 from server.pages.measured import measured_beside

@@ -9,9 +9,9 @@ from sqlalchemy import select
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.benchmarks.queries import NO_SUBMISSIONS, find_benchmark
 from server.benchmarks.schemas import benchmark_view
+from server.boards.preview import preview_board
+from server.boards.schemas import BoardQuery
 from server.dependencies import Parts, PartsDep
-from server.leaderboard.preview import preview_board
-from server.leaderboard.schemas import BoardQuery
 from server.models import Submission
 from server.observability.context import note
 from server.pages.board_refusals import REFUSALS, Problem, problems_of, query_instead

@@ -7,9 +7,9 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.ranking import FIRST_METRIC
-from server.leaderboard.ranked import PlacedRow, ranked_board
-from server.leaderboard.schemas import BoardQuery
-from server.leaderboard.service import board_version
+from server.board_versions import board_version
+from server.boards.ranked import PlacedRow, ranked_board
+from server.boards.schemas import BoardQuery
 
 Context = dict[str, Any]
 

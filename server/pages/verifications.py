@@ -7,10 +7,10 @@ from fastapi.responses import HTMLResponse
 from sqlalchemy.orm import Session
 from starlette.exceptions import HTTPException
 
+from server.boards.race import read_race
 from server.dependencies import Parts, PartsDep
 from server.pages.queries import Context, verification_context
 from server.sessions.viewing import ViewerDep
-from server.verifications.race import read_race
 from server.workers.queue import read_place
 from web.duel_chart import duel_figure
 from web.render import render

@@ -6,7 +6,7 @@ from sqlalchemy import select, true, update
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.phases import is_embargoed
-from server.leaderboard.service import raise_board_version
+from server.board_versions import raise_board_version
 from server.models import Submission
 from server.phases.queries import all_current_phases, current_phases
 from server.phases.schemas import phases_of

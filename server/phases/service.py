@@ -18,10 +18,10 @@ from finishline.rules.benchmarks.phases import (
 )
 from server.audit.service import Administrator, Subject, record
 from server.benchmarks.queries import keep_definition
+from server.board_versions import raise_board_version
 from server.database import utc_now
 from server.dependencies import Caller
 from server.errors import ConflictError
-from server.leaderboard.service import raise_board_version
 from server.models import BenchmarkPhases, Submission
 from server.phases.embargoes import lift_embargo
 from server.phases.queries import current_dates, current_phases

@@ -7,8 +7,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from finishline.rules.benchmarks.phases import is_frozen
+from server.board_versions import raise_board_version
 from server.database import Database, utc_now
-from server.leaderboard.service import raise_board_version
 from server.phases.definitions import RulingDefinitions
 from server.phases.embargoes import due_embargoes, lift_embargo
 from server.phases.queries import all_current_phases

@@ -5,9 +5,9 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.text import count_text
 from server.audit.service import Subject, record
+from server.board_versions import raise_board_version
 from server.dependencies import Caller
 from server.errors import ConflictError
-from server.leaderboard.service import raise_board_version
 from server.models import Pool, Submission
 from server.pools.evidence import follow_evidence
 from server.pools.fresh import confirm_risen, fresh_runs_under_way

@@ -10,10 +10,10 @@ from finishline.rules.benchmarks.calibration import judged_beside
 from finishline.rules.ranking.records import Contender, measured_history
 from finishline.rules.verification.replay_plan import FRESH_RUNS, band_for, draw
 from finishline.rules.verification.sealed_runs import FIRST, HELD_BACK, why_fresh_runs
+from server.board_versions import raise_board_version
+from server.boards.contenders import contenders
 from server.calibrations.queries import adopted_calibration, judging_benchmark
-from server.leaderboard.service import raise_board_version
 from server.models import Pool, PoolRun, Submission, Verification
-from server.records.contenders import contenders
 from server.submissions.visibility import ranks
 from server.verifications.queries import OPEN, claim_of
 from server.verifications.queueing import queue_verification

@@ -3,8 +3,8 @@
 from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session
 
+from server.board_versions import raise_board_version
 from server.database import utc_now
-from server.leaderboard.service import raise_board_version
 from server.models import Attempt, Pool, PoolRun, User, Verification, WorkerRow
 from server.workers.owners import is_organisers
 

@@ -3,9 +3,9 @@
 from sqlalchemy.orm import Session
 
 from server.audit.service import Subject, record
+from server.board_versions import raise_board_version
 from server.dependencies import Caller
 from server.errors import ConflictError
-from server.leaderboard.service import raise_board_version
 from server.models import Verification
 from server.pools.fresh import ask_for_fresh_runs, earliest_live
 from server.pools.queries import find_pool

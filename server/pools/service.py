@@ -20,9 +20,9 @@ from finishline.rules.submissions.settings import configuration_of
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.sealed_runs import HELD_BACK, SealedRun
 from server.benchmarks.queries import definition
+from server.board_versions import raise_board_version
 from server.calibrations.queries import benchmark_of
 from server.database import utc_now
-from server.leaderboard.service import raise_board_version
 from server.models import Attempt, Pool, PoolRun, Submission, Verification
 from server.pools.evidence import follow_evidence
 from server.pools.lost_runs import first_finished

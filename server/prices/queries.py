@@ -10,8 +10,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.prices import PriceEntry, price_on, superseded_by
+from server.csv_cells import csv_cell
 from server.errors import NotFoundError
-from server.leaderboard.encoding import FORMULA_STARTS
 from server.models import PriceRow
 from server.prices.schemas import PriceQuery, PriceView, entry_of, price_view
 
@@ -72,11 +72,5 @@ def prices_csv(views: Sequence[PriceView]) -> str:
     writer.writeheader()
     for view in views:
         row = view.model_dump(mode="json")
-        writer.writerow({name: _cell(row[name]) for name in columns})
+        writer.writerow({name: csv_cell(row[name]) for name in columns})
     return text.getvalue()
-
-
-def _cell(value: object) -> object:
-    if isinstance(value, str) and value.startswith(FORMULA_STARTS):
-        return "'" + value
-    return value

@@ -7,10 +7,10 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from server.audit.service import Subject, record
+from server.board_versions import raise_all_board_versions
 from server.database import utc_now
 from server.dependencies import Caller
 from server.errors import ConflictError
-from server.leaderboard.service import raise_all_board_versions
 from server.models import PriceRow
 from server.prices.queries import find_price
 from server.prices.schemas import PriceCreate

@@ -16,9 +16,9 @@ from finishline.rules.submissions.submission import ScoredSubmission, score_subm
 from finishline.rules.text import count_text
 from server.audit.service import Actor, Administrator, Subject, record
 from server.benchmarks.queries import definition, find_benchmark, keep_definition
+from server.board_versions import raise_board_version
 from server.dependencies import Parts
 from server.errors import ConflictError, ServerError
-from server.leaderboard.service import raise_board_version
 from server.models import RunRow, Submission
 from server.rescoring.figures import (
     Change,

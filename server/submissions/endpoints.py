@@ -13,9 +13,9 @@ from starlette.exceptions import HTTPException
 
 from finishline.rules.text import count_text
 from server.artifacts import pieces
+from server.boards.queries import Standings
 from server.dependencies import Caller, PartsDep, SubmitterDep
 from server.errors import LostFileError, TooLargeError, UnsupportedMediaError
-from server.leaderboard.queries import Standings
 from server.models import Submission
 from server.observability.context import note
 from server.prices.costs import BookCosts

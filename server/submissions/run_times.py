@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
 from server.models import RunRow, Submission
-from server.submissions.visibility import seeing_figures
+from server.viewer import seeing_figures
 
 
 def run_times(session: Session, *which: ColumnElement[bool]) -> dict[str, list[float]]:

@@ -14,13 +14,14 @@ from server.models import RunRow, Submission
 from server.prices.costs import BookCosts
 from server.submissions.evidence_schemas import EvidenceFields, SourceView, TuningView
 from server.submissions.result_views import InferenceResultView, ResultView, result_view
-from server.submissions.visibility import is_hidden, seeing_figures
+from server.submissions.visibility import is_hidden
 from server.verifications.judged import JudgedOnView
 from server.verifications.publishing import (
     decision_word,
     pending_verifications,
     published_verification,
 )
+from server.viewer import seeing_figures
 
 RUN_FIGURES = (
     "index",

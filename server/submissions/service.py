@@ -12,9 +12,9 @@ from finishline.rules.submissions.claim import Claim
 from finishline.rules.submissions.submission import ScoredSubmission, score_submission
 from server.audit.service import Subject, record
 from server.benchmarks.queries import definition, keep_definition
+from server.board_versions import raise_board_version
 from server.dependencies import Caller, Parts
 from server.errors import ConflictError, ContentError, NotAllowedError, UsedUpError
-from server.leaderboard.service import raise_board_version
 from server.models import Submission
 from server.notices.announce import announce_submission
 from server.phases.service import FrozenOtherwiseError, admit

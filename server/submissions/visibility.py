@@ -5,9 +5,6 @@ gets the conditions below. So a query can forget to rank or to mark, never to hi
 write see everything; so whoever answers from one has checked who asks.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from functools import lru_cache
 from typing import cast
@@ -27,10 +24,10 @@ from sqlalchemy.orm import InstrumentedAttribute, ORMExecuteState, Session, with
 from sqlalchemy.sql.base import ExecutableOption
 
 from server.accounts.roles import ORGANISERS
-from server.database import VIEWER, UtcDateTime, utc_now
+from server.database import UtcDateTime, utc_now
 from server.dependencies import Caller
 from server.models import RunRow, Submission, User, Verification
-from server.viewer import ANYBODY, ORGANISER, Viewer
+from server.viewer import ANYBODY, ORGANISER, VIEWER, Viewer
 
 KEPT_VIEWERS = 256
 # Seeds, curves and logs of a claim are hidden for so long where no verdict comes before.
@@ -88,40 +85,6 @@ def reveal(submission: Submission) -> None:
     """Show seeds, curves and logs of a claim to everybody, as its first verdict does."""
     if is_hidden(submission):
         submission.revealed_at = utc_now()
-
-
-@contextmanager
-def seeing_figures(session: Session) -> Iterator[None]:
-    """Read columns of runs whose seeds, curves and logs are hidden; show figures of them alone."""
-    with seeing(session, replace(viewer_of(session), sees_figures=True)):
-        yield
-
-
-def viewer_of(session: Session) -> Viewer:
-    """Who reads with a session; one that writes sees everything."""
-    return cast(Viewer, session.info.get(VIEWER) or ORGANISER)
-
-
-@contextmanager
-def seeing(session: Session, viewer: Viewer) -> Iterator[None]:
-    """Read columns as somebody else does for a while.
-
-    As ANYBODY what is kept for everybody; as ORGANISER what is counted and never shown. Objects
-    would be kept by the session and shown to its own viewer, so ask for columns alone.
-    """
-    before = session.info.get(VIEWER)
-    session.info[VIEWER] = viewer
-    try:
-        yield
-    finally:
-        session.info[VIEWER] = before
-
-
-@contextmanager
-def seeing_as_anybody(session: Session) -> Iterator[None]:
-    """For what is kept and shown to everybody."""
-    with seeing(session, ANYBODY):
-        yield
 
 
 def _is_theirs(

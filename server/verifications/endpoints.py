@@ -10,7 +10,6 @@ from server.observability.context import note
 from server.sessions.viewing import ViewerDep
 from server.verifications import queries
 from server.verifications.own_requests import ask_as_caller
-from server.verifications.race import RaceView, read_race
 from server.verifications.requests import cancel
 from server.verifications.schemas import (
     VerificationCreate,
@@ -98,13 +97,6 @@ def get_verification(verification_id: str, parts: PartsDep, viewer: ViewerDep) -
         return queries.view(
             session, verification, alive_seconds=parts.settings.worker_alive_seconds
         )
-
-
-@router.get("/verifications/{verification_id}/race")
-def get_race(verification_id: str, parts: PartsDep, viewer: ViewerDep) -> RaceView:
-    """A replay's runs so far, beside the record's ghost and the claim's."""
-    with parts.database.read(viewer) as session:
-        return read_race(session, verification_id)
 
 
 @router.post("/verifications/{verification_id}/cancel")

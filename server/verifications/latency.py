@@ -17,8 +17,8 @@ from finishline.rules.verification.latency import (
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.replay_plan import run_limit_seconds
 from server.benchmarks.queries import definition
+from server.board_versions import raise_board_version
 from server.errors import ConflictError, ContentError
-from server.leaderboard.service import raise_board_version
 from server.models import Submission, Verification
 from server.pools.evidence import follow_evidence
 from server.verifications.cross_checks import NO_SECOND_WORKER, open_because

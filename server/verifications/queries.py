@@ -30,10 +30,9 @@ from server.models import (
 from server.prices.costs import price_of_submission
 from server.queues.pauses import read_pauses
 from server.submissions.queries import runs_with_curves
-from server.submissions.visibility import seeing
 from server.verifications.publishing import published_verification
 from server.verifications.schemas import VerificationView, verification_view
-from server.viewer import ORGANISER
+from server.viewer import ORGANISER, seeing
 
 OPEN = ("queued", "running")
 ROOFS_LOOKED_AT = 5  # A probe can come without roofs, from a worker that was stopped while it did.

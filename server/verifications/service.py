@@ -12,11 +12,11 @@ from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.replay_plan import OWN_SEEDS, band_for, plan, why_not_replayable
 from finishline.rules.verification.verdict import Reason, Verdict
+from server.board_versions import raise_board_version
 from server.calibrations.progress import settle_calibration
 from server.calibrations.queries import adopted_calibration, judging_benchmark
 from server.database import utc_now
 from server.errors import ConflictError, ContentError
-from server.leaderboard.service import raise_board_version
 from server.models import Submission, Verification
 from server.notices.announce import announce_status, announce_verification
 from server.pools.evidence import follow_evidence

@@ -13,10 +13,10 @@ from server.accounts.lineage import require_maker
 from server.accounts.roles import SCOPES_OF
 from server.accounts.service import NewToken, add_token, record_new_token
 from server.audit.service import Subject, record
+from server.board_versions import raise_board_version
 from server.database import utc_now
 from server.dependencies import Caller
 from server.errors import ConflictError
-from server.leaderboard.service import raise_board_version
 from server.models import User, Verification
 from server.pools.evidence import follow_evidence
 from server.submissions.queries import find_submission

@@ -8,10 +8,10 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.ranking.evidence import evidence_words
 from server.audit.service import Subject, record
+from server.board_versions import raise_board_version
 from server.database import utc_now
 from server.dependencies import Caller
 from server.errors import ConflictError, NotAllowedError, NotFoundError
-from server.leaderboard.service import raise_board_version
 from server.models import Pool, Submission, Verification
 from server.notices.announce import announce_submission
 from server.pools.fresh import confirm_rank, confirm_risen

@@ -10,8 +10,7 @@ from sqlalchemy.orm import Session
 from server.database import utc_now
 from server.models import WorkerRow
 from server.queues.pauses import Pause, read_pauses
-from server.submissions.visibility import seeing
-from server.viewer import ORGANISER
+from server.viewer import ORGANISER, seeing
 from server.workers.expected import Expected
 from server.workers.plan import Place, Plan, Situation, read_plan, worker_there
 from server.workers.queue_schemas import ClassQueueView, PauseView, QueuedView, QueueView

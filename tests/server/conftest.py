@@ -424,8 +424,8 @@ def claims_are_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "finishline.rules.ranking.ranking.NUMBERED", ("measured", "published", "claimed")
     )
-    monkeypatch.setattr("server.records.contenders.OWN_TIMES", ("published", "claimed"))
-    monkeypatch.setattr("server.leaderboard.rows.is_own_price", lambda *_: False)
+    monkeypatch.setattr("server.boards.contenders.OWN_TIMES", ("published", "claimed"))
+    monkeypatch.setattr("server.boards.rows.is_own_price", lambda *_: False)
 
 
 def without_place(view: dict[str, Any]) -> dict[str, Any]:

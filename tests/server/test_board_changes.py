@@ -8,10 +8,9 @@ from fastapi.testclient import TestClient
 from sqlalchemy import update
 
 from server.app import create_app
+from server.board_versions import MOST_CHANGES, _note_change, changes_between, raise_board_version
+from server.boards.watch import VersionWatch
 from server.database import Database
-from server.leaderboard.changes import MOST_VERSIONS, changes_between, note_change
-from server.leaderboard.service import raise_board_version
-from server.leaderboard.watch import VersionWatch
 from server.models import Submission
 from server.settings import Settings
 from tests.support.statements import Statement, statements_of
@@ -129,7 +128,7 @@ def test_a_change_of_one_submission_by_another_process_has_that_one_read_again(
 def test_what_changed_is_known_only_if_every_version_is(database: Database) -> None:
     with database.write() as session:
         for version, submission_id in ((4, "a"), (5, "b"), (6, "a"), (8, "c")):
-            note_change(session, "digits", version, submission_id)
+            _note_change(session, "digits", version, submission_id)
     with database.read() as session:
         assert changes_between(session, "digits", 3, 6) == {"a", "b"}
         assert changes_between(session, "digits", 5, 5) == set()
@@ -140,10 +139,10 @@ def test_what_changed_is_known_only_if_every_version_is(database: Database) -> N
 
 def test_of_many_changes_the_latest_are_known(database: Database) -> None:
     with database.write() as session:
-        for version in range(1, 2 * MOST_VERSIONS + 1):
-            note_change(session, "digits", version, f"s{version}")
+        for version in range(1, 2 * MOST_CHANGES + 1):
+            _note_change(session, "digits", version, f"s{version}")
     with database.read() as session:
-        latest = changes_between(session, "digits", MOST_VERSIONS, 2 * MOST_VERSIONS)
-        assert latest == {f"s{v}" for v in range(MOST_VERSIONS + 1, 2 * MOST_VERSIONS + 1)}
-        assert changes_between(session, "digits", MOST_VERSIONS - 1, MOST_VERSIONS + 1) is None
-        assert changes_between(session, "digits", 0, 2 * MOST_VERSIONS) is None
+        latest = changes_between(session, "digits", MOST_CHANGES, 2 * MOST_CHANGES)
+        assert latest == {f"s{v}" for v in range(MOST_CHANGES + 1, 2 * MOST_CHANGES + 1)}
+        assert changes_between(session, "digits", MOST_CHANGES - 1, MOST_CHANGES + 1) is None
+        assert changes_between(session, "digits", 0, 2 * MOST_CHANGES) is None

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from server.leaderboard.fast_path import FastPath
-from server.leaderboard.lessons import LESSON
-from server.leaderboard.versions import KnownVersions
+from server.board_versions import KnownVersions
+from server.boards.fast_path import FastPath
+from server.boards.lessons import LESSON
 from server.observability.request_metrics import RequestMetrics
 from tests.support.loops import run_async
 

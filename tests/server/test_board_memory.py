@@ -10,9 +10,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.app import create_app
+from server.boards.encoding import Encoded
+from server.boards.memory import MIB, BoardMemory, VersionedCache
 from server.database import Database
-from server.leaderboard.encoding import Encoded
-from server.leaderboard.memory import MIB, BoardMemory, VersionedCache
 from server.settings import Settings
 from tests.support.statements import statements_of
 

@@ -14,15 +14,14 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.app import create_app
+from server.board_versions import FRESH_SECONDS, board_version, raise_board_version
+from server.boards.divisions import board_in_division
+from server.boards.encoding import encode_json
+from server.boards.queries import cut_board
+from server.boards.ranked import RankedBoard, _rank
+from server.boards.rows import read_rows
+from server.boards.schemas import BoardQuery
 from server.database import Database, utc_now
-from server.leaderboard.divisions import board_in_division
-from server.leaderboard.encoding import encode_json
-from server.leaderboard.queries import cut_board
-from server.leaderboard.ranked import RankedBoard, _rank
-from server.leaderboard.rows import read_rows
-from server.leaderboard.schemas import BoardQuery
-from server.leaderboard.service import board_version, raise_board_version
-from server.leaderboard.versions import FRESH_SECONDS
 from server.models import RunRow, Submission
 from server.settings import Settings
 

@@ -13,12 +13,11 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from server.app import create_app
+from server.board_versions import KnownVersions, known_versions, raise_board_version
+from server.boards.fast_path import FastPath
+from server.boards.lessons import LESSON
+from server.boards.watch import VersionWatch
 from server.database import Database
-from server.leaderboard.fast_path import FastPath
-from server.leaderboard.lessons import LESSON
-from server.leaderboard.service import raise_board_version
-from server.leaderboard.versions import KnownVersions, known_versions
-from server.leaderboard.watch import VersionWatch
 from server.observability.access import Observed
 from server.observability.request_metrics import RequestMetrics
 from server.settings import Settings
@@ -333,8 +332,8 @@ def test_a_board_is_current_by_fresh_knowledge_alone() -> None:
 def test_versions_are_asked_for_while_boards_are_read_and_not_without(
     client: TestClient, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("server.leaderboard.watch.IDLE_SECONDS", 0.2)
-    monkeypatch.setattr("server.leaderboard.watch.INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr("server.boards.watch.IDLE_SECONDS", 0.2)
+    monkeypatch.setattr("server.boards.watch.INTERVAL_SECONDS", 0.01)
     watch = VersionWatch(database)
     with statements_of(database) as statements:
         watch.start()

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from server.boards import records as queries
 from server.models import Verification
-from server.records import queries
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 

@@ -11,8 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from finishline.client.views.boards import Board
+from server.boards.schemas import BoardView
 from server.database import Database
-from server.leaderboard.schemas import BoardView
 from server.models import Submission
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")

@@ -11,8 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
+from server.boards.memory import memory_of
 from server.database import Database
-from server.leaderboard.memory import memory_of
 from server.models import RunRow, Submission
 
 BOARD = "/api/v1/leaderboards/digits"

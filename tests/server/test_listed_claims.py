@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from server.board_versions import raise_board_version
 from server.database import Database
-from server.leaderboard.service import raise_board_version
 from server.models import Submission
 from server.settings import Settings
 from tests.support.pages import words_of

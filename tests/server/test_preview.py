@@ -11,8 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 
+from server.boards.memory import memory_of
 from server.database import Database
-from server.leaderboard.memory import memory_of
 from server.models import Token, User
 from server.observability.context import CURRENT
 from tests.support.pages import BROWSER, words_of
@@ -278,7 +278,7 @@ class Looks(logging.Handler):
 @pytest.fixture
 def looks() -> Iterator[Looks]:
     """What the server's log tells of previews."""
-    logger, handler = logging.getLogger("server.leaderboard.preview"), Looks()
+    logger, handler = logging.getLogger("server.boards.preview"), Looks()
     before = logger.level
     logger.setLevel(logging.INFO)
     logger.addHandler(handler)

@@ -7,9 +7,8 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import event, insert, select, update
 
+from server.board_versions import known_versions, raise_board_version
 from server.database import Database
-from server.leaderboard.service import raise_board_version
-from server.leaderboard.versions import known_versions
 from server.models import RunRow, Submission
 from tests.support.statements import statements_of
 

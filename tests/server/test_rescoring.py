@@ -20,9 +20,9 @@ from finishline.rules.verification.replay_plan import Plan, seal
 from server.accounts.service import create_token
 from server.app import create_app
 from server.benchmarks.queries import keep_definition
+from server.board_versions import raise_board_version
 from server.database import Database
 from server.dependencies import Parts
-from server.leaderboard.service import raise_board_version
 from server.models import Board, RunRow, Submission
 from server.rescoring.service import Choice, rescore_submissions
 from server.settings import Settings

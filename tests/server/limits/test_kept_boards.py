@@ -13,9 +13,8 @@ from fastapi.testclient import TestClient
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from server.board_versions import known_versions, raise_board_version
 from server.database import Database
-from server.leaderboard.service import raise_board_version
-from server.leaderboard.versions import known_versions
 from server.limits.protocol import BoundedHttpProtocol
 from tests.support.loops import run_async
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
-from server.leaderboard.rows import BoardRow
+from server.boards.rows import BoardRow
 
 
 def one_row_each(rows: Mapping[str, BoardRow]) -> dict[str, BoardRow]:

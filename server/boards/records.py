@@ -10,11 +10,11 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.records import Record, RecordHistory, measured_history, record_history
-from server.leaderboard.service import board_version, board_versions, kept_for_board
+from server.board_versions import board_version, board_versions, cached_for_board
+from server.boards.contenders import List, contenders
+from server.boards.record_schemas import DivisionRecords, NoRecordView, RecordList, RecordView
+from server.boards.tries import count_tries
 from server.models import Submission, User
-from server.records.contenders import List, contenders
-from server.records.schemas import DivisionRecords, NoRecordView, RecordList, RecordView
-from server.records.tries import count_tries
 
 Histories = dict[List, RecordHistory]
 
@@ -46,7 +46,7 @@ def list_records(
         version = board_version(session, benchmark_id)
     histories = _histories(session, benchmark, version)
     make = partial(_find_records, session, benchmark_id, histories)
-    return kept_for_board(session, benchmark_id, "records", make, version=version)
+    return cached_for_board(session, benchmark_id, "records", make, version=version)
 
 
 def records_by_benchmark(
@@ -80,12 +80,12 @@ def standing_by_benchmark(
 
 def _standing(session: Session, benchmark: Benchmark, version: int) -> Standing | None:
     make = partial(_find_standing, session, _histories(session, benchmark, version))
-    return kept_for_board(session, benchmark.benchmark_id, "standing", make, version=version)
+    return cached_for_board(session, benchmark.benchmark_id, "standing", make, version=version)
 
 
 def _histories(session: Session, benchmark: Benchmark, version: int) -> Histories:
     make = partial(_find_histories, session, benchmark)
-    return kept_for_board(session, benchmark.benchmark_id, "histories", make, version=version)
+    return cached_for_board(session, benchmark.benchmark_id, "histories", make, version=version)
 
 
 def _find_histories(session: Session, benchmark: Benchmark) -> Histories:

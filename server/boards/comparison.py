@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from finishline.rules.statistics.comparison import ALPHA, Comparison, compare
 from finishline.rules.statistics.t import holm
 from finishline.rules.text import count_text
-from server.comparisons.schemas import ComparedView, ComparisonView, PairView
+from server.boards.comparison_schemas import ComparedView, ComparisonView, PairView
 from server.errors import ContentError, NotFoundError
 from server.models import Submission, User
 from server.submissions.run_times import convergence_factor, run_times

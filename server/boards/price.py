@@ -9,8 +9,8 @@ from finishline.rules.benchmarks.prices import (
     system_price_usd_per_hour,
     training_cost_usd,
 )
-from server.leaderboard.rows import BoardRow, BoardRows, is_own_price
-from server.leaderboard.schemas import BoardQuery, PriceView
+from server.boards.rows import BoardRow, BoardRows, is_own_price
+from server.boards.schemas import BoardQuery, PriceView
 
 # US dollars for an accelerator and hour, or the day whose prices hold.
 OtherPrice = float | date

@@ -8,9 +8,8 @@ from contextlib import suppress
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from server.board_versions import board_versions, known_versions
 from server.database import Database
-from server.leaderboard.service import board_versions
-from server.leaderboard.versions import known_versions
 
 log = logging.getLogger(__name__)
 

@@ -11,17 +11,17 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.lens import Lens
 from finishline.rules.ranking.ranking import Metric, Order, Ranked, Standing, order_of
 from finishline.rules.submissions.claim import Kind
-from server.leaderboard.also_by import one_row_each
-from server.leaderboard.changes import changes_between
-from server.leaderboard.facets import Facets, facets_of
-from server.leaderboard.lens import lens_of, lens_rows
-from server.leaderboard.memory import BoardMemory, memory_of
-from server.leaderboard.price import OtherPrice, price_of, priced_rows
-from server.leaderboard.rows import BoardRow, BoardRows, read_rows, which_submissions
-from server.leaderboard.schemas import BoardEntry, BoardQuery
-from server.leaderboard.separated import BoardSeparation
+from server.board_versions import changes_between
+from server.boards.also_by import one_row_each
+from server.boards.facets import Facets, facets_of
+from server.boards.lens import lens_of, lens_rows
+from server.boards.memory import BoardMemory, memory_of
+from server.boards.price import OtherPrice, price_of, priced_rows
+from server.boards.rows import BoardRow, BoardRows, read_rows, which_submissions
+from server.boards.schemas import BoardEntry, BoardQuery
+from server.boards.separated import BoardSeparation
 from server.prices.costs import read_book
-from server.submissions.visibility import seeing_as_anybody
+from server.viewer import seeing_as_anybody
 
 # Sorting thousands anew takes less time than putting so many in one by one.
 MOST_CHANGES = 200

@@ -7,7 +7,7 @@ from typing import Any
 
 from finishline.rules.ranking.ranking import Order, Ranked
 from finishline.rules.statistics.separation import RankedTime, separate
-from server.leaderboard.rows import BoardRow
+from server.boards.rows import BoardRow
 
 # Of these metrics a submission's figure is a multiple of what its runs took.
 METRICS_OF_RUNS = ("tta", "cost")

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from server.leaderboard.ranked import RankedBoard
-from server.leaderboard.schemas import BoardQuery
+from server.boards.ranked import RankedBoard
+from server.boards.schemas import BoardQuery
 
 BoardOf = Callable[[BoardQuery], RankedBoard]
 

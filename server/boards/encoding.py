@@ -11,6 +11,8 @@ from typing import Any
 
 import orjson
 
+from server.csv_cells import csv_cell
+
 Board = dict[str, Any]
 CSV_COLUMNS = (
     "rank",
@@ -75,7 +77,6 @@ CSV_COLUMNS = (
     "tuning_trials",
     "tuning_seconds",
 )
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 # Most of what a higher level saves costs more time than sending it does.
 GZIP_LEVEL = 6
 
@@ -125,14 +126,8 @@ def encode_csv(board: Board) -> bytes:
         tuning = entry["tuning"] or {}
         table |= {f"tuning_{name}": tuning.get(name) for name in ("trials", "seconds")}
         table["also_by"] = "; ".join(entry["also_by"])
-        writer.writerow([_cell(table[name]) for name in CSV_COLUMNS])
+        writer.writerow([csv_cell(table[name]) for name in CSV_COLUMNS])
     return text.getvalue().encode()
-
-
-def _cell(value: object) -> object:
-    if isinstance(value, str) and value.startswith(FORMULA_STARTS):
-        return "'" + value
-    return "" if value is None else value
 
 
 def encode(board: Board, write: Callable[[Board], bytes]) -> Encoded:

@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from server.board_versions import KnownVersions
+from server.boards.kept import KeptAnswer, Reply, kept_answer, weight_of
+from server.boards.lessons import LESSON, Lesson
+from server.boards.watch import VersionWatch
 from server.conditions import by_name, takes_gzip
-from server.leaderboard.kept import KeptAnswer, Reply, kept_answer, weight_of
-from server.leaderboard.lessons import LESSON, Lesson
-from server.leaderboard.versions import KnownVersions
-from server.leaderboard.watch import VersionWatch
 from server.observability.request_metrics import RequestMetrics
 
 Key = tuple[str, bytes, bool]

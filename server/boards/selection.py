@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 from finishline.rules.scoring.measurements import PrecisionName
+from server.boards.ranked import PlacedRow
+from server.boards.schemas import BoardQuery
 from server.errors import ConflictError, ContentError
-from server.leaderboard.ranked import PlacedRow
-from server.leaderboard.schemas import BoardQuery
 
 # The narrowest type first; what was measured stands for what was claimed.
 PRECISIONS = {name: place for place, name in enumerate(reversed(get_args(PrecisionName)))}

@@ -19,14 +19,14 @@ from finishline.rules.scoring.tta import display_seconds
 from finishline.rules.statistics.comparison import log_times
 from finishline.rules.submissions.claim import Kind
 from finishline.rules.verification.sealed_runs import why_held_back
-from server.leaderboard.published import verifications_behind
+from server.boards.published import verifications_behind
 from server.models import Pool, PoolRun, RunRow, Submission, User
 from server.pools.spreads import Spreads
 from server.prices.costs import BookCosts
 from server.submissions.result_views import RcpView
 from server.submissions.run_times import convergence_factor
 from server.submissions.schemas import SystemView
-from server.submissions.visibility import seeing_figures
+from server.viewer import seeing_figures
 
 COLUMNS = (
     Submission.id,

@@ -8,14 +8,14 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.ranking import FIRST_METRIC
-from server.leaderboard.divisions import board_in_division
-from server.leaderboard.lens import lens_of, lens_view
-from server.leaderboard.other_rules import other_rules
-from server.leaderboard.price import price_of, price_view
-from server.leaderboard.ranked import RankedBoard, ranked_board
-from server.leaderboard.schemas import BoardQuery
-from server.leaderboard.selection import first_place, select_rows
-from server.leaderboard.service import board_version
+from server.board_versions import board_version
+from server.boards.divisions import board_in_division
+from server.boards.lens import lens_of, lens_view
+from server.boards.other_rules import other_rules
+from server.boards.price import price_of, price_view
+from server.boards.ranked import RankedBoard, ranked_board
+from server.boards.schemas import BoardQuery
+from server.boards.selection import first_place, select_rows
 from server.models import Submission
 
 Board = dict[str, Any]

@@ -7,8 +7,8 @@ from typing import Any
 
 from starlette.types import Scope, Send
 
+from server.boards.lessons import Lesson
 from server.conditions import is_known
-from server.leaderboard.lessons import Lesson
 from server.observability.request_metrics import RequestMetrics, Tally
 from server.observability.routes import route_template
 

@@ -1,20 +1,35 @@
-"""Leaderboards as JSON and CSV."""
+"""Leaderboards as JSON and CSV, their records, comparisons and races."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from server.benchmarks.queries import find_benchmark
+from server.boards.answers import answer_board, place_headers
+from server.boards.comparison import compare_submissions
+from server.boards.comparison_schemas import ComparisonView
+from server.boards.encoding import encode, encode_csv, encode_json
+from server.boards.preview import preview_board
+from server.boards.queries import Board, read_board
+from server.boards.race import RaceView, read_race
+from server.boards.record_schemas import RecordList
+from server.boards.records import list_records
+from server.boards.schemas import BoardQuery, BoardQueryDep, BoardView, PreviewView
 from server.dependencies import OrganiserDep, PartsDep
-from server.leaderboard.answers import answer_board, place_headers
-from server.leaderboard.encoding import encode, encode_csv, encode_json
-from server.leaderboard.preview import preview_board
-from server.leaderboard.queries import Board, read_board
-from server.leaderboard.schemas import BoardQuery, BoardQueryDep, BoardView, PreviewView
+from server.sessions.viewing import ViewerDep
 from server.submissions.visibility import viewer_for
 
 router = APIRouter(tags=["leaderboards"])
+races = APIRouter(tags=["verifications"])
+SubmissionsDep = Annotated[
+    str,
+    Query(
+        max_length=200,
+        description="Two to six submission ids, separated by commas.",
+        json_schema_extra={"pattern": "^[a-z0-9]+(,[a-z0-9]+){1,5}$"},
+    ),
+]
 CSV_ANSWER: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/csv": {}}, "description": "The same board as CSV."}
 }
@@ -49,6 +64,33 @@ def get_preview(
     return Response(answer.content, media_type="application/json", headers=headers)
 
 
+@router.get("/benchmarks/{benchmark_id}/records")
+def get_records(benchmark_id: str, parts: PartsDep) -> RecordList:
+    """Who held the record when, division by division, and which lower times were no records.
+
+    A record must beat its holder by more than chance: in a duel, or by Welch's one-sided test.
+    """
+    benchmark = find_benchmark(parts.benchmarks, benchmark_id)
+    with parts.database.read() as session:
+        return list_records(session, benchmark)
+
+
+@router.get("/compare")
+def get_comparison(
+    submissions: SubmissionsDep, parts: PartsDep, viewer: ViewerDep
+) -> ComparisonView:
+    """Every pair of two to six submissions of one benchmark: who is faster, and how surely."""
+    with parts.database.read(viewer) as session:
+        return compare_submissions(session, submissions)
+
+
+@races.get("/verifications/{verification_id}/race")
+def get_race(verification_id: str, parts: PartsDep, viewer: ViewerDep) -> RaceView:
+    """A replay's runs so far, beside the record's ghost and the claim's."""
+    with parts.database.read(viewer) as session:
+        return read_race(session, verification_id)
+
+
 def _answer(
     parts: PartsDep,
     request: Request,
@@ -66,3 +108,6 @@ def _answer(
         media_type,
         lambda session: encode(read_board(session, benchmark, query), write),
     )
+
+
+router.include_router(races)

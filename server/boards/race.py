@@ -18,12 +18,12 @@ from finishline.rules.ranking.ghost import (
 )
 from finishline.rules.scoring.run import evaluation_of
 from server.benchmarks.queries import definition
+from server.boards.records import list_records
 from server.models import ReplayEventRow, RunRow, Submission, Verification
-from server.records.queries import list_records
 from server.submissions.queries import find_submission, runs_with_curves
-from server.submissions.visibility import viewer_of
 from server.verifications.own_seeds import hidden_runs, without_quality
 from server.verifications.queries import find_verification
+from server.viewer import viewer_of
 
 
 class GhostPointView(BaseModel):

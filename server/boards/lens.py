@@ -21,9 +21,9 @@ from finishline.rules.ranking.lens import (
 )
 from finishline.rules.scoring.measured_time import interval_of
 from finishline.rules.scoring.tta import display_seconds
-from server.leaderboard.rows import BoardRow, BoardRows
-from server.leaderboard.schemas import BoardQuery, LensView
-from server.leaderboard.separated import METRICS_OF_RUNS
+from server.boards.rows import BoardRow, BoardRows
+from server.boards.schemas import BoardQuery, LensView
+from server.boards.separated import METRICS_OF_RUNS
 from server.models import Attempt, PoolRun, RunRow, Submission, Verification
 from server.pools.posted_runs import ENDED_EARLY, posted_runs
 from server.submissions.visibility import hides_runs

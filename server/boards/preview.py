@@ -13,11 +13,11 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.phases import moment_words
-from server.leaderboard.divisions import board_in_division
-from server.leaderboard.queries import Board, cut_board
-from server.leaderboard.ranked import RankedBoard, board_as_seen
-from server.leaderboard.schemas import BoardQuery, PreviewPart
-from server.leaderboard.service import board_version
+from server.board_versions import board_version
+from server.boards.divisions import board_in_division
+from server.boards.queries import Board, cut_board
+from server.boards.ranked import RankedBoard, board_as_seen
+from server.boards.schemas import BoardQuery, PreviewPart
 from server.models import Submission
 from server.phases.queries import current_dates
 

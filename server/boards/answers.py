@@ -6,14 +6,13 @@ from collections.abc import Callable
 from fastapi import Request, Response
 from sqlalchemy.orm import Session
 
+from server.board_versions import board_version, known_versions_of
+from server.boards.encoding import Encoded
+from server.boards.lessons import lesson_of
+from server.boards.memory import memory_of
+from server.boards.schemas import BoardQuery
 from server.conditions import reader_has, reader_takes_gzip
 from server.dependencies import Parts
-from server.leaderboard.encoding import Encoded
-from server.leaderboard.lessons import lesson_of
-from server.leaderboard.memory import memory_of
-from server.leaderboard.schemas import BoardQuery
-from server.leaderboard.service import board_version
-from server.leaderboard.versions import known_versions_of
 
 
 def answer_board(
