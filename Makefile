@@ -40,8 +40,8 @@ charts:  ## fetch the small bundle of Plotly with npm: pages with charts load a 
 run: $(STAMP)  ## start everything, run the demo, serve (ONCE=1: stop after the verdict)
 	@$(BIN)/finishline up --demo $(if $(filter 1 true yes,$(ONCE)),--once)
 
-test: $(STAMP)  ## run the tests (ARGS="tests/cli -k sse" for some of them)
-	$(BIN)/python -m pytest $(ARGS)
+test: $(STAMP)  ## run the tests, in lanes side by side (ARGS="tests/cli -k sse" for some of them)
+	@$(BIN)/python -m $(if $(ARGS),pytest $(ARGS),tests.support.lanes)
 
 # torchvision must be of the same build as torch, so the pair has an environment of its own.
 $(VISION_STAMP): pyproject.toml | $(STAMP)

@@ -186,16 +186,22 @@ def test_nothing_is_lost_doubled_or_stuck_whatever_fails(
                 top_up(campaign)
                 time.sleep(0.1)
             inflicted[fault] += inflict(havoc, fault)
-        wait_for(
-            lambda: enough(campaign) and all_ended(campaign),
-            seconds=60 * VERIFICATIONS,  # On a busy machine; each is watched for standing still.
-            what="all verifications to end",
-            pause=0.5,
-        )
+        stuck = None
+        try:
+            wait_for(
+                lambda: enough(campaign) and all_ended(campaign),
+                seconds=60 * VERIFICATIONS,  # On a busy machine; each is watched standing still.
+                what="all verifications to end",
+                pause=0.5,
+            )
+        except AssertionError as error:
+            stuck = error
     report = findings(cluster, havoc, watch, inflicted)
     report["seconds"] = round(time.monotonic() - started, 1)
     with capsys.disabled():
         print(f"\nchaos: {json.dumps(report)}")
+    if stuck is not None:
+        raise stuck
     check(report, lease_seconds=exercise.lease_seconds)
 
 

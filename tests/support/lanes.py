@@ -1,0 +1,126 @@
+"""Runs all tests in lanes side by side: `make test`.
+
+Tests that start real processes wait most of the time, so the lanes share the processors. The output
+of each is shown whole when it has ended. Ctrl-C and SIGTERM interrupt every lane, which takes down
+what its tests set up; processes that are left after that are killed.
+"""
+
+import contextlib
+import ctypes
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+INSTALLATIONS = ("tests/chaos", "tests/deploy", "tests/e2e")
+LANES: Mapping[str, Sequence[str]] = {
+    "installations": ("-m", "processes", *INSTALLATIONS),
+    "processes": ("-m", "processes", "tests", *(f"--ignore={each}" for each in INSTALLATIONS)),
+    "the rest": ("-m", "not processes"),
+}
+OPTIONS = ("--durations=10",)
+PERCENT = re.compile(rb"\[ *(\d+)%\]")
+TEARDOWN_SECONDS = 60.0
+STOPPED = 130  # As a shell says it of a command that was interrupted.
+PR_SET_CHILD_SUBREAPER = 36
+
+
+@dataclass
+class Lane:
+    """One pytest, whose output goes to a file."""
+
+    name: str
+    output: Path
+    process: "subprocess.Popen[bytes]"
+
+    @property
+    def percent(self) -> str:
+        """How far it is, as it last said."""
+        found = PERCENT.findall(self.output.read_bytes())
+        return f"{self.name} {found[-1].decode() if found else 0} %"
+
+
+def main(lanes: Mapping[str, Sequence[str]] = LANES) -> int:
+    """Run the lanes; the exit code is 0 if all pass."""
+    began, stopped = time.monotonic(), threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    adopt_orphans()
+    print(f"{len(lanes)} lanes side by side; each is shown when it has ended.", flush=True)
+    with tempfile.TemporaryDirectory(prefix="finishline-lanes-") as folder:
+        started = [start(name, lanes[name], Path(folder)) for name in lanes]
+        watch(started, stopped)
+        end(started)
+    failed = [lane.name for lane in started if lane.process.returncode]
+    if failed and not stopped.is_set():
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    print(f"{time.monotonic() - began:.0f} s", flush=True)
+    return STOPPED if stopped.is_set() else int(bool(failed))
+
+
+def adopt_orphans() -> None:
+    """Become the parent of processes whose parent ends, where the kernel (Linux) does that."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def start(name: str, arguments: Sequence[str], folder: Path) -> Lane:
+    """Start a lane in a session of its own: Ctrl-C in a terminal interrupts this process alone."""
+    output = folder / name
+    with output.open("wb") as opened:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pytest", *OPTIONS, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=opened,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    return Lane(name, output, process)
+
+
+def watch(lanes: Sequence[Lane], stopped: threading.Event) -> None:
+    """Show each lane when it ends, until all have or somebody stops them."""
+    running = list(lanes)
+    while running and not stopped.wait(0.5):
+        for lane in [each for each in running if each.process.poll() is not None]:
+            running.remove(lane)
+            show(lane)
+        if running and sys.stderr.isatty():
+            told = ", ".join(each.percent for each in running)
+            print(f"\r{told}", end="  ", file=sys.stderr, flush=True)
+    for lane in running:
+        lane.process.send_signal(signal.SIGINT)
+    for lane in running:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            lane.process.wait(TEARDOWN_SECONDS)
+        show(lane)
+
+
+def show(lane: Lane) -> None:
+    """Print the whole output of a lane."""
+    print(f"\n== {lane.name}", flush=True)
+    sys.stdout.buffer.write(lane.output.read_bytes())
+    sys.stdout.flush()
+
+
+def end(lanes: Sequence[Lane]) -> None:
+    """Kill every process that the lanes have left behind."""
+    left = psutil.Process().children(recursive=True)
+    for process in left:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(left, timeout=10)
+    for lane in lanes:
+        lane.process.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
