@@ -11,7 +11,6 @@ from pathlib import Path
 
 from sqlalchemy.exc import DBAPIError
 
-from finishline.rules.benchmarks.benchmark import load_benchmarks
 from finishline.rules.errors import RuleError
 from server.accounts.roles import ROLES
 from server.accounts.service import (
@@ -24,6 +23,7 @@ from server.accounts.service import (
 from server.artifacts import make_store
 from server.audit.service import Administrator
 from server.backups import commands as backups
+from server.benchmarks.queries import install_archives, load_definitions
 from server.broker import Broker
 from server.database import Database
 from server.dependencies import Parts
@@ -35,6 +35,7 @@ from server.rescoring.service import Choice, rescore_submissions
 from server.revision import current_revision, require_current_schema
 from server.schema import migrate
 from server.settings import get_settings
+from server.viewer import ORGANISER
 from server.workers.confirming import confirm_worker
 
 COPYING_FEATURES = (exports, backups, integrity)
@@ -130,9 +131,11 @@ def _parser() -> argparse.ArgumentParser:
 def _run_copying(database: Database, arguments: argparse.Namespace) -> int:
     """Exports, backups and what holds them against the store; some work on an older schema."""
     feature = next(each for each in COPYING_FEATURES if arguments.command in each.COMMANDS)
-    if arguments.command != ANY_SCHEMA:
+    if arguments.command == ANY_SCHEMA:
+        parts = _parts(database)
+    else:
         require_current_schema(database)
-    parts = _parts(database)
+        parts = _parts_with_archives(database)
     look_first(parts, arguments)
     code: int = feature.run_command(parts, arguments)
     return code
@@ -144,13 +147,20 @@ def _parts(database: Database) -> Parts:
         settings=settings,
         database=database,
         artifacts=make_store(settings),
-        benchmarks=load_benchmarks(settings.benchmarks_dir),
+        benchmarks=load_definitions(settings.benchmarks_dir),
     )
+
+
+def _parts_with_archives(database: Database) -> Parts:
+    parts = _parts(database)
+    with database.read(ORGANISER) as session:
+        install_archives(parts.benchmarks, session)
+    return parts
 
 
 def _rescore(database: Database, arguments: argparse.Namespace) -> int:
     """One JSON line with what changed on stdout; 1 if a submission could not be scored again."""
-    parts = _parts(database)
+    parts = _parts_with_archives(database)
     choice = Choice(
         benchmark_id=arguments.benchmark,
         current=arguments.definition == "current",

@@ -1,7 +1,8 @@
 """What endpoints ask for: the application's parts, and who is asking."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from threading import Lock
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -20,6 +21,29 @@ bearer = HTTPBearer(auto_error=False, description="An API token: `Bearer fl_...`
 BearerDep = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
 
 
+class OfferedBenchmarks(Mapping[str, Benchmark]):
+    """Benchmarks in the order of their ids; one may be added while a thread goes through them."""
+
+    def __init__(self, benchmarks: Iterable[Benchmark]) -> None:
+        self._by_id = {each.benchmark_id: each for each in benchmarks}
+        self._lock = Lock()
+
+    def __getitem__(self, benchmark_id: str) -> Benchmark:
+        return self._by_id[benchmark_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_id)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def offer(self, benchmark: Benchmark) -> None:
+        """Add a benchmark, or replace its definition."""
+        with self._lock:
+            changed = self._by_id | {benchmark.benchmark_id: benchmark}
+            self._by_id = dict(sorted(changed.items()))
+
+
 @dataclass(frozen=True)
 class Parts:
     """Everything an application was built from; one per process."""
@@ -27,7 +51,7 @@ class Parts:
     settings: Settings
     database: Database
     artifacts: ArtifactStore
-    benchmarks: dict[str, Benchmark]
+    benchmarks: OfferedBenchmarks
 
 
 async def get_parts(request: Request) -> Parts:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from finishline.rules.archive.definitions import shipped_definitions
 from finishline.rules.benchmarks import benchmark as definitions
 from finishline.rules.benchmarks.benchmark import (
     Benchmark,
@@ -19,6 +20,7 @@ from finishline.rules.benchmarks.benchmark import (
     ReachRule,
     RunsRule,
     load_benchmark,
+    load_benchmarks,
 )
 from finishline.rules.scoring.run import Clock, Evaluation, Run
 from tests.support.chromium import running_chromium
@@ -44,8 +46,14 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session")
 def benchmarks_dir() -> Path:
-    """The folder of benchmark definitions that is shipped."""
+    """The folder of the definitions that every server offers."""
     return BENCHMARKS
+
+
+@pytest.fixture(scope="session")
+def shipped_benchmarks() -> dict[str, Benchmark]:
+    """Every benchmark a definition is shipped of, those of archives too."""
+    return shipped_definitions() | load_benchmarks(BENCHMARKS)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from typing import Any
 from finishline.cli.errors import CliError, ExitCode, refusal
 from finishline.cli.processes import end, python_module, spawn
 from finishline.cli.replay import Target
+from finishline.rules.archive.definitions import shipped_definitions
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark, load_benchmarks
 from finishline.rules.errors import RuleError
 from finishline.rules.submissions.settings import check_settings, reference_of
@@ -80,9 +81,9 @@ def require_trainable(
 
 
 def read_benchmarks(folder: Path) -> dict[str, Benchmark]:
-    """Every benchmark defined in a folder. Raises CliError."""
+    """Every benchmark defined in a folder, and those of published archives. Raises CliError."""
     try:
-        return load_benchmarks(folder)
+        return shipped_definitions() | load_benchmarks(folder)
     except RuleError as error:
         raise refusal(error) from error
     except OSError as error:

@@ -1,7 +1,7 @@
 """Reading benchmarks: those this server offers, and those that results were scored under."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,12 +10,19 @@ from typing import cast
 from sqlalchemy import Table, bindparam, func, select
 from sqlalchemy.orm import Session
 
+from finishline.rules.archive.definitions import (
+    shipped_definition,
+    shipped_definitions,
+    shipped_file,
+    shipped_ids,
+)
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmarks, read_benchmark
 from finishline.rules.text import did_you_mean
 from server.board_versions import board_versions, cached_for_board
 from server.database import insert_missing, utc_now
+from server.dependencies import OfferedBenchmarks
 from server.errors import ConflictError, NotFoundError
-from server.models import BenchmarkDefinition, Submission
+from server.models import BenchmarkDefinition, Board, Submission
 from server.submissions.visibility import ranks
 
 _KEPT = cast(Table, BenchmarkDefinition.__table__).c
@@ -25,30 +32,49 @@ _definitions: dict[str, Benchmark] = {}
 _texts: dict[str, bytes] = {}
 
 
-def load_definitions(folder: Path) -> dict[str, Benchmark]:
-    """Every benchmark of a folder by id, as it is at this moment, whatever becomes of its file.
+def load_definitions(folder: Path) -> OfferedBenchmarks:
+    """Every benchmark of a folder, as it is at this moment, whatever becomes of its file.
 
     Raises BenchmarkError if the folder holds none.
     """
     benchmarks = load_benchmarks(folder)
     for benchmark in benchmarks.values():
-        _texts[benchmark.sha256] = _file_of(benchmark.benchmark_id, folder).read_bytes()
-    return benchmarks
+        _texts[benchmark.sha256] = definition_file(benchmark.benchmark_id, folder).read_bytes()
+    return OfferedBenchmarks(benchmarks.values())
+
+
+def install_archives(offered: OfferedBenchmarks, session: Session) -> None:
+    """Offer the shipped definition of each archive's benchmark that has a board in the database."""
+    missing = shipped_ids() - offered.keys()
+    if not missing:
+        return
+    for benchmark_id in session.scalars(
+        select(Board.benchmark_id).where(Board.benchmark_id.in_(missing))
+    ):
+        offered.offer(shipped_definition(benchmark_id))
+
+
+def importable_benchmarks(offered: OfferedBenchmarks) -> dict[str, Benchmark]:
+    """Benchmarks that an archive's result may be of: those shipped, and those offered."""
+    return shipped_definitions() | dict(offered)
 
 
 def definition_on_disk(benchmark_id: str, folder: Path) -> str | None:
     """The SHA-256 of a benchmark's file as it is now; None if there is none that can be read."""
     try:
-        return hashlib.sha256(_file_of(benchmark_id, folder).read_bytes()).hexdigest()
+        return hashlib.sha256(definition_file(benchmark_id, folder).read_bytes()).hexdigest()
     except OSError:
         return None
 
 
-def _file_of(benchmark_id: str, folder: Path) -> Path:
-    return folder / f"{benchmark_id}.toml"
+def definition_file(benchmark_id: str, folder: Path) -> Path:
+    """The file of a benchmark: that of the folder, else the one shipped for an archive."""
+    own = folder / f"{benchmark_id}.toml"
+    is_shipped = benchmark_id in shipped_ids() and not own.exists()
+    return shipped_file(benchmark_id) if is_shipped else own
 
 
-def find_benchmark(benchmarks: dict[str, Benchmark], benchmark_id: str) -> Benchmark:
+def find_benchmark(benchmarks: Mapping[str, Benchmark], benchmark_id: str) -> Benchmark:
     """A benchmark by id. Raises NotFoundError naming those there are."""
     if benchmark_id not in benchmarks:
         known = sorted(benchmarks)
@@ -127,7 +153,7 @@ def definition_text(session: Session, benchmark: Benchmark, folder: Path) -> byt
 def _text_of(benchmark: Benchmark, folder: Path) -> bytes:
     content = _texts.get(benchmark.sha256)
     if content is None or hashlib.sha256(content).hexdigest() != benchmark.sha256:
-        content = _file_of(benchmark.benchmark_id, folder).read_bytes()
+        content = definition_file(benchmark.benchmark_id, folder).read_bytes()
     if hashlib.sha256(content).hexdigest() != benchmark.sha256:
         raise ConflictError(
             f"{benchmark.benchmark_id}.toml was changed while this server runs, which offers "

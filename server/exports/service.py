@@ -10,6 +10,7 @@ from sqlalchemy import Connection, select
 
 from finishline.rules.proof.hash_chain import FIRST_PREVIOUS, Head
 from server.artifacts import ArtifactStore
+from server.benchmarks.queries import definition_file
 from server.code_version import code_version
 from server.database import moment_text, utc_now
 from server.dependencies import Parts
@@ -140,7 +141,8 @@ def _files(parts: Parts, folder: Path, written: Written, listed: FilePart) -> di
     """Every file but the logs, whose names are their hashes, and the manifest."""
     (folder / BENCHMARKS).mkdir()
     files = written.files | {LOG_LIST: listed}
-    for source in sorted(parts.settings.benchmarks_dir.glob("*.toml")):
+    for benchmark_id in parts.benchmarks:
+        source = definition_file(benchmark_id, parts.settings.benchmarks_dir)
         with suppress(FileNotFoundError):
             shutil.copyfile(source, folder / BENCHMARKS / source.name)
             files[f"{BENCHMARKS}/{source.name}"] = file_part(folder / BENCHMARKS / source.name)

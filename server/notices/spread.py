@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, func, insert, or_, select, update
@@ -45,7 +45,7 @@ def next_event_due(session: Session) -> datetime | None:
     return min((at + RECORD_WAIT if check else at for check, at in rows), default=None)
 
 
-def spread(database: Database, benchmarks: dict[str, Benchmark]) -> int:
+def spread(database: Database, benchmarks: Mapping[str, Benchmark]) -> int:
     """Hand on the oldest events; how many. Any number of servers may do so at once."""
     records = _look_for_records(database, benchmarks)
     with database.write() as session:
@@ -133,7 +133,7 @@ def _mails_today(session: Session, listeners: Sequence[Listener]) -> Counter[str
 Records = dict[str, RecordView]
 
 
-def _look_for_records(database: Database, benchmarks: dict[str, Benchmark]) -> Records:
+def _look_for_records(database: Database, benchmarks: Mapping[str, Benchmark]) -> Records:
     """Records of the benchmarks in question by pool, found before anything is locked."""
     with database.read() as session:
         asked = session.scalars(
@@ -143,7 +143,8 @@ def _look_for_records(database: Database, benchmarks: dict[str, Benchmark]) -> R
         ).all()
         if not asked or not any("record.set" in item.kinds for item in find_listeners(session)):
             return {}
-        lists = [list_records(session, benchmarks[name]) for name in asked if name in benchmarks]
+        watched = [benchmarks[name] for name in asked if name is not None and name in benchmarks]
+        lists = [list_records(session, benchmark) for benchmark in watched]
     divisions = [division for found in lists for division in found.divisions]
     return {record.pool: record for d in divisions for record in d.records if record.pool}
 

@@ -1,7 +1,7 @@
 """Records and verdicts as Atom feeds, of all benchmarks and of each."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -41,7 +41,7 @@ def benchmark_feed(benchmark_id: str, parts: PartsDep, request: Request) -> Resp
 
 
 def _entries(
-    session: Session, benchmarks: dict[str, Benchmark], only: str | None
+    session: Session, benchmarks: Mapping[str, Benchmark], only: str | None
 ) -> list[FeedEntry]:
     named = {key: {"id": key, "title": found.title} for key, found in benchmarks.items()}
     verdicts = latest_verdicts(session, limit=MOST_ENTRIES, benchmark_id=only)
@@ -59,7 +59,7 @@ def _entries(
 
 def _records(
     session: Session,
-    benchmarks: dict[str, Benchmark],
+    benchmarks: Mapping[str, Benchmark],
     named: dict[str, dict[str, Any]],
 ) -> Iterator[FeedEntry]:
     for benchmark_id, records in records_by_benchmark(session, benchmarks).items():

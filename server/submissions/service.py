@@ -7,11 +7,12 @@ from functools import partial
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from finishline.rules.archive.definitions import shipped_definition
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.submissions.submission import ScoredSubmission, score_submission
 from server.audit.service import Subject, record
-from server.benchmarks.queries import definition, keep_definition
+from server.benchmarks.queries import definition, importable_benchmarks, keep_definition
 from server.board_versions import raise_board_version
 from server.dependencies import Caller, Parts
 from server.errors import ConflictError, ContentError, NotAllowedError, UsedUpError
@@ -85,9 +86,10 @@ def submit(parts: Parts, caller: Caller, upload: Upload, *, key: str | None) -> 
 
 
 def _score_and_store(parts: Parts, caller: Caller, upload: Upload, *, key: str | None) -> Stored:
-    scored = _score(parts, caller, upload, parts.benchmarks)
+    benchmarks = importable_benchmarks(parts.benchmarks) if upload.archive else parts.benchmarks
+    scored = _score(parts, caller, upload, benchmarks)
     try:
-        return _store(parts, caller, upload, scored, parts.benchmarks, key=key)
+        return _store(parts, caller, upload, scored, benchmarks, key=key)
     except FrozenOtherwiseError as error:
         # Another server froze the rules since this one last looked: they are what holds.
         ruling = _ruling(parts, scored.claim.benchmark_id, error.sha256)
@@ -110,9 +112,9 @@ def _score(
     )
 
 
-def _ruling(parts: Parts, benchmark_id: str, sha256: str) -> dict[str, Benchmark]:
+def _ruling(parts: Parts, benchmark_id: str, sha256: str) -> Mapping[str, Benchmark]:
     with parts.database.read() as session:
-        return parts.benchmarks | {benchmark_id: definition(session, sha256)}
+        return {benchmark_id: definition(session, sha256)}
 
 
 def check_idempotency_key(key: str | None) -> None:
@@ -207,6 +209,8 @@ def _store(
         else:
             _verify_by_policy(parts, session, caller, submission, scored.claim)
             parts.artifacts.keep(settled)
+    if benchmark.benchmark_id not in parts.benchmarks:
+        parts.benchmarks.offer(shipped_definition(benchmark.benchmark_id))
     return Stored(
         submission,
         benchmark_version=benchmark.version,

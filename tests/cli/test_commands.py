@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from finishline.cli.main import app
+from finishline.rules.archive.definitions import shipped_file
 
 if TYPE_CHECKING:
     from conftest import Finishline, StandIn
@@ -169,7 +170,7 @@ def test_run_refuses_a_setting_without_a_number_and_a_folder_that_holds_a_submis
         (("digits", "--set", "batch_size=0"),
          "digits.toml, field hyperparameters.batch_size: got 0; expected a whole number from 16 "),
         (("digits", "--division", "ajar"), "digits.toml: no division 'ajar'"),
-        (("mlperf-v5.1-rgat",), "has no reference training"),
+        ((str(shipped_file("mlperf-v5.1-rgat")),), "has no reference training"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_trained_is_said_before_a_training_begins(

@@ -4,12 +4,14 @@ import csv
 import io
 import json
 import os
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from finishline.cli import records
+from finishline.rules.archive.definitions import shipped_file
 
 if TYPE_CHECKING:
     from conftest import Finishline
@@ -101,15 +103,16 @@ def test_names_from_strangers_are_no_formulas_in_csv(finishline: "Finishline", t
     assert "'=cmd/CIFAR10/train/a.json" in {row["path"] for row in rows}
 
 
-def test_the_definitions_are_those_of_the_folder_that_is_named(
-    finishline: "Finishline", package: Path, tmp_path: Path, benchmarks_dir: Path
+def test_a_definition_of_the_folder_that_is_named_goes_before_the_shipped_one(
+    finishline: "Finishline", package: Path, tmp_path: Path
 ) -> None:
     own = tmp_path / "own"
     own.mkdir()
-    text = (benchmarks_dir / "cifar10.toml").read_text()
-    (own / "cifar10.toml").write_text(text)
-    [record] = lines(finishline("score", str(package), "--benchmarks", str(own)).out)
-    assert (record["definition"], record["rcp"]) == (None, None)
+    shipped = shipped_file("mlperf-v5.1-retinanet")
+    (own / shipped.name).write_bytes(shipped.read_bytes() + b"# Ours.\n")
+    for named, text in ((shipped.parent, shipped), (own, own / shipped.name)):
+        [record] = lines(finishline("score", str(package), "--benchmarks", str(named)).out)
+        assert record["definition"]["sha256"] == sha256(text.read_bytes()).hexdigest()
     assert finishline("score", str(package), "--benchmarks", str(tmp_path)).code == 1
 
 

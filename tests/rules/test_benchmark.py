@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from finishline.rules.archive.definitions import SHIPPED, shipped_file, shipped_ids
 from finishline.rules.benchmarks.benchmark import (
     Benchmark,
     QualityTarget,
@@ -334,12 +335,22 @@ def test_the_dawnbench_benchmarks_have_its_targets(
     assert benchmark.replay is None or not benchmark.replay.automatic
 
 
-def test_every_shipped_file_loads_under_its_name(benchmarks_dir: Path) -> None:
-    benchmarks = load_benchmarks(benchmarks_dir)
+@pytest.mark.parametrize("folder", ["own", "of archives"])
+def test_every_shipped_file_loads_under_its_name(benchmarks_dir: Path, folder: str) -> None:
+    files = sorted((benchmarks_dir if folder == "own" else SHIPPED).iterdir())
 
-    files = {path.stem for path in benchmarks_dir.iterdir()}
-    assert set(benchmarks) == files
-    assert {"digits", "cifar10", "imagenet", "squad"} <= files
+    assert list(load_benchmarks(files[0].parent)) == [path.stem for path in files]
+
+
+def test_a_new_server_has_five_definitions_and_the_others_are_of_archives(
+    benchmarks_dir: Path,
+) -> None:
+    own = ["cifar10", "digits", "grammar", "imagenet", "squad"]
+    assert sorted(path.stem for path in benchmarks_dir.iterdir()) == own
+    assert all(name.startswith("mlperf-v") for name in shipped_ids())
+    assert len(shipped_ids()) == 28
+    with pytest.raises(KeyError):
+        shipped_file("../../../benchmarks/digits")
 
 
 def test_the_shipped_digits_can_be_replayed_with_a_band(digits: Benchmark) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmarks
+from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import ClaimError, RuleError
 from finishline.rules.logs.dawnbench import parse_entry
 from finishline.rules.ranking.ranking import Standing, rank
@@ -29,8 +29,8 @@ CURVE = b"epoch\thours\ttop1Accuracy\n1\t1.0\t94.5\n"
 
 
 @pytest.fixture(scope="module")
-def known(benchmarks_dir: Path) -> dict[str, Benchmark]:
-    return load_benchmarks(benchmarks_dir)
+def known(shipped_benchmarks: dict[str, Benchmark]) -> dict[str, Benchmark]:
+    return shipped_benchmarks
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmarks
+from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.logs import parse_run_log
 from finishline.rules.scoring.scoring import Result, score, scored_places
 
@@ -46,8 +46,8 @@ FACTS = [
 
 
 @pytest.fixture(scope="module")
-def benchmarks(benchmarks_dir: Path) -> dict[str, Benchmark]:
-    return load_benchmarks(benchmarks_dir)
+def benchmarks(shipped_benchmarks: dict[str, Benchmark]) -> dict[str, Benchmark]:
+    return shipped_benchmarks
 
 
 @pytest.fixture(scope="module")

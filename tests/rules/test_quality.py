@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from finishline.rules.archive.definitions import shipped_file
 from finishline.rules.benchmarks.benchmark import parse_benchmark
 from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import BenchmarkError
@@ -80,8 +81,8 @@ def test_no_quality_is_beyond_what_the_data_allow(
     assert target.is_beyond_floor(quality) is beyond
 
 
-def changed(benchmarks_dir: Path, old: str, new: str) -> bytes:
-    text = (benchmarks_dir / "mlperf-v0.5-maskrcnn.toml").read_text()
+def changed(old: str, new: str) -> bytes:
+    text = shipped_file("mlperf-v0.5-maskrcnn").read_text()
     assert old in text
     return text.replace(old, new).encode()
 
@@ -99,12 +100,12 @@ def test_a_definition_names_each_metric_as_logs_do(
     benchmarks_dir: Path, old: str, new: str, field: str
 ) -> None:
     with pytest.raises(BenchmarkError) as caught:
-        parse_benchmark(changed(benchmarks_dir, old, new), file="mlperf-v0.5-maskrcnn.toml")
+        parse_benchmark(changed(old, new), file="mlperf-v0.5-maskrcnn.toml")
     assert caught.value.field == field
 
 
-def test_only_a_target_of_several_metrics_is_measured_afterwards(benchmarks_dir: Path) -> None:
-    text = (benchmarks_dir / "mlperf-v0.5-ssd.toml").read_text()
+def test_only_a_target_of_several_metrics_is_measured_afterwards() -> None:
+    text = shipped_file("mlperf-v0.5-ssd").read_text()
     content = text.replace('reach = "first', 'offline = true\nreach = "first').encode()
     with pytest.raises(BenchmarkError) as caught:
         parse_benchmark(content, file="mlperf-v0.5-ssd.toml")

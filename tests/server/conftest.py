@@ -19,6 +19,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import Engine, NullPool, create_engine, func, select
 from sqlalchemy.orm import Session
 
+from finishline.rules.archive.definitions import shipped_definition
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.verification.messages import (
     ReplayEvaluation,
@@ -171,6 +172,17 @@ def client(settings: Settings) -> Iterator[TestClient]:
     """The application, without its dispatch loop."""
     with TestClient(create_app(settings, dispatch=False)) as made:
         yield made
+
+
+@pytest.fixture
+def offer_archive(client: TestClient) -> Callable[[str], None]:
+    """Offers the shipped definition of an archive, as the import of one of its results does."""
+
+    def offer(benchmark_id: str) -> None:
+        parts = client.app.state.parts  # type: ignore[attr-defined]
+        parts.benchmarks.offer(shipped_definition(benchmark_id))
+
+    return offer
 
 
 @pytest.fixture

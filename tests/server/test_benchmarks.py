@@ -19,7 +19,6 @@ def test_every_benchmark_is_listed_with_its_target(client: TestClient) -> None:
     targets = {
         name: (b["target"]["metric"], b["target"]["value"], b["target"]["unit"])
         for name, b in listed.items()
-        if not name.startswith("mlperf-")
     }
     assert targets == {
         "cifar10": ("top1Accuracy", 94.0, "percent"),
@@ -35,9 +34,6 @@ def test_every_benchmark_is_listed_with_its_target(client: TestClient) -> None:
         "imagenet",
         "squad",
     ]
-    # MLPerf Training rules v5.1 and v0.5.
-    assert listed["mlperf-v5.1-llama31_8b"]["target"]["value"] == 3.3
-    assert listed["mlperf-v0.5-ncf"]["target"]["value"] == 0.635
 
 
 def test_a_benchmark_counts_its_submissions(
@@ -51,8 +47,12 @@ def test_a_benchmark_counts_its_submissions(
     assert (digits["runs"], digits["clock"]) == ({"count": 3, "dropped": 1, "started": 3}, "mlperf")
 
 
-def test_a_benchmark_tells_every_metric_and_how_many_runs_are_started(client: TestClient) -> None:
+def test_a_benchmark_tells_every_metric_and_how_many_runs_are_started(
+    client: TestClient, offer_archive: Callable[[str], None]
+) -> None:
     """MLPerf Training rules of v0.5: two AP of Mask R-CNN; 100 runs of NCF, of which 50 count."""
+    offer_archive("mlperf-v0.5-maskrcnn")
+    offer_archive("mlperf-v0.5-ncf")
     maskrcnn = client.get(f"{BENCHMARKS}/mlperf-v0.5-maskrcnn").json()["target"]
     assert (maskrcnn["metric"], maskrcnn["value"]) == ("box AP", 0.377)
     assert [(goal["metric"], goal["value"]) for goal in maskrcnn["also"]] == [("mask AP", 0.339)]
@@ -72,7 +72,7 @@ def test_an_unknown_benchmark_is_404(client: TestClient) -> None:
     response = client.get(f"{BENCHMARKS}/mnist")
 
     assert response.status_code == 404
-    assert "there are: cifar10, digits, grammar, imagenet, mlperf-" in response.json()["detail"]
+    assert "there are: cifar10, digits, grammar, imagenet, squad." in response.json()["detail"]
 
 
 def test_a_definition_is_given_out_as_the_file_that_its_hash_is_of(client: TestClient) -> None:

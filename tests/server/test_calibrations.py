@@ -444,6 +444,16 @@ def test_what_is_not_there_is_404(client: TestClient, post: Callable[..., Any], 
     assert start(benchmark="nothing").status_code == 404
 
 
+def test_a_benchmark_without_a_reference_is_not_calibrated(
+    start: Callable[..., Any], offer_archive: Callable[[str], None]
+) -> None:
+    offer_archive("mlperf-v5.1-rgat")
+    response = start(benchmark="mlperf-v5.1-rgat")
+
+    assert response.status_code == 422
+    assert "no reference model to calibrate" in response.json()["detail"]
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -457,7 +467,6 @@ def test_what_is_not_there_is_404(client: TestClient, post: Callable[..., Any], 
         ({"runs": 201}, "runs"),
         ({"reason": ""}, "reason"),
         ({"why": "x"}, "why"),
-        ({"benchmark": "mlperf-v5.1-rgat"}, "no reference model to calibrate"),
     ],
 )
 def test_a_bad_body_is_422_and_plans_nothing(

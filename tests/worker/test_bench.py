@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from finishline.rules.archive.definitions import shipped_file
 from worker.bench import BenchError, main, read_arguments, run_bench
 
 DIGITS = str(Path(__file__).parents[2] / "benchmarks" / "digits.toml")
@@ -101,6 +102,5 @@ def test_a_wrong_setting_is_refused_by_name(arguments, said, capsys):
 
 
 def test_a_benchmark_without_a_reference_is_refused(capsys):
-    imagenet = Path(DIGITS).with_name("mlperf-v0.5-gnmt.toml")
-    assert main([str(imagenet)]) == 2
+    assert main([str(shipped_file("mlperf-v0.5-gnmt"))]) == 2
     assert "has no reference training" in capsys.readouterr().err

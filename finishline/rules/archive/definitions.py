@@ -1,19 +1,46 @@
-"""Definitions of archived benchmarks: by round, by name, by the metric that was logged."""
+"""Definitions of archived benchmarks: shipped; by round, by name, by the metric logged."""
 
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
 
 from finishline.rules.archive.files import Place, version_of
 from finishline.rules.archive.submissions import ResultSet, Submission
-from finishline.rules.benchmarks.benchmark import Benchmark, RunsRule
+from finishline.rules.benchmarks.benchmark import Benchmark, RunsRule, load_benchmark
 from finishline.rules.benchmarks.quality import LoggedQuality, QualityTarget
 
+SHIPPED = Path(__file__).parent / "benchmarks"
 # What a benchmark was called before it was called what it is.
 OTHER_NAMES = {"ssd": "retinanet", "gnn": "rgat", "mask": "maskrcnn"}
 OLD_FORMAT_ROUNDS = {"0.5", "0.6"}
 _ID = re.compile(r"mlperf-v([0-9]+)\.([0-9]+)-([a-z0-9_]+)")
 _DAWNBENCH = {"CIFAR10": "cifar10", "ImageNet": "imagenet", "SQuAD": "squad"}
+
+
+@cache
+def shipped_ids() -> frozenset[str]:
+    """The benchmarks of published archives that a definition is shipped of."""
+    return frozenset(path.stem for path in SHIPPED.glob("*.toml"))
+
+
+def shipped_file(benchmark_id: str) -> Path:
+    """The file of a shipped definition. Raises KeyError for any other id."""
+    if benchmark_id not in shipped_ids():
+        raise KeyError(benchmark_id)
+    return SHIPPED / f"{benchmark_id}.toml"
+
+
+@cache
+def shipped_definition(benchmark_id: str) -> Benchmark:
+    """A shipped definition by its id. Raises KeyError for any other id."""
+    return load_benchmark(shipped_file(benchmark_id))
+
+
+def shipped_definitions() -> dict[str, Benchmark]:
+    """Every shipped definition by its id."""
+    return {name: shipped_definition(name) for name in sorted(shipped_ids())}
 
 
 class Definitions:

@@ -13,7 +13,7 @@ from finishline.rules.archive.files import Archive, ArchiveFile
 from finishline.rules.archive.mlperf import Reader, score_log, score_set
 from finishline.rules.archive.same_training import find_identical
 from finishline.rules.archive.submissions import EntryFiles, ResultSet, find_submissions
-from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmarks
+from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.submissions.descriptions import REQUIRED_FIELDS
 
 Files = Mapping[str, bytes | str]
@@ -38,9 +38,9 @@ def archive_of(files: Files, *, root: tuple[str, ...] = ("/", "tree")) -> Archiv
 
 
 @pytest.fixture(scope="session")
-def benchmarks() -> dict[str, Benchmark]:
+def benchmarks(shipped_benchmarks: dict[str, Benchmark]) -> dict[str, Benchmark]:
     """Every definition that is shipped."""
-    return load_benchmarks(Path(__file__).parents[3] / "benchmarks")
+    return shipped_benchmarks
 
 
 @pytest.fixture

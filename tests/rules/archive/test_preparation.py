@@ -1,12 +1,11 @@
 """The preparation of a published run that is longer than the rules leave free."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from finishline.rules.benchmarks.benchmark import load_benchmark
+from finishline.rules.archive.definitions import shipped_definition
 from finishline.rules.logs import parse_run_log
 from finishline.rules.scoring.scoring import score
 
@@ -42,7 +41,6 @@ def only_run(records: list[Record]) -> tuple[float, list[Any]]:
 def test_what_is_over_thirty_minutes_is_on_the_clock_of_a_closed_run(
     score_tree: Score,
     prepared_log: Log,
-    benchmarks_dir: Path,
     minutes: tuple[float, ...],
     counted: float,
 ) -> None:
@@ -52,7 +50,7 @@ def test_what_is_over_thirty_minutes_is_on_the_clock_of_a_closed_run(
         seconds, told = only_run(score_tree({name: log}))
         assert seconds == (10 + counted) * 60
         assert len(told) == (counted > 0)
-    benchmark = load_benchmark(benchmarks_dir / "mlperf-v5.1-retinanet.toml")
+    benchmark = shipped_definition("mlperf-v5.1-retinanet")
     run = parse_run_log(log.encode(), name="result_0.txt", benchmark=benchmark)
     result = score([run], benchmark, division="closed", price_usd_per_hour=None)
     assert result.runs[0].tta_seconds == seconds

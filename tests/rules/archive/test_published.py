@@ -2,12 +2,11 @@
 
 import json
 from datetime import date
-from pathlib import Path
 
 import pytest
 
 from finishline.rules.archive.published import published_on
-from finishline.rules.benchmarks.benchmark import load_benchmarks
+from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.submissions.claim import read_claim
 
 
@@ -27,9 +26,9 @@ def test_a_round_has_its_day_where_a_source_has_it(benchmark_id: str, day: date 
 
 
 def test_a_claim_of_an_archive_is_of_its_rounds_day_unless_it_names_one(
-    benchmarks_dir: Path,
+    shipped_benchmarks: dict[str, Benchmark],
 ) -> None:
-    benchmarks = load_benchmarks(benchmarks_dir)
+    benchmarks = shipped_benchmarks
     known = next(name for name in benchmarks if name.startswith("mlperf-v5.1-"))
     claim = {
         "benchmark": known,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from finishline.rules.benchmarks.benchmark import load_benchmark
+from finishline.rules.archive.definitions import shipped_definition
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.mllog_run import Reading
 from finishline.rules.logs.mlp05 import read_mlp05_chunks
@@ -136,7 +136,7 @@ def test_an_evaluation_outside_the_run_is_left_out_and_noticed() -> None:
 def test_an_evaluation_in_several_metrics_has_them_all(
     benchmarks_dir: Path, value: str, qualities: tuple[float, dict[str, float] | None]
 ) -> None:
-    maskrcnn = load_benchmark(benchmarks_dir / "mlperf-v0.5-maskrcnn.toml")
+    maskrcnn = shipped_definition("mlperf-v0.5-maskrcnn")
     log = LOG.replace('{"value": 0.7511, "epoch": 62}', f'{{"epoch": 62, "value": {value}}}')
     problems: list[LogFormatError] = []
     reading = read_mlp05_chunks(

@@ -1,11 +1,11 @@
 """Logs of Stable Diffusion: FID and CLIP in lines of their own, measured once the run is over."""
 
 import json
-from pathlib import Path
 
 import pytest
 
-from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmarks
+from finishline.rules.archive.definitions import shipped_definition
+from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.mllog import read_mllog_chunks
 from finishline.rules.logs.mllog_run import Reading
@@ -36,9 +36,7 @@ EVALUATIONS = (
 @pytest.fixture(scope="module")
 def stable_diffusion() -> Benchmark:
     """The definition that is shipped."""
-
-    folder = Path(__file__).parents[3] / "benchmarks"
-    return load_benchmarks(folder)["mlperf-v4.1-stable_diffusion"]
+    return shipped_definition("mlperf-v4.1-stable_diffusion")
 
 
 def read(log: str, benchmark: Benchmark) -> tuple[Reading, list[LogFormatError]]:

@@ -1,0 +1,125 @@
+"""Definitions of archives: the import of a published result installs the one that it needs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from finishline.rules.archive.definitions import shipped_file
+from server.app import create_app
+from server.exports.service import Wanted, export_everything
+from server.settings import Settings
+from tests.support.copies import parts_of
+
+OWN = ["cifar10", "digits", "grammar", "imagenet", "squad"]
+ROUND = "mlperf-v5.1-retinanet"
+CLAIM = {
+    "benchmark": ROUND,
+    "division": "closed",
+    "model": "retinanet",
+    "framework": "torch",
+    "system": {"name": "s", "hardware_class": "mlperf", "processor": "not stated"},
+}
+START = 1_763_000_000_000
+EVENTS = [
+    ("submission_benchmark", "retinanet", {}),
+    ("global_batch_size", 256, {}),
+    ("run_start", None, {}),
+    ("eval_accuracy", 0.35, {"epoch_num": 4}),
+    ("run_stop", None, {"status": "success"}),
+]
+
+
+def log(seed: int) -> bytes:
+    """A run that reached the target."""
+    lines = [("seed", seed, {}), *EVENTS]
+    return "".join(
+        f":::MLLOG {json.dumps({'time_ms': ms, 'key': key, 'value': value, 'metadata': more})}\n"
+        for ms, (key, value, more) in enumerate(lines, START)
+    ).encode()
+
+
+def send(client: TestClient, by: Any, claim: dict[str, Any] = CLAIM, **form: str) -> Any:
+    logs = {f"result_{number}.txt": log(number) for number in range(5)}
+    document = json.dumps(claim | {"runs": list(logs)})
+    files = [("submission", ("submission.json", document.encode()))]
+    files += [("logs", (name, content)) for name, content in logs.items()]
+    return client.post("/api/v1/submissions", files=files, data=form, headers=by.headers)
+
+
+def offered(client: TestClient) -> list[str]:
+    return [each["id"] for each in client.get("/api/v1/benchmarks").json()["benchmarks"]]
+
+
+def test_an_import_installs_the_definition_that_its_result_needs(
+    client: TestClient, olivia: Any
+) -> None:
+    assert offered(client) == OWN
+    sent = send(client, olivia, archive="true")
+
+    assert sent.status_code == 201, sent.text
+    assert offered(client) == sorted([*OWN, ROUND])
+    text = client.get(f"/api/v1/benchmarks/{ROUND}.toml").content
+    assert text == shipped_file(ROUND).read_bytes()
+    (entry,) = client.get(f"/api/v1/leaderboards/{ROUND}").json()["entries"]
+    assert entry["submission_id"] == sent.json()["id"]
+    assert "MLPerf Training v5.1" in client.get("/").text
+
+
+@pytest.mark.parametrize(
+    ("form", "changes", "status"),
+    [
+        ({}, {}, 422),
+        ({"archive": "true"}, {"benchmark": "mlperf-v5.1-nothing"}, 422),
+        ({"archive": "true"}, {"benchmark": "../../../benchmarks/digits"}, 422),
+        ({"archive": "true"}, {"division": "ajar"}, 422),
+    ],
+)
+def test_what_is_no_archives_result_installs_nothing(
+    client: TestClient, olivia: Any, form: dict[str, str], changes: dict[str, Any], status: int
+) -> None:
+    assert send(client, olivia, CLAIM | changes, **form).status_code == status
+    assert offered(client) == OWN
+
+
+def test_only_an_organiser_installs_a_definition(client: TestClient, alice: Any) -> None:
+    assert send(client, alice, archive="true").status_code == 403
+    assert offered(client) == OWN
+
+
+def test_every_server_of_a_database_offers_what_was_installed(
+    client: TestClient, olivia: Any, settings: Settings
+) -> None:
+    with TestClient(create_app(settings, dispatch=False)) as other:
+        assert send(client, olivia, archive="true").status_code == 201
+        assert offered(other) == OWN
+        other.app.state.phase_watch.look_once()  # type: ignore[attr-defined]
+        assert offered(other) == sorted([*OWN, ROUND])
+    with TestClient(create_app(settings, dispatch=False)) as started_again:
+        assert offered(started_again) == sorted([*OWN, ROUND])
+        assert started_again.get(f"/benchmarks/{ROUND}").status_code == 200
+
+
+def test_a_file_of_the_servers_own_is_used_instead_of_the_shipped_one(
+    client: TestClient, olivia: Any, settings: Settings, tmp_path: Path
+) -> None:
+    settings.benchmarks_dir = tmp_path / "own"
+    settings.benchmarks_dir.mkdir()
+    own = settings.benchmarks_dir / f"{ROUND}.toml"
+    own.write_bytes(shipped_file(ROUND).read_bytes() + b"# Ours.\n")
+    with TestClient(create_app(settings, dispatch=False)) as with_own:
+        assert send(with_own, olivia, archive="true").status_code == 201
+        assert offered(with_own) == [ROUND]
+        assert with_own.get(f"/api/v1/benchmarks/{ROUND}.toml").content == own.read_bytes()
+
+
+def test_an_export_has_the_installed_definitions(
+    client: TestClient, olivia: Any, tmp_path: Path
+) -> None:
+    send(client, olivia, archive="true")
+    export_everything(parts_of(client), tmp_path / "export", Wanted())
+    names = sorted(path.stem for path in (tmp_path / "export" / "benchmarks").iterdir())
+
+    assert names == sorted([*OWN, ROUND])
