@@ -316,7 +316,7 @@ def serve(kind: str, what: str, folder: Path, port: int) -> None:
     gc.collect()
     gc.freeze()
     # Each as it is served: ours by its own protocol, as the documents start it.
-    protocol = "auto" if kind == "plain" else "server.limits.protocol:BoundedHttpProtocol"
+    protocol = "auto" if kind == "plain" else "server.operations.heads:BoundedHttpProtocol"
     quiet: Any = {"access_log": False, "log_level": "error"}
     uvicorn.run(app, host="127.0.0.1", port=port, http=protocol, **quiet)
 

@@ -34,16 +34,16 @@ from server.health import endpoints as health
 from server.health.checks import make_checks
 from server.health.draining import drained_before_stop
 from server.health.readiness import Readiness
-from server.limits.rate_limiting import RateLimiting
-from server.limits.setup import LimitParts, limits_at_work, make_limits
-from server.limits.shedding import Shedding
-from server.middleware import BodyLimit, HeadAnswers, SecurityHeaders
+from server.middleware import HeadAnswers, SecurityHeaders
 from server.notices import endpoints as notices
 from server.notices.loop import NoticeLoop
 from server.observability import endpoints as metrics
 from server.observability.figures import keep_figures
 from server.observability.logs import configure_logging
 from server.observability.request_metrics import RequestMetrics
+from server.operations.bodies import BodyLimit, BodyRoom
+from server.operations.in_flight import InFlight, OpenResponses, Slots
+from server.operations.rates import RateLimiting, rate_limits
 from server.pages import api_reference
 from server.pages import endpoints as pages
 from server.phases import endpoints as phases
@@ -54,11 +54,12 @@ from server.prices import endpoints as prices
 from server.proofs import endpoints as proofs
 from server.queues import endpoints as queues
 from server.quotas import endpoints as quotas
+from server.quotas.usage import MEASURES
 from server.reruns import endpoints as reruns
 from server.rescoring import endpoints as rescoring
 from server.revision import require_current_schema
 from server.run_export import endpoints as run_export
-from server.sessions.limits import FailedSignIns
+from server.sessions.sign_in_throttle import FailedSignIns
 from server.settings import Settings, get_settings
 from server.submissions import endpoints as submissions
 from server.submissions.recovery import move_what_waits
@@ -100,6 +101,7 @@ FEATURES = (
 STALE_UPLOAD_SECONDS = 3600.0
 # Whoever holds a table for longer is somebody's mistake: requests are refused, none waits for good.
 LOCK_SECONDS = 10.0
+MOST_DOWNLOADS, MOST_DOWNLOADS_EACH = 32, 8
 DESCRIPTION = (
     "Submit training runs, have them replayed on a worker, and rank what was verified. "
     "Reads are public; writing takes a token: `Authorization: Bearer fl_...`. "
@@ -133,7 +135,6 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     watch = VersionWatch(parts.database)
     last_uses = LastUses(parts.database)
     request_metrics = RequestMetrics()
-    limits = make_limits(settings, request_metrics.registry)
     phase_watch = PhaseWatch(parts.database, definitions, settings)
     notice_loop = NoticeLoop(parts.database, parts.benchmarks, settings)
 
@@ -145,9 +146,8 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
             last_uses.start()
             phase_watch.start()
             notice_loop.start()
-        async with limits_at_work(limits, settings):
-            with drained_before_stop(readiness, drain_seconds=settings.drain_seconds):
-                yield
+        with drained_before_stop(readiness, drain_seconds=settings.drain_seconds):
+            yield
         if dispatch:
             notice_loop.stop()
             phase_watch.stop()
@@ -173,7 +173,6 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     app.state.failed_sign_ins = FailedSignIns()
     app.state.readiness = readiness
     app.state.request_metrics = request_metrics
-    app.state.limits = limits
     app.state.feeds = Feeds()
     app.state.figures = keep_figures(parts.database, settings)
     app.state.figures_are_away = False
@@ -181,12 +180,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     app.router.routes.extend(_all_routes())
     app.mount(api_reference.ASSETS, api_reference.reference_assets())
     add_error_handlers(app)
-    app.add_middleware(
-        BodyLimit,
-        max_bytes=settings.max_json_bytes,
-        max_bytes_at={f"{API}/submissions": settings.max_request_bytes},
-    )
-    _add_limits(app, limits, parts.database)
+    _add_limits(app, parts, request_metrics)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(HeadAnswers)
     return app
@@ -225,20 +219,51 @@ def named_methods() -> dict[str, set[str]]:
     return dict(found)
 
 
-def _add_limits(app: FastAPI, limits: LimitParts, database: Database) -> None:
-    """Rate limits first, which cost little; then what there is room for."""
+def _add_limits(app: FastAPI, parts: Parts, metrics: RequestMetrics) -> None:
+    """Rates first, which cost little; then bodies; then the bound on requests in flight."""
+    settings = parts.settings
+    slots = Slots(settings.max_requests_in_work, wait_seconds=settings.max_wait_seconds)
+    streams = OpenResponses(
+        "event_streams", most=settings.max_event_streams, most_each=settings.max_event_streams_each
+    )
+    downloads = OpenResponses("downloads", most=MOST_DOWNLOADS, most_each=MOST_DOWNLOADS_EACH)
+    usual = BodyRoom("bodies", settings.max_json_bytes, settings.max_body_bytes_in_flight)
+    uploads = BodyRoom(
+        "upload_bytes", settings.max_request_bytes, settings.max_upload_bytes_in_flight
+    )
+    limits = rate_limits(settings)
+    # Every series is there from the start, so that a rate over it is never absent.
+    for counter, names in (
+        (metrics.limited, limits),
+        (metrics.shed, ("requests", usual.name, uploads.name, downloads.name, streams.name)),
+        (metrics.quota_refusals, MEASURES),
+    ):
+        for name in names:
+            counter.labels(name)
+    metrics.gauge(
+        "finishline_requests_waiting",
+        "Requests that wait for another to end.",
+        lambda: slots.waiting,
+    )
+    metrics.gauge("finishline_event_streams", "Live streams open.", lambda: streams.count)
 
     def role_of(sha256: str) -> str | None:
-        with database.read_columns() as connection:
+        with parts.database.read_columns() as connection:
             return find_role(connection, sha256)
 
-    app.add_middleware(Shedding, capacity=limits.capacity, metrics=limits.metrics)
+    app.add_middleware(InFlight, slots=slots, streams=streams, downloads=downloads, metrics=metrics)
+    app.add_middleware(
+        BodyLimit,
+        usual=usual,
+        uploads=uploads,
+        upload_path=f"{API}/submissions",
+        note_full=lambda name: metrics.shed.labels(name).inc(),
+    )
     app.add_middleware(
         RateLimiting,
-        limits=limits.rates,
-        known=limits.known,
-        metrics=limits.metrics,
-        enforced=limits.enforced,
+        limits=limits,
+        metrics=metrics,
+        enforced=settings.rate_limits,
         find_role=role_of,
     )
 

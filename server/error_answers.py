@@ -3,6 +3,7 @@
 import errno
 import logging
 import sqlite3
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -19,9 +20,11 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match
+from starlette.types import Receive, Scope, Send
 
 from finishline.rules.errors import RuleError
 from server.errors import ServerError, UsedUpError, problem_of
@@ -98,7 +101,7 @@ def add_error_handlers(app: FastAPI) -> None:
             log.error("%s cannot be served: %s", request.url.path, error)
         if isinstance(error, UsedUpError):
             headers = {"Retry-After": str(error.retry_seconds)}
-            request.app.state.limits.metrics.note_used_up(error.measure)
+            request.app.state.request_metrics.quota_refusals.labels(error.measure).inc()
         return answer(request, error.status, error.title, error.detail, error.problems, headers)
 
     @app.exception_handler(RuleError)
@@ -224,3 +227,29 @@ def answer(
         media_type="application/problem+json",
         headers=headers,
     )
+
+
+async def refuse(
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    status: int,
+    title: str,
+    detail: str,
+    headers: Mapping[str, str] | None = None,
+) -> None:
+    """Refuse a request from in front of the application.
+
+    The body of the request is not read, so a connection on which one comes is closed.
+    """
+    sent = dict(headers or {})
+    if has_body(scope):
+        sent["Connection"] = "close"
+    response = answer(Request(scope), status, title, detail, [], sent)
+    await response(scope, receive, send)
+
+
+def has_body(scope: Scope) -> bool:
+    """Whether a request says that a body follows."""
+    headers = Headers(scope=scope)
+    return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"

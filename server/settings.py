@@ -83,19 +83,14 @@ class Settings(BaseSettings):
 
     # Rate limits: for each token that is good, or else for each address.
     rate_limits: bool = True
-    # Where they are counted: "memory" of each process, "broker", or the address of a Redis.
-    rate_limit_storage: str = Field(
-        default="memory", pattern=r"^(memory|broker|(redis|rediss|redis\+socket)://.+)$"
-    )
     rate_reads: Rate = "2400/minute"
     rate_expensive_reads: Rate = "240/minute"
     rate_writes: Rate = "300/minute"
     rate_organiser_writes: Rate = "6000/minute"
     rate_worker_posts: Rate = "12000/minute"
     rate_failed_sign_ins: Rate = "30/minute"
-    # What one process has room for; the rest is answered 503 at once.
+    # Room of one process: requests in flight, and how long another waits before it is answered 503.
     max_requests_in_work: int = Field(default=10, gt=0)
-    max_requests_waiting: int = Field(default=64, ge=0)
     max_wait_seconds: float = Field(default=1.0, gt=0)
     max_body_bytes_in_flight: int = Field(default=256 * MIB, gt=0)
     max_upload_bytes_in_flight: int = Field(default=2048 * MIB, gt=0)

@@ -1,7 +1,7 @@
 """What one server process counts of its requests, for Prometheus."""
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from itertools import accumulate
 
@@ -67,22 +67,43 @@ class RequestMetrics(Collector):
         build = Info("finishline_build", "The version that runs.", registry=self.registry)
         build.info({"version": version("finishline")})
         self.in_progress = 0  # Changed by the event loop alone, so it needs no lock.
-        Gauge(
+        self.gauge(
             "finishline_http_requests_in_progress",
             "Requests that are being answered, open event streams among them.",
-            registry=self.registry,
-        ).set_function(lambda: self.in_progress)
-        self._unserved = Counter(
+            lambda: self.in_progress,
+        )
+        self._unserved = self._counter(
             "finishline_http_unserved",
             "Requests refused because the disk is full (507) or something is away (503).",
-            ("status",),
-            registry=self.registry,
+            "status",
         )
         for status in UNSERVED:
             self._unserved.labels(str(status))
+        self.limited = self._counter(
+            "finishline_requests_limited",
+            "Requests answered 429 because a rate limit was used up, by limit.",
+            "limit",
+        )
+        self.shed = self._counter(
+            "finishline_requests_shed",
+            "Requests answered 503 because the server was full, by what was full.",
+            "what",
+        )
+        self.quota_refusals = self._counter(
+            "finishline_quota_refusals",
+            "Requests answered 429 because a quota was used up, by what it is of.",
+            "measure",
+        )
         self._tallies: dict[tuple[str, str, int], Tally] = {}
         self._durations: dict[tuple[str, str], Durations] = {}
         self.registry.register(self)
+
+    def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
+        """Add a gauge that is read at each scrape."""
+        Gauge(name, text, registry=self.registry).set_function(read)
+
+    def _counter(self, name: str, text: str, label: str) -> Counter:
+        return Counter(name, text, (label,), registry=self.registry)
 
     def count(self, method: str, route: str, *, status: int, seconds: float | None) -> None:
         """Count an answered request; one that is not timed has no seconds."""

@@ -217,6 +217,17 @@ def test_the_proxy_takes_large_bodies_for_submissions_alone_and_stores_none() ->
     assert "proxy_request_buffering on" not in proxy
 
 
+def test_the_proxy_limits_a_crowd_and_says_when_to_come_again() -> None:
+    proxy = (ROOT / "deploy/nginx.conf").read_text()
+    for limit in ("limit_req zone=requests", "limit_conn connections"):
+        assert limit in proxy[: proxy.index("server {")]
+    assert proxy.count("_status 429;") == 2
+    later = location(proxy, "location @later {")
+    assert "error_page 429 @later;" in proxy
+    assert "add_header Retry-After 1 always;" in later
+    assert "return 429;" in later
+
+
 def test_no_folder_in_memory_outgrows_its_container(compose: dict[str, Any]) -> None:
     units = {"m": 2**20, "g": 2**30}
     for name, service in compose["services"].items():

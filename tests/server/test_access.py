@@ -13,8 +13,8 @@ from server.accounts.service import create_token
 from server.database import Database, utc_now
 from server.models import Token
 from server.pages import endpoints as pages
-from server.sessions.limits import FailedSignIns
 from server.sessions.origin import csrf_token
+from server.sessions.sign_in_throttle import FailedSignIns
 from server.settings import Settings
 from tests.server.access_table import (
     ADMINS,

@@ -13,7 +13,7 @@ from server.accounts.service import create_token
 from server.app import create_app
 from server.database import Database, utc_now
 from server.models import ConsoleSession, Token
-from server.sessions.limits import MOST_ADDRESSES, FailedSignIns, network_of
+from server.sessions.sign_in_throttle import MOST_ADDRESSES, FailedSignIns, network_of
 from server.settings import Settings
 
 SIGN_IN = "/console/sign-in"

@@ -85,7 +85,7 @@ def server_service(plan: Plan) -> Service:
             # No proxy stands before it: any client on this machine could name another's address.
             "--no-proxy-headers",
             "--http",
-            "server.limits.protocol:BoundedHttpProtocol",
+            "server.operations.heads:BoundedHttpProtocol",
             # uvicorn puts this folder first on the module path: by default the current one, where
             # a folder named server would hide ours.
             "--app-dir",

@@ -1,35 +1,35 @@
-"""Rate limits: whose they are, which holds, what the refusal says, and what if Redis is away."""
+"""Rate limits: whose they are, which holds, and what the refusal says."""
 
-import logging
-import subprocess
+import hashlib
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from prometheus_client import CollectorRegistry
 from starlette.types import Message, Receive, Scope, Send
 
-from finishline.cli.up.paths import prepare_var
-from finishline.cli.up.redis import RedisAddress, redis_answers, redis_command
 from server.app import create_app
-from server.limits.kinds import Kind, kind_of
-from server.limits.memory import BoundedMemory
-from server.limits.metrics import LimitMetrics
-from server.limits.rate_limiting import RateLimiting
-from server.limits.rates import RateLimits, bucket_of
-from server.limits.requesters import KnownSecrets, Requester
+from server.observability.request_metrics import RequestMetrics
+from server.operations.rates import (
+    KnownSecrets,
+    RateLimit,
+    RateLimiting,
+    Requester,
+    limit_of,
+    parse_rate,
+    rate_limits,
+)
+from server.sessions.cookies import HOST_PREFIX, NAME
 from server.settings import Settings
 from tests.support.loops import run_async
-from tests.support.processes import free_port, stop, wait_for
+
+SECRET = hashlib.sha256(b"fl_secret").hexdigest()
 
 
 @pytest.fixture
-def settings(settings: Settings) -> Settings:
-    """Limits that a test reaches."""
+def settings(settings: Settings, request: pytest.FixtureRequest) -> Settings:
+    """Limits that a test reaches, but for those it names."""
     return settings.model_copy(
         update={
             "rate_limits": True,
@@ -37,18 +37,16 @@ def settings(settings: Settings) -> Settings:
             "rate_expensive_reads": "2/hour",
             "rate_writes": "3/hour",
             "rate_failed_sign_ins": "4/hour",
+            **getattr(request, "param", {}),
         }
     )
 
 
 @pytest.fixture
 def within_one_hour(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The middle of an hour: where one ends, a part of what was counted in it is let go."""
+    """The middle of an hour: where one ends, counting begins anew."""
     middle = time.time() // 3600 * 3600 + 1800.0
-    clock = SimpleNamespace(time=lambda: middle, monotonic=time.monotonic)
-    monkeypatch.setattr("server.limits.rates.time", clock)
-    defaults = BoundedMemory.__init__.__kwdefaults__ or {}
-    monkeypatch.setitem(defaults, "clock", clock.time)
+    monkeypatch.setattr("server.operations.rates.time", SimpleNamespace(time=lambda: middle))
 
 
 def read(client: TestClient, **headers: str) -> int:
@@ -73,7 +71,7 @@ def test_a_refusal_says_which_limit_and_when_again(client: TestClient) -> None:
     assert refused.headers["X-Content-Type-Options"] == "nosniff"
     problem = refused.json()
     assert problem["request_id"] == refused.headers["X-Request-ID"]
-    assert "5 per 1 hour" in problem["detail"]
+    assert "5 per hour" in problem["detail"]
     assert f"try again in {wait} s" in problem["detail"]
     # Another kind has a limit of its own, whoever watches the server has none.
     assert client.get("/api/v1/prices.csv").status_code == 200
@@ -118,7 +116,6 @@ def test_a_made_up_token_beside_a_good_session_is_no_good_one(
     client: TestClient, alice: Any
 ) -> None:
     """Else whoever is signed in would make up limits of their own, one set with each page."""
-    client.app.state.limits.rates._items["writes"] = RateLimits(Settings())._items["writes"]  # type: ignore[attr-defined]
     origin = {"Origin": "http://testserver"}
     fields = {"token": alice.secret}
     signed_in = client.post("/console/sign-in", data=fields, headers=origin, follow_redirects=False)
@@ -131,22 +128,22 @@ def test_a_made_up_token_beside_a_good_session_is_no_good_one(
     assert asked == [200] * 4 + [429] * 2  # The page was read from this address too.
 
 
+@pytest.mark.parametrize("settings", [{"rate_reads": "2400/minute"}], indirect=True)
 @pytest.mark.usefixtures("within_one_hour")
 def test_a_good_token_that_is_seen_first_passes_where_others_guess(
     client: TestClient, alice: Any
 ) -> None:
-    client.app.state.limits.rates._items["reads"] = RateLimits(Settings())._items["reads"]  # type: ignore[attr-defined]
     wrong = [read(client, Authorization=f"Bearer fl_guess-{number}") for number in range(5)]
     assert wrong == [401, 401, 401, 401, 429]
     assert read(client, **alice.headers) == 200
     assert read(client, Authorization="Bearer fl_guess") == 429
 
 
+@pytest.mark.parametrize("settings", [{"rate_reads": "2400/minute"}], indirect=True)
 @pytest.mark.usefixtures("within_one_hour")
 def test_tokens_that_are_not_known_are_refused_after_a_few_and_good_ones_are_not(
     client: TestClient, alice: Any
 ) -> None:
-    client.app.state.limits.rates._items["reads"] = RateLimits(Settings())._items["reads"]  # type: ignore[attr-defined]
     assert read(client, **alice.headers) == 200
     wrong = [read(client, Authorization=f"Bearer fl_guess-{number}") for number in range(6)]
     assert wrong == [401, 401, 401, 401, 429, 429]
@@ -189,9 +186,8 @@ def test_the_token_of_an_attempt_is_good_once_a_post_with_it_was_taken() -> None
 
     limited = RateLimiting(
         app,
-        limits=RateLimits(few),
-        known=KnownSecrets(),
-        metrics=LimitMetrics(CollectorRegistry()),
+        limits=rate_limits(few),
+        metrics=RequestMetrics(),
         enforced=True,
         find_role=lambda _: None,
     )
@@ -230,136 +226,144 @@ def test_without_rate_limits_nothing_is_counted(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "kind"),
+    ("method", "path", "name"),
     [
-        ("GET", "/healthz", Kind.FREE),
-        ("GET", "/readyz", Kind.FREE),
-        ("GET", "/metrics", Kind.FREE),
-        ("GET", "/favicon.ico", Kind.FREE),
-        ("GET", "/robots.txt", Kind.FREE),
-        ("HEAD", "/healthz", Kind.FREE),
-        ("OPTIONS", "/api/v1/submissions", Kind.READ),
-        ("GET", "/static/style.css", Kind.FREE),
-        ("GET", "/docs-assets/swagger-ui.css", Kind.FREE),
-        ("GET", "/statics", Kind.READ),
-        ("POST", "/healthz", Kind.WRITE),
-        ("GET", "/api/v1/submissions", Kind.READ),
-        ("POST", "/api/v1/submissions", Kind.UPLOAD),
-        ("GET", "/api/v1/verifications/v/proof", Kind.EXPENSIVE),
-        ("GET", "/api/v1/verifications/v/events", Kind.STREAM),
-        ("GET", "/benchmarks/digits/charts/times", Kind.EXPENSIVE),
-        ("GET", "/api/v1/submissions/s/runs.json", Kind.EXPENSIVE),
-        ("GET", "/api/v1/submissions/s/runs/0/log.json", Kind.EXPENSIVE),
-        ("GET", "/api/v1/prices.csv", Kind.EXPENSIVE),
-        ("GET", "/benchmarks/digits/convergence", Kind.EXPENSIVE),
-        ("GET", "/compare", Kind.EXPENSIVE),
-        ("DELETE", "/api/v1/tokens/7", Kind.WRITE),
-        ("POST", "/api/v1/attempts/a/report", Kind.WORKER),
-        ("POST", "/api/v1/workers/hello", Kind.WORKER),
-        ("POST", "/api/v1/workers/probes", Kind.WORKER),
-        ("POST", "/api/v1/workers/w/baseline", Kind.WRITE),
-        ("GET", "/api/v1/workers/hello", Kind.READ),
+        ("GET", "/healthz", None),
+        ("GET", "/readyz", None),
+        ("GET", "/metrics", None),
+        ("GET", "/favicon.ico", None),
+        ("GET", "/robots.txt", None),
+        ("HEAD", "/healthz", None),
+        ("OPTIONS", "/api/v1/submissions", "reads"),
+        ("GET", "/static/style.css", None),
+        ("GET", "/docs-assets/swagger-ui.css", None),
+        ("GET", "/statics", "reads"),
+        ("POST", "/healthz", "writes"),
+        ("GET", "/api/v1/submissions", "reads"),
+        ("POST", "/api/v1/submissions", "writes"),
+        ("GET", "/api/v1/verifications/v/proof", "expensive_reads"),
+        ("GET", "/api/v1/verifications/v/events", "reads"),
+        ("GET", "/benchmarks/digits/charts/times", "expensive_reads"),
+        ("GET", "/api/v1/submissions/s/runs.json", "expensive_reads"),
+        ("GET", "/api/v1/submissions/s/runs/0/log.json", "expensive_reads"),
+        ("GET", "/api/v1/prices.csv", "expensive_reads"),
+        ("GET", "/benchmarks/digits/convergence", "expensive_reads"),
+        ("GET", "/compare", "expensive_reads"),
+        ("DELETE", "/api/v1/tokens/7", "writes"),
+        ("POST", "/api/v1/attempts/a/report", "worker_posts"),
+        ("POST", "/api/v1/workers/hello", "worker_posts"),
+        ("POST", "/api/v1/workers/probes", "worker_posts"),
+        ("POST", "/api/v1/workers/w/baseline", "writes"),
+        ("GET", "/api/v1/workers/hello", "reads"),
     ],
 )
-def test_a_kind_follows_from_method_and_address(method: str, path: str, kind: Kind) -> None:
-    assert kind_of({"type": "http", "method": method, "path": path}) is kind
+def test_the_limit_follows_from_method_and_address(
+    method: str, path: str, name: str | None
+) -> None:
+    assert limit_of({"type": "http", "method": method, "path": path}, None) == name
 
 
 @pytest.mark.parametrize(
-    ("kind", "role", "bucket"),
+    ("role", "name"),
+    [("submitter", "writes"), ("worker", "writes"), ("organiser", "organiser_writes"),
+     ("admin", "organiser_writes")],
+)  # fmt: skip
+def test_organisers_have_a_limit_of_their_own_for_writes_alone(role: str, name: str) -> None:
+    def of(method: str, path: str) -> str | None:
+        return limit_of({"type": "http", "method": method, "path": path}, role)
+
+    assert of("POST", "/api/v1/submissions") == name
+    assert of("GET", "/api/v1/submissions") == "reads"
+    assert of("POST", "/api/v1/attempts/a/report") == "worker_posts"
+
+
+def test_a_window_counts_each_key_and_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [615.5]
+    monkeypatch.setattr("server.operations.rates.time", SimpleNamespace(time=lambda: now[0]))
+    limit = parse_rate("4/minute")
+
+    def hit(key: str) -> int:
+        return limit.wait_seconds(key, count=True)
+
+    assert [hit("a") for _ in range(6)] == [0] * 4 + [45] * 2
+    assert limit.wait_seconds("b", count=False) == 0
+    now[0] = 660.0
+    assert [hit("a") for _ in range(5)] == [0] * 4 + [60]
+
+
+def test_a_count_holds_so_many_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.operations.rates.MOST_KEYS", 8)
+    limit = RateLimit(4, 86_400)
+    for number in range(100):
+        assert limit.wait_seconds(f"key-{number}", count=True) == 0
+        assert len(limit._hits) <= 8
+
+
+def scope_of(*headers: tuple[str, str], client: Any = ("198.51.100.7", 50000)) -> Scope:
+    pairs = [(name.encode(), value.encode()) for name, value in headers]
+    return {"type": "http", "client": client, "headers": pairs}
+
+
+@pytest.mark.parametrize(
+    "headers",
     [
-        (Kind.READ, None, "reads"),
-        (Kind.READ, "admin", "reads"),
-        (Kind.STREAM, None, "reads"),
-        (Kind.EXPENSIVE, "submitter", "expensive_reads"),
-        (Kind.WRITE, None, "writes"),
-        (Kind.WRITE, "submitter", "writes"),
-        (Kind.UPLOAD, "worker", "writes"),
-        (Kind.WRITE, "organiser", "organiser_writes"),
-        (Kind.UPLOAD, "admin", "organiser_writes"),
-        (Kind.WORKER, None, "worker_posts"),
-        (Kind.WORKER, "admin", "worker_posts"),
+        [("authorization", "Bearer fl_secret")],
+        [("authorization", "bearer  fl_secret ")],
+        [("cookie", f"{NAME}=fl_secret")],
+        [("cookie", f"theme=dark; {HOST_PREFIX}{NAME}=fl_secret; other=1")],
+        [("cookie", f"{NAME}=another"), ("authorization", "Bearer fl_secret")],
+        [("authorization", "Bearer fl_secret"), ("cookie", f"{NAME}=another")],
     ],
 )
-def test_which_limit_holds_follows_from_the_kind_and_who_asks(
-    kind: Kind, role: str | None, bucket: str
-) -> None:
-    assert bucket_of(kind, Requester("192.0.2.1", "f" * 64, role)) == bucket
-    assert bucket in RateLimits(Settings()).bucket_names
+def test_a_secret_is_the_bearer_token_else_the_cookie(headers: list[tuple[str, str]]) -> None:
+    known = KnownSecrets()
+    unproven = known.requester(scope_of(*headers))
+    assert unproven == Requester("198.51.100.7", SECRET, None)
+    assert (unproven.is_unproven, unproven.key) == (True, "address:198.51.100.7")
+
+    known.note(SECRET, "submitter")
+    proven = known.requester(scope_of(*headers))
+    assert (proven.role, proven.is_unproven) == ("submitter", False)
+    assert proven.key == known.requester(scope_of(*headers, client=("2001:db8::1", 1))).key
+    assert proven.key != Requester("198.51.100.7", "f" * 64, "submitter").key
+
+    known.forget(SECRET)
+    assert known.requester(scope_of(*headers)) == unproven
 
 
-def test_the_memory_holds_so_many_keys_and_weighs_the_window_before() -> None:
-    now = [600.0]
-    memory = BoundedMemory(most_keys=8, clock=lambda: now[0])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        [("authorization", "Basic fl_secret")],
+        [("cookie", "theme=dark")],
+        [("cookie", f"{NAME}")],
+        [("cookie", f"my_{NAME}=fl_secret")],
+    ],
+)
+def test_without_a_secret_it_is_the_address(headers: list[tuple[str, str]]) -> None:
+    found = KnownSecrets().requester(scope_of(*headers))
 
-    async def hit(key: str) -> bool:
-        return await memory.acquire_sliding_window_entry(key, 4, 60)
-
-    assert [run_async(hit("a")) for _ in range(5)] == [True] * 4 + [False]
-    now[0] = 675.0  # A quarter into the next window: three quarters of four hits still count.
-    assert [run_async(hit("a")) for _ in range(2)] == [True, False]
-    assert run_async(memory.get_sliding_window("a", 60)) == (4, 45.0, 1, 105.0)
-    now[0] = 800.0
-    assert [run_async(hit("a")) for _ in range(5)] == [True] * 4 + [False]
-    for number in range(100):
-        assert run_async(hit(f"key-{number}"))
-        assert len(memory) <= 8
-
-
-@pytest.fixture
-def redis(tmp_path: Path) -> Iterator[Callable[[], tuple[RedisAddress, Any]]]:
-    """Starts a real broker, always at the same address."""
-    started: list[subprocess.Popen[bytes]] = []
-    address = RedisAddress(None, port=free_port())
-    command = redis_command(address, prepare_var(tmp_path / "var").redis)
-
-    def start() -> tuple[RedisAddress, Any]:
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        started.append(process)
-        wait_for(lambda: redis_answers(address), seconds=20, what="redis", pause=0.02)
-        return address, process
-
-    yield start
-    for process in started:
-        stop(process)
+    assert found == Requester("198.51.100.7", None, None)
+    assert (found.is_unproven, found.key) == (False, "address:198.51.100.7")
 
 
-@pytest.mark.processes
-def test_processes_count_together_in_redis_and_each_alone_while_it_is_away(
-    redis: Callable[[], tuple[RedisAddress, Any]],
-    settings: Settings,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("server.limits.rates.TRY_REDIS_AGAIN_SECONDS", 0.0)
-    address, process = redis()
-    shared = settings.model_copy(update={"broker_url": address.url, "rate_limit_storage": "broker"})
-    caplog.set_level(logging.INFO, logger="server.limits.rates")
+def test_of_an_address_its_network_counts_and_a_local_socket_has_none() -> None:
+    def address(host: str) -> str:
+        return KnownSecrets().requester(scope_of(client=(host, 1))).address
 
-    async def scenario() -> None:
-        first, second = RateLimits(shared), RateLimits(shared)
-        assert [await each.hit("reads", "k") for each in (first, second, first, second, first)] == [
-            None
-        ] * 5
-        refused = await second.hit("reads", "k")
-        assert refused is not None
-        assert 1 <= refused.retry_seconds <= 3600
-        assert await first.look("reads", "other") is None
+    assert address("2001:db8::1") == address("2001:db8::2") != address("2001:db8:0:1::1")
+    assert address("::ffff:198.51.100.7") == "198.51.100.7"
+    assert KnownSecrets().requester(scope_of(client=None)).address == "local"
 
-        stop(process)
-        assert [await second.hit("reads", "k") for _ in range(5)] == [None] * 5
-        assert await second.hit("reads", "k") is not None
-        assert (first.shared_ok, second.shared_ok) == (True, False)
 
-        redis()
-        assert await second.hit("reads", "k") is None
-        assert second.shared_ok
-        await first.close()
-        await second.close()
+def test_of_the_secrets_the_latest_are_known() -> None:
+    known = KnownSecrets(most=2)
+    for secret in ("one", "two", "one", "three"):
+        known.note(hashlib.sha256(secret.encode()).hexdigest(), "submitter")
 
-    run_async(scenario())
-    said = [record.getMessage()[:40] for record in caplog.records]
-    assert said == [
-        "rate limits are counted by each process ",
-        "rate limits are counted together again: ",
-    ]
+    roles = {
+        secret: known.requester(scope_of(("authorization", f"Bearer {secret}"))).role
+        for secret in ("one", "two", "three")
+    }
+    assert roles == {"one": "submitter", "two": None, "three": "submitter"}

@@ -15,7 +15,7 @@ from uvicorn.server import ServerState
 
 from server.board_versions import known_versions, raise_board_version
 from server.database import Database
-from server.limits.protocol import BoundedHttpProtocol
+from server.operations.heads import BoundedHttpProtocol
 from tests.support.loops import run_async
 
 BOARD = b"/api/v1/leaderboards/digits"

@@ -7,8 +7,8 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from server.limits import protocol
-from server.limits.protocol import MOST_HEAD_BYTES, BoundedHttpProtocol
+from server.operations import heads
+from server.operations.heads import MOST_HEAD_BYTES, BoundedHttpProtocol
 from tests.support.loops import run_async
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n"
@@ -72,7 +72,7 @@ def test_a_head_without_end_is_refused(head: list[bytes]) -> None:
 def test_a_connection_that_does_not_ask_in_time_ends(
     head: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(heads, "HEAD_SECONDS", 0.1)
     assert run_async(talk(*head)) == []
 
 

@@ -1,0 +1,160 @@
+"""Bodies of requests: how large one may be, how slowly it may come, and how many bytes at once."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from server.error_answers import refuse
+from server.errors import TooLargeError, UnsupportedMediaError
+from server.settings import MIB
+
+SILENT_SECONDS = 20.0
+GRACE_SECONDS = 30.0
+SLOWEST_BYTES_PER_SECOND = 16 * 1024
+RETRY_SECONDS = 5
+NOT_COMPRESSED = "Compressed requests are not read; send bodies as they are."
+
+
+@dataclass
+class BodyRoom:
+    """Bodies of one kind: the largest, and the most bytes of all of them together."""
+
+    name: str
+    most_each: int
+    most_together: int
+    held: int = 0
+
+
+class BodyLimit:
+    """Refuse bodies that are too large, too slow, compressed, or too many at once.
+
+    Uploads, which go to one address, lie on the disk. Every other body is read into memory before
+    anybody is asked for a token, so it has a smaller limit.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        usual: BodyRoom,
+        uploads: BodyRoom,
+        upload_path: str,
+        note_full: Callable[[str], None],
+    ) -> None:
+        self._app = app
+        self._usual = usual
+        self._uploads = uploads
+        self._upload_path = upload_path
+        self._note_full = note_full
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        room = self._uploads if scope["path"] == self._upload_path else self._usual
+        headers = Headers(scope=scope)
+        if headers.get("content-encoding", "identity") != "identity":
+            # A small body could become a large one.
+            error = UnsupportedMediaError
+            await refuse(scope, receive, send, error.status, error.title, NOT_COMPRESSED)
+            return
+        body = Body(receive, room, stated_bytes(headers), self._note_full)
+        try:
+            body.check_stated()
+        except HTTPException as refused:
+            title = TooLargeError.title if refused.status_code == TooLargeError.status else "Busy"
+            await refuse(
+                scope, receive, send, refused.status_code, title, refused.detail, refused.headers
+            )
+            return
+        try:
+            await self._app(scope, body.receive, send)
+        finally:
+            body.let_go()
+
+
+class Body:
+    """The body of one request, counted and timed.
+
+    FastAPI lets an HTTPException through while it reads a body, and no other exception.
+    """
+
+    def __init__(
+        self, receive: Receive, room: BodyRoom, stated: int, note_full: Callable[[str], None]
+    ) -> None:
+        self._receive = receive
+        self._room = room
+        self._stated = stated
+        self._note_full = note_full
+        self._began_at: float | None = None
+        self._received = 0
+        self._is_whole = False
+
+    def check_stated(self) -> None:
+        """Raise HTTPException 413 or 503 if a body of the stated length would not fit."""
+        self._check(self._stated, self._room.held + self._stated)
+
+    async def receive(self) -> Message:
+        """The next piece. Raises HTTPException: 408 too slow, 413 too large, 503 too many."""
+        if self._is_whole:
+            return await self._receive()
+        if self._began_at is None:
+            self._began_at = time.monotonic()
+        message = await self._next_piece(self._began_at)
+        count = len(message.get("body", b""))
+        self._check(self._received + count, self._room.held + count)
+        self._received += count
+        self._room.held += count
+        self._is_whole = not message.get("more_body", False)
+        return message
+
+    def let_go(self) -> None:
+        """Give back its bytes."""
+        self._room.held -= self._received
+        self._received = 0
+
+    async def _next_piece(self, began_at: float) -> Message:
+        try:
+            async with asyncio.timeout(SILENT_SECONDS):
+                message = await self._receive()
+        except TimeoutError as error:
+            raise _too_slow(f"nothing came for {SILENT_SECONDS:.0f} s") from error
+        seconds = time.monotonic() - began_at
+        if seconds > GRACE_SECONDS and self._received < seconds * SLOWEST_BYTES_PER_SECOND:
+            raise _too_slow(f"{self._received} bytes came in {seconds:.0f} s")
+        return message
+
+    def _check(self, size: int, together: int) -> None:
+        room = self._room
+        if size > room.most_each:
+            most = f"{room.most_each / MIB:g} MiB"
+            raise HTTPException(
+                TooLargeError.status, f"A request to this address may have at most {most}."
+            )
+        if together > room.most_together:
+            self._note_full(room.name)
+            raise HTTPException(
+                503,
+                "The server receives as much as it can; nothing of this request was kept. "
+                f"Try again in {RETRY_SECONDS} s.",
+                headers={"Retry-After": str(RETRY_SECONDS), "Connection": "close"},
+            )
+
+
+def stated_bytes(headers: Headers) -> int:
+    """The length that a request states, 0 if it states none."""
+    stated = headers.get("content-length", "0")
+    return int(stated) if stated.isascii() and stated.isdigit() else 0
+
+
+def _too_slow(why: str) -> HTTPException:
+    return HTTPException(
+        408,
+        f"The body of this request came too slowly ({why}); nothing of it was kept.",
+        headers={"Connection": "close"},
+    )

@@ -1,0 +1,276 @@
+"""Rate limits: so many requests in a while for each good token, or else for each address.
+
+Each server process counts for itself, in fixed windows. A crowd is for the proxy in front to limit.
+"""
+
+import hashlib
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from starlette.concurrency import run_in_threadpool
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from server.accounts.roles import ORGANISERS
+from server.error_answers import refuse
+from server.observability.context import signed_in
+from server.observability.request_metrics import RequestMetrics
+from server.sessions.cookies import HOST_PREFIX, NAME
+from server.sessions.sign_in_throttle import network_of
+from server.settings import Settings
+
+REQUESTER = "finishline.requester"
+FAILED = "failed_sign_ins"
+WORDS = {
+    "reads": "read requests",
+    "expensive_reads": "requests for exports, charts and comparisons",
+    "writes": "writing requests",
+    "organiser_writes": "writing requests",
+    "worker_posts": "posts of workers",
+    FAILED: "requests with a token that is not known",
+}
+SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
+# A full count starts anew: 100,000 addresses at once are a crowd, which no rate by address holds.
+MOST_KEYS = 100_000
+MOST_KNOWN = 20_000
+
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+# Probes of monitoring, and files served from memory under an address of their own.
+FREE = frozenset({"/healthz", "/readyz", "/metrics", "/favicon.ico", "/robots.txt"})
+FREE_UNDER = ("/static/", "/docs-assets/")
+WORKER_POSTS = frozenset({"/api/v1/workers/hello", "/api/v1/workers/probes"})
+WORKER_UNDER = "/api/v1/attempts/"
+# Reads of many rows, and those that draw, compress or sign.
+EXPENSIVE_ENDS = (
+    *("/proof", "/runs.json", ".csv", "/convergence"),
+    *("/compare", "/preview", "/log.json"),
+)
+EXPENSIVE_WITHIN = "/charts/"
+BEARER = b"bearer "
+COOKIES = (f"{HOST_PREFIX}{NAME}=".encode(), f"{NAME}=".encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Requester:
+    """Where a request comes from, and the SHA-256 of the secret it carries, if any.
+
+    `role` is None until the secret is known to be good.
+    """
+
+    address: str
+    secret_sha256: str | None
+    role: str | None
+
+    @property
+    def key(self) -> str:
+        """Key of the counts: the secret if it is good, else the address.
+
+        A made-up token for each request would otherwise bring a fresh limit for each.
+        """
+        if self.role is None or self.secret_sha256 is None:
+            return f"address:{self.address}"
+        return f"token:{self.secret_sha256[:32]}"
+
+    @property
+    def is_unproven(self) -> bool:
+        """Whether it carries a secret that has not proved good."""
+        return self.secret_sha256 is not None and self.role is None
+
+
+class KnownSecrets:
+    """Hashes of the secrets that proved good in this process, with their roles; the latest stay.
+
+    It runs in the event loop alone, so it needs no lock.
+    """
+
+    def __init__(self, most: int = MOST_KNOWN) -> None:
+        self._roles: OrderedDict[str, str] = OrderedDict()
+        self._most = most
+
+    def requester(self, scope: Scope) -> Requester:
+        """Address and secret of a request."""
+        secret = _secret_of(scope)
+        client = scope.get("client")
+        address = network_of(client[0]) if client else "local"
+        if secret is None:
+            return Requester(address, None, None)
+        digest = hashlib.sha256(secret).hexdigest()
+        return Requester(address, digest, self._roles.get(digest))
+
+    def note(self, digest: str, role: str) -> None:
+        """Remember a secret that proved good."""
+        self._roles[digest] = role
+        self._roles.move_to_end(digest)
+        if len(self._roles) > self._most:
+            self._roles.popitem(last=False)
+
+    def forget(self, digest: str) -> None:
+        """Forget a secret that was refused."""
+        self._roles.pop(digest, None)
+
+
+@dataclass
+class RateLimit:
+    """So many hits in each window of so many seconds, counted by key."""
+
+    amount: int
+    seconds: int
+    _window: int = 0
+    _hits: dict[str, int] = field(default_factory=dict)
+
+    def wait_seconds(self, key: str, *, count: bool) -> int:
+        """Seconds until the next window where the limit is used up, else 0; counts a hit."""
+        now = time.time()
+        window = int(now // self.seconds)
+        if window != self._window or len(self._hits) >= MOST_KEYS:
+            self._window, self._hits = window, {}
+        hits = self._hits.get(key, 0)
+        if hits >= self.amount:
+            return max(1, math.ceil((window + 1) * self.seconds - now))
+        if count:
+            self._hits[key] = hits + 1
+        return 0
+
+
+def parse_rate(text: str) -> RateLimit:
+    """Read a setting such as "120/minute", whose shape the settings have checked."""
+    amount, _, unit = text.partition("/")
+    return RateLimit(int(amount), SECONDS[unit])
+
+
+def rate_limits(settings: Settings) -> dict[str, RateLimit]:
+    """The limits of the settings by name."""
+    return {name: parse_rate(getattr(settings, f"rate_{name}")) for name in WORDS}
+
+
+def limit_of(scope: Scope, role: str | None) -> str | None:
+    """Name of the limit for a request, by its address and method; None if it is free."""
+    path: str = scope["path"]
+    if scope["method"] not in SAFE:
+        if path in WORKER_POSTS or path.startswith(WORKER_UNDER):
+            return "worker_posts"
+        return "organiser_writes" if role in ORGANISERS else "writes"
+    if is_free(scope):
+        return None
+    is_expensive = path.endswith(EXPENSIVE_ENDS) or EXPENSIVE_WITHIN in path
+    return "expensive_reads" if is_expensive else "reads"
+
+
+def is_free(scope: Scope) -> bool:
+    """Whether a request is answered without limits."""
+    path: str = scope["path"]
+    return scope["method"] in SAFE and (path in FREE or path.startswith(FREE_UNDER))
+
+
+class RateLimiting:
+    """Count each request against its limit, and learn from responses which tokens are good.
+
+    Without `enforced` nothing is counted.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        limits: dict[str, RateLimit],
+        metrics: RequestMetrics,
+        enforced: bool,
+        find_role: Callable[[str], str | None],
+    ) -> None:
+        self._app = app
+        self._limits = limits
+        self._metrics = metrics
+        self._enforced = enforced
+        self._find_role = find_role
+        self._known = KnownSecrets()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or is_free(scope):
+            await self._app(scope, receive, send)
+            return
+        requester = scope[REQUESTER] = self._known.requester(scope)
+        name = limit_of(scope, requester.role) or "reads"
+        used_up, seconds = await self._used_up(name, requester)
+        if seconds:
+            self._metrics.limited.labels(used_up).inc()
+            await self._refuse(used_up, seconds, scope, receive, send)
+        elif requester.secret_sha256 is None:
+            await self._app(scope, receive, send)
+        else:
+            await self._app(scope, receive, self._learning(name, requester, send))
+
+    async def _used_up(self, name: str, requester: Requester) -> tuple[str, int]:
+        """The limit that refuses a request, and for how many seconds; 0 if none does."""
+        if not self._enforced:
+            return name, 0
+        guessed = 0
+        if requester.is_unproven:
+            guessed = self._limits[FAILED].wait_seconds(requester.address, count=False)
+        seconds = self._limits[name].wait_seconds(requester.key, count=True)
+        if not guessed or requester.secret_sha256 is None:
+            return name, seconds
+        if not seconds:
+            # Somebody at this address guesses; a token that is good is no guess.
+            role = await run_in_threadpool(self._find_role, requester.secret_sha256)
+            if role is not None:
+                self._known.note(requester.secret_sha256, role)
+                return name, 0
+        return FAILED, guessed
+
+    def _learning(self, name: str, requester: Requester, send: Send) -> Send:
+        """Note from the response which secret of a request is good, if one is."""
+        digest = requester.secret_sha256 or ""
+
+        async def noted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                proved = signed_in()
+                if proved is not None:  # A request may carry another secret beside this one.
+                    self._known.note(proved.secret_sha256, proved.role)
+                elif name == "worker_posts" and status < 300:
+                    self._known.note(digest, "worker")
+                elif status == 401:
+                    self._known.forget(digest)
+                    self._limits[FAILED].wait_seconds(requester.address, count=True)
+            await send(message)
+
+        return noted
+
+    async def _refuse(
+        self, name: str, seconds: int, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        limit = self._limits[name]
+        unit = next(unit for unit, length in SECONDS.items() if length == limit.seconds)
+        detail = (
+            f"Too many {WORDS[name]}: {limit.amount} per {unit} are allowed. "
+            f"Nothing was done; try again in {seconds} s."
+        )
+        headers = {
+            "Retry-After": str(seconds),
+            "RateLimit-Policy": f'"{name}";q={limit.amount};w={limit.seconds}',
+            "RateLimit": f'"{name}";r=0;t={seconds}',
+            "Cache-Control": "no-store",
+        }
+        await refuse(scope, receive, send, 429, "Too many requests", detail, headers)
+
+
+def _secret_of(scope: Scope) -> bytes | None:
+    """The bearer token of a request, else its console cookie."""
+    cookie: bytes | None = None
+    for name, value in scope["headers"]:
+        if name == b"authorization" and value[:7].lower() == BEARER:
+            secret: bytes = value[7:].strip()
+            return secret
+        if name == b"cookie":
+            cookie = value
+    return None if cookie is None else _session_of(cookie)
+
+
+def _session_of(cookie: bytes) -> bytes | None:
+    for part in cookie.split(b";"):
+        for prefix in COOKIES:
+            if part.strip().startswith(prefix):
+                return part.strip().removeprefix(prefix)
+    return None
