@@ -40,7 +40,6 @@ from server.notices.loop import NoticeLoop
 from server.observability import endpoints as metrics
 from server.observability.figures import keep_figures
 from server.observability.logs import configure_logging
-from server.observability.request_metrics import RequestMetrics
 from server.operations.bodies import BodyLimit, BodyRoom
 from server.operations.in_flight import InFlight, OpenResponses, Slots
 from server.operations.rates import RateLimiting, rate_limits
@@ -55,6 +54,7 @@ from server.proofs import endpoints as proofs
 from server.queues import endpoints as queues
 from server.quotas import endpoints as quotas
 from server.quotas.usage import MEASURES
+from server.request_metrics import RequestMetrics
 from server.reruns import endpoints as reruns
 from server.rescoring import endpoints as rescoring
 from server.revision import require_current_schema

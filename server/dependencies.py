@@ -14,7 +14,7 @@ from server.accounts.service import Holder, find_holder
 from server.artifacts import ArtifactStore
 from server.database import Database
 from server.errors import NotAllowedError, NotSignedInError
-from server.observability.context import note, note_signed_in
+from server.request_context import note, note_signed_in
 from server.settings import Settings
 
 bearer = HTTPBearer(auto_error=False, description="An API token: `Bearer fl_...`")

@@ -28,7 +28,7 @@ from starlette.types import Receive, Scope, Send
 
 from finishline.rules.errors import RuleError
 from server.errors import ServerError, UsedUpError, problem_of
-from server.observability.context import current_request_id, note_told
+from server.request_context import current_request_id, note_told
 from web.render import render
 
 log = logging.getLogger(__name__)

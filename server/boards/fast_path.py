@@ -17,7 +17,7 @@ from server.boards.kept import KeptAnswer, Reply, kept_answer, weight_of
 from server.boards.lessons import LESSON, Lesson
 from server.boards.watch import VersionWatch
 from server.conditions import by_name, takes_gzip
-from server.observability.request_metrics import RequestMetrics
+from server.request_metrics import RequestMetrics
 
 Key = tuple[str, bytes, bool]
 

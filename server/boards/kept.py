@@ -9,8 +9,7 @@ from starlette.types import Scope, Send
 
 from server.boards.lessons import Lesson
 from server.conditions import is_known
-from server.observability.request_metrics import RequestMetrics, Tally
-from server.observability.routes import route_template
+from server.request_metrics import RequestMetrics, Tally, route_template
 
 Headers = tuple[tuple[bytes, bytes], ...]
 

@@ -5,9 +5,8 @@ import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.observability.context import REQUEST_ID, begin_request
-from server.observability.request_metrics import RequestMetrics
-from server.observability.routes import OTHER, known_method, route_template
+from server.request_context import REQUEST_ID, begin_request
+from server.request_metrics import OTHER, RequestMetrics, known_method, route_template
 
 log = logging.getLogger("server.access")
 

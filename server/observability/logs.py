@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from server.observability.context import CURRENT, ID_PARAMETERS, is_told
+from server.request_context import CURRENT, ID_PARAMETERS, is_told
 from server.settings import Settings
 
 IDS = ("request_id", "user_id", *ID_PARAMETERS)

@@ -13,8 +13,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.error_answers import has_body, refuse
-from server.observability.request_metrics import RequestMetrics
 from server.operations.rates import REQUESTER, is_free
+from server.request_metrics import RequestMetrics
 
 MOST_WAITING = 64
 RETRY_SECONDS = 2

@@ -15,8 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.accounts.roles import ORGANISERS
 from server.error_answers import refuse
-from server.observability.context import signed_in
-from server.observability.request_metrics import RequestMetrics
+from server.request_context import signed_in
+from server.request_metrics import RequestMetrics
 from server.sessions.cookies import HOST_PREFIX, NAME
 from server.sessions.sign_in_throttle import network_of
 from server.settings import Settings

@@ -13,9 +13,9 @@ from server.boards.preview import preview_board
 from server.boards.schemas import BoardQuery
 from server.dependencies import Parts, PartsDep
 from server.models import Submission
-from server.observability.context import note
 from server.pages.board_refusals import REFUSALS, Problem, problems_of, query_instead
 from server.pages.console_page import console_page
+from server.request_context import note
 from server.sessions.dependencies import ConsoleDep
 from server.sessions.schemas import SignedIn
 from server.submissions.visibility import viewer_for

@@ -11,7 +11,7 @@ from server.accounts.service import holder_of
 from server.dependencies import Parts, PartsDep, caller_of, require_allowed
 from server.errors import NotSignedInError
 from server.models import ConsoleSession
-from server.observability.context import note_signed_in
+from server.request_context import note_signed_in
 from server.sessions.cookies import read_cookie
 from server.sessions.origin import CSRF_FIELD, require_csrf, require_same_origin
 from server.sessions.queries import ends_at, find_session

@@ -7,7 +7,7 @@ from fastapi import Depends, Request
 from server.accounts.service import find_holder
 from server.dependencies import Parts, PartsDep, caller_of
 from server.errors import NotSignedInError
-from server.observability.context import note_signed_in
+from server.request_context import note_signed_in
 from server.sessions.dependencies import signed_in_or_none
 from server.submissions.visibility import viewer_for
 from server.viewer import ANYBODY, Viewer

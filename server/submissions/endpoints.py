@@ -17,8 +17,8 @@ from server.boards.queries import Standings
 from server.dependencies import Caller, PartsDep, SubmitterDep
 from server.errors import LostFileError, TooLargeError, UnsupportedMediaError
 from server.models import Submission
-from server.observability.context import note
 from server.prices.costs import BookCosts
+from server.request_context import note
 from server.sessions.viewing import ViewerDep
 from server.submissions import queries, service
 from server.submissions.schemas import (

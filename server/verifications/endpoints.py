@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request
 
 from server.accounts.roles import ORGANISERS
 from server.dependencies import CallerDep, OrganiserDep, PartsDep, require_allowed
-from server.observability.context import note
+from server.request_context import note
 from server.sessions.viewing import ViewerDep
 from server.verifications import queries
 from server.verifications.own_requests import ask_as_caller

@@ -6,8 +6,8 @@ from sqlalchemy.orm import Session
 from server.benchmarks.queries import definition
 from server.dependencies import OrganiserDep, PartsDep, SubmitterDep
 from server.models import Submission
-from server.observability.context import note
 from server.prices.costs import BookCosts
+from server.request_context import note
 from server.submissions.schemas import SubmissionView, submission_view
 from server.withdrawals import service
 from server.withdrawals.schemas import WithdrawalCreate

@@ -10,7 +10,7 @@ import pytest
 from server.board_versions import KnownVersions
 from server.boards.fast_path import FastPath
 from server.boards.lessons import LESSON
-from server.observability.request_metrics import RequestMetrics
+from server.request_metrics import RequestMetrics
 from tests.support.loops import run_async
 
 BOARD = "/api/v1/leaderboards/digits"

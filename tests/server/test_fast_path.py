@@ -19,7 +19,7 @@ from server.boards.lessons import LESSON
 from server.boards.watch import VersionWatch
 from server.database import Database
 from server.observability.access import Observed
-from server.observability.request_metrics import RequestMetrics
+from server.request_metrics import RequestMetrics
 from server.settings import Settings
 from tests.support.loops import run_async
 from tests.support.statements import statements_of

@@ -14,7 +14,7 @@ from sqlalchemy import select, update
 from server.boards.memory import memory_of
 from server.database import Database
 from server.models import Token, User
-from server.observability.context import CURRENT
+from server.request_context import CURRENT
 from tests.support.pages import BROWSER, words_of
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")

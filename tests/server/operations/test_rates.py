@@ -10,7 +10,6 @@ from fastapi.testclient import TestClient
 from starlette.types import Message, Receive, Scope, Send
 
 from server.app import create_app
-from server.observability.request_metrics import RequestMetrics
 from server.operations.rates import (
     KnownSecrets,
     RateLimit,
@@ -20,6 +19,7 @@ from server.operations.rates import (
     parse_rate,
     rate_limits,
 )
+from server.request_metrics import RequestMetrics
 from server.sessions.cookies import HOST_PREFIX, NAME
 from server.settings import Settings
 from tests.support.loops import run_async

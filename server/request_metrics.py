@@ -1,4 +1,4 @@
-"""What one server process counts of its requests, for Prometheus."""
+"""Counts of requests in one server process, for Prometheus, by route template."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
@@ -16,6 +16,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
+from starlette.types import Scope
 
 # A board is answered in a millisecond, a submission of many logs in seconds.
 BUCKETS_SECONDS = (
@@ -141,3 +142,30 @@ class RequestMetrics(Collector):
             if buckets[-1][1]:
                 durations.add_metric(labels, buckets=buckets, sum_value=found.seconds)
         yield durations
+
+
+UNMATCHED = "(none)"
+OTHER = "other"
+MOUNTED = "(mounted files)"
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+def route_template(scope: Scope) -> str:
+    """Such as /api/v1/submissions/{submission_id}; "(none)" where no route has the address.
+
+    A route of an included router knows its own part alone. The prefix is what the address has
+    before that part, filled in: no prefix has a parameter.
+    """
+    route = scope.get("route")
+    own = getattr(route, "path_format", None)
+    if own is None:
+        return MOUNTED if "app_root_path" in scope else UNMATCHED
+    filled = own.format(**scope.get("path_params", {}))
+    path: str = scope["path"]
+    return path.removesuffix(filled) + own if path.endswith(filled) else str(own)
+
+
+def known_method(scope: Scope) -> str:
+    """The request's method, "other" for a word that is none."""
+    method: str = scope["method"]
+    return method if method in METHODS else OTHER
