@@ -21,7 +21,7 @@ from server.quotas.queries import (
     names_of,
 )
 from server.quotas.usage import Measure, Use, use_of_gpu_seconds, use_of_submissions
-from server.reruns.estimate import Estimator
+from server.replay_estimate import Estimator
 from server.settings import Settings
 from server.verifications.queries import claim_of
 

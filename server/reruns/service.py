@@ -16,7 +16,7 @@ from server.errors import ContentError
 from server.models import Decision, Submission, Verification
 from server.notices.announce import announce_verification
 from server.pools.fresh import follow_measurement
-from server.reruns.estimate import Estimator, Expected
+from server.replay_estimate import Estimator, Expected
 from server.reruns.schemas import (
     LARGEST_BATCH,
     BatchCreate,
