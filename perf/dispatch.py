@@ -1,6 +1,6 @@
 """How soon a free worker is at work again, and whether it gets what is next in fair order.
 
-`python perf/dispatch.py [--queued 10000] [--seconds 45]` starts PostgreSQL, Redis, a server and two
+`python -m perf.dispatch [--queued 10000] [--seconds 45]` starts PostgreSQL, Redis, a server and two
 workers whose training trains nothing, queues verifications of 50 submitters of whom three are
 greedy, and measures over what starts:
 
@@ -24,20 +24,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
-from dispatching.installation import Installation, wait_until
-from dispatching.queued import define, queue_copies, submit_one
 from sqlalchemy import func, select, update
 
 from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.verification.fair_queue import Waiting, fair_order
+from perf.dispatch_installation import Installation, installed
+from perf.dispatch_queue import define, queue_copies, submit_one
+from perf.harness import DIGITS, Bars, cpu_seconds, percentiles
 from server.models import Attempt, Verification
 from server.queues.sending import anything_to_send, take_due
+from tests.support.processes import wait_for
 
 WORKERS = ("walter-1", "walter-2")
 FREE_TO_CHILD_BAR_SECONDS = 0.3
 IDLE_BAR_PERCENT = 2.0
 ROUNDS = 20
-DIGITS = Path(__file__).parents[1] / "benchmarks" / "digits.toml"
+ORDER_BAR = len(WORKERS)
+BARS = Bars("dispatch")
 
 
 def main() -> int:
@@ -52,42 +55,38 @@ def main() -> int:
         (folder / "benchmarks").mkdir()
         definition = folder / "benchmarks" / "nothing.toml"
         definition.write_text(define(DIGITS.read_text()))
-        installation = Installation(folder, benchmarks_dir=definition.parent)
-        try:
+        with installed(folder, benchmarks_dir=definition.parent) as installation:
             first = submit_one(installation, load_benchmark(definition))
             waiting = queue_copies(installation.database, first, wanted.queued)
-            print(f"{len(waiting):,} verifications wait, of {len({w.submitter for w in waiting})}")
-            good = [measure_starts(installation, waiting, wanted.seconds)]
-            good.append(measure_idle(installation, wanted.idle_seconds))
-        finally:
-            installation.stop()
-    return 0 if all(good) else 1
+            submitters = len({one.submitter for one in waiting})
+            BARS.say(f"{len(waiting):,} verifications of {submitters} submitters wait")
+            measure_starts(installation, waiting, wanted.seconds)
+            measure_idle(installation, wanted.idle_seconds)
+    return BARS.exit_code
 
 
-def measure_starts(installation: Installation, waiting: Sequence[Waiting], seconds: float) -> bool:
-    """Let the workers work for a while; whether latency and order are as they should be."""
-    cpu_before, began = cpu_seconds(installation.server), time.monotonic()
-    workers = [installation.start_worker(name) for name in WORKERS]
-    wait_until(lambda: count(installation, "done") >= len(WORKERS), "the first to be verified")
-    time.sleep(seconds)
-    done = count(installation, "done")
-    spent = time.monotonic() - began
-    cpu = 100 * (cpu_seconds(installation.server) - cpu_before) / spent
-    print(
-        f"{done} verified in {spent:.0f} s by {len(workers)} workers; server {cpu:.0f} % of a core"
+def measure_starts(installation: Installation, waiting: Sequence[Waiting], seconds: float) -> None:
+    """Let the workers work for a while, and hold latency and order against their bars."""
+    server = installation.server.process
+    cpu_before, began = cpu_seconds(server), time.monotonic()
+    for name in WORKERS:
+        installation.start_worker(name)
+    wait_for(
+        lambda: count(installation, "done") >= len(WORKERS), seconds=60, what="the first verdicts"
     )
+    time.sleep(seconds)
+    spent = time.monotonic() - began
+    cpu = 100 * (cpu_seconds(server) - cpu_before) / spent
+    done = count(installation, "done")
+    BARS.say(f"{done} verified in {spent:.0f} s by {len(WORKERS)} workers; {cpu:.0f} % of a core")
     report_round(installation)
     installation.post("/queue/pause", by="olivia", json={"reason": "measured"})
-    wait_until(lambda: count(installation, "running") == 0, "the last to end")
-    delays = sorted(d for name in WORKERS for d in free_to_child(installation.folder, name))
-    p50, p99 = statistics.median(delays), delays[int(0.99 * len(delays))]
-    good = p50 <= FREE_TO_CHILD_BAR_SECONDS
-    print(
-        f"free to child started, {len(delays)} times: p50 {1000 * p50:.0f} ms, p99 "
-        f"{1000 * p99:.0f} ms (bar: p50 {1000 * FREE_TO_CHILD_BAR_SECONDS:.0f} ms)"
-        f"{'' if good else ' MISSED'}"
-    )
-    return check_order(installation, waiting) and good
+    wait_for(lambda: count(installation, "running") == 0, seconds=60, what="the last to end")
+    delays = [d for name in WORKERS for d in free_to_child(installation.folder, name)]
+    p50, p99 = percentiles(delays)
+    BARS.say(f"free to child started, {len(delays)} times: p99 {1000 * p99:.0f} ms")
+    BARS.hold("free to child started, p50", p50, " s", at_most=FREE_TO_CHILD_BAR_SECONDS)
+    check_order(installation, waiting)
 
 
 def count(installation: Installation, state: str) -> int:
@@ -107,8 +106,8 @@ def free_to_child(folder: Path, name: str) -> list[float]:
     ]
 
 
-def check_order(installation: Installation, waiting: Sequence[Waiting]) -> bool:
-    """Whether what started is the beginning of the fair order, within the workers there are."""
+def check_order(installation: Installation, waiting: Sequence[Waiting]) -> None:
+    """Hold what started against the beginning of the fair order."""
     due = {one.attempt_id: place for place, one in enumerate(fair_order(waiting))}
     with installation.database.read() as session:
         started = session.execute(
@@ -118,14 +117,9 @@ def check_order(installation: Installation, waiting: Sequence[Waiting]) -> bool:
         ).all()
     off = max(abs(due[row.id] - place) for place, row in enumerate(started))
     again = sum(row.sends > 1 for row in started)
-    good = off <= len(WORKERS)
     submitters = len({row.submitter_id for row in started})
-    print(
-        f"{len(started)} started, of {submitters} submitters, {again} sent more than once; none is "
-        f"further than {off} from its place in fair order (bar: {len(WORKERS)})"
-        f"{'' if good else ' MISSED'}"
-    )
-    return good
+    BARS.say(f"{len(started)} started, of {submitters} submitters, {again} sent more than once")
+    BARS.hold("furthest from its place in fair order", off, at_most=ORDER_BAR)
 
 
 def report_round(installation: Installation) -> None:
@@ -144,46 +138,34 @@ def report_round(installation: Installation) -> None:
     installation.get("/queue")
     shown = time.perf_counter() - began
     cpu, wall = (statistics.median(figures) for figures in zip(*choices, strict=True))
-    print(
+    BARS.say(
         f"a round: {1000 * statistics.median(looks):.1f} ms of processor time to look, "
         f"{1000 * cpu:.1f} ms ({1000 * wall:.1f} ms in all) to choose; "
         f"the whole queue as JSON with expected starts {1000 * shown:.0f} ms"
     )
 
 
-def measure_idle(installation: Installation, seconds: float) -> bool:
-    """The processor time of server and one worker while nothing is to be done."""
-    server, *rest = installation.server, *psutil.Process().children()
-    worker = next(one for one in rest if "noting_worker.py" in " ".join(one.cmdline()))
-    paused = idle_percent([server, worker], seconds / 2)
-    print(f"idle, everything queued and paused: {paused:.2f} % of a core")
+def measure_idle(installation: Installation, seconds: float) -> None:
+    """Hold the processor time of server and one worker while nothing is to be done."""
+    processes = [installation.server.process, installation.worker()]
+    paused = idle_percent(processes, seconds / 2)
+    BARS.hold("idle, everything queued and paused", paused, " %", at_most=IDLE_BAR_PERCENT)
     with installation.database.write() as session:
         session.execute(update(Attempt).where(Attempt.state == "queued").values(state="cancelled"))
         session.execute(
             update(Verification).where(Verification.state == "queued").values(state="cancelled")
         )
     installation.post("/queue/resume", by="olivia", json={})
-    idle = idle_percent([server, worker], seconds)
-    good = max(idle, paused) <= IDLE_BAR_PERCENT
-    print(
-        f"idle, nothing queued: server and a worker {idle:.2f} % of a core "
-        f"(bar: {IDLE_BAR_PERCENT:g} %){'' if good else ' MISSED'}"
-    )
-    return good
-
-
-def cpu_seconds(process: psutil.Process) -> float:
-    """Processor seconds that a process has taken so far."""
-    times = process.cpu_times()
-    return float(times.user + times.system)
+    idle = idle_percent(processes, seconds)
+    BARS.hold("idle, nothing queued", idle, " % of a core", at_most=IDLE_BAR_PERCENT)
 
 
 def idle_percent(processes: Sequence[psutil.Process], seconds: float) -> float:
     """Percent of a core that processes take together over a while."""
     time.sleep(2.0)  # What was asked for just before is done.
-    before, began = sum(map(cpu_seconds, processes)), time.monotonic()
+    before, began = cpu_seconds(*processes), time.monotonic()
     time.sleep(seconds)
-    return 100 * (sum(map(cpu_seconds, processes)) - before) / (time.monotonic() - began)
+    return 100 * (cpu_seconds(*processes) - before) / (time.monotonic() - began)
 
 
 if __name__ == "__main__":

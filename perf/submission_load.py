@@ -1,38 +1,18 @@
-"""Requests and bare inserts for perf/submission_writes.py: both write the same rows."""
+"""Submissions as requests for perf/submission_writes.py, and people who send them."""
 
 import asyncio
-import contextlib
 import itertools
 import json
 import re
 import secrets
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
-
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Column,
-    Connection,
-    Float,
-    Integer,
-    MetaData,
-    Table,
-    insert,
-    select,
-    update,
-)
 
 from finishline.rules.benchmarks.benchmark import load_benchmark
-from server.database import Database
-from server.models import Board, BoardChange, RunRow, Submission
+from perf.harness import DIGITS
 from tests.support.run_logs import make_run_log
 
-CHECKOUT = Path(__file__).resolve().parents[1]
 RUNS, EVALUATIONS = 5, 100
 BOUNDARY = "finishline-perf-boundary"
 TIME_AND_EPOCH = re.compile(rb'"time_ms":(?P<time>[\d.]+)[^\n]*"epoch_num":(?P<epoch>\d+)')
@@ -45,7 +25,7 @@ def make_logs() -> dict[str, bytes]:
 
 
 def _make_log(index: int) -> bytes:
-    benchmark = load_benchmark(CHECKOUT / "benchmarks" / "digits.toml")
+    benchmark = load_benchmark(DIGITS)
     qualities = [*(round(15 + 0.8 * epoch, 4) for epoch in range(1, EVALUATIONS)), 98.0]
 
     def train_seconds(epoch: int) -> float:
@@ -139,7 +119,7 @@ class Answered:
 
 
 async def send_for(
-    ports: list[int], requests: Requests, *, tokens: list[str], seconds: float
+    ports: Sequence[int], requests: Requests, *, tokens: Sequence[str], seconds: float
 ) -> Answered:
     """Submit for so long, everybody over a connection and as soon as they are answered."""
     answered = Answered()
@@ -160,106 +140,3 @@ async def send_for(
     each = (client(ports[n % len(ports)], token) for n, token in enumerate(tokens))
     await asyncio.gather(*each)
     return answered
-
-
-@dataclass(frozen=True)
-class Rows:
-    """One stored submission: its row and those of its runs."""
-
-    submission: dict[str, Any]
-    runs: list[dict[str, Any]]
-
-
-def read_rows(database: Database) -> Rows:
-    """The rows of a submission that the server stored."""
-    with database.engine.connect() as connection:
-        submission = connection.execute(select(Submission.__table__).limit(1)).mappings().one()
-        of_it = RunRow.__table__.c.submission_id == submission["id"]
-        runs = connection.execute(select(RunRow.__table__).where(of_it)).mappings().all()
-    return Rows(
-        submission=dict(submission),
-        runs=[{name: value for name, value in run.items() if name != "id"} for run in runs],
-    )
-
-
-# What the server does not have: every evaluation a row. It shows what a curve in one JSON spares.
-EVALUATION_ROWS = Table(
-    "perf_evaluations",
-    MetaData(),
-    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
-    Column("run_id", BigInteger),
-    Column("epoch", Float),
-    Column("seconds", Float),
-    Column("quality", Float),
-    Column("samples", BigInteger),
-    Column("ledger", JSON),
-)
-
-
-def insert_rows(connection: Connection, rows: Rows, *, evaluations: bool) -> None:
-    """The statements of one submission and nothing else; with `evaluations`, these as rows too."""
-    own = secrets.token_hex(6)
-    connection.execute(
-        insert(Submission.__table__),  # type: ignore[arg-type]
-        rows.submission | {"id": own, "idempotency_key": own},
-    )
-    runs = [run | {"submission_id": own, "log_sha256": own} for run in rows.runs]
-    if evaluations:
-        runs = [run | {"curve": []} for run in runs]
-    connection.execute(insert(RunRow.__table__), runs)  # type: ignore[arg-type]
-    if evaluations:
-        names = [column.name for column in EVALUATION_ROWS.columns][2:]
-        connection.execute(
-            insert(EVALUATION_ROWS),
-            [
-                dict(zip(names, evaluation, strict=True), run_id=number)
-                for number, run in enumerate(rows.runs)
-                for evaluation in run["curve"]
-            ],
-        )
-    benchmark_id = rows.submission["benchmark_id"]
-    version = connection.execute(
-        update(Board.__table__)  # type: ignore[arg-type]
-        .where(Board.benchmark_id == benchmark_id)
-        .values(version=Board.version + 1)
-        .returning(Board.version)
-    ).scalar_one()
-    connection.execute(
-        insert(BoardChange.__table__),  # type: ignore[arg-type]
-        {"benchmark_id": benchmark_id, "version": version, "submission_id": own},
-    )
-
-
-@dataclass(frozen=True)
-class BareLoad:
-    """Bare inserts of one process: from so many threads, for so long."""
-
-    url: str
-    rows: Rows
-    clients: int
-    seconds: float
-    evaluations: bool
-
-
-def insert_for(load: BareLoad, counted: Callable[[int], None]) -> None:
-    """Insert as a load says, a transaction for each submission; tells how many there were."""
-    database = Database(load.url)
-    writers = threading.Lock() if database.is_sqlite else contextlib.nullcontext()
-    counts = [0] * load.clients
-    until = time.perf_counter() + load.seconds
-
-    def client(number: int) -> None:
-        with database.engine.connect() as connection:
-            connection.execution_options(finishline_write=True)
-            while time.perf_counter() < until:
-                with writers, connection.begin():
-                    insert_rows(connection, load.rows, evaluations=load.evaluations)
-                counts[number] += 1
-
-    threads = [threading.Thread(target=client, args=(number,)) for number in range(load.clients)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    database.close()
-    counted(sum(counts))

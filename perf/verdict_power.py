@@ -1,6 +1,6 @@
 """What a cheat or luck may gain in the ranked time, and how often honest claims fail, simulated.
 
-`python perf/verdict_power.py [--trials 10000] [--processes 2]` hands simulated claims and their
+`python -m perf.verdict_power [--trials 10000] [--processes 2]` hands simulated claims and their
 replays to the judge that the server uses, ranks what it verifies by the rules that rank, and prints
 tables in Markdown. Seeds are fixed. Exits with 1 where a bar is missed:
 
@@ -19,9 +19,10 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 
 import numpy as np
-from power import stops
-from power.claims import CONVERGENCE, OWN_SEED, Outcomes, Strategy, simulate
-from power.luck import Gain, gains, ticket_gains
+
+from perf import verdict_stops as stops
+from perf.verdict_claims import CONVERGENCE, OWN_SEED, Outcomes, Strategy, simulate
+from perf.verdict_luck import Gain, gains, ticket_gains
 
 HONEST = (
     *(Strategy("honest", runs) for runs in (3, 5, 10)),
@@ -136,7 +137,7 @@ def _trials(strategy: Strategy, chosen: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None, write: Write = print) -> int:
     """Measure and print; 1 if a bar is missed."""
-    parser = argparse.ArgumentParser(prog="python perf/verdict_power.py")
+    parser = argparse.ArgumentParser(prog="python -m perf.verdict_power")
     parser.add_argument("--trials", type=int, default=10_000)
     parser.add_argument("--processes", type=int, default=2)
     chosen = parser.parse_args(arguments)

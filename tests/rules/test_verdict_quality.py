@@ -7,8 +7,7 @@ reference come from the shipped digits runs; seeds are fixed, so a failure is a 
 import dataclasses
 import importlib
 import math
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -133,11 +132,9 @@ def test_claims_made_of_real_runs_are_judged_as_promised(
 
 
 @pytest.fixture(scope="module")
-def simulation() -> Iterator[Any]:
+def simulation() -> Any:
     """perf/verdict_power.py, whose ten thousand verifications these are some hundreds of."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(Path(__file__).parents[2] / "perf")
-        yield importlib.import_module("verdict_power")
+    return importlib.import_module("perf.verdict_power")
 
 
 @pytest.mark.parametrize("runs", [3, 10])

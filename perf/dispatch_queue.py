@@ -4,13 +4,13 @@ import json
 from datetime import datetime, timedelta
 from typing import Any
 
-from dispatching.idle_child import CURVE
-from dispatching.installation import HARDWARE_CLASS, Installation
 from sqlalchemy import insert, select
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.scoring.run import Ledger
 from finishline.rules.verification.fair_queue import Waiting
+from perf.dispatch_installation import HARDWARE_CLASS, Installation
+from perf.dispatch_worker import CURVE
 from server.database import Database
 from server.models import Attempt, Base, RunRow, Submission, User, Verification
 from tests.support.run_logs import STARTED_AT_MS, make_run_log

@@ -12,17 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun, load_benchmark
-from finishline.rules.scoring.run import Evaluation
-from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.scoring.violations import FIXED_STOP_P_VALUE
 from finishline.rules.statistics.significance import p_value_of_mean_beyond
-from finishline.rules.submissions.claim import Claim
-from finishline.rules.verification.judge import judge
-from finishline.rules.verification.messages import ReplayEvaluation, ReplayReport, ReplayRun
-from power.claims import PACE_STDEV, SYSTEM, TRIALS_OF_A_REFERENCE, WORKER
+from perf.verdict_claims import PACE_STDEV, TRIALS_OF_A_REFERENCE, judged, reported, timed
 
 REFERENCE_RUNS, CLAIMED, REPLAYS = 20, 5, 3
-GRAMMAR = Path(__file__).resolve().parents[2] / "benchmarks" / "grammar.toml"
+GRAMMAR = Path(__file__).resolve().parents[1] / "benchmarks" / "grammar.toml"
 SEED = 20_261
 
 Curves = NDArray[np.float64]
@@ -82,21 +77,10 @@ def _outcome(
     benchmark: Benchmark, claimed: Curves, replayed: Curves, random: np.random.Generator
 ) -> str:
     paces = np.exp(random.normal(0, PACE_STDEV, len(claimed) + len(replayed))).tolist()
-    curves = [_timed(curve, pace) for curve, pace in zip(claimed.tolist(), paces, strict=False)]
-    runs = [
-        RunScore(f"{i}.log", i, True, curve[-1].seconds, curve[-1].epoch, None, None)
-        for i, curve in enumerate(curves)
+    curves = [timed(curve, pace) for curve, pace in zip(claimed.tolist(), paces, strict=False)]
+    again = [
+        timed(curve, pace)
+        for curve, pace in zip(replayed.tolist(), paces[len(claimed) :], strict=True)
     ]
-    replays = []
-    for i, (qualities, pace) in enumerate(
-        zip(replayed.tolist(), paces[len(claimed) :], strict=True)
-    ):
-        curve = _timed(qualities, pace)
-        told = [ReplayEvaluation(e.epoch or 0.0, 0, e.seconds, e.quality, {}) for e in curve]
-        replays.append(ReplayRun(i, 2000 + i, "reached", told, {}, tta_seconds=curve[-1].seconds))
-    claim = Claim(benchmark.benchmark_id, "closed", "m", "f", SYSTEM, (), {"batch_size": 32})
-    return judge(benchmark, claim, runs, ReplayReport(replays, WORKER), curves=curves).outcome
-
-
-def _timed(qualities: list[float], pace: float) -> list[Evaluation]:
-    return [Evaluation(float(j), j * pace, quality) for j, quality in enumerate(qualities, 1)]
+    replays = [reported(2000 + i, curve, curve[-1].seconds) for i, curve in enumerate(again)]
+    return judged(benchmark, curves, replays, batch_size=32).outcome

@@ -8,7 +8,7 @@ software.
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -35,6 +35,7 @@ from finishline.rules.verification.messages import (
     ReplayRun,
     WorkerSystem,
 )
+from finishline.rules.verification.verdict import Verdict
 
 CEILING, TARGET, NOISE = 96.0, 94.0, 0.05
 RATE = math.log(CEILING / (CEILING - TARGET))
@@ -138,17 +139,7 @@ def _judge_one(
         ),
     ]
     curves = [_stopped(curve, strategy.pace) for curve in claimed]
-    verdict = judge(
-        benchmark,
-        Claim("simulated", "closed", "m", "f", SYSTEM, (), {"batch_size": 64}),
-        [
-            RunScore(f"{i}.log", i, True, c[-1].seconds, c[-1].epoch, None, None)
-            for i, c in enumerate(curves)
-        ],
-        ReplayReport(replays, WORKER),
-        curves=curves,
-        own_runs=OWN,
-    )
+    verdict = judged(benchmark, curves, replays, batch_size=64, own_runs=OWN)
     found.trials += 1
     found.counts[verdict.outcome] += 1
     wrong = {reason.code for reason in verdict.reasons if reason.weight not in ("supports", "note")}
@@ -159,6 +150,25 @@ def _judge_one(
         found.ranked.append(ranked / worker)
         epochs = olympic_mean([curve[-1].epoch for curve in curves], dropped=1)
         found.claimed.append(epochs or math.nan)
+
+
+def judged(
+    benchmark: Benchmark,
+    curves: Sequence[Sequence[Evaluation]],
+    replays: Sequence[ReplayRun],
+    *,
+    batch_size: int,
+    own_runs: int = 0,
+) -> Verdict:
+    """The verdict on a claim of curves that end where they reached the target, and its replays."""
+    scores = [
+        RunScore(f"{i}.log", i, True, curve[-1].seconds, curve[-1].epoch, None, None)
+        for i, curve in enumerate(curves)
+    ]
+    settings = {"batch_size": batch_size}
+    claim = Claim(benchmark.benchmark_id, "closed", "m", "f", SYSTEM, (), settings)
+    report = ReplayReport(list(replays), WORKER)
+    return judge(benchmark, claim, scores, report, curves=curves, own_runs=own_runs)
 
 
 def _forged(curve: Curves, strategy: Strategy, index: int) -> Curves:
@@ -175,18 +185,28 @@ def epochs_to_target(curve: Sequence[float] | Curves) -> int:
     return int(reached.argmax()) + 1 if reached.any() else len(reached)
 
 
+def timed(qualities: Iterable[float], pace: float) -> list[Evaluation]:
+    """Evaluations at the end of each epoch."""
+    return [Evaluation(float(j), j * pace, float(q)) for j, q in enumerate(qualities, 1)]
+
+
 def _stopped(curve: Curves, pace: float) -> list[Evaluation]:
-    stop = epochs_to_target(curve)
-    return [Evaluation(float(j), j * pace, float(q)) for j, q in enumerate(curve[:stop], 1)]
+    return timed(curve[: epochs_to_target(curve)], pace)
 
 
 def _replay(seed: int, curve: Curves, pace: float) -> ReplayRun:
     """A replay as a worker reports it."""
     stopped = _stopped(curve, pace)
-    evaluations = [ReplayEvaluation(e.epoch or 0.0, 0, e.seconds, e.quality, {}) for e in stopped]
     if stopped[-1].quality < TARGET:
-        return ReplayRun(0, seed, "not_reached", evaluations, {})
-    return ReplayRun(0, seed, "reached", evaluations, {}, tta_seconds=stopped[-1].seconds)
+        return reported(seed, stopped, None)
+    return reported(seed, stopped, stopped[-1].seconds)
+
+
+def reported(seed: int, stopped: list[Evaluation], tta_seconds: float | None) -> ReplayRun:
+    """A run as a worker reports it; without a time it has not reached its target."""
+    evaluations = [ReplayEvaluation(e.epoch or 0.0, 0, e.seconds, e.quality, {}) for e in stopped]
+    status = "not_reached" if tta_seconds is None else "reached"
+    return ReplayRun(0, seed, status, evaluations, {}, tta_seconds=tta_seconds)
 
 
 def simulated_benchmark(reference: Curves, *, runs: int) -> Benchmark:

@@ -1,1 +1,0 @@
-"""Parts of verdict_power.py: claims that the judge sees, luck in our own runs, fixed stops."""
