@@ -22,15 +22,13 @@ from server.accounts.service import (
 )
 from server.artifacts import make_store
 from server.audit.service import Administrator
-from server.backups import commands as backups
 from server.benchmarks.queries import install_archives, load_definitions
 from server.broker import Broker
 from server.database import Database
 from server.dependencies import Parts
 from server.errors import ConflictError, ServerError
-from server.exports import commands as exports
-from server.integrity import commands as integrity
-from server.integrity.place import look_first
+from server.operations import commands as copying
+from server.operations.integrity import look_first
 from server.rescoring.service import Choice, rescore_submissions
 from server.revision import current_revision, require_current_schema
 from server.schema import migrate
@@ -38,8 +36,6 @@ from server.settings import get_settings
 from server.viewer import ORGANISER
 from server.workers.confirming import confirm_worker
 
-COPYING_FEATURES = (exports, backups, integrity)
-COPYING = frozenset(name for feature in COPYING_FEATURES for name in feature.COMMANDS)
 # It makes a database from a copy, which may be of an earlier schema.
 ANY_SCHEMA = "restore"
 
@@ -59,7 +55,7 @@ def main() -> int:
             migrate(database, arguments.revision)
             print(json.dumps({"revision": current_revision(database)}))
             return 0
-        if arguments.command in COPYING:
+        if arguments.command in copying.COMMANDS:
             return _run_copying(database, arguments)
         require_current_schema(database)
         if arguments.command == "rescore":
@@ -123,22 +119,19 @@ def _parser() -> argparse.ArgumentParser:
         default="stored",
         help="the benchmark definition each result names, or today's",
     )
-    for feature in COPYING_FEATURES:
-        feature.add_commands(commands)
+    copying.add_commands(commands)
     return parser
 
 
 def _run_copying(database: Database, arguments: argparse.Namespace) -> int:
     """Exports, backups and what holds them against the store; some work on an older schema."""
-    feature = next(each for each in COPYING_FEATURES if arguments.command in each.COMMANDS)
     if arguments.command == ANY_SCHEMA:
         parts = _parts(database)
     else:
         require_current_schema(database)
         parts = _parts_with_archives(database)
     look_first(parts, arguments)
-    code: int = feature.run_command(parts, arguments)
-    return code
+    return copying.run_command(parts, arguments)
 
 
 def _parts(database: Database) -> Parts:

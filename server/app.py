@@ -30,19 +30,19 @@ from server.dependencies import Parts
 from server.dispatch import Dispatcher
 from server.duels import endpoints as duels
 from server.error_answers import ERROR_ANSWERS, add_error_handlers
-from server.health import endpoints as health
-from server.health.checks import make_checks
-from server.health.draining import drained_before_stop
-from server.health.readiness import Readiness
 from server.middleware import HeadAnswers, SecurityHeaders
 from server.notices import endpoints as notices
 from server.notices.loop import NoticeLoop
-from server.observability import endpoints as metrics
-from server.observability.figures import keep_figures
-from server.observability.logs import configure_logging
+from server.operations import metrics as metrics_page
+from server.operations import readiness as health
+from server.operations import runs as run_export
 from server.operations.bodies import BodyLimit, BodyRoom
+from server.operations.checks import make_checks
+from server.operations.figures import keep_figures
 from server.operations.in_flight import InFlight, OpenResponses, Slots
+from server.operations.logs import configure_logging
 from server.operations.rates import RateLimiting, rate_limits
+from server.operations.readiness import Readiness, drained_before_stop
 from server.pages import api_reference
 from server.pages import endpoints as pages
 from server.phases import endpoints as phases
@@ -58,7 +58,6 @@ from server.request_metrics import RequestMetrics
 from server.reruns import endpoints as reruns
 from server.rescoring import endpoints as rescoring
 from server.revision import require_current_schema
-from server.run_export import endpoints as run_export
 from server.sessions.sign_in_throttle import FailedSignIns
 from server.settings import Settings, get_settings
 from server.submissions import endpoints as submissions
@@ -197,7 +196,7 @@ def _all_routes() -> list[BaseRoute]:
     # First, because they are asked for most often: whoever asks whether the process lives does not
     # wait until others are analysed.
     router.include_router(health.router)
-    router.include_router(metrics.router)
+    router.include_router(metrics_page.router)
     for feature in FEATURES:
         router.include_router(feature.router, prefix=API)
     for page in pages.ROUTERS:
@@ -212,7 +211,11 @@ def named_methods() -> dict[str, set[str]]:
     From the features themselves: the description of the API says the same, and takes half a second.
     """
     found: defaultdict[str, set[str]] = defaultdict(set)
-    for prefix, part in (("", health), ("", metrics), *((API, feature) for feature in FEATURES)):
+    for prefix, part in (
+        ("", health),
+        ("", metrics_page),
+        *((API, feature) for feature in FEATURES),
+    ):
         for route in part.router.routes:
             if isinstance(route, APIRoute) and route.include_in_schema and "{" not in route.path:
                 found[prefix + route.path] |= route.methods or set()

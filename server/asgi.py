@@ -8,8 +8,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server.boards.fast_path import FastPath
 from server.boards.kept import Reply
-from server.observability.access import Observed
-from server.observability.access import log as access_log
+from server.operations.logs import Observed
+from server.operations.logs import log as access_log
 
 
 class FinishlineApp(FastAPI):

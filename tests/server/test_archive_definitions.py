@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 from finishline.rules.archive.definitions import shipped_file
 from server.app import create_app
-from server.exports.service import Wanted, export_everything
+from server.operations.export import Wanted, export_everything
 from server.settings import Settings
 from tests.support.copies import parts_of
 

@@ -15,14 +15,14 @@ from sqlalchemy import Engine, func, select
 from finishline.rules.untrusted import read_plain
 from server.accounts.service import create_token
 from server.artifacts import ArtifactStore
-from server.backups.places import PostgresqlPlace, place_of
-from server.backups.restore import restore
-from server.backups.service import Choice, back_up
 from server.database import Database
 from server.errors import ConflictError, ContentError, NotFoundError
-from server.exports.manifest import Manifest, file_part, write_manifest
-from server.integrity.commands import check_server
 from server.models import ConsoleSession, Submission, Token
+from server.operations.backup import Choice, back_up
+from server.operations.integrity import check_server
+from server.operations.manifest import Manifest, file_part, write_manifest
+from server.operations.restore import restore
+from server.operations.restore_database import PostgresqlPlace, place_of
 from server.settings import Settings
 from server.signing import load_signer
 from tests.server.conftest import SubmissionParts, list_stored_files, postgresql_database
@@ -290,7 +290,7 @@ def test_a_store_that_fails_leaves_no_row_and_no_file(
         return settle(store, staged)
 
     with monkeypatch.context() as patched, unserved(fresh) as empty:
-        patched.setattr("server.exports.logs.FILES_AT_ONCE", 1)
+        patched.setattr("server.operations.log_copies.FILES_AT_ONCE", 1)
         patched.setattr(ArtifactStore, "settle", fail_late)
         with pytest.raises(OSError, match="No space left"):
             restore(empty, tmp_path / "backups")

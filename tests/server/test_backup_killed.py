@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from server.backups.restore import restore
-from server.backups.service import Choice, back_up
 from server.errors import NotFoundError
-from server.integrity.commands import check_server
+from server.operations.backup import Choice, back_up
+from server.operations.integrity import check_server
+from server.operations.restore import restore
 from server.settings import CHECKOUT, Settings
 from tests.server.conftest import SubmissionParts
 from tests.support.copies import answers, ids_in, parts_of, serving, settings_of, unserved

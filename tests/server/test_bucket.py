@@ -12,12 +12,12 @@ from fastapi.testclient import TestClient
 from moto.server import ThreadedMotoServer
 
 from server.artifacts import ArtifactStore, make_store
-from server.backups.restore import restore
-from server.backups.service import Choice, back_up
 from server.bucket import NOTHING
 from server.errors import UnavailableError
-from server.exports.service import export_everything
-from server.integrity.commands import check_server
+from server.operations.backup import Choice, back_up
+from server.operations.export import export_everything
+from server.operations.integrity import check_server
+from server.operations.restore import restore
 from server.settings import Settings
 from tests.server.conftest import list_stored_files
 from tests.support.copies import parts_of, settings_of, unserved

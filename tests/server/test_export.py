@@ -18,9 +18,9 @@ from sqlalchemy import select, text
 from finishline.rules.errors import RuleError
 from server.audit.service import Administrator, Subject, record
 from server.errors import ConflictError, ContentError
-from server.exports import commands, logs, parquet_tables, selection, tables
-from server.exports.service import Wanted, export_everything
 from server.models import Submission
+from server.operations import commands, log_copies, selection, snapshot, table_files
+from server.operations.export import Wanted, export_everything
 from server.settings import Settings
 from tests.server.conftest import SubmissionParts
 from tests.support.copies import parts_of
@@ -132,8 +132,8 @@ def test_an_export_under_writes_is_of_one_moment(
         submitted.append(submit(digits_submission).status_code)
         return write_table(*arguments, **named)
 
-    write_table = tables._write_table
-    monkeypatch.setattr(tables, "_write_table", write_then_go_on)
+    write_table = snapshot._write_table
+    monkeypatch.setattr(snapshot, "_write_table", write_then_go_on)
     manifest = export_everything(parts_of(full), tmp_path / "all")
 
     assert submitted == [201] * len(manifest.tables)
@@ -179,7 +179,7 @@ def test_parquet_has_the_same_rows_where_it_can_be_written(
     assert audit[-1]["reason"] == STRANGE
     assert rows_of(tmp_path / "all", "audit_log")[-1]["at"] == audit[-1]["at"].isoformat()
 
-    monkeypatch.setattr(parquet_tables, "find_spec", lambda _: None)
+    monkeypatch.setattr(table_files, "find_spec", lambda _: None)
     export_everything(parts_of(full), tmp_path / "bare")
     assert list((tmp_path / "bare").rglob("*.parquet")) == []
     assert tables_of(tmp_path / "bare") == tables_of(tmp_path / "all")
@@ -190,7 +190,7 @@ def test_a_public_export_has_nothing_that_hangs_on_a_hidden_submission(
 ) -> None:
     hidden = Submission.model == "=1+1"
     monkeypatch.setattr(selection, "hidden_submissions", lambda: hidden)
-    monkeypatch.setattr(logs, "hidden_submissions", lambda: hidden)
+    monkeypatch.setattr(log_copies, "hidden_submissions", lambda: hidden)
     manifest = export_everything(parts_of(full), tmp_path / "public", Wanted(public=True))
     with parts_of(full).database.read() as session:
         [hidden_id] = session.scalars(select(Submission.id).where(hidden))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from finishline.rules.errors import RuleError
-from server.exports.csv_tables import Columns, CsvFile, read_csv
+from server.operations.table_files import Columns, CsvFile, read_csv
 
 COLUMNS = Columns(
     ("text", "json", "integer", "number", "boolean", "moment", "date"),

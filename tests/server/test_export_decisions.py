@@ -3,9 +3,9 @@
 import pytest
 from sqlalchemy import Table
 
-from server.exports.cells import kind_of
-from server.exports.decisions import DECISIONS, Included, LeftOut
 from server.models import Base
+from server.operations.selection import DECISIONS, Included, LeftOut
+from server.operations.table_files import kind_of
 
 TABLES = {table.name: table for table in Base.metadata.sorted_tables}
 SECRET_WORDS = ("token", "secret", "password", "email", "e_mail", "session", "claimed_by")
@@ -13,7 +13,7 @@ SECRET_WORDS = ("token", "secret", "password", "email", "e_mail", "session", "cl
 
 def test_every_table_has_a_decision_and_no_other_has() -> None:
     assert sorted(DECISIONS) == sorted(TABLES), (
-        "decide in server/exports/decisions.py whether a table belongs in an export"
+        "decide in server/operations/selection.py whether a table belongs in an export"
     )
 
 
@@ -26,7 +26,7 @@ def test_every_column_has_a_decision_and_can_be_left_out_where_it_is(table: Tabl
         return
     decided = [*decision.columns, *decision.left_out]
     assert sorted(decided) == sorted(table.columns.keys()), (
-        f"decide in server/exports/decisions.py about each column of {table.name}"
+        f"decide in server/operations/selection.py about each column of {table.name}"
     )
     for name in decision.left_out:
         column = table.columns[name]

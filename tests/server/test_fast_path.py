@@ -18,7 +18,7 @@ from server.boards.fast_path import FastPath
 from server.boards.lessons import LESSON
 from server.boards.watch import VersionWatch
 from server.database import Database
-from server.observability.access import Observed
+from server.operations.logs import Observed
 from server.request_metrics import RequestMetrics
 from server.settings import Settings
 from tests.support.loops import run_async

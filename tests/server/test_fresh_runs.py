@@ -11,9 +11,8 @@ from sqlalchemy import select
 
 from finishline.rules.verification.messages import Failure
 from server.database import Database
-from server.integrity.evidence import check_evidence
-from server.integrity.findings import Findings
 from server.models import Submission, Verification
+from server.operations.integrity import Findings, check_evidence
 from tests.support.workers import greet_as_servers
 
 BOARD = "/api/v1/leaderboards/digits"

@@ -12,10 +12,9 @@ from fastapi.testclient import TestClient
 from sqlalchemy import text, update
 
 from server.artifacts import ArtifactStore
-from server.integrity import commands
-from server.integrity.commands import check_server
-from server.integrity.place import look_first
 from server.models import BenchmarkDefinition, Evidence, SigningKey, Verification
+from server.operations import commands
+from server.operations.integrity import check_server, look_first
 from server.settings import Settings
 from tests.support.copies import parts_of
 

@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.database import Database, utc_now
-from server.observability.logs import FORMATTERS, configure_logging, is_first_telling
+from server.operations.logs import FORMATTERS, configure_logging, is_first_telling
 from server.request_context import CURRENT, begin_request, note_told
 from server.settings import Settings
 from server.verifications.overdue import expire_leases

@@ -17,8 +17,7 @@ from server.app import create_app
 from server.database import Database, utc_now
 from server.dispatch import Dispatcher
 from server.models import Verification, WorkerRow
-from server.observability.figures import read_figures
-from server.observability.queue_figures import WorkerSeen, is_free
+from server.operations.figures import WorkerSeen, is_free, read_figures
 from server.settings import Settings
 
 ROOT = Path(__file__).parents[2]

@@ -12,9 +12,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from server.dispatch import Dispatcher
 from server.errors import ConflictError
-from server.exports import nightly
-from server.exports.folders import only_one
-from server.exports.manifest import EXPORT_FORMAT, check_files, read_manifest
+from server.operations import folders
+from server.operations.export import export_nightly
+from server.operations.folders import only_one
+from server.operations.manifest import EXPORT_FORMAT, check_files, read_manifest
 from server.settings import Settings
 from tests.server.conftest import SubmissionParts
 from tests.support.copies import parts_of
@@ -32,7 +33,7 @@ def settings(settings: Settings, tmp_path: Path) -> Settings:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
     """What the time is, one night later each time it is asked for twice."""
     moments = [FIRST + timedelta(days=number // 2) for number in range(20)]
-    monkeypatch.setattr(nightly, "utc_now", lambda: moments.pop(0))
+    monkeypatch.setattr(folders, "utc_now", lambda: moments.pop(0))
     return moments
 
 
@@ -60,7 +61,7 @@ def test_the_latest_exports_stay_and_their_logs_are_stored_once(
     for other in ("notes", "finishline-20290101T020000Z", ".finishline-x.partial-killed"):
         (folder / other).mkdir()
     submit(digits_submission)
-    paths = [nightly.export_nightly(parts_of(client), folder, keep=2)[0] for _ in range(3)]
+    paths = [export_nightly(parts_of(client), folder, keep=2)[0] for _ in range(3)]
 
     names = [path.name for path in paths]
     assert names == [f"finishline-2030010{day}T020000Z" for day in (1, 2, 3)]
@@ -92,14 +93,14 @@ def test_an_export_that_fails_removes_no_earlier_one_and_is_not_told_of(
 ) -> None:
     folder = tmp_path / "exports"
     submit(digits_submission)
-    first, _ = nightly.export_nightly(parts_of(client), folder, keep=1)
+    first, _ = export_nightly(parts_of(client), folder, keep=1)
     told = json.loads((folder / "last.json").read_text())
     for path in settings.artifacts_dir.glob("??/*"):
         path.unlink()
     for path in first.glob("logs/*/*"):
         path.unlink()
     with pytest.raises(ValueError, match="not in the artifact store"):
-        nightly.export_nightly(parts_of(client), folder, keep=1)
+        export_nightly(parts_of(client), folder, keep=1)
     assert first.is_dir()
     assert json.loads((folder / "last.json").read_text()) == told
     assert [path for path in folder.iterdir() if "partial" in path.name] == []
@@ -110,4 +111,4 @@ def test_two_do_not_run_at_once(client: TestClient, tmp_path: Path) -> None:
         only_one(tmp_path / "exports", what="export"),
         pytest.raises(ConflictError, match="Another"),
     ):
-        nightly.export_nightly(parts_of(client), tmp_path / "exports", keep=1)
+        export_nightly(parts_of(client), tmp_path / "exports", keep=1)

@@ -21,18 +21,18 @@ from server.artifacts import ArtifactStore
 from server.database import Database, utc_now
 from server.dispatch import Dispatcher
 from server.errors import UnavailableError
-from server.health import checks
-from server.health.checks import (
+from server.models import WorkerRow
+from server.operations import checks
+from server.operations.checks import (
     Check,
+    Said,
+    UnwellError,
     check_artifacts,
     check_clock,
     check_database,
     check_dispatch,
 )
-from server.health.draining import drained_before_stop
-from server.health.findings import Said, UnwellError
-from server.health.readiness import Readiness
-from server.models import WorkerRow
+from server.operations.readiness import Readiness, drained_before_stop
 from server.revision import newest_revision
 from server.settings import Settings
 from tests.support.loops import run_async
@@ -84,7 +84,7 @@ def test_a_database_that_is_away_makes_it_not_ready_and_names_no_host(
     with monkeypatch.context() as patched:
         patched.setattr(Database, "read", away)
         answers = [look(), look()]
-    with caplog.at_level(logging.INFO, "server.health"):
+    with caplog.at_level(logging.INFO, "server.operations"):
         back = look()
 
     assert [answer.status_code for answer in answers] == [503, 503]

@@ -8,7 +8,7 @@ import orjson
 import pytest
 from fastapi.testclient import TestClient
 
-from server.run_export import endpoints
+from server.operations import runs
 from tests.server.conftest import SubmissionParts
 
 HOSTILE = '</script>"\\\n%0d%0aLink: <x>; rel="next"\U0001f3c1'
@@ -35,7 +35,7 @@ def test_pages_hold_every_run_once_whatever_is_submitted_meanwhile(
     submit: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(endpoints, "RUNS_AT_ONCE", 2)
+    monkeypatch.setattr(runs, "RUNS_AT_ONCE", 2)
     assert export(client).json() == {"benchmark": "digits", "next_cursor": None, "runs": []}
     made = [submit(digits_submission).json()["id"] for _ in range(3)]
     expected = [(each, index) for each in reversed(made) for index in range(3)]

@@ -11,9 +11,8 @@ from fastapi.testclient import TestClient
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.database import Database, utc_now
-from server.integrity.evidence import check_evidence
-from server.integrity.findings import Findings
 from server.models import TicketRow
+from server.operations.integrity import Findings, check_evidence
 from tests.support.run_logs import make_run_log
 
 TICKETS = "/api/v1/tickets"

@@ -19,7 +19,7 @@ from server.models import Delivery, Webhook
 from server.notices.answers import Answer
 from server.notices.deliveries import retry_seconds, settle
 from server.notices.pruning import prune
-from server.observability.figures import read_figures
+from server.operations.figures import read_figures
 from server.settings import Settings
 from tests.support.processes import wait_for
 

@@ -1,0 +1,181 @@
+"""Commands of `python -m server.admin`: `export`, `backup`, `restore` and `check`.
+
+Each prints one JSON line on stdout with the outcome, and its progress on stderr.
+"""
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from server.dependencies import Parts
+from server.errors import ContentError
+from server.operations.backup import Choice, back_up
+from server.operations.export import Wanted, export_everything, export_nightly
+from server.operations.integrity import check_server
+from server.operations.manifest import Manifest
+from server.operations.restore import restore
+
+COMMANDS = frozenset({"export", "backup", "restore", "check"})
+KEEP = 14
+SECRETS = (
+    "This backup has the private signing key and the hashes of all tokens in it: keep it where "
+    "nobody else can read it."
+)
+KEEP_MISSING = "go on where the store has lost a log, and list it in the manifest"
+
+
+def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the four commands and their options."""
+    _add_export(commands)
+    _add_backup(commands)
+    back = commands.add_parser("restore", help="make a server as a backup has it")
+    back.add_argument("path", type=Path, help="the folder of backups")
+    back.add_argument("--at", metavar="NAME", help="which backup; the latest, if absent")
+    back.add_argument(
+        "--force", action="store_true", help="replace what is there; it is kept under another name"
+    )
+    check = commands.add_parser(
+        "check", help="hold the store, the audit log and every proof against the database"
+    )
+    check.add_argument(
+        "--no-proofs", action="store_true", help="leave out the proofs: they take long"
+    )
+    check.add_argument("--no-files", action="store_true", help="leave out the store")
+
+
+def _add_export(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    export = commands.add_parser(
+        "export", help="write everything but secrets to a folder, for others to study"
+    )
+    export.add_argument("path", type=Path, nargs="?", help="the folder to make, or NAME.tar")
+    export.add_argument(
+        "--nightly",
+        type=Path,
+        metavar="DIR",
+        help="make a dated folder in DIR, and remove old ones",
+    )
+    export.add_argument("--keep", type=positive, default=KEEP, help="with --nightly: how many stay")
+    export.add_argument(
+        "--public", action="store_true", help="without what is not everybody's to know"
+    )
+    export.add_argument("--keep-missing", action="store_true", help=KEEP_MISSING)
+
+
+def _add_backup(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    backup = commands.add_parser(
+        "backup", help="add a backup of everything, secrets and all, to a folder of backups"
+    )
+    backup.add_argument("path", type=Path, help="the folder of backups; made if it is not there")
+    backup.add_argument("--keep", type=positive, help="how many stay; all, if absent")
+    backup.add_argument(
+        "--tables",
+        action="store_true",
+        help="write the tables of SQLite as files, which PostgreSQL takes as well",
+    )
+    backup.add_argument(
+        "--without-logs",
+        action="store_true",
+        help="the raw logs are kept safe in another way, such as a bucket's versions",
+    )
+    backup.add_argument("--keep-missing", action="store_true", help=KEEP_MISSING)
+
+
+def run_command(parts: Parts, arguments: argparse.Namespace) -> int:
+    """Run one of them; returns the exit code."""
+    run = {"export": run_export, "backup": run_backup, "restore": run_restore, "check": run_check}
+    return run[arguments.command](parts, arguments)
+
+
+def run_export(parts: Parts, arguments: argparse.Namespace) -> int:
+    """Export to one place. Raises ContentError unless exactly one is named."""
+    path: Path = arguments.path
+    if (path is None) == (arguments.nightly is None):
+        raise ContentError("Name one place: PATH, or --nightly DIR.")
+    if arguments.nightly is not None:
+        path, manifest = export_nightly(
+            parts,
+            arguments.nightly,
+            keep=arguments.keep,
+            public=arguments.public,
+            keep_missing=arguments.keep_missing,
+            say=say,
+        )
+    else:
+        wanted = Wanted(arguments.public, arguments.keep_missing)
+        manifest = export_everything(parts, path, wanted, say)
+    rows = sum(table.rows for table in manifest.tables)
+    print_summary(path, manifest, rows=rows, audit_head=asdict(manifest.audit_head))
+    return 0
+
+
+def run_backup(parts: Parts, arguments: argparse.Namespace) -> int:
+    """Add a backup to a folder of backups."""
+    choice = Choice(
+        logs=not arguments.without_logs,
+        tables=arguments.tables,
+        keep_missing=arguments.keep_missing,
+        keep=arguments.keep,
+    )
+    path, manifest = back_up(parts, arguments.path, choice, say)
+    say(SECRETS)
+    print_summary(path, manifest, made_at=manifest.made_at)
+    return 0
+
+
+def run_restore(parts: Parts, arguments: argparse.Namespace) -> int:
+    """Make a server as a backup has it."""
+    path, manifest = restore(
+        parts, arguments.path, name=arguments.at, force=arguments.force, say=say
+    )
+    say("Run 'python -m server.admin migrate', then start the servers.")
+    print_summary(path, manifest, made_at=manifest.made_at)
+    return 0
+
+
+def run_check(parts: Parts, arguments: argparse.Namespace) -> int:
+    """Name each fault and orphan on stderr; returns 1 with a fault."""
+    started = time.monotonic()
+    findings = check_server(
+        parts, files=not arguments.no_files, proofs=not arguments.no_proofs, say=say
+    )
+    for line in findings.faults:
+        say(f"fault: {line}")
+    for line in findings.orphans:
+        say(f"orphan: {line}")
+    summary = {
+        "looked_at": findings.looked_at,
+        "faults": len(findings.faults),
+        "orphans": len(findings.orphans),
+        "seconds": round(time.monotonic() - started, 1),
+    }
+    print(json.dumps(summary))
+    return 1 if findings.faults else 0
+
+
+def print_summary(path: Path, manifest: Manifest, **more: object) -> None:
+    """Print one JSON line about an export or a backup."""
+    summary = {
+        "path": str(path),
+        "content": manifest.content,
+        "schema_revision": manifest.schema_revision,
+        "logs": manifest.logs.files,
+        "log_bytes": manifest.logs.size_bytes,
+        "missing_logs": len(manifest.logs.missing),
+    }
+    print(json.dumps(summary | more))
+
+
+def say(line: str) -> None:
+    """Print a line of progress."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def positive(text: str) -> int:
+    """A count of at least 1. Raises ArgumentTypeError."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number}; at least 1 has to stay")
+    return number

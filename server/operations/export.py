@@ -1,0 +1,132 @@
+"""Export of a server's public data, or of everything but secrets, for others to study."""
+
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from server.artifacts import ArtifactStore
+from server.code_version import code_version
+from server.database import moment_text, utc_now
+from server.dependencies import Parts
+from server.operations.folders import (
+    Progress,
+    dated_copy,
+    dated_folders,
+    now_and_then,
+    silent,
+    whole_or_not,
+)
+from server.operations.log_copies import copy_logs, link_from, list_logs, write_log_list
+from server.operations.manifest import (
+    EXPORT_FORMAT,
+    LOG_LIST,
+    FilePart,
+    LogsPart,
+    Manifest,
+    file_part,
+    write_manifest,
+)
+from server.operations.selection import select_export, tables_left_out
+from server.operations.snapshot import audit_head, revision_of, snapshot, write_tables
+from server.operations.table_files import has_parquet
+from server.proofs.service import current_signer
+
+LOGS = "logs"
+BENCHMARKS = "benchmarks"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Content of an export.
+
+    `public` leaves out what is not everybody's. `keep_missing` goes on where the store has lost a
+    log, and lists it. `earlier` is an export whose logs are shared, not copied, on the same disk.
+    """
+
+    public: bool = False
+    keep_missing: bool = False
+    earlier: Path | None = None
+
+
+def export_everything(
+    parts: Parts, path: Path, wanted: Wanted | None = None, say: Progress = silent
+) -> Manifest:
+    """Write an export to a folder, or to an archive if the path ends in .tar.
+
+    The tables are of one moment, while the server goes on. Raises ConflictError if the path is
+    taken, RuleError naming a log that the store has lost or that is not what it was.
+    """
+    wanted = wanted or Wanted()
+    signer = current_signer(parts)
+    with whole_or_not(path) as folder:
+        made_at = moment_text(utc_now())
+        with snapshot(parts.database) as connection:
+            revision, head = revision_of(connection), audit_head(connection)
+            written = write_tables(
+                connection,
+                select_export(connection.dialect, public=wanted.public),
+                folder,
+                parquet=has_parquet(),
+                progress=now_and_then(say, what="tables"),
+            )
+            names = list_logs(connection, public=wanted.public)
+        logs, listed = _write_logs(parts.artifacts, folder, names, wanted, say)
+        files = written.files | {LOG_LIST: listed} | _copy_benchmarks(parts, folder)
+        manifest = Manifest(
+            format=EXPORT_FORMAT,
+            content="public" if wanted.public else "everything",
+            made_at=made_at,
+            schema_revision=revision,
+            code=code_version(),
+            audit_head=head,
+            tables=written.tables,
+            left_out=tables_left_out(public=wanted.public),
+            logs=logs,
+            files=files,
+        )
+        write_manifest(folder, manifest, signer)
+    return manifest
+
+
+def export_nightly(
+    parts: Parts, folder: Path, *, keep: int, public: bool = False, keep_missing: bool = False,
+    say: Progress = silent,
+) -> tuple[Path, Manifest]:  # fmt: skip
+    """Export to a dated folder, then remove all but the latest `keep`; logs are shared by links.
+
+    Raises ConflictError while another runs, and whatever an export raises; then none is removed.
+    """
+    with dated_copy(folder, what="export", keep=keep, say=say) as path:
+        earlier = dated_folders(folder)
+        wanted = Wanted(public, keep_missing, earlier[-1] if earlier else None)
+        manifest = export_everything(parts, path, wanted, say)
+    return path, manifest
+
+
+def _write_logs(
+    store: ArtifactStore, folder: Path, names: list[str], wanted: Wanted, say: Progress
+) -> tuple[LogsPart, FilePart]:
+    target = ArtifactStore(folder / LOGS)
+    earlier = wanted.earlier / LOGS if wanted.earlier is not None else None
+    copied = copy_logs(
+        names,
+        store.open,
+        target,
+        known=link_from(earlier, target),
+        keep_missing=wanted.keep_missing,
+        progress=now_and_then(say, what="logs"),
+    )
+    target.incoming.rmdir()
+    listed = write_log_list(folder, copied)
+    return LogsPart(True, len(copied.sizes), copied.size_bytes, copied.missing), listed
+
+
+def _copy_benchmarks(parts: Parts, folder: Path) -> dict[str, FilePart]:
+    (folder / BENCHMARKS).mkdir()
+    files = {}
+    for source in sorted(parts.settings.benchmarks_dir.glob("*.toml")):
+        with suppress(FileNotFoundError):
+            shutil.copyfile(source, folder / BENCHMARKS / source.name)
+            files[f"{BENCHMARKS}/{source.name}"] = file_part(folder / BENCHMARKS / source.name)
+    return files

@@ -1,0 +1,213 @@
+"""Check that everything that was promised is still there and unchanged."""
+
+import argparse
+import hashlib
+import time
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from sqlalchemy import Connection, select
+from sqlalchemy.orm import Session
+
+from finishline.rules.errors import RuleError
+from finishline.rules.proof.check import check_proof
+from finishline.rules.proof.hash_chain import check_chain, read_json
+from finishline.rules.proof.proof import key_id_of, signed_bytes
+from finishline.rules.text import count_text
+from server.artifacts import CHUNK_BYTES, ArtifactStore
+from server.audit.queries import all_records
+from server.dependencies import Parts
+from server.errors import ServerError, UnavailableError
+from server.models import BenchmarkDefinition, RunRow, SigningKey, Submission, Verification
+from server.operations.folders import Progress, now_and_then, silent
+from server.operations.log_copies import list_logs
+from server.operations.snapshot import snapshot
+from server.proofs.service import SignedProof, current_signer, sign_proof
+from server.submissions.log_files import LogFiles
+from server.verifications.schemas import ENDED
+from server.viewer import ORGANISER
+
+# A file is in the store a moment before its row is in the database.
+YOUNG_SECONDS = 3600.0
+WHO_LOOK = ("check", "export", "backup")
+# Whoever asks for one of these knows that logs are lost, or leaves them to the bucket.
+DO_WITHOUT = ("no_files", "keep_missing", "without_logs")
+LOOKED_AT = 20
+
+
+@dataclass
+class Findings:
+    """Counts of the things looked at by name, faults, which fail a check, and unnamed files."""
+
+    looked_at: dict[str, int] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+    orphans: list[str] = field(default_factory=list)
+
+    def count(self, name: str, number: int = 1) -> None:
+        """Count so many more."""
+        self.looked_at[name] = self.looked_at.get(name, 0) + number
+
+
+def check_server(parts: Parts, *, files: bool, proofs: bool, say: Progress = silent) -> Findings:
+    """Check everything that is asked for, while the server goes on."""
+    findings = Findings()
+    current_signer(parts)  # Listed before the keys are read, as the first proof would do it.
+    with parts.database.read() as session:
+        check_records(session, findings)
+    if files:
+        with snapshot(parts.database) as connection:
+            check_files(connection, parts.artifacts, findings, now_and_then(say, what="files"))
+    if proofs:
+        check_evidence(parts, findings, now_and_then(say, what="proofs"))
+    return findings
+
+
+def check_records(session: Session, findings: Findings) -> None:
+    """The audit log's chain, the ids of the keys, the hashes of the definitions."""
+    chain = check_chain(all_records(session))
+    findings.count("audit records", chain.records)
+    for problem in chain.problems:
+        findings.faults.append(f"audit log, {problem}")
+    for key in session.scalars(select(SigningKey)):
+        findings.count("keys")
+        if key_id_of(bytes.fromhex(key.public_key)) != key.id:
+            findings.faults.append(f"signing key {key.id}: its public key has another id")
+    for row in session.scalars(select(BenchmarkDefinition)):
+        findings.count("definitions")
+        if hashlib.sha256(row.content.encode()).hexdigest() != row.sha256:
+            findings.faults.append(
+                f"definition {row.sha256} of {row.benchmark_id}: its text was changed"
+            )
+
+
+def check_evidence(parts: Parts, findings: Findings, say: Progress = silent) -> None:
+    """Make the proof of every replay that ended, check its signature, and audit it."""
+    with parts.database.read(ORGANISER) as session:
+        known = set(session.scalars(select(SigningKey.public_key)))
+        query = (
+            select(Verification.id)
+            .where(Verification.kind == "replay", Verification.state.in_(ENDED))
+            .where(Verification.submission_id.is_not(None))
+            .order_by(Verification.id)
+        )
+        ids = list(session.scalars(query))
+    for verification_id in ids:
+        findings.count("proofs")
+        try:
+            proof = sign_proof(parts, verification_id, ORGANISER)
+            _audit(proof, verification_id, parts.artifacts, known, findings)
+        except (ServerError, RuleError, OSError) as error:
+            findings.faults.append(f"proof of {verification_id}: {error}")
+        say(f"{findings.looked_at['proofs']} of {count_text(len(ids), 'proof')}")
+
+
+def _audit(
+    proof: SignedProof,
+    verification_id: str,
+    store: ArtifactStore,
+    known: set[str],
+    findings: Findings,
+) -> None:
+    document = read_json(proof.content, file=f"proof of {verification_id}")
+    signature = document["signature"]
+    try:
+        public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(signature["public_key"]))
+        public.verify(bytes.fromhex(signature["value"]), signed_bytes(document))
+    except (InvalidSignature, ValueError):
+        findings.faults.append(f"proof of {verification_id}: its signature is not over its content")
+    if signature["public_key"] not in known:
+        findings.faults.append(f"proof of {verification_id}: signed with a key that is not listed")
+    names = sorted(set(proof.files))
+    logs = LogFiles(names, lambda name: _read(store, name))
+    for check in check_proof(document, logs):
+        if check.result == "fail":
+            findings.faults.append(f"proof of {verification_id}, {check.name}: {check.why}")
+
+
+def _read(store: ArtifactStore, sha256: str) -> bytes:
+    with store.open(sha256) as file:
+        return file.read()
+
+
+def check_files(
+    connection: Connection, store: ArtifactStore, findings: Findings, say: Progress = silent
+) -> None:
+    """Read every file that a row of a snapshot names; list those that no row names."""
+    size = 0
+    named = list_logs(connection)
+    ages = stored_files(store)
+    for name in sorted(ages.keys() - set(named)):
+        if ages[name] > YOUNG_SECONDS:
+            findings.orphans.append(f"{name}: no row names this file")
+    for name in named:
+        findings.count("files")
+        try:
+            with closing(store.open(name)) as file:
+                digest = hashlib.sha256()
+                while chunk := file.read(CHUNK_BYTES):
+                    digest.update(chunk)
+                    size += len(chunk)
+        except (OSError, UnavailableError) as error:
+            findings.faults.append(
+                f"{name}: cannot be read ({error}); named by {named_by(connection, name)}"
+            )
+            continue
+        if digest.hexdigest() != name:
+            findings.faults.append(
+                f"{name}: its content has hash {digest.hexdigest()}; "
+                f"named by {named_by(connection, name)}"
+            )
+        say(f"{count_text(findings.looked_at['files'], 'file')}, {size / 1e6:.0f} MB")
+
+
+def named_by(connection: Connection, sha256: str) -> str:
+    """A submission, or a run of one, whose file it is."""
+    run = connection.execute(
+        select(RunRow.submission_id, RunRow.file).where(RunRow.log_sha256 == sha256).limit(1)
+    ).first()
+    if run is not None:
+        return f"submission {run.submission_id} as {run.file}"
+    claim = select(Submission.id).where(Submission.claim_sha256 == sha256).limit(1)
+    return f"submission {connection.scalar(claim)} as its claim"
+
+
+def stored_files(store: ArtifactStore) -> dict[str, float]:
+    """Seconds since each file of a store was written; those on their way in are left out."""
+    now = time.time()
+    if store.bucket is not None:
+        return {name: now - changed for name, changed in store.bucket.list_all()}
+    return {
+        path.name: now - path.lstat().st_mtime
+        for folder in store.folder.iterdir()
+        if folder != store.incoming and folder.is_dir()
+        for path in folder.iterdir()
+    }
+
+
+def look_first(parts: Parts, arguments: argparse.Namespace) -> None:
+    """Check before a command that the settings are those of the database's server.
+
+    `check`, `export` and `backup` sign, or list a key: with another server's database and a folder
+    of their own they would make one, list it among the server's for good, and call every log lost.
+    Raises RuntimeError.
+    """
+    asked = any(getattr(arguments, option, False) for option in DO_WITHOUT)
+    if arguments.command in WHO_LOOK and not asked:
+        require_its_logs(parts)
+
+
+def require_its_logs(parts: Parts) -> None:
+    """Raises RuntimeError where a folder of logs has none of the first that the database names."""
+    store = parts.artifacts
+    if store.bucket is not None:
+        return
+    with parts.database.read(ORGANISER) as session:
+        names = session.scalars(select(RunRow.log_sha256).limit(LOOKED_AT)).all()
+    if names and not any(store.path_of(name).exists() for name in names):
+        raise RuntimeError(
+            f"No log that {parts.database.name} names is in {store.folder}: "
+            "is FINISHLINE_ARTIFACTS_DIR the server's? Nothing was done. Where they are lost, "
+            "restore a backup; `check --no-files` and `--keep-missing` of the others do without."
+        )

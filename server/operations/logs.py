@@ -1,0 +1,168 @@
+"""Log lines for people or as JSON, and the access line of each request."""
+
+import logging
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from server.request_context import CURRENT, ID_PARAMETERS, REQUEST_ID, begin_request, is_told
+from server.request_metrics import OTHER, RequestMetrics, known_method, route_template
+from server.settings import Settings
+
+IDS = ("request_id", "user_id", *ID_PARAMETERS)
+# A text line says method, route and status in its message.
+FIGURES = ("seconds", "bytes")
+ACCESS = ("method", "route", "status", *FIGURES)
+OWN_LOGGERS = ("server", "finishline", "web")
+TALKATIVE = ("alembic.runtime.migration", "botocore.credentials")
+
+
+class TextFormatter(logging.Formatter):
+    """`time level logger message [request_id=… seconds=…]`, one line but for a traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One record as text; a line break in a message is escaped, so that none is forged."""
+        fields = " ".join(f"{name}={value}" for name, value in _fields(record, IDS + FIGURES))
+        line = (
+            f"{_moment(record)} {record.levelname} {record.name} {_one_line(record.getMessage())}"
+            + (f" [{fields}]" if fields else "")
+        )
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time, level, logger, message, and the fields that are known."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One record as JSON; a traceback is in `exception`."""
+        line: dict[str, Any] = {
+            "time": _moment(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **dict(_fields(record, IDS + ACCESS)),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return orjson.dumps(line, default=str).decode()
+
+
+FORMATTERS = {"text": TextFormatter, "json": JsonFormatter}
+
+
+def is_first_telling(record: logging.LogRecord) -> bool:
+    """Whether a line of uvicorn's is no traceback that a line of ours has already."""
+    return record.exc_info is None or not is_told()
+
+
+def configure_logging(settings: Settings) -> None:
+    """Send every line of this process to stderr in the format and from the level of the settings.
+
+    Other packages say nothing below "info": some write down what they send, credentials included.
+    uvicorn's lines come in the same format; its access lines, which hold whole addresses, are
+    replaced by ours, and so is its second traceback of an error that was told.
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(FORMATTERS[settings.log_format]())
+    level = logging.getLevelNamesMapping()[settings.log_level.upper()]
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(max(level, logging.INFO))
+    for name in OWN_LOGGERS:
+        logging.getLogger(name).setLevel(level)
+    for name in TALKATIVE:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    for name in ("uvicorn", "uvicorn.error"):
+        logging.getLogger(name).handlers.clear()
+        logging.getLogger(name).propagate = True
+    logging.getLogger("uvicorn.error").addFilter(is_first_telling)
+    access = logging.getLogger("uvicorn.access")
+    access.handlers.clear()
+    access.propagate = False
+
+
+def _fields(record: logging.LogRecord, names: tuple[str, ...]) -> list[tuple[str, Any]]:
+    """What is known of the request and, before it, what the line itself says."""
+    context = CURRENT.get()
+    known = {} if context is None else context.fields()
+    own = vars(record)
+    return [
+        (name, own.get(name, known.get(name))) for name in names if name in own or name in known
+    ]
+
+
+def _moment(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\r", "\\r").replace("\n", "\\n")
+
+
+log = logging.getLogger("server.access")
+
+# Asked every few seconds by machines: their lines would hide all others.
+PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
+EVENT_STREAM = b"text/event-stream"
+
+
+class Observed:
+    """Wraps an application, its last resort for errors included."""
+
+    def __init__(self, app: ASGIApp, metrics: RequestMetrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        context = begin_request(scope)
+        id_header = (REQUEST_ID, context.request_id.encode())
+        status, sent_bytes, is_stream = 500, 0, False
+        began = time.perf_counter()
+
+        async def noted(message: Message) -> None:
+            nonlocal status, sent_bytes, is_stream
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = message["headers"] = [*message.get("headers", ()), id_header]
+                is_stream = any(
+                    name == b"content-type" and value.startswith(EVENT_STREAM)
+                    for name, value in headers
+                )
+            else:
+                sent_bytes += len(message.get("body", b""))
+            await send(message)
+
+        metrics = self._metrics
+        metrics.in_progress += 1
+        try:
+            await self._app(scope, receive, noted)
+        finally:
+            metrics.in_progress -= 1
+            seconds = time.perf_counter() - began
+            # A method that the route has not is nobody's to count apart.
+            method = OTHER if status == 405 else known_method(scope)
+            route = route_template(scope)
+            # A refusal has no buckets: whoever asks every address would leave some for each.
+            timed = None if is_stream or 400 <= status < 500 else seconds
+            metrics.count(method, route, status=status, seconds=timed)
+            _write_line(method, route, status=status, seconds=seconds, sent_bytes=sent_bytes)
+
+
+def _write_line(method: str, route: str, *, status: int, seconds: float, sent_bytes: int) -> None:
+    """The access line: never the address itself, which may carry anything after its '?'."""
+    level = logging.DEBUG if route in PROBES and status < 400 else logging.INFO
+    if log.isEnabledFor(level):
+        fields = {
+            "method": method,
+            "route": route,
+            "status": status,
+            "seconds": round(seconds, 6),
+            "bytes": sent_bytes,
+        }
+        log.log(level, "%s %s %d", method, route, status, extra=fields)

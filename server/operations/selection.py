@@ -1,0 +1,292 @@
+"""Rows and columns of the database that go into an export or a backup, as SQL.
+
+A test compares the decisions with the models: a table or column without one fails it. Whatever
+lets a person in, or reaches one, stays; a board, a record or a proof rests on the rest, which goes.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    Column,
+    ColumnElement,
+    Dialect,
+    Select,
+    String,
+    Table,
+    Text,
+    case,
+    cast,
+    func,
+    literal,
+    or_,
+    select,
+    type_coerce,
+)
+
+from server.database import utc_now
+from server.models import Attempt, Base, Pool, Submission, Verification
+from server.operations.table_files import Kind, kind_of
+from server.verifications.queries import OPEN
+
+OF_ITS_OWNER = "a secret of its owner and of one server"
+FOR_ONE_SERVER = "says what one server does at the moment, and nothing of what was measured"
+
+
+@dataclass(frozen=True)
+class Included:
+    """A table that is exported: the columns that are, those left out with the reason of each.
+
+    `not_public` is why it is in no public export, None if it is.
+    """
+
+    columns: tuple[str, ...]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    not_public: str | None = None
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A table that is not exported, and why."""
+
+    because: str
+
+
+def _included(columns: str, *, not_public: str | None = None, **left_out: str) -> Included:
+    return Included(tuple(columns.split()), left_out, not_public)
+
+
+DECISIONS: Mapping[str, Included | LeftOut] = {
+    "organisations": _included("id name created_at"),
+    "users": _included(
+        "id name created_at role organisation_id disabled_at",
+        email="reaches a person",
+    ),
+    "tokens": LeftOut(OF_ITS_OWNER),
+    "console_sessions": LeftOut(OF_ITS_OWNER),
+    "benchmark_definitions": _included("sha256 benchmark_id version content created_at"),
+    "benchmark_phases": _included(
+        "id benchmark_id opens_at freezes_at closes_at embargo_until frozen_sha256 reason set_by "
+        "set_at"
+    ),
+    "boards": _included("benchmark_id version"),
+    "board_changes": LeftOut("saves the servers of one database reading boards whole"),
+    "submissions": _included(
+        "id user_id benchmark_id benchmark_sha256 division model framework system hyperparameters "
+        "code_url notes claim_sha256 dawnbench status eligible tta_seconds cost_usd latency_ms "
+        "cost_usd_per_10000 measured_latency_ms result request_sha256 submitted_at archive "
+        "organisation submitted_on kind precision precision_measured energy_joules ticket_id "
+        "revealed_at "
+        "embargoed withdrawn_at withdrawn_by withdrawn_because "
+        "evidence check_word witnessed_by pool_id trained_with tuning source",
+        idempotency_key="a word between a submitter and one server, for sending again",
+    ),
+    "runs": _included(
+        "id submission_id index file seed log_sha256 log_bytes reached tta_seconds "
+        "epochs_to_target best_quality batch_size convergence ledger settings curve"
+    ),
+    "calibrations": _included(
+        "id benchmark_id benchmark_sha256 version state reason requested_by batch_sizes runs "
+        "created_at ended_at adopted_at adopted_by adopted_because"
+    ),
+    "verifications": _included(
+        "id kind submission_id against_id calibration_id benchmark_sha256 requested_by reason "
+        "state seal nonce seeds hyperparameters control_points max_attempts lease_seconds "
+        "limit_seconds outcome reasons report created_at ended_at cancelled_at pool_id own_runs "
+        "fresh checks_id",
+        witness_token_id="names a token, and tokens are left out",  # noqa: S106  a reason
+    ),
+    "pools": _included(
+        "id benchmark_id benchmark_sha256 division hardware_class configuration_sha256 settings "
+        "opened_at closed_at closed_because measured_seconds low_seconds high_seconds runs state "
+        "measured_at owners by_organisers attested_at"
+    ),
+    "pool_runs": _included(
+        "verification_id index pool_id attempt_id seed seconds epochs fresh counted"
+    ),
+    "calibration_runs": _included(
+        "calibration_id batch_size seed verification_id status quality seconds system"
+    ),
+    "attempts": _included(
+        "id verification_id number state fence worker sends send_after created_at started_at "
+        "ended_at failure run_started_at last_evaluation log_tail hardware_class submitter_id "
+        "by_organiser asked_at clock_slack_seconds",
+        sent_to=FOR_ONE_SERVER,
+        token_sha256=OF_ITS_OWNER,
+        claimed_by="names a token, and tokens are left out",
+        lease_expires_at=FOR_ONE_SERVER,
+        accelerators="belongs to the accounts of one server",
+    ),
+    "replay_events": _included("attempt_id sequence event created_at"),
+    "replay_openings": _included("verification_id run benchmark_id seed opening"),
+    "workers": _included(
+        "name user_id hardware_class state system first_seen_at last_seen_at drift drifted_at "
+        "baseline_since confirmed_at confirmed_by witness_for",
+        held=FOR_ONE_SERVER,
+        held_at=FOR_ONE_SERVER,
+        held_by=FOR_ONE_SERVER,
+        held_because=FOR_ONE_SERVER,
+    ),
+    "hardware_classes": _included(
+        "name accelerator accelerator_count processor processor_count roof origin created_at"
+    ),
+    "tickets": LeftOut("between a submitter and one server"),
+    "queues": LeftOut(FOR_ONE_SERVER),
+    "queue_turns": LeftOut(FOR_ONE_SERVER),
+    "worker_probes": _included(
+        "id worker moment measured_at attempt_id gflops configuration baseline_gflops ratio "
+        "figures host"
+    ),
+    "quotas": LeftOut(FOR_ONE_SERVER),
+    "charges": LeftOut("an account between a submitter and one server"),
+    "evidence": _included("verification_id benchmark_sha256 submission code created_at"),
+    "signing_keys": _included("id public_key created_at"),
+    "decisions": _included("verification_id decision decided_by reason decided_at"),
+    "prices": _included(
+        "id provider instance region pricing usd_per_hour effective_on source_url note supersedes "
+        "added_by added_at"
+    ),
+    "notice_events": LeftOut(FOR_ONE_SERVER),
+    "webhooks": LeftOut(OF_ITS_OWNER),
+    "mail_subscriptions": LeftOut("reaches a person, and has a secret of one server"),
+    "deliveries": LeftOut(FOR_ONE_SERVER),
+    "audit_log": _included(
+        "id at actor_id actor action subject_kind subject_id reason before after previous_sha256 "
+        "sha256",
+        not_public="organisers alone read it; everybody may read its head, which the manifest has",
+    ),
+}
+
+
+def hidden_submissions() -> ColumnElement[bool]:
+    """The condition of submissions that are not to be published at this moment."""
+    return or_(Submission.embargoed.is_(True), Submission.revealed_at > utc_now())
+
+
+# What is true only here and may not be carried on elsewhere, by table and column.
+Overrides = Mapping[str, Mapping[str, ColumnElement[Any]]]
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column of an export: its name, the kind of its values, and where they come from."""
+
+    name: str
+    kind: Kind
+    source: ColumnElement[Any]
+
+
+@dataclass(frozen=True)
+class Selected:
+    """A table with the columns that are written, and the rows."""
+
+    name: str
+    fields: tuple[Field, ...]
+    rows: Select[Any]
+    left_out: Mapping[str, str]
+
+
+def select_export(dialect: Dialect, *, public: bool) -> Iterator[Selected]:
+    """What is decided to leave the server; with `public` what everybody may know.
+
+    A verification that has not ended is sealed: its draw is not in an export. Its attempts under
+    way are as cancelled ones, so that no other server sends them to a worker.
+    """
+    overrides = _sealed(dialect)
+    for table in Base.metadata.sorted_tables:
+        decision = DECISIONS[table.name]
+        if isinstance(decision, LeftOut) or (public and decision.not_public):
+            continue
+        yield _selected(table, decision, overrides.get(table.name, {}), public=public)
+
+
+def select_backup(*, without: tuple[str, ...]) -> Iterator[Selected]:
+    """Every column of every table but those named."""
+    for table in Base.metadata.sorted_tables:
+        if table.name not in without:
+            everything = Included(tuple(column.name for column in table.columns))
+            yield _selected(table, everything, {}, public=False)
+
+
+def tables_left_out(*, public: bool) -> dict[str, str]:
+    """The tables that an export has not, each with the reason."""
+    found = {}
+    for name, decision in DECISIONS.items():
+        if isinstance(decision, LeftOut):
+            found[name] = decision.because
+        elif public and decision.not_public:
+            found[name] = decision.not_public
+    return found
+
+
+def _selected(
+    table: Table, decision: Included, own: Mapping[str, ColumnElement[Any]], *, public: bool
+) -> Selected:
+    fields = tuple(_field(table.columns[name], own.get(name)) for name in decision.columns)
+    query = select(*(each.source.label(each.name) for each in fields))
+    query = query.order_by(*table.primary_key.columns)
+    if public:
+        query = query.where(*visible(table, _public_roots()))
+    return Selected(table.name, fields, query, decision.left_out)
+
+
+def _public_roots() -> dict[str, ColumnElement[bool]]:
+    """Hide embargoed submissions, and the pools that no other submission has."""
+    shown = ~hidden_submissions()
+    named = select(Submission.pool_id).where(shown, Submission.pool_id.is_not(None))
+    return {"submissions": shown, "pools": Pool.id.in_(named)}
+
+
+def _field(column: Column[Any], own: ColumnElement[Any] | None) -> Field:
+    kind = kind_of(column.type)
+    source: ColumnElement[Any] = column if own is None else own
+    if kind == "json":
+        # The text as it is kept: reading and writing it could change a number's last digit, and
+        # would make one of JSON's null and an absent value.
+        source = type_coerce(cast(source, Text), Text)
+    return Field(column.name, kind, source)
+
+
+def visible(table: Table, roots: Mapping[str, ColumnElement[bool]]) -> list[ColumnElement[bool]]:
+    """The conditions of a table's rows that hang on no hidden row, by the foreign keys."""
+    conditions = [roots[table.name]] if table.name in roots else []
+    for key in sorted(table.foreign_keys, key=lambda key: key.parent.name):
+        parent = key.column.table
+        above = [] if parent is table else visible(parent, roots)
+        if above:
+            known = select(key.column).where(*above)
+            conditions.append(or_(key.parent.is_(None), key.parent.in_(known)))
+    return conditions
+
+
+def _sealed(dialect: Dialect) -> Overrides:
+    verifications = Verification.__table__.columns
+    is_open = verifications["state"].in_(OPEN)
+    state = Attempt.__table__.columns["state"]
+
+    def unless_open(name: str, other: ColumnElement[Any]) -> ColumnElement[Any]:
+        column = verifications[name]
+        kept = cast(column, Text) if isinstance(column.type, JSON) else column
+        return case((is_open, other), else_=kept)
+
+    return {
+        "verifications": {
+            "nonce": unless_open("nonce", literal("", String)),
+            "seeds": unless_open("seeds", _zeros(dialect, verifications["seeds"])),
+            "hyperparameters": unless_open("hyperparameters", literal(None, Text)),
+        },
+        "attempts": {"state": case((state.in_(OPEN), literal("cancelled", String)), else_=state)},
+    }
+
+
+def _zeros(dialect: Dialect, seeds: ColumnElement[Any]) -> ColumnElement[Any]:
+    """A JSON list of as many zeros as there are seeds: how many runs are planned is no secret."""
+    sqlite = dialect.name == "sqlite"
+    count = func.json_array_length(type_coerce(seeds, Text) if sqlite else seeds)
+    if sqlite:
+        zeros = func.replace(func.hex(func.zeroblob(count)), "00", ",0")
+    else:
+        zeros = func.repeat(",0", count)
+    return literal("[", Text) + func.substr(zeros, 2) + literal("]", Text)
