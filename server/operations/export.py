@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from server.artifacts import ArtifactStore
+from server.benchmarks.queries import definition_file
 from server.code_version import code_version
 from server.database import moment_text, utc_now
 from server.dependencies import Parts
@@ -125,7 +126,8 @@ def _write_logs(
 def _copy_benchmarks(parts: Parts, folder: Path) -> dict[str, FilePart]:
     (folder / BENCHMARKS).mkdir()
     files = {}
-    for source in sorted(parts.settings.benchmarks_dir.glob("*.toml")):
+    for benchmark_id in parts.benchmarks:
+        source = definition_file(benchmark_id, parts.settings.benchmarks_dir)
         with suppress(FileNotFoundError):
             shutil.copyfile(source, folder / BENCHMARKS / source.name)
             files[f"{BENCHMARKS}/{source.name}"] = file_part(folder / BENCHMARKS / source.name)

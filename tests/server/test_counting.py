@@ -31,5 +31,6 @@ def test_counting_is_by_indexes_alone(
         for each in sent:
             plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {each}", each.parameters).all()
             (step,) = [str(row[3]) for row in plan if "USING" in row[3] and "TEMP" not in row[3]]
-            assert step.startswith("SEARCH"), step
             assert "USING COVERING INDEX" in step, step
+            # A scrape counts the submissions of all benchmarks, at most once in five seconds.
+            assert step.startswith("SEARCH") or "GROUP BY submissions.kind" in str(each), step
