@@ -22,7 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
-from finishline.rules.verification.messages import ClaimGrant, ReplayJob, TargetSpec
+from finishline.rules.verification.messages import ClaimGrant, ReplayJob, TargetSpec, Training
 from perf.harness import DIGITS, Bars, in_turn, print_table
 from worker.announcer import Announcer
 from worker.child_process import Host, child_environment
@@ -91,9 +91,7 @@ def endless_job(seed: int, benchmark: Benchmark) -> ReplayJob:
         benchmark_id=benchmark.benchmark_id,
         benchmark_sha256=benchmark.sha256,
         data_set_sha256=benchmark.data_set.sha256,
-        reference="digits",
-        hyperparameters=benchmark.defaults(),
-        seeds=[seed],
+        trainings=[Training("digits", benchmark.defaults(), seed)],
         target=TargetSpec("top1Accuracy", UNREACHABLE, "higher"),
         clock="mlperf",
         division="closed",

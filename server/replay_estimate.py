@@ -10,12 +10,9 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.scoring.aggregate import mean
 from finishline.rules.submissions.claim import Claim
-from finishline.rules.verification.replay_plan import (
-    OWN_SEEDS,
-    is_calibrated,
-    run_limit_seconds,
-    trainable_seeds,
-)
+from finishline.rules.verification.job import Request, run_limit_seconds, trainable_seeds
+from finishline.rules.verification.purposes import PURPOSES
+from finishline.rules.verification.replay_plan import OWN_SEEDS, is_calibrated
 from server.models import Submission, Verification
 
 Basis = Literal["replays of the submission", "replays of the benchmark", "run limit"]
@@ -63,14 +60,18 @@ class Estimator:
     def estimate(self, submission: Submission, benchmark: Benchmark, claim: Claim) -> Expected:
         """By replays of the submission, else of its benchmark, else by the limit of a run."""
         seeds = [run.seed for run in submission.runs]
-        runs = 1.0 if self._kind == "latency" else expected_runs(benchmark, claim, seeds)
+        sample = Request(benchmark, bytes(32), claims=[claim], claimed_seeds=seeds)
+        trainings = PURPOSES[self._kind].plan(sample)
+        runs = float(len(trainings))
+        if PURPOSES[self._kind].is_evidence:
+            runs = expected_runs(benchmark, claim, seeds)
         own = self._past(Verification.submission_id == submission.id)
         if own is not None:
             return _expected(runs, own, "replays of the submission")
         others = self._past_of_benchmark(submission.benchmark_id)
         if others is not None:
             return _expected(runs, others, "replays of the benchmark")
-        limit = run_limit_seconds(benchmark, self._kind)
+        limit = run_limit_seconds(benchmark, trainings)
         accelerators = int(submission.system.get("accelerator_count") or 0)
         return _expected(runs, Past(limit, accelerators), "run limit")
 

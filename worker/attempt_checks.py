@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from finishline.rules.scoring.measurements import Canary, ModelWork, PrecisionAudit
-from finishline.rules.verification.messages import Failure, ReplayJob
+from finishline.rules.verification.messages import Failure, ReplayJob, Training
 from worker.failures import failure
 from worker.measuring import Measure, measure_apart
 from worker.self_check import SelfCheck
@@ -75,17 +75,18 @@ class AttemptChecks:
 
     def audit(self, job: ReplayJob) -> Audited:
         """The precision and the work of a job's training, found outside its timed runs."""
-        if not self._audits or job.hyperparameters_by_run:
+        wanted = next((each for each in job.trainings if "profile" in each.measure), None)
+        if not self._audits or wanted is None:
             return Audited()
-        key = json.dumps([job.reference, job.hyperparameters], sort_keys=True)
+        key = json.dumps([wanted.package, wanted.settings], sort_keys=True)
         if key not in self._known:
-            self._known[key] = self._audit(job)
+            self._known[key] = self._audit(wanted)
         return self._known[key]
 
-    def _audit(self, job: ReplayJob) -> Audited:
+    def _audit(self, training: Training) -> Audited:
         orders = {
-            "reference": job.reference,
-            "hyperparameters": job.hyperparameters,
+            "reference": training.package,
+            "hyperparameters": training.settings,
             "device": self._device,
             "data_dir": str(self._data_dir),
             "threads": self._threads,
@@ -96,7 +97,7 @@ class AttemptChecks:
         try:
             return TypeAdapter(Audited).validate_python(answer)
         except ValidationError as error:
-            log.warning("the audit of %s answered with something else: %s", job.reference, error)
+            log.warning("the audit of %s answered with something else: %s", training.package, error)
             return Audited()
 
     def _keep(self, canary: Canary | None) -> None:

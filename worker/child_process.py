@@ -155,17 +155,19 @@ def _stream(stream: IO[bytes] | None) -> IO[bytes]:
 
 
 def _orders(job: ReplayJob, index: int, *, host: Host) -> dict[str, Any]:
+    training = job.trainings[index]
+    latency = job.latency if "latency" in training.measure else None
     return {
         "parent_pid": os.getpid(),
-        "reference": job.reference,
-        "hyperparameters": job.hyperparameters_of(index),
-        "seed": job.seeds[index],
+        "reference": training.package,
+        "hyperparameters": training.settings,
+        "seed": training.seed,
         "device": host.device,
         "data_dir": str(host.data_dir),
         "data_set_sha256": job.data_set_sha256,
         "target": asdict(job.target),
-        "stop_at": job.stop_at,
-        "latency": asdict(job.latency) if job.latency is not None else None,
+        "stop_at": training.stop_at,
+        "latency": asdict(latency) if latency is not None else None,
     }
 
 

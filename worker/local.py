@@ -29,6 +29,7 @@ from finishline.rules.verification.messages import (
     ReplayJob,
     ReplayRun,
     TargetSpec,
+    Training,
     WorkerSystem,
 )
 from worker.announcer import Announcer
@@ -114,9 +115,10 @@ def local_job(chosen: Chosen) -> ReplayJob:
         benchmark_id=benchmark.benchmark_id,
         benchmark_sha256=benchmark.sha256,
         data_set_sha256=benchmark.data_set.sha256,
-        reference=replay.reference,
-        hyperparameters=hyperparameters(benchmark, chosen.settings),
-        seeds=list(chosen.seeds),
+        trainings=[
+            Training(replay.reference, hyperparameters(benchmark, chosen.settings), seed)
+            for seed in chosen.seeds
+        ],
         target=TargetSpec(
             metric=benchmark.target.metric,
             value=benchmark.target.value,
@@ -162,10 +164,10 @@ def as_run(run: ReplayRun, job: ReplayJob, *, host: Host) -> Run:
         status="success" if run.status == "reached" else "aborted",
         stop_seconds=evaluations[-1].seconds if evaluations else None,
         seed=run.seed,
-        batch_size=int(job.hyperparameters["batch_size"]),
+        batch_size=int(job.trainings[0].settings["batch_size"]),
         benchmark=job.benchmark_id,
         division=job.division,
-        hyperparameters=job.hyperparameters,
+        hyperparameters=job.trainings[0].settings,
         ledger=Ledger(**run.ledger),
         processor_share=processor_share(run.cpu_seconds, run.child_seconds, threads=host.threads)
         if host.device == "cpu"
@@ -191,7 +193,7 @@ def submission(chosen: Chosen, system: WorkerSystem, job: ReplayJob) -> dict[str
             "price_usd_per_hour": None,
             "price_source": None,
         },
-        "hyperparameters": job.hyperparameters,
+        "hyperparameters": job.trainings[0].settings,
         "trained_with": "reference",
         "ticket": chosen.ticket.ticket_id if chosen.ticket is not None else None,
         "unfinished": [],

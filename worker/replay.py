@@ -52,7 +52,7 @@ def replay(
     except (RefusedError, UnreachableError, ValueError) as error:
         log.error("attempt %s was not claimed: %s", job.attempt_id, error)
         return
-    log.info("attempt %s: %d runs of %s", job.attempt_id, len(job.seeds), job.reference)
+    log.info("attempt %s: %d runs of %s", job.attempt_id, len(job.trainings), job.benchmark_id)
     report = _train(job, grant, server=server, system=system, host=host, state=state, checks=checks)
     if report is not None:
         _hand_in(report, grant, server=server)
@@ -81,7 +81,7 @@ def _train(
         runs: list[ReplayRun] = []
         unfit = checks.before(job) if checks else None
         audited = checks.audit(job) if checks and unfit is None else Audited()
-        for index in range(len(job.seeds) if unfit is None else 0):
+        for index in range(len(job.trainings) if unfit is None else 0):
             runs.append(train_run(job, index, host=host, announcer=announcer, stop=stop))
             if _is_over(runs[-1], stop()):
                 break
@@ -111,7 +111,7 @@ def _attempt_failure(
     last = runs[-1].failure
     if last is not None and ends_attempt(last):
         return last
-    if len(runs) == len(job.seeds):
+    if len(runs) == len(job.trainings):
         return None
     if reason == "time_limit":
         return failure("run_time_limit", "the attempt was stopped at the server's time limit")

@@ -38,6 +38,7 @@ class RunRecord:
     ) -> None:
         self.job = job
         self.index = index
+        self.training = job.trainings[index]
         self.evaluations: list[ReplayEvaluation] = []
         self.latency: list[BackendLatency] = []
         self.status: RunStatus | None = None
@@ -100,7 +101,7 @@ class RunRecord:
         )
         return ReplayRun(
             index=self.index,
-            seed=self.job.seeds[self.index],
+            seed=self.training.seed,
             status=status,
             evaluations=self.evaluations,
             ledger=asdict(self._watch.ledger),
@@ -170,10 +171,12 @@ class RunRecord:
         qualities = [item.quality for item in self.evaluations]
         if self._tta_seconds is None and is_reached(qualities, self.job.target):
             self._tta_seconds = evaluation.seconds
-        if self.job.stop_at == "end":
+        if self.training.stop_at == "end":
             return
         if self._tta_seconds is not None:
-            if self.job.latency is None:  # Otherwise the model at the target is still to be timed.
+            if (
+                "latency" not in self.training.measure
+            ):  # Otherwise the model at the target is still to be timed.
                 self.end("reached")
         elif is_below_band(qualities, self.job.control_points, self.job.target):
             self.end("below_band")

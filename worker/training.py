@@ -55,7 +55,7 @@ def _take_line(line: Line, record: RunRecord, child: ChildProcess, *, oom_kills:
         return
     exit_code = child.exit_code(wait_seconds=EXIT_SECONDS)
     killed = count_oom_kills() - oom_kills
-    batch_size = record.job.hyperparameters_of(record.index).get("batch_size")
+    batch_size = record.training.settings.get("batch_size")
     record.fail(death_of_child(exit_code, oom_kills=killed, batch_size=batch_size))
 
 

@@ -13,14 +13,19 @@ from server.models import Calibration, CalibrationRunRow, Verification
 OPEN = ("queued", "running")
 
 
+def keep_calibrated(session: Session, verification: Verification, report: ReplayReport) -> None:
+    """Keep the runs of a finished chunk; the state of its calibration follows."""
+    keep_runs(session, verification, report)
+    settle_calibration(session, verification)
+
+
 def keep_runs(session: Session, verification: Verification, report: ReplayReport) -> None:
     """Store every run of a chunk, also one that diverged or ran out of time: it counts as well."""
-    settings = verification.hyperparameters or []
-    for run, own in zip(report.runs, settings, strict=True):
+    for run, training in zip(report.runs, verification.trainings, strict=True):
         session.add(
             CalibrationRunRow(
                 calibration_id=verification.calibration_id,
-                batch_size=int(own["batch_size"]),
+                batch_size=int(training.settings["batch_size"]),
                 seed=run.seed,
                 verification_id=verification.id,
                 status=run.status,

@@ -5,6 +5,7 @@ from sqlalchemy.orm import Session, selectinload
 
 from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun
 from finishline.rules.benchmarks.calibration import calibrated_by
+from finishline.rules.verification.purposes import PURPOSES
 from server.benchmarks.queries import definition
 from server.errors import NotFoundError
 from server.models import Calibration, CalibrationRunRow, Verification
@@ -65,7 +66,7 @@ def chunks_of(session: Session, calibration_id: str) -> list[Verification]:
                 Verification.calibration_id == calibration_id, Verification.kind == "calibration"
             )
             .order_by(Verification.created_at, Verification.id)
-            .options(selectinload(Verification.attempts))
+            .options(selectinload(Verification.attempts), selectinload(Verification.trainings))
         )
     )
 
@@ -114,5 +115,5 @@ def judging_benchmark(
 
 def benchmark_of(session: Session, verification: Verification) -> Benchmark:
     """What a verification was planned under and is judged by, whatever was adopted since."""
-    judged_by = verification.calibration_id if verification.kind == "replay" else None
+    judged_by = verification.calibration_id if PURPOSES[verification.kind].is_evidence else None
     return judging_benchmark(session, verification.benchmark_sha256, judged_by)

@@ -9,12 +9,12 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.calibration import (
     chunk_sizes,
-    plan_calibration,
     runs_sha256,
     why_not_adoptable,
 )
 from finishline.rules.text import count_text
-from finishline.rules.verification.replay_plan import Plan
+from finishline.rules.verification.job import Request
+from finishline.rules.verification.purposes import CALIBRATION
 from server.audit.service import Subject, record
 from server.benchmarks.queries import definition
 from server.calibrations.progress import OPEN, has_every_run
@@ -32,7 +32,7 @@ from server.errors import ConflictError, ContentError
 from server.models import BenchmarkDefinition, Calibration
 from server.notices.announce import announce_calibration
 from server.verifications.queries import lock_verification
-from server.verifications.queueing import new_id, queue_verification
+from server.verifications.queueing import Order, new_id, queue_job
 from server.verifications.service import cancel_verification
 
 
@@ -192,38 +192,21 @@ def _queue_missing(session: Session, calibration: Calibration) -> int:
     counted = [row.batch_size for row in finished_runs(session, calibration.id)]
     for chunk in chunks:
         if chunk.state in OPEN:
-            counted += [int(own["batch_size"]) for own in chunk.hyperparameters or []]
+            counted += [int(each.settings["batch_size"]) for each in chunk.trainings]
     queued = 0
     for size in calibration.batch_sizes:
         missing = max(0, calibration.runs - counted.count(size))
         for runs in chunk_sizes(missing):
-            drawn = plan_calibration(runs, entropy=secrets.token_bytes(32), taken=taken)
-            taken |= set(drawn.seeds)
-            _queue_chunk(session, calibration, benchmark, drawn, size)
+            wishes = {"runs": runs, "taken": taken, "batch_size": size}
+            request = Request(benchmark, secrets.token_bytes(32), wishes=wishes)
+            order = Order(
+                CALIBRATION,
+                request,
+                calibration_id=calibration.id,
+                requested_by=calibration.requested_by,
+                reason=calibration.reason,
+                sealed={"calibration": calibration.id},
+            )
+            taken |= set(queue_job(session, order).seeds)
         queued += missing
     return queued
-
-
-def _queue_chunk(
-    session: Session,
-    calibration: Calibration,
-    benchmark: Benchmark,
-    drawn: Plan,
-    batch_size: int,
-) -> None:
-    settings = [{"batch_size": float(batch_size)} for _ in drawn.seeds]
-    queue_verification(
-        session,
-        benchmark,
-        drawn,
-        kind="calibration",
-        calibration_id=calibration.id,
-        requested_by=calibration.requested_by,
-        reason=calibration.reason,
-        hyperparameters=settings,
-        beside={
-            "kind": "calibration",
-            "calibration": calibration.id,
-            "hyperparameters": settings,
-        },
-    )

@@ -88,7 +88,7 @@ def view(session: Session, calibration: Calibration, offered: Offered) -> Calibr
             ChunkView(
                 verification_id=chunk.id,
                 batch_size=batch_size_of(chunk),
-                runs=len(chunk.seeds),
+                runs=chunk.runs,
                 state=chunk.state,
             )
             for chunk in chunks
@@ -148,7 +148,7 @@ def comparison_view(
 
 def batch_size_of(chunk: Verification) -> int:
     """The batch size all runs of a chunk train with."""
-    return int((chunk.hyperparameters or [{}])[0].get("batch_size", 0))
+    return int(chunk.trainings[0].settings["batch_size"])
 
 
 def _size_view(
@@ -180,7 +180,7 @@ def _trained_so_far(chunk: Verification) -> int:
     latest = chunk.attempts[-1] if chunk.attempts else None
     if latest is None or latest.state != "running" or latest.last_evaluation is None:
         return 0
-    return min(int(latest.last_evaluation["run"]), len(chunk.seeds))
+    return min(int(latest.last_evaluation["run"]), chunk.runs)
 
 
 def _comparison(size: SizeComparison) -> SizeComparisonView:

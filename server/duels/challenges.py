@@ -65,5 +65,5 @@ def _challenges(session: Session, pool_id: str) -> list[tuple[Verification, str 
     return [
         (duel, challenging)
         for duel, challenging in session.execute(statement)
-        if len(duel.seeds) == 2 * RECORD_PAIRS
+        if duel.runs == 2 * RECORD_PAIRS
     ]

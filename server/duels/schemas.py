@@ -95,7 +95,7 @@ def duel_view(verification: Verification, duel: Duel | None) -> DuelView:
     return DuelView(
         challenger=str(verification.submission_id),
         holder=str(verification.against_id),
-        order=list(interleave(len(verification.seeds) // 2)),
+        order=list(interleave(verification.runs // 2)),
         pairs=[_pair_view(pair) for pair in duel.pairs] if duel else [],
         time=_gap_view(duel.time) if duel else None,
         epochs=_gap_view(duel.epochs) if duel else None,

@@ -1,38 +1,24 @@
 """Asking for a duel, and ending one. Neither submission's status depends on it."""
 
 import secrets
-from collections.abc import Sequence
-from dataclasses import asdict
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.verification.duel import (
-    RECORD_PAIRS,
-    SIDES,
-    duel_reasons,
-    interleave,
-    judge_duel,
-    pair_runs,
-    why_no_duel,
-)
-from finishline.rules.verification.messages import ReplayReport
-from finishline.rules.verification.replay_plan import draw
+from finishline.rules.verification.duel import RECORD_PAIRS, why_no_duel
+from finishline.rules.verification.job import Request
+from finishline.rules.verification.purposes import DUEL
 from server.audit.service import Subject, record
 from server.benchmarks.queries import definition
-from server.database import utc_now
 from server.dependencies import Caller
 from server.duels.challenges import require_open_record
 from server.duels.schemas import DuelCreate
 from server.errors import ConflictError, ContentError
 from server.models import Submission, Verification
-from server.notices.announce import announce_verification
 from server.submissions.queries import find_submission
 from server.verifications.queries import OPEN, claim_of
-from server.verifications.queueing import queue_verification
-
-Hyperparameters = list[dict[str, float]]
+from server.verifications.queueing import Order, queue_job
 
 
 def ask_for_duel(session: Session, caller: Caller, body: DuelCreate) -> Verification:
@@ -63,20 +49,22 @@ def request_duel(session: Session, body: DuelCreate, *, requested_by: int) -> Ve
     _require_no_other(session, challenger, holder)
     if body.pairs == RECORD_PAIRS:
         require_open_record(session, challenger, holder)
-    drawn = draw(secrets.token_bytes(32), runs=2 * body.pairs)
-    settings = _settings_by_run(benchmark, (challenger, holder), pairs=body.pairs)
-    return queue_verification(
-        session,
+    request = Request(
         benchmark,
-        drawn,
-        kind="duel",
+        secrets.token_bytes(32),
+        claims=[claim_of(challenger), claim_of(holder)],
+        wishes={"pairs": body.pairs},
+    )
+    order = Order(
+        DUEL,
+        request,
         submission=challenger,
         against=holder,
         requested_by=requested_by,
         reason=body.reason,
-        hyperparameters=settings,
-        beside={"against": holder.id, "hyperparameters": settings, "kind": "duel"},
+        sealed={"against": holder.id},
     )
+    return queue_job(session, order)
 
 
 def _lock_both(session: Session, body: DuelCreate) -> tuple[Submission, Submission]:
@@ -126,30 +114,3 @@ def _require_no_other(session: Session, challenger: Submission, holder: Submissi
         raise ConflictError(
             f"Duel {under_way} of these two is under way; wait for it or cancel it."
         )
-
-
-def _settings_by_run(
-    benchmark: Benchmark, sides: Sequence[Submission], *, pairs: int
-) -> Hyperparameters:
-    """What each run trains with, complete: nothing of one side is a default of the other."""
-    complete = {
-        side: benchmark.defaults() | dict(submission.hyperparameters)
-        for side, submission in zip(SIDES, sides, strict=True)
-    }
-    return [complete[side] for side in interleave(pairs)]
-
-
-def end_duel(session: Session, verification: Verification, report: ReplayReport) -> None:
-    """Store who is faster, or that it cannot be told. No submission's status changes."""
-    submission = verification.submission
-    if submission is None:
-        raise ValueError(f"verification {verification.id} is a duel without a challenger")
-    benchmark = definition(session, verification.benchmark_sha256)
-    duel = judge_duel(pair_runs(benchmark, report))
-    reasons = duel_reasons(duel, claimed_on=claim_of(submission).system, trained_on=report.system)
-    verification.report = asdict(report)
-    verification.state = "done"
-    verification.outcome = duel.outcome
-    verification.reasons = [asdict(reason) for reason in reasons]
-    verification.ended_at = utc_now()
-    announce_verification(session, verification, "verification.done")

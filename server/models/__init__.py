@@ -19,6 +19,7 @@ from server.models.verifications import (
     CalibrationRunRow,
     Decision,
     Evidence,
+    JobTraining,
     SigningKey,
     Verification,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "Delivery",
     "Evidence",
     "HardwareClassRow",
+    "JobTraining",
     "MailSubscription",
     "NoticeEvent",
     "Organisation",

@@ -20,11 +20,10 @@ class Verification(Base):
     A `replay` checks its submission. A `calibration` measures the reference for its calibration
     and has no submission. A `duel` holds its submission `against` another. A `latency` times the
     trained model. A `cross_check` trains a run of `checks_id` again, on another owner's worker.
-    `hyperparameters` has one table per run where the runs differ. A replay's
-    `calibration_id` is what it is judged by.
+    Its ordered `trainings` are sealed. A replay is judged by its `calibration_id`.
 
-    The first `own_runs` of its `seeds` are the claim's own; the sealed runs after them belong to
-    `pool_id`. A `fresh` one confirms what would be among the first of its division. One with a
+    The first `own_runs` of its `runs` have the claim's own seeds; the sealed runs after them belong
+    to `pool_id`. A `fresh` one confirms what would be among the first of its division. One with a
     `witness_token_id` is trained on the submitter's own machine, with that token.
     A replay that runs when it is cancelled, at `cancelled_at`, is finished for its pool first.
 
@@ -46,8 +45,7 @@ class Verification(Base):
     state: Mapped[str] = mapped_column(String(20))
     seal: Mapped[str] = mapped_column(String(64))
     nonce: Mapped[str] = mapped_column(String(64))
-    seeds: Mapped[list[Any]]
-    hyperparameters: Mapped[list[Any] | None]
+    runs: Mapped[int] = mapped_column(default=0, server_default="0")
     control_points: Mapped[list[Any]] = mapped_column(deferred=True)
     max_attempts: Mapped[int]
     lease_seconds: Mapped[float]
@@ -71,7 +69,31 @@ class Verification(Base):
     attempts: Mapped[list["Attempt"]] = relationship(
         order_by="Attempt.number", back_populates="verification"
     )
+    trainings: Mapped[list["JobTraining"]] = relationship(order_by="JobTraining.index")
     decision: Mapped["Decision | None"] = relationship(lazy="selectin")
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seed of each training, in order."""
+        return [training.seed for training in self.trainings]
+
+
+class JobTraining(Base):
+    """Training `index` of a verification: `settings` over the reference's defaults, and a seed.
+
+    `package` names its code. See `Training` in finishline.rules.verification.messages.
+    """
+
+    __tablename__ = "job_trainings"
+
+    verification_id: Mapped[str] = mapped_column(ForeignKey("verifications.id"), primary_key=True)
+    index: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    package: Mapped[str] = mapped_column(String(100))
+    settings: Mapped[dict[str, Any]]
+    seed: Mapped[int] = mapped_column(BigInteger)
+    data_nonce: Mapped[str | None] = mapped_column(String(64))
+    stop_at: Mapped[str] = mapped_column(String(10))
+    measure: Mapped[list[Any]]
 
 
 class Calibration(Base):

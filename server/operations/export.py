@@ -66,7 +66,7 @@ def export_everything(
             revision, head = revision_of(connection), audit_head(connection)
             written = write_tables(
                 connection,
-                select_export(connection.dialect, public=wanted.public),
+                select_export(public=wanted.public),
                 folder,
                 parquet=has_parquet(),
                 progress=now_and_then(say, what="tables"),

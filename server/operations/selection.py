@@ -9,17 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import (
-    JSON,
     Column,
     ColumnElement,
-    Dialect,
     Select,
     String,
     Table,
     Text,
     case,
     cast,
-    func,
     literal,
     or_,
     select,
@@ -27,7 +24,7 @@ from sqlalchemy import (
 )
 
 from server.database import utc_now
-from server.models import Attempt, Base, Pool, Submission, Verification
+from server.models import Attempt, Base, JobTraining, Pool, Submission, Verification
 from server.operations.table_files import Kind, kind_of
 from server.verifications.queries import OPEN
 
@@ -93,10 +90,13 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
     ),
     "verifications": _included(
         "id kind submission_id against_id calibration_id benchmark_sha256 requested_by reason "
-        "state seal nonce seeds hyperparameters control_points max_attempts lease_seconds "
+        "state seal nonce runs control_points max_attempts lease_seconds "
         "limit_seconds outcome reasons report created_at ended_at cancelled_at pool_id own_runs "
         "fresh checks_id",
         witness_token_id="names a token, and tokens are left out",  # noqa: S106  a reason
+    ),
+    "job_trainings": _included(
+        "verification_id index package settings seed data_nonce stop_at measure"
     ),
     "pools": _included(
         "id benchmark_id benchmark_sha256 division hardware_class configuration_sha256 settings "
@@ -188,13 +188,13 @@ class Selected:
     left_out: Mapping[str, str]
 
 
-def select_export(dialect: Dialect, *, public: bool) -> Iterator[Selected]:
+def select_export(*, public: bool) -> Iterator[Selected]:
     """What is decided to leave the server; with `public` what everybody may know.
 
     A verification that has not ended is sealed: its draw is not in an export. Its attempts under
     way are as cancelled ones, so that no other server sends them to a worker.
     """
-    overrides = _sealed(dialect)
+    overrides = _sealed()
     for table in Base.metadata.sorted_tables:
         decision = DECISIONS[table.name]
         if isinstance(decision, LeftOut) or (public and decision.not_public):
@@ -261,32 +261,21 @@ def visible(table: Table, roots: Mapping[str, ColumnElement[bool]]) -> list[Colu
     return conditions
 
 
-def _sealed(dialect: Dialect) -> Overrides:
-    verifications = Verification.__table__.columns
-    is_open = verifications["state"].in_(OPEN)
+def _sealed() -> Overrides:
+    """Values of jobs that have not ended: their draw is secret, their attempts are cancelled."""
+    verifications, training = Verification.__table__.columns, JobTraining.__table__.columns
     state = Attempt.__table__.columns["state"]
-
-    def unless_open(name: str, other: ColumnElement[Any]) -> ColumnElement[Any]:
-        column = verifications[name]
-        kept = cast(column, Text) if isinstance(column.type, JSON) else column
-        return case((is_open, other), else_=kept)
-
+    is_open = verifications["state"].in_(OPEN)
+    of_open = training["verification_id"].in_(select(verifications["id"]).where(is_open))
     return {
         "verifications": {
-            "nonce": unless_open("nonce", literal("", String)),
-            "seeds": unless_open("seeds", _zeros(dialect, verifications["seeds"])),
-            "hyperparameters": unless_open("hyperparameters", literal(None, Text)),
+            "nonce": case((is_open, literal("", String)), else_=verifications["nonce"]),
+        },
+        "job_trainings": {
+            "seed": case((of_open, 0), else_=training["seed"]),
+            "settings": case(
+                (of_open, literal("{}", Text)), else_=cast(training["settings"], Text)
+            ),
         },
         "attempts": {"state": case((state.in_(OPEN), literal("cancelled", String)), else_=state)},
     }
-
-
-def _zeros(dialect: Dialect, seeds: ColumnElement[Any]) -> ColumnElement[Any]:
-    """A JSON list of as many zeros as there are seeds: how many runs are planned is no secret."""
-    sqlite = dialect.name == "sqlite"
-    count = func.json_array_length(type_coerce(seeds, Text) if sqlite else seeds)
-    if sqlite:
-        zeros = func.replace(func.hex(func.zeroblob(count)), "00", ",0")
-    else:
-        zeros = func.repeat(",0", count)
-    return literal("[", Text) + func.substr(zeros, 2) + literal("]", Text)

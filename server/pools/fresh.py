@@ -1,22 +1,21 @@
 """Fresh runs: what would stand at the top is trained again, and measured by these runs alone."""
 
-import secrets
 from collections.abc import Sequence
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.rules.benchmarks.calibration import judged_beside
 from finishline.rules.ranking.records import Contender, measured_history
-from finishline.rules.verification.replay_plan import FRESH_RUNS, band_for, draw
+from finishline.rules.verification.purposes import REPLAY
+from finishline.rules.verification.replay_plan import FRESH_RUNS
 from finishline.rules.verification.sealed_runs import FIRST, HELD_BACK, why_fresh_runs
+from server.benchmarks.queries import definition
 from server.board_versions import raise_board_version
 from server.boards.contenders import contenders
-from server.calibrations.queries import adopted_calibration, judging_benchmark
 from server.models import Pool, PoolRun, Submission, Verification
 from server.submissions.visibility import ranks
-from server.verifications.queries import OPEN, claim_of
-from server.verifications.queueing import queue_verification
+from server.verifications.queries import OPEN
+from server.verifications.queueing import order_about, queue_job
 
 
 def follow_measurement(session: Session, verification: Verification) -> None:
@@ -125,24 +124,17 @@ def ask_for_fresh_runs(
     session: Session, pool: Pool, submission: Submission, *, requested_by: int, reason: str
 ) -> Verification:
     """Draw and seal the fresh runs of a pool, and queue them; its row is held back until then."""
-    calibration = adopted_calibration(session, submission.benchmark_sha256)
-    judged_by = None if calibration is None else calibration.id
-    benchmark = judging_benchmark(session, submission.benchmark_sha256, judged_by)
-    runs = benchmark.ranking.confirm_runs
-    sealed = {} if judged_by is None else judged_beside(judged_by, benchmark)
-    verification = queue_verification(
+    runs = definition(session, submission.benchmark_sha256).ranking.confirm_runs
+    order = order_about(
         session,
-        benchmark,
-        draw(secrets.token_bytes(32), runs=runs),
-        kind="replay",
-        submission=submission,
-        calibration_id=judged_by,
+        submission,
+        purpose=REPLAY,
+        wishes={FRESH_RUNS: runs},
         requested_by=requested_by,
         reason=reason,
-        control_points=band_for(benchmark, claim_of(submission), runs=runs),
-        beside=sealed | {FRESH_RUNS: runs},
         confirms=pool,
     )
+    verification = queue_job(session, order)
     _change_state(session, pool, "confirming")
     return verification
 

@@ -115,10 +115,10 @@ def _draw_part(session: Session, verification: Verification) -> DrawPart:
     return DrawPart(
         seal=verification.seal,
         nonce=verification.nonce,
-        runs=len(verification.seeds),
+        runs=verification.runs,
         seeds=verification.seeds,
         own_runs=verification.own_runs,
-        beside=({FRESH_RUNS: len(verification.seeds)} if verification.fresh else {})
+        beside=({FRESH_RUNS: verification.runs} if verification.fresh else {})
         | (
             {}
             if calibration_id is None

@@ -12,8 +12,8 @@ from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.fair_queue import FairQueue, Waiting
-from finishline.rules.verification.messages import ReplayJob, job_kind, queue_of
-from finishline.rules.verification.replay_plan import Plan, build_job
+from finishline.rules.verification.job import build_job
+from finishline.rules.verification.messages import ControlPoint, ReplayJob, queue_of
 from server.calibrations.queries import benchmark_of
 from server.database import utc_now
 from server.models import Attempt
@@ -22,6 +22,7 @@ from server.queues.barred import barred_owners
 from server.queues.takers import Takers, read_takers
 from server.queues.turns import NOBODY, keep_turns, lock_queues, read_turns
 from server.verifications.queries import claim_of, find_attempt
+from server.verifications.queueing import trainings_of
 
 RESEND_SECONDS = (5.0, 10.0, 20.0)
 LOOKED_AT = 10  # Of the attempts of one submitter in one queue.
@@ -193,15 +194,11 @@ def build_sending(session: Session, attempt_id: str, sent_to: str) -> Sending:
     job = build_job(
         benchmark_of(session, verification),
         claim_of(submission) if submission is not None else None,
-        Plan(
-            seeds=tuple(verification.seeds),
-            nonce=verification.nonce,
-            own_runs=verification.own_runs,
-        ),
+        trainings_of(verification),
         attempt_id=attempt.id,
         verification_id=verification.id,
         submission_id=verification.submission_id,
-        kind=job_kind(verification.kind),
-        hyperparameters_by_run=verification.hyperparameters or (),
+        purpose=verification.kind,
+        control_points=[ControlPoint(**point) for point in verification.control_points],
     )
     return Sending(job=job, queue=queue_of(sent_to))

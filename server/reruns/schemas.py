@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 
-from server.verifications.schemas import ReasonView
+from server.verifications.schemas import AskedFor, ReasonView
 
 LARGEST_BATCH = 1000
 Reason = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S")]
@@ -30,7 +30,7 @@ class BatchCreate(BaseModel):
     status: Status | None = None
     reason: Reason
     dry_run: StrictBool = False
-    kind: Literal["replay", "latency"] = "replay"
+    kind: AskedFor = "replay"
 
     @model_validator(mode="after")
     def _names_one_thing(self) -> Self:

@@ -6,8 +6,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.rules.ranking.evidence import consequence
-from finishline.rules.verification.latency import why_not_measurable
-from finishline.rules.verification.replay_plan import why_not_replayable
+from finishline.rules.verification.purposes import PURPOSES
 from server.audit.service import Subject, record
 from server.benchmarks.queries import definition, find_benchmark
 from server.database import utc_now
@@ -35,8 +34,7 @@ from server.verifications.publishing import (
     standing,
 )
 from server.verifications.queries import OPEN, claim_of, find_verification, lock_verification
-from server.verifications.requests import REQUESTS
-from server.verifications.service import set_status
+from server.verifications.service import request_verification, set_status
 from server.viewer import ORGANISER
 
 
@@ -124,11 +122,8 @@ def _why_not(session: Session, submission: Submission, kind: str) -> str | None:
     if submission.withdrawn_at is not None:
         return "It is withdrawn."
     benchmark, claim = definition(session, submission.benchmark_sha256), claim_of(submission)
-    if kind == "latency":
-        reason, what = why_not_measurable(benchmark, claim), "Its latency cannot be measured"
-    else:
-        reason, what = why_not_replayable(benchmark, claim), "It cannot be replayed"
-    return f"{what}: {reason}." if reason is not None else None
+    reason = PURPOSES[kind].why_not(benchmark, [claim])
+    return f"It {PURPOSES[kind].unable}: {reason}." if reason is not None else None
 
 
 def _expected(session: Session, estimator: Estimator, submission: Submission) -> Expected:
@@ -137,8 +132,13 @@ def _expected(session: Session, estimator: Estimator, submission: Submission) ->
 
 
 def _queue(session: Session, caller: Caller, wanted: BatchCreate, submission: Submission) -> str:
-    request = REQUESTS[wanted.kind]
-    return request(session, submission, requested_by=caller.user_id, reason=wanted.reason).id
+    return request_verification(
+        session,
+        submission,
+        requested_by=caller.user_id,
+        reason=wanted.reason,
+        purpose=PURPOSES[wanted.kind],
+    ).id
 
 
 def _replay_view(

@@ -35,7 +35,7 @@ from server.queues.failing import pause_failing
 from server.queues.holds import refuse_held
 from server.verifications.cross_checks import give_up_cross_check
 from server.verifications.limits import why_over_limit
-from server.verifications.outcomes import OUTCOMES, conclude_replay
+from server.verifications.outcomes import conclude_replay, end_with_report
 from server.verifications.queries import find_attempt, lock_attempt
 from server.verifications.queueing import queue_attempt
 from server.verifications.report_checks import (
@@ -156,7 +156,7 @@ def record_events(
         for sequence, item in fresh.items()
     )
     _follow(attempt, list(fresh.values()), now)
-    if why_over_limit(session, attempt, now=now) is not None:
+    if why_over_limit(attempt, now=now) is not None:
         return BatchAnswer(proceed=False, reason="time_limit")
     return BatchAnswer(proceed=True)
 
@@ -188,7 +188,7 @@ def finish_attempt(
         check_report(
             report,
             seeds=verification.seeds,
-            stop_at="end" if verification.kind == "calibration" else "target",
+            stop_at="end" if verification.trainings[0].stop_at == "end" else "target",
         )
         posted = posted_events(session, attempt)
         refused = why_refused(session, attempt, report, posted, slack_seconds=clock_slack_seconds)
@@ -213,7 +213,7 @@ def finish_attempt(
         retry_or_give_up(session, attempt, failure)
     else:
         keep_openings(session, verification, report)
-        OUTCOMES[verification.kind](session, verification, report)
+        end_with_report(session, verification, report)
     if attempt.worker is not None:  # Last: judging may take a while, and hellos wait for this row.
         _mark_worker(session, attempt.worker, "idle")
         ring(session)

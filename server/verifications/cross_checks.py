@@ -7,17 +7,16 @@ from datetime import timedelta
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.rules.verification.cross_check import compare_runs, drawn_runs, judge_own_seeds
+from finishline.rules.verification.cross_check import agree, drawn_runs, judge_own_seeds
+from finishline.rules.verification.job import Request
 from finishline.rules.verification.judge import is_excused
 from finishline.rules.verification.messages import Failure, ReplayReport, ReplayRun
-from finishline.rules.verification.precision import audits_differ
-from finishline.rules.verification.replay_plan import Plan
+from finishline.rules.verification.purposes import CROSS_CHECK
 from finishline.rules.verification.verdict import Reason, Verdict
 from server.benchmarks.queries import definition
 from server.database import utc_now
 from server.errors import ServerError
 from server.models import Attempt, Pool, Verification, WorkerRow
-from server.notices.announce import announce_verification
 from server.pools.owners import follow_owners
 from server.pools.service import take_out_runs
 from server.queues.apart import owners_at
@@ -27,13 +26,15 @@ from server.verifications.publishing import KEEP, is_published, published_status
 from server.verifications.queries import (
     OPEN,
     REPORT,
+    claim_of,
     claimed_curves,
     claimed_runs,
     lock_verification,
 )
-from server.verifications.queueing import queue_attempt, queue_verification
+from server.verifications.queueing import Order, queue_attempt, queue_job
 from server.verifications.service import (
     cancel_verification,
+    end_with_verdict,
     request_verification,
     set_status,
 )
@@ -120,17 +121,24 @@ def has_other_owner(session: Session, verification: Verification, hardware_class
 def _queue(
     session: Session, verification: Verification, report: ReplayReport, index: int
 ) -> Verification:
-    check = queue_verification(
-        session,
+    submission = verification.submission
+    assert submission is not None  # noqa: S101  only a claim's replay is trained again
+    request = Request(
         definition(session, verification.benchmark_sha256),
-        Plan(seeds=(report.runs[index].seed,), nonce=verification.nonce),
-        kind="cross_check",
-        submission=verification.submission,
+        bytes.fromhex(verification.nonce),
+        claims=[claim_of(submission)],
+        wishes={"seed": report.runs[index].seed},
+    )
+    order = Order(
+        CROSS_CHECK,
+        request,
+        submission=submission,
         requested_by=verification.requested_by,
         reason=f"run {index} of verification {verification.id}",
-        beside={"checks": verification.id, "kind": "cross_check"},
+        sealed={"checks": verification.id},
         checks=verification,
     )
+    check = queue_job(session, order)
     for attempt in check.attempts:
         attempt.by_organiser = True
         attempt.hardware_class = report.system.hardware_class
@@ -139,7 +147,12 @@ def _queue(
 
 
 def end_cross_check(
-    session: Session, check: Verification, report: ReplayReport, *, conclude: Conclude
+    session: Session,
+    check: Verification,
+    report: ReplayReport,
+    verdict: Verdict,
+    *,
+    conclude: Conclude,
 ) -> None:
     """Hold a run that was trained again against the first; the verdict that waits follows.
 
@@ -150,14 +163,10 @@ def end_cross_check(
     assert checked is not None  # noqa: S101  a foreign key
     original = REPORT.validate_python(checked.report)
     first = next(item for item in original.runs if item.seed == run.seed)
-    check.report = asdict(report)
-    check.outcome = _agree(session, checked, first, run)
-    if check.outcome == "verified" and audits_differ(original, report):
-        check.outcome = "rejected"
-    check.state, check.ended_at = "done", utc_now()
-    announce_verification(session, check, "verification.done")
+    end_with_verdict(session, check, verdict)
     session.flush()
     earlier = _earlier(session, check)
+    benchmark = definition(session, checked.benchmark_sha256)
     if check.outcome == "inconclusive":
         _conclude_waiting(session, checked, original, NO_SECOND_WORKER, conclude)
     elif check.outcome == "verified":
@@ -170,7 +179,7 @@ def end_cross_check(
         _refuse_first(session, checked, original)
     elif earlier is None and has_other_owner(session, checked, report.system.hardware_class):
         _queue(session, checked, original, first.index)
-    elif earlier is not None and _agree(session, checked, earlier.runs[0], run) == "verified":
+    elif earlier is not None and agree(benchmark, earlier.runs[0], run) == "verified":
         _refuse_first(session, checked, original)
     else:
         _conclude_waiting(session, checked, original, NOT_SETTLED, conclude)
@@ -190,16 +199,6 @@ def take_out(session: Session, name: str, checked: Verification) -> None:
     if session.get(WorkerRow, name) is not None:
         opened = _open_again(session, name, why)
         pause_by_server(session, name, by="cross-check", why=why, beside={"opened again": opened})
-
-
-def _agree(session: Session, checked: Verification, first: ReplayRun, second: ReplayRun) -> str:
-    """The outcome of a cross-check: inconclusive where there is too little to compare."""
-    policy = definition(session, checked.benchmark_sha256).replay
-    limit = policy.equal_seed_distance if policy is not None else None
-    found = compare_runs(first, second, limit=limit)
-    if found is None:
-        return "inconclusive"
-    return "verified" if found.agrees else "rejected"
 
 
 def _claim_and_second_agree(

@@ -91,7 +91,7 @@ def live_verifications(session: Session, *, limit: int) -> tuple[list[LiveLine],
     rows = session.execute(
         _lines(
             Verification.state,
-            Verification.seeds,
+            Verification.runs,
             Verification.own_runs,
             Verification.created_at,
             Submission.revealed_at,
@@ -151,7 +151,7 @@ def _live(row: Any, attempt: Any | None) -> LiveLine:
     return LiveLine(
         **subject,
         state=row.state,
-        runs_planned=len(row.seeds),
+        runs_planned=row.runs,
         worker=attempt.worker if attempt is not None else None,
         run=last.get("run"),
         epoch=last.get("epoch"),

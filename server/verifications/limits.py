@@ -2,16 +2,12 @@
 
 from datetime import datetime, timedelta
 
-from sqlalchemy.orm import Session
-
-from finishline.rules.verification.replay_plan import run_limit_seconds as limit_of_run
-from server.benchmarks.queries import definition
 from server.models import Attempt
 
 RUN_START_SECONDS = 60.0  # What a run may take beside its own limit: starting, loading, stopping.
 
 
-def why_over_limit(session: Session, attempt: Attempt, *, now: datetime) -> str | None:
+def why_over_limit(attempt: Attempt, *, now: datetime) -> str | None:
     """Why a running attempt has to end, in words; None while it is in time.
 
     The whole has its verification's limit. The run under way has the benchmark's, counted from its
@@ -22,17 +18,13 @@ def why_over_limit(session: Session, attempt: Attempt, *, now: datetime) -> str 
     limit_seconds = attempt.verification.limit_seconds
     if now > attempt.started_at + timedelta(seconds=limit_seconds):
         return f"the replay took longer than {limit_seconds:.0f} s"
-    run_seconds = run_limit_seconds(session, attempt)
+    run_seconds = run_limit_seconds(attempt)
     since = attempt.run_started_at or attempt.started_at
-    if run_seconds is not None and now > since + timedelta(seconds=run_seconds):
+    if now > since + timedelta(seconds=run_seconds):
         return f"a run took longer than {run_seconds:.0f} s and its worker did not end it"
     return None
 
 
-def run_limit_seconds(session: Session, attempt: Attempt) -> float | None:
-    """What one run may take on the server's clock; None for a benchmark without replays."""
-    verification = attempt.verification
-    benchmark = definition(session, verification.benchmark_sha256)
-    if benchmark.replay is None:
-        return None
-    return limit_of_run(benchmark, verification.kind) + RUN_START_SECONDS
+def run_limit_seconds(attempt: Attempt) -> float:
+    """The seconds that one run may take on the server's clock: all runs have the same limit."""
+    return attempt.verification.limit_seconds / attempt.verification.runs

@@ -1,20 +1,20 @@
-"""What a finished report makes of its verification: one small function per kind."""
+"""The end of a job: its purpose judges the report, and what its trainings are for follows."""
 
 from collections.abc import Callable
-from dataclasses import asdict
-from functools import partial
+from dataclasses import asdict, replace
 
+from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.cross_check import unreproduced
-from finishline.rules.verification.judge import judge
+from finishline.rules.verification.job import Case
 from finishline.rules.verification.messages import ReplayReport
+from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.verdict import Reason, Verdict
-from server.calibrations.progress import keep_runs
+from server.calibrations.progress import keep_calibrated
 from server.calibrations.queries import benchmark_of
 from server.duels.automatic import challenge_record
-from server.duels.service import end_duel
-from server.models import Submission, Verification
+from server.models import Verification
 from server.pools.fresh import follow_measurement
 from server.pools.service import keep_sealed_runs
 from server.verifications.cross_checks import (
@@ -24,27 +24,55 @@ from server.verifications.cross_checks import (
     own_again,
 )
 from server.verifications.energy import show_energy
-from server.verifications.latency import judge_measured
+from server.verifications.latency import end_latency
 from server.verifications.queries import claim_of, claimed_curves, claimed_runs
-from server.verifications.service import (
-    cancel_verification,
-    end_with_verdict,
-    end_without_judging,
-)
+from server.verifications.queueing import trainings_of
+from server.verifications.service import cancel_verification, end_with_verdict
 from server.verifications.witnesses import end_witnessed
 
-EndVerification = Callable[[Session, Verification, ReplayReport], None]
 
-
-def judge_replay(session: Session, verification: Verification, report: ReplayReport) -> None:
-    """Hold the claim against its replay, once another owner's worker has trained a run again.
-
-    What was witnessed on the submitter's own machine is not worth a check of another's.
-    """
+def end_with_report(session: Session, verification: Verification, report: ReplayReport) -> None:
+    """Judge a job by its report, as its purpose does. Raises RuleError unless it is as ordered."""
+    purpose = PURPOSES[verification.kind]
+    purpose.check(report, benchmark_of(session, verification))
     verification.report = asdict(report)
-    submission = verification.submission
-    verdict = None if submission is None else _verdict(session, verification, submission, report)
-    if verification.witness_token_id is not None and verdict is not None:
+    verdict = purpose.judge(_case(session, verification, report))
+    follow = FOLLOW.get(verification.kind)
+    if verdict is None or follow is None:
+        end_with_verdict(session, verification, verdict)
+    else:
+        follow(session, verification, report, verdict)
+    if verdict is None:
+        keep_calibrated(session, verification, report)
+
+
+def _case(session: Session, verification: Verification, report: ReplayReport) -> Case:
+    """A report with all that its purpose may judge it by."""
+    submission, checked = verification.submission, verification.checks_id
+    case = Case(benchmark_of(session, verification), trainings_of(verification), report)
+    if checked is not None:
+        stored = session.get_one(Verification, checked).report
+        case = replace(case, checked=TypeAdapter(ReplayReport).validate_python(stored))
+    if submission is None:
+        return case
+    return replace(
+        case,
+        claim=claim_of(submission),
+        runs=claimed_runs(submission),
+        curves=claimed_curves(session, submission),
+        latency_ms=submission.latency_ms,
+        again=own_again(session, verification),
+    )
+
+
+def _end_replay(
+    session: Session, verification: Verification, report: ReplayReport, verdict: Verdict
+) -> None:
+    """Conclude once another owner's worker has trained a run again.
+
+    A run that was witnessed on the submitter's own machine is not worth a check of another's.
+    """
+    if verification.witness_token_id is not None:
         end_witnessed(session, verification, verdict)
         return
     waits, why = begin_cross_check(
@@ -52,7 +80,7 @@ def judge_replay(session: Session, verification: Verification, report: ReplayRep
         verification,
         report,
         _suspects(session, verification, report),
-        rejects=verdict is not None and verdict.outcome == "rejected",
+        rejects=verdict.outcome == "rejected",
     )
     if not waits:
         conclude_replay(session, verification, report, why)
@@ -84,9 +112,9 @@ def conclude_replay(
     if verification.cancelled_at is not None:
         cancel_verification(session, verification, believed)
         return
-    if submission is None:
+    verdict = PURPOSES[verification.kind].judge(_case(session, verification, report))
+    if submission is None or verdict is None:
         raise ValueError(f"verification {verification.id} is a replay without a submission")
-    verdict = _verdict(session, verification, submission, report)
     if report.precision is not None:
         submission.precision_measured = report.precision.lowest
     keep_sealed_runs(session, verification, believed)
@@ -96,33 +124,16 @@ def conclude_replay(
     show_energy(verification)
 
 
-def _verdict(
-    session: Session, verification: Verification, submission: Submission, report: ReplayReport
-) -> Verdict:
-    return judge(
-        benchmark_of(session, verification),
-        claim_of(submission),
-        claimed_runs(submission),
-        report,
-        runs_planned=len(verification.seeds),
-        own_runs=verification.own_runs,
-        own_again=own_again(session, verification),
-        curves=claimed_curves(session, submission),
-    )
+def _end_cross_check(
+    session: Session, verification: Verification, report: ReplayReport, verdict: Verdict
+) -> None:
+    end_cross_check(session, verification, report, verdict, conclude=conclude_replay)
 
 
-def keep_calibration(session: Session, verification: Verification, report: ReplayReport) -> None:
-    """Keep what the reference did: there is nobody to judge."""
-    verification.report = asdict(report)
-    keep_runs(session, verification, report)
-    end_without_judging(session, verification)
-
-
-# A kind is made complete by its line here.
-OUTCOMES: dict[str, EndVerification] = {
-    "replay": judge_replay,
-    "calibration": keep_calibration,
-    "duel": end_duel,
-    "latency": judge_measured,
-    "cross_check": partial(end_cross_check, conclude=conclude_replay),
+Follow = Callable[[Session, Verification, ReplayReport, Verdict], None]
+# Purposes whose verdict is not the end: a status, a board or another verification depends on it.
+FOLLOW: dict[str, Follow] = {
+    "replay": _end_replay,
+    "latency": end_latency,
+    "cross_check": _end_cross_check,
 }

@@ -66,7 +66,7 @@ def end_overdue(session: Session, *, now: datetime | None = None) -> int:
     running = Attempt.state == "running"
     ended = 0
     for attempt in session.scalars(select(Attempt).where(running).order_by(Attempt.id)).unique():
-        too_long = why_over_limit(session, attempt, now=now)
+        too_long = why_over_limit(attempt, now=now)
         if too_long is None or not _end(session, attempt, running, state="failed"):
             continue
         ended += 1

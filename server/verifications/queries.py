@@ -42,6 +42,7 @@ SHOWN = (
     undefer(Verification.control_points),
     undefer(Verification.reasons),
     selectinload(Verification.attempts),
+    selectinload(Verification.trainings),
 )
 
 
@@ -87,25 +88,17 @@ def lock_attempt(session: Session, attempt_id: str) -> Attempt:
 
 
 def verification_under_way(
-    session: Session, submission_id: str, *, kind: str | None = None
+    session: Session, submission_id: str, *, kind: str | None = None, witnessed: bool = False
 ) -> str | None:
-    """The id of a verification of a submission that has not ended, if any, of one kind or any."""
+    """The id of a verification of a submission that has not ended, of one kind or any."""
     query = select(Verification.id).where(
         Verification.submission_id == submission_id, Verification.state.in_(OPEN)
     )
-    return session.scalar(query if kind is None else query.where(Verification.kind == kind))
-
-
-def replay_under_way(session: Session, submission_id: str, *, witnessed: bool) -> str | None:
-    """The id of a replay of a submission that has not ended: on our workers, or witnessed."""
+    if kind is None:
+        return session.scalar(query)
     is_witnessed = Verification.witness_token_id.is_not(None)
     return session.scalar(
-        select(Verification.id).where(
-            Verification.submission_id == submission_id,
-            Verification.state.in_(OPEN),
-            Verification.kind == "replay",
-            is_witnessed if witnessed else ~is_witnessed,
-        )
+        query.where(Verification.kind == kind, is_witnessed if witnessed else ~is_witnessed)
     )
 
 

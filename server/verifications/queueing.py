@@ -1,22 +1,53 @@
-"""A verification as it starts: its draw sealed, its first attempt queued."""
+"""A job as it starts: its trainings planned and sealed, its first attempt queued."""
 
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sqlalchemy.orm import Session
 
-from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.verification.messages import ControlPoint
-from finishline.rules.verification.replay_plan import Plan, seal
+from finishline.rules.benchmarks.calibration import judged_beside
+from finishline.rules.verification.job import (
+    Purpose,
+    Request,
+    draw_of_trainings,
+    run_limit_seconds,
+    seal,
+)
+from finishline.rules.verification.messages import Training
+from finishline.rules.verification.purposes import REPLAY
+from finishline.rules.verification.replay_plan import FRESH_RUNS, band_for
 from server.bell import ring
+from server.calibrations.queries import adopted_calibration, judging_benchmark
 from server.database import utc_now
-from server.models import Attempt, Pool, Submission, Verification
+from server.models import Attempt, JobTraining, Pool, Submission, Verification
 from server.notices.announce import announce_verification
 from server.verifications.limits import RUN_START_SECONDS
+from server.verifications.queries import claim_of
 
 NOBODY_YET = ""
+
+
+@dataclass(frozen=True)
+class Order:
+    """A job to queue: its purpose and request, who asks, and the rows that it is about.
+
+    `sealed` is held by the seal beside the draw, its purpose and settings. The runs of a job that
+    `confirms` a pool are its fresh ones.
+    """
+
+    purpose: Purpose
+    request: Request
+    requested_by: int
+    reason: str | None
+    submission: Submission | None = None
+    against: Submission | None = None
+    calibration_id: str | None = None
+    sealed: Mapping[str, Any] = field(default_factory=dict)
+    checks: Verification | None = None
+    confirms: Pool | None = None
+    witness_token_id: int | None = None
 
 
 def new_id() -> str:
@@ -24,68 +55,124 @@ def new_id() -> str:
     return secrets.token_hex(8)[:15]
 
 
-def queue_verification(
+def order_about(
     session: Session,
-    benchmark: Benchmark,
-    drawn: Plan,
+    submission: Submission,
     *,
-    kind: str,
+    purpose: Purpose,
+    wishes: Mapping[str, Any],
     requested_by: int,
     reason: str | None,
-    submission: Submission | None = None,
-    against: Submission | None = None,
-    calibration_id: str | None = None,
-    hyperparameters: Sequence[Mapping[str, float]] | None = None,
-    control_points: Sequence[ControlPoint] = (),
-    beside: Mapping[str, Any] | None = None,
-    limit_seconds: float | None = None,
-    checks: Verification | None = None,
     confirms: Pool | None = None,
     witness_token_id: int | None = None,
-) -> Verification:
-    """Seal what was drawn, and queue a first attempt at it.
+) -> Order:
+    """An order about one submission; evidence is judged by the adopted calibration."""
+    adopted = adopted_calibration(session, submission.benchmark_sha256)
+    judged_by = adopted.id if adopted is not None and purpose.is_evidence else None
+    benchmark = judging_benchmark(session, submission.benchmark_sha256, judged_by)
+    sealed: dict[str, Any] = {} if judged_by is None else judged_beside(judged_by, benchmark)
+    if FRESH_RUNS in wishes:
+        sealed[FRESH_RUNS] = wishes[FRESH_RUNS]
+    return Order(
+        purpose,
+        Request(
+            benchmark,
+            secrets.token_bytes(32),
+            claims=[claim_of(submission)],
+            claimed_seeds=[run.seed for run in submission.runs],
+            wishes=wishes,
+        ),
+        requested_by=requested_by,
+        reason=reason,
+        submission=submission,
+        calibration_id=judged_by,
+        sealed=sealed,
+        confirms=confirms,
+        witness_token_id=witness_token_id,
+    )
 
-    `beside` is what the seal holds beside the draw. Without `limit_seconds` every run may take as
-    long as the benchmark allows, and the time to start. What `confirms` a pool has its fresh runs.
-    Raises ValueError for a benchmark without replays.
+
+def queue_job(session: Session, order: Order) -> Verification:
+    """Plan the trainings, seal them, and queue a first attempt.
+
+    Every run may take as long as the benchmark allows, and the time to start. Raises RuleError if
+    they cannot be planned.
     """
+    benchmark, purpose = order.request.benchmark, order.purpose
     policy = benchmark.replay
     if policy is None:
         raise ValueError(f"{benchmark.benchmark_id} has no reference model to replay")
-    if limit_seconds is None:
-        limit_seconds = len(drawn.seeds) * (policy.run_limit_seconds + RUN_START_SECONDS)
-    submission_id = submission.id if submission is not None else None
+    trainings = purpose.plan(order.request)
+    drawn = draw_of_trainings(trainings, order.request.entropy.hex())
+    submission_id = order.submission.id if order.submission is not None else None
+    band = []
+    if purpose.is_evidence:
+        runs = len(trainings) - drawn.own_runs
+        band = band_for(benchmark, order.request.claims[0], runs=runs)
     verification = Verification(
         id=new_id(),
-        kind=kind,
-        submission=submission,
-        against=against,
-        calibration_id=calibration_id,
+        kind=purpose.name,
+        submission=order.submission,
+        against=order.against,
+        calibration_id=order.calibration_id,
         benchmark_sha256=benchmark.sha256,
-        requested_by=requested_by,
-        reason=reason,
+        requested_by=order.requested_by,
+        reason=order.reason,
         state="queued",
-        seal=seal(benchmark, submission_id, drawn, beside=beside),
+        seal=seal(benchmark, submission_id, drawn, beside=_beside(order, trainings)),
         nonce=drawn.nonce,
-        seeds=list(drawn.seeds),
+        runs=len(trainings),
         own_runs=drawn.own_runs,
-        hyperparameters=list(hyperparameters) if hyperparameters is not None else None,
-        control_points=[asdict(point) for point in control_points],
+        trainings=[_row(index, training) for index, training in enumerate(trainings)],
+        control_points=[asdict(point) for point in band],
         max_attempts=policy.max_attempts,
         lease_seconds=policy.lease_seconds,
-        limit_seconds=limit_seconds,
+        limit_seconds=len(trainings)
+        * (run_limit_seconds(benchmark, trainings) + RUN_START_SECONDS),
         reasons=[],
-        checks_id=checks.id if checks is not None else None,
+        checks_id=order.checks.id if order.checks is not None else None,
         decision=None,  # Known, so that it is not asked for after the session.
         created_at=utc_now(),
-        pool_id=None if confirms is None else confirms.id,
-        fresh=confirms is not None,
-        witness_token_id=witness_token_id,
+        pool_id=None if order.confirms is None else order.confirms.id,
+        fresh=order.confirms is not None,
+        witness_token_id=order.witness_token_id,
     )
     session.add(verification)
     session.flush()
     queue_attempt(session, verification, number=1)
     return verification
+
+
+def _beside(order: Order, trainings: list[Training]) -> dict[str, Any]:
+    """The part of the seal that is no draw; a replay names neither purpose nor settings."""
+    beside = dict(order.sealed)
+    if order.purpose != REPLAY:
+        beside["kind"] = order.purpose.name
+    if order.purpose.seals_settings:
+        beside["hyperparameters"] = [training.settings for training in trainings]
+    return beside
+
+
+def _row(index: int, training: Training) -> JobTraining:
+    table = asdict(training)
+    del table["own"]
+    return JobTraining(index=index, **table | {"measure": list(training.measure)})
+
+
+def trainings_of(verification: Verification) -> list[Training]:
+    """The trainings of a job as they were planned."""
+    return [
+        Training(
+            package=row.package,
+            settings=row.settings,
+            seed=row.seed,
+            data_nonce=row.data_nonce,
+            stop_at="end" if row.stop_at == "end" else "target",
+            measure=tuple(row.measure),
+            own=row.index < verification.own_runs,
+        )
+        for row in verification.trainings
+    ]
 
 
 def is_apart(verification: Verification) -> bool:

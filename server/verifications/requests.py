@@ -1,16 +1,14 @@
 """Asking for a verification and cancelling one, as organisers do: with a record of who did."""
 
-from typing import Any
-
 from sqlalchemy.orm import Session
 
 from finishline.rules.ranking.evidence import consequence
+from finishline.rules.verification.purposes import PURPOSES
 from server.audit.service import Subject, record
 from server.dependencies import Caller
 from server.models import Verification
 from server.submissions.queries import find_submission
 from server.verifications.cross_checks import give_up_cross_check
-from server.verifications.latency import request_latency
 from server.verifications.outcomes import conclude_replay
 from server.verifications.publishing import standing
 from server.verifications.queries import find_verification, lock_verification
@@ -21,24 +19,23 @@ from server.verifications.service import (
     request_verification,
 )
 
-REQUESTS = {"replay": request_verification, "latency": request_latency}
-
 
 def ask_for_verification(
     session: Session, caller: Caller, submission_id: str, wanted: VerificationCreate
 ) -> Verification:
-    """Ask for a replay of a submission, or for its latency; written to the audit log.
+    """Ask for a job about a submission; written to the audit log.
 
     Raises NotFoundError, ContentError, ConflictError as the request does.
     """
     submission = find_submission(session, submission_id)
-    asked: dict[str, Any] = {"requested_by": caller.user_id, "reason": wanted.reason}
-    if wanted.kind == "replay":
-        verification = request_verification(
-            session, submission, **asked, own_seeds=wanted.own_seeds
-        )
-    else:
-        verification = request_latency(session, submission, **asked)
+    verification = request_verification(
+        session,
+        submission,
+        requested_by=caller.user_id,
+        reason=wanted.reason,
+        purpose=PURPOSES[wanted.kind],
+        wishes={"own_seeds": wanted.own_seeds},
+    )
     record(
         session,
         caller,

@@ -1,13 +1,14 @@
 """Verifications as the API and the pages show them."""
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import SystemPrice
 from finishline.rules.verification.duel import Duel
+from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.replay_plan import OWN_SEEDS
 from server.benchmarks.schemas import TargetView, target_view
 from server.duels.schemas import DuelView, duel_view
@@ -22,6 +23,19 @@ from server.viewer import ANYBODY
 ENDED = ("done", "failed", "cancelled")
 
 
+def _may_be_asked_for(name: str) -> str:
+    if name not in ASKED_FOR:
+        raise ValueError(f"expected {' or '.join(ASKED_FOR)}")
+    return name
+
+
+# The purposes that somebody asks for about one submission.
+ASKED_FOR = tuple(name for name, purpose in PURPOSES.items() if purpose.claims == 1)
+AskedFor = Annotated[
+    str, AfterValidator(_may_be_asked_for), Field(json_schema_extra={"enum": list(ASKED_FOR)})
+]
+
+
 class VerificationCreate(BaseModel):
     """What is to be verified, and why that is asked for; both are kept.
 
@@ -34,7 +48,7 @@ class VerificationCreate(BaseModel):
         json_schema_extra={"examples": [{"kind": "replay", "reason": "record claim"}]},
     )
 
-    kind: Literal["replay", "latency"] = "replay"
+    kind: AskedFor = "replay"
     reason: str | None = Field(default=None, max_length=2000)
     own_seeds: int = Field(default=OWN_SEEDS, ge=1, le=OWN_SEEDS)
 
@@ -231,10 +245,10 @@ def verification_view(
         waiting_for=waiting_for,
         seal=verification.seal,
         nonce=verification.nonce if ended else None,
-        runs_planned=len(verification.seeds),
+        runs_planned=verification.runs,
         seeds=verification.seeds if opened else None,
         own_runs=verification.own_runs,
-        hyperparameters=verification.hyperparameters if ended else None,
+        hyperparameters=_settings(verification) if ended else None,
         target=target_view(benchmark),
         control_points=[ControlPointView(**point) for point in band],
         attempts=[attempt_view(attempt) for attempt in verification.attempts],
@@ -251,6 +265,13 @@ def verification_view(
         decision=decision_view(verification),
         published=is_published(verification),
     )
+
+
+def _settings(verification: Verification) -> list[dict[str, Any]] | None:
+    """The settings of each run, where the runs of a verification may differ."""
+    if not PURPOSES[verification.kind].seals_settings:
+        return None
+    return [training.settings for training in verification.trainings]
 
 
 def decision_view(verification: Verification) -> DecisionView | None:

@@ -1,20 +1,20 @@
 """Asking for a verification, and ending one: plan and seal first, verdict or failure last."""
 
-import secrets
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.calibration import judged_beside
 from finishline.rules.submissions.claim import Claim
+from finishline.rules.verification.job import Purpose
 from finishline.rules.verification.messages import ReplayReport
-from finishline.rules.verification.replay_plan import OWN_SEEDS, band_for, plan, why_not_replayable
+from finishline.rules.verification.purposes import REPLAY
+from finishline.rules.verification.replay_plan import why_not_replayable
 from finishline.rules.verification.verdict import Reason, Verdict
 from server.board_versions import raise_board_version
 from server.calibrations.progress import settle_calibration
-from server.calibrations.queries import adopted_calibration, judging_benchmark
 from server.database import utc_now
 from server.errors import ConflictError, ContentError
 from server.models import Submission, Verification
@@ -29,8 +29,8 @@ from server.verifications.publishing import (
     published_status,
     settle,
 )
-from server.verifications.queries import OPEN, claim_of, replay_under_way
-from server.verifications.queueing import queue_verification
+from server.verifications.queries import OPEN, verification_under_way
+from server.verifications.queueing import order_about, queue_job
 
 
 def request_verification(
@@ -39,51 +39,39 @@ def request_verification(
     *,
     requested_by: int,
     reason: str | None,
-    own_seeds: int = OWN_SEEDS,
+    purpose: Purpose = REPLAY,
+    wishes: Mapping[str, Any] | None = None,
     witness_token_id: int | None = None,
 ) -> Verification:
-    """Draw and seal a plan, and queue its first attempt; a witnessed one waits for its own worker.
+    """Plan and seal a job about one submission, and queue its first attempt.
 
-    Before the sealed runs `own_seeds` of the claim's own are trained, where the reference trained
-    the claim.
-
-    Raises ContentError if the reference cannot replay the claim, ConflictError if a verification
-    of this submission is under way.
+    A witnessed one waits for its own worker. Raises ContentError if the submission cannot be
+    trained for this purpose, ConflictError if a job of the purpose is under way.
     """
     # Locked and read again: it may be scored under another definition at the same moment.
     refresh_to_check(session, submission)
-    under_way = replay_under_way(session, submission.id, witnessed=witness_token_id is not None)
+    under_way = verification_under_way(
+        session, submission.id, kind=purpose.name, witnessed=witness_token_id is not None
+    )
     if under_way is not None:
         raise ConflictError(
-            f"Verification {under_way} of this submission is under way; wait for it or cancel it."
+            f"Verification {under_way} of this submission ({purpose.name}) is under way; wait for "
+            "it or cancel it."
         )
-    calibration = adopted_calibration(session, submission.benchmark_sha256)
-    judged_by = calibration.id if calibration is not None else None
-    benchmark = judging_benchmark(session, submission.benchmark_sha256, judged_by)
-    claim = claim_of(submission)
-    unable = why_not_replayable(benchmark, claim)
-    if unable is not None or benchmark.replay is None:
-        raise ContentError(f"Submission {submission.id} cannot be verified: {unable}.")
-    drawn = plan(
-        benchmark,
-        claim,
-        entropy=secrets.token_bytes(32),
-        claimed_seeds=[run.seed for run in submission.runs],
-        own_seeds=own_seeds if claim.trained_with == "reference" else 0,
-    )
-    verification = queue_verification(
+    order = order_about(
         session,
-        benchmark,
-        drawn,
-        kind="replay",
-        submission=submission,
-        calibration_id=judged_by,
+        submission,
+        purpose=purpose,
+        wishes=wishes or {},
         requested_by=requested_by,
         reason=reason,
-        control_points=band_for(benchmark, claim, runs=len(drawn.seeds) - drawn.own_runs),
-        beside=_sealed_beside(benchmark, judged_by),
         witness_token_id=witness_token_id,
     )
+    request = order.request
+    unable = purpose.why_not(request.benchmark, request.claims)
+    if unable is not None:
+        raise ContentError(f"Submission {submission.id} {purpose.unable}: {unable}.")
+    verification = queue_job(session, order)
     mark_verifying(session, verification)
     return verification
 
@@ -109,11 +97,6 @@ def mark_verifying(session: Session, verification: Verification) -> None:
         return
     if submission.status == "claimed":
         set_status(session, submission, "verifying")
-
-
-def _sealed_beside(benchmark: Benchmark, calibration_id: str | None) -> dict[str, Any] | None:
-    """What a replay is judged by, unless it is the benchmark's file alone."""
-    return None if calibration_id is None else judged_beside(calibration_id, benchmark)
 
 
 def is_verified_by_policy(benchmark: Benchmark, claim: Claim) -> bool:
@@ -158,11 +141,15 @@ def cancel_verification(
     settle_without_verdict(session, verification, report)
 
 
-def end_with_verdict(session: Session, verification: Verification, verdict: Verdict) -> None:
-    """Store a verdict. The first about a claim is its submission's status; a later one waits."""
+def end_with_verdict(session: Session, verification: Verification, verdict: Verdict | None) -> None:
+    """Store a verdict, or that there is nobody to judge.
+
+    The first verdict about a claim is its submission's status; a later one waits.
+    """
     verification.state = "done"
-    verification.outcome = verdict.outcome
-    verification.reasons = [asdict(reason) for reason in verdict.reasons]
+    if verdict is not None:
+        verification.outcome = verdict.outcome
+        verification.reasons = [asdict(reason) for reason in verdict.reasons]
     verification.ended_at = utc_now()
     announce_verification(session, verification, "verification.done")
     keep_evidence(session, verification)
@@ -172,18 +159,10 @@ def end_with_verdict(session: Session, verification: Verification, verdict: Verd
         reveal(submission)
 
 
-def end_without_judging(session: Session, verification: Verification) -> None:
-    """End what was measured and has no claim to judge."""
-    verification.state = "done"
-    verification.ended_at = utc_now()
-    announce_verification(session, verification, "verification.done")
-    settle_calibration(session, verification)
-
-
 def end_without_verdict(session: Session, verification: Verification, reason: Reason) -> None:
     """Give up on a verification for a reason that says nothing about the claim."""
     verification.state = "failed"
-    if verification.kind != "calibration":
+    if verification.submission is not None:
         verification.outcome = "inconclusive"
     verification.reasons = [asdict(reason)]
     verification.ended_at = utc_now()

@@ -17,7 +17,6 @@ from finishline.rules.benchmarks.calibration import (
     compare_calibrations,
     convergence_table,
     judged_beside,
-    plan_calibration,
     reference_run_toml,
     runs_sha256,
     two_sided_p,
@@ -97,28 +96,6 @@ def test_fewer_than_twice_the_runs_of_a_replay_make_no_band(digits: Benchmark) -
 )
 def test_chunks_are_even_and_of_at_most_ten_runs(runs: int, chunks: list[int]) -> None:
     assert chunk_sizes(runs) == chunks
-
-
-def test_seeds_are_drawn_from_the_entropy_and_never_twice() -> None:
-    drawn = plan_calibration(20, entropy=ENTROPY)
-
-    assert len(set(drawn.seeds)) == 20
-    assert all(0 <= seed < 2**32 for seed in drawn.seeds)
-    assert plan_calibration(20, entropy=ENTROPY) == drawn
-    assert plan_calibration(20, entropy=bytes(32)).seeds != drawn.seeds
-    taken = drawn.seeds[3:5]
-    others = plan_calibration(20, entropy=ENTROPY, taken=taken).seeds
-    assert others[:18] == drawn.seeds[:3] + drawn.seeds[5:]
-    assert not set(others) & set(taken)
-
-
-def test_whoever_is_told_the_nonce_of_a_calibration_draws_its_seeds() -> None:
-    """Drawn again here without the rules: SHA-256 with a counter, four bytes each."""
-    drawn = plan_calibration(3, entropy=ENTROPY)
-
-    told = b"finishline calibration" + bytes.fromhex(drawn.nonce)
-    digests = [hashlib.sha256(told + i.to_bytes(4, "big")).digest() for i in range(3)]
-    assert list(drawn.seeds) == [int.from_bytes(digest[:4], "big") for digest in digests]
 
 
 def test_what_a_seal_covers_is_the_json_of_the_runs_whatever_their_order() -> None:

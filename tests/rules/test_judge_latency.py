@@ -8,6 +8,7 @@ import pytest
 from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.submissions.claim import Claim, Kind, System
+from finishline.rules.verification.job import Request, build_job, run_limit_seconds
 from finishline.rules.verification.latency import (
     check_latency,
     judge_latency,
@@ -25,7 +26,6 @@ from finishline.rules.verification.messages import (
     ReplayRun,
     WorkerSystem,
 )
-from finishline.rules.verification.replay_plan import build_job, run_limit_seconds
 
 DIGITS = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "digits.toml")
 SYSTEM = System(name="m", hardware_class="cpu-test", processor="p")
@@ -151,6 +151,9 @@ def test_a_measurement_that_tells_no_processor_time_is_no_excuse() -> None:
     assert judge_latency(DIGITS, claim(), 0.01, report(untold)).outcome == "rejected"
 
 
+PLANNED = plan_latency(Request(DIGITS, bytes(32), claims=[claim()]))
+
+
 def test_a_benchmark_without_a_protocol_measures_nothing() -> None:
     bare = replace(DIGITS, latency=None)
 
@@ -163,14 +166,14 @@ def test_a_benchmark_without_a_protocol_measures_nothing() -> None:
         build_job(
             bare,
             claim(),
-            plan_latency(DIGITS, claim(), entropy=bytes(32)),
-            kind="latency",
+            PLANNED,
+            purpose="latency",
             attempt_id="a",
             verification_id="v",
             submission_id="s",
         )
-    assert run_limit_seconds(bare, "latency") == 60
-    assert run_limit_seconds(replace(DIGITS, replay=None), "latency") == 240
+    assert run_limit_seconds(bare, PLANNED) == 60
+    assert run_limit_seconds(replace(DIGITS, replay=None), PLANNED) == 240
 
 
 def test_too_few_samples_decide_nothing() -> None:
@@ -285,21 +288,21 @@ def test_a_run_that_failed_may_have_some_backends_and_none_twice() -> None:
 
 
 def test_one_training_is_drawn_and_the_job_says_how_to_time_its_model() -> None:
-    drawn = plan_latency(DIGITS, claim(), entropy=bytes(32))
-    other = plan_latency(DIGITS, claim(), entropy=bytes(31) + b"\1")
+    planned = plan_latency(Request(DIGITS, bytes(32), claims=[claim()]))
+    other = plan_latency(Request(DIGITS, bytes(31) + b"\1", claims=[claim()]))
     ids = {"attempt_id": "a", "verification_id": "v", "submission_id": "s"}
-    job = build_job(DIGITS, claim(), drawn, kind="latency", **ids)
+    job = build_job(DIGITS, claim(), planned, purpose="latency", **ids)
 
-    assert (len(drawn.seeds), drawn.seeds != other.seeds) == (1, True)
+    assert (len(planned), planned[0].seed != other[0].seed) == (1, True)
     assert job.latency is not None
     assert (job.latency.items, job.latency.warmup_items) == (1000, 30)
-    assert (job.stop_at, job.control_points, job.hyperparameters["batch_size"]) == (
-        "target",
-        [],
-        64,
-    )
-    assert job.run_limit_seconds == run_limit_seconds(DIGITS, "latency") == 60 + 240
-    replay = build_job(DIGITS, claim(kind="train"), drawn, **ids)
+    (training,) = job.trainings
+    assert (training.stop_at, training.settings["batch_size"]) == ("target", 64)
+    assert "latency" in training.measure
+    assert job.control_points == []
+    assert job.run_limit_seconds == run_limit_seconds(DIGITS, planned) == 60 + 240
+    untimed = [replace(training, measure=("tta",)) for training in planned]
+    replay = build_job(DIGITS, claim(kind="train"), untimed, **ids)
     assert (replay.latency, replay.run_limit_seconds) == (None, 60)
 
 
@@ -312,5 +315,3 @@ def test_what_cannot_be_measured_says_why() -> None:
     assert "tells no hyperparameters" in str(why_not_measurable(DIGITS, entry))
     assert "no hyperparameter 'layers'" in str(why_not_measurable(DIGITS, unknown))
     assert why_not_measurable(DIGITS, replace(claim(), dawnbench={"model": "m"})) is None
-    with pytest.raises(RuleError, match="layers"):
-        plan_latency(DIGITS, unknown, entropy=bytes(32))

@@ -11,17 +11,15 @@ from hypothesis import strategies as st
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.submissions.claim import Claim, System
-from finishline.rules.verification import replay_plan
+from finishline.rules.verification import job
 from finishline.rules.verification.control_points import control_points
+from finishline.rules.verification.job import Draw, Request, draw_of, seal
+from finishline.rules.verification.replay import plan_replay
 from finishline.rules.verification.replay_plan import (
-    Plan,
     band_for,
     batch_size_of,
-    build_job,
-    draw_of,
+    draw_replay,
     is_calibrated,
-    plan,
-    seal,
     why_not_replayable,
 )
 
@@ -41,11 +39,11 @@ def claim_of(**changes: Any) -> Claim:
 
 
 def test_a_plan_is_a_function_of_its_entropy(digits: Benchmark) -> None:
-    same = plan(digits, claim_of(), entropy=ENTROPY)
+    same = draw_replay(digits, claim_of(), entropy=ENTROPY)
 
-    assert plan(digits, claim_of(), entropy=ENTROPY) == same
-    assert plan(digits, claim_of(), entropy=bytes(32)).seeds != same.seeds
-    assert plan(digits, claim_of(), entropy=bytes(32)).nonce != same.nonce
+    assert draw_replay(digits, claim_of(), entropy=ENTROPY) == same
+    assert draw_replay(digits, claim_of(), entropy=bytes(32)).seeds != same.seeds
+    assert draw_replay(digits, claim_of(), entropy=bytes(32)).nonce != same.nonce
 
 
 def test_every_number_of_runs_the_policy_allows_is_drawn_about_as_often(
@@ -53,7 +51,8 @@ def test_every_number_of_runs_the_policy_allows_is_drawn_about_as_often(
 ) -> None:
     assert digits.replay is not None
     counts = Counter(
-        len(plan(digits, claim_of(), entropy=i.to_bytes(32, "big")).seeds) for i in range(600)
+        len(draw_replay(digits, claim_of(), entropy=i.to_bytes(32, "big")).seeds)
+        for i in range(600)
     )
 
     allowed = range(digits.replay.min_runs, digits.replay.max_runs + 1)
@@ -64,14 +63,14 @@ def test_every_number_of_runs_the_policy_allows_is_drawn_about_as_often(
 def test_without_calibration_twice_as_many_runs_are_made(digits: Benchmark) -> None:
     unusual = claim_of(hyperparameters={"batch_size": 48.0})
 
-    calibrated = plan(digits, claim_of(), entropy=ENTROPY)
+    calibrated = draw_replay(digits, claim_of(), entropy=ENTROPY)
 
-    assert len(plan(digits, unusual, entropy=ENTROPY).seeds) == 2 * len(calibrated.seeds)
+    assert len(draw_replay(digits, unusual, entropy=ENTROPY).seeds) == 2 * len(calibrated.seeds)
 
 
 @given(st.binary(min_size=32, max_size=32))
 def test_seeds_are_distinct_and_fit_32_bits(digits: Benchmark, entropy: bytes) -> None:
-    seeds = plan(digits, claim_of(), entropy=entropy).seeds
+    seeds = draw_replay(digits, claim_of(), entropy=entropy).seeds
 
     assert len(set(seeds)) == len(seeds)
     assert all(0 <= seed < 2**32 for seed in seeds)
@@ -80,9 +79,9 @@ def test_seeds_are_distinct_and_fit_32_bits(digits: Benchmark, entropy: bytes) -
 def test_a_seed_that_was_drawn_already_is_drawn_again(
     digits: Benchmark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replay_plan, "_draw_seed", lambda _, index: [5, 5, 5, 6, 7, 8, 9][index])
+    monkeypatch.setattr(job, "_draw_seed", lambda _, index: [5, 5, 5, 6, 7, 8, 9][index])
 
-    seeds = plan(digits, claim_of(), entropy=ENTROPY).seeds
+    seeds = draw_replay(digits, claim_of(), entropy=ENTROPY).seeds
 
     assert seeds == (5, 6, 7, 8)[: len(seeds)]
     assert len(seeds) >= 3
@@ -107,7 +106,7 @@ def test_what_the_reference_cannot_train_is_not_planned(
 
     assert reason in (why_not_replayable(digits, claim) or "")
     with pytest.raises(RuleError, match=reason):
-        plan(digits, claim, entropy=ENTROPY)
+        draw_replay(digits, claim, entropy=ENTROPY)
 
 
 def test_a_benchmark_without_a_reference_is_not_replayed(cifar10: Benchmark) -> None:
@@ -116,22 +115,15 @@ def test_a_benchmark_without_a_reference_is_not_replayed(cifar10: Benchmark) -> 
 
     assert "cifar10 has no reference model" in (why_not_replayable(cifar10, claim) or "")
     with pytest.raises(RuleError):
-        plan(cifar10, claim, entropy=ENTROPY)
+        draw_replay(cifar10, claim, entropy=ENTROPY)
     with pytest.raises(RuleError):
-        build_job(
-            cifar10,
-            claim,
-            Plan((1,), "n"),
-            attempt_id="a",
-            verification_id="v",
-            submission_id="s",
-        )
+        plan_replay(Request(cifar10, ENTROPY, claims=[claim]))
     assert band_for(cifar10, claim, runs=3) == []
 
 
 def test_the_seal_can_be_checked_by_anyone_who_is_told_what_was_drawn(digits: Benchmark) -> None:
     """The published recipe: SHA-256 over the sorted, compact JSON of all that was drawn."""
-    sealed = Plan(seeds=(11, 22, 33), nonce="ab" * 32)
+    sealed = Draw(seeds=(11, 22, 33), nonce="ab" * 32)
     content = (
         f'{{"benchmark_sha256":"{digits.sha256}","draw":3,"nonce":"{sealed.nonce}","runs":3,'
         '"seeds":[11,22,33],"submission":"sub-1"}'
@@ -142,7 +134,7 @@ def test_the_seal_can_be_checked_by_anyone_who_is_told_what_was_drawn(digits: Be
 
 
 def test_a_seal_from_before_draws_were_numbered_opens_as_the_first(digits: Benchmark) -> None:
-    sealed = Plan(seeds=(11, 22, 33), nonce="ab" * 32)
+    sealed = Draw(seeds=(11, 22, 33), nonce="ab" * 32)
     content = (
         f'{{"benchmark_sha256":"{digits.sha256}","nonce":"{sealed.nonce}","runs":3,'
         '"seeds":[11,22,33],"submission":"sub-1"}'
@@ -159,7 +151,7 @@ def test_whoever_is_told_the_nonce_draws_the_same_runs_and_seeds(
     digits: Benchmark, start: int
 ) -> None:
     """Drawn again here without the rules: SHA-256 with a counter, four bytes each."""
-    drawn = plan(digits, claim_of(), entropy=bytes(range(start, start + 32)))
+    drawn = draw_replay(digits, claim_of(), entropy=bytes(range(start, start + 32)))
     entropy = bytes.fromhex(drawn.nonce)
     assert digits.replay is not None
     first = int.from_bytes(hashlib.sha256(b"finishline plan" + entropy).digest()[:8], "big")
@@ -176,24 +168,24 @@ def test_whoever_is_told_the_nonce_draws_the_same_runs_and_seeds(
 
 
 def test_the_seal_changes_with_any_part_of_it(digits: Benchmark) -> None:
-    sealed = Plan(seeds=(11, 22, 33), nonce="ab" * 32)
+    sealed = Draw(seeds=(11, 22, 33), nonce="ab" * 32)
     other = dataclasses.replace(digits, sha256="0" * 64)
 
     seals = [
         seal(digits, "sub-1", sealed),
         seal(other, "sub-1", sealed),
         seal(digits, "sub-2", sealed),
-        seal(digits, "sub-1", Plan((11, 22), sealed.nonce)),
-        seal(digits, "sub-1", Plan((11, 33, 22), sealed.nonce)),
-        seal(digits, "sub-1", Plan((11, 22, 34), sealed.nonce)),
-        seal(digits, "sub-1", Plan((11, 22, 33), "ac" * 32)),
+        seal(digits, "sub-1", Draw((11, 22), sealed.nonce)),
+        seal(digits, "sub-1", Draw((11, 33, 22), sealed.nonce)),
+        seal(digits, "sub-1", Draw((11, 22, 34), sealed.nonce)),
+        seal(digits, "sub-1", Draw((11, 22, 33), "ac" * 32)),
     ]
 
     assert len(set(seals)) == len(seals)
 
 
 def test_what_else_was_settled_is_sealed_under_its_name(digits: Benchmark) -> None:
-    sealed = Plan(seeds=(11, 22), nonce="ab" * 32)
+    sealed = Draw(seeds=(11, 22), nonce="ab" * 32)
     content = (
         f'{{"benchmark_sha256":"{digits.sha256}","draw":3,"hyperparameters":[{{"batch_size":32.0}},'
         f'{{"batch_size":64.0}}],"kind":"calibration","nonce":"{sealed.nonce}","runs":2,'
@@ -206,7 +198,7 @@ def test_what_else_was_settled_is_sealed_under_its_name(digits: Benchmark) -> No
 
 
 def test_nothing_beside_the_draw_can_stand_in_for_a_part_of_it(digits: Benchmark) -> None:
-    sealed = Plan(seeds=(11, 22), nonce="ab" * 32)
+    sealed = Draw(seeds=(11, 22), nonce="ab" * 32)
 
     assert seal(digits, "s", sealed, beside={"seeds": [1]}) == seal(digits, "s", sealed)
 
@@ -245,84 +237,24 @@ def test_the_band_is_that_of_the_claimed_batch_size_at_its_share_of_alpha(
     assert band_for(digits, claim_of(hyperparameters={"batch_size": 32.0}), runs=4) == expected
 
 
-def test_a_job_is_complete(digits: Benchmark) -> None:
-    assert digits.replay is not None
-    claim = claim_of(hyperparameters={"batch_size": 32.0})
-    sealed = plan(digits, claim, entropy=ENTROPY)
-
-    job = build_job(digits, claim, sealed, attempt_id="a", verification_id="v", submission_id="s")
-
-    assert (job.attempt_id, job.verification_id, job.submission_id) == ("a", "v", "s")
-    assert (job.benchmark_id, job.benchmark_sha256) == ("digits", digits.sha256)
-    assert job.data_set_sha256 == digits.data_set.sha256
-    assert job.hyperparameters == digits.defaults() | {"batch_size": 32.0}
-    assert job.seeds == list(sealed.seeds)
-    assert (job.target.metric, job.target.value, job.target.direction) == (
-        "top1Accuracy",
-        97.5,
-        "higher",
-    )
-    assert (job.clock, job.division) == (digits.clock.name, "closed")
-    assert job.control_points == band_for(digits, claim, runs=len(sealed.seeds))
-    assert job.run_limit_seconds == digits.replay.run_limit_seconds
-    assert (job.kind, job.stop_at, job.hyperparameters_by_run) == ("replay", "target", [])
-
-
-def test_a_calibration_trains_the_references_own_settings_to_the_end(digits: Benchmark) -> None:
-    job = build_job(
-        digits,
-        None,
-        Plan((1, 2), "n"),
-        attempt_id="a",
-        verification_id="v",
-        submission_id=None,
-        kind="calibration",
-        hyperparameters_by_run=[{"batch_size": 32.0}, {}],
-    )
-
-    assert (job.kind, job.stop_at, job.submission_id) == ("calibration", "end", None)
-    assert job.hyperparameters_by_run == [
-        digits.defaults() | {"batch_size": 32.0},
-        digits.defaults(),
-    ]
-    assert (job.control_points, job.division) == ([], digits.divisions[0])
-
-
-def test_a_duel_stops_at_the_target_and_has_no_band(digits: Benchmark) -> None:
-    job = build_job(
-        digits,
-        claim_of(hyperparameters={"momentum": 0.8}),
-        Plan((1,), "n"),
-        attempt_id="a",
-        verification_id="v",
-        submission_id="s",
-        kind="duel",
-        hyperparameters_by_run=[{"batch_size": 32.0}],
-    )
-
-    assert (job.kind, job.stop_at, job.control_points) == ("duel", "target", [])
-    settings = digits.defaults() | {"batch_size": 32.0, "momentum": 0.8}
-    assert job.hyperparameters_of(0) == settings
-
-
 def test_own_seeds_come_first_and_follow_from_the_nonce(digits: Benchmark) -> None:
     claimed = [7001, 7002, 7003, None, 2**32, -1]
 
-    drawn = plan(digits, claim_of(), entropy=ENTROPY, claimed_seeds=claimed)
-    bare = plan(digits, claim_of(), entropy=ENTROPY)
+    drawn = draw_replay(digits, claim_of(), entropy=ENTROPY, claimed_seeds=claimed)
+    bare = draw_replay(digits, claim_of(), entropy=ENTROPY)
 
     assert len(set(drawn.own_seeds)) == 2
     assert set(drawn.own_seeds) <= {7001, 7002, 7003}
     assert drawn.seeds[2:] == bare.seeds
-    assert drawn == plan(digits, claim_of(), entropy=ENTROPY, claimed_seeds=claimed[::-1])
-    once = plan(digits, claim_of(), entropy=ENTROPY, claimed_seeds=claimed, own_seeds=1)
+    assert drawn == draw_replay(digits, claim_of(), entropy=ENTROPY, claimed_seeds=claimed[::-1])
+    once = draw_replay(digits, claim_of(), entropy=ENTROPY, claimed_seeds=claimed, own_seeds=1)
     assert once.own_seeds == drawn.own_seeds[:1]
 
 
 def test_which_own_seeds_are_trained_depends_on_the_nonce(digits: Benchmark) -> None:
     claimed = list(range(7000, 7010))
     found = {
-        plan(digits, claim_of(), entropy=bytes([i]) * 32, claimed_seeds=claimed).own_seeds
+        draw_replay(digits, claim_of(), entropy=bytes([i]) * 32, claimed_seeds=claimed).own_seeds
         for i in range(30)
     }
 
@@ -330,7 +262,7 @@ def test_which_own_seeds_are_trained_depends_on_the_nonce(digits: Benchmark) -> 
 
 
 def test_the_seal_holds_how_many_seeds_are_the_claims_own(digits: Benchmark) -> None:
-    sealed = plan(digits, claim_of(), entropy=ENTROPY, claimed_seeds=[1, 2])
+    sealed = draw_replay(digits, claim_of(), entropy=ENTROPY, claimed_seeds=[1, 2])
     otherwise = dataclasses.replace(sealed, own_runs=1)
 
     assert seal(digits, "s", sealed) != seal(digits, "s", otherwise)

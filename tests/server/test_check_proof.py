@@ -20,7 +20,7 @@ import pytest
 from finishline.cli.main import main
 from finishline.rules.proof.check import check_proof
 from finishline.rules.proof.proof import part_hashes, signed_bytes
-from finishline.rules.verification.replay_plan import Plan, seal
+from finishline.rules.verification.job import Draw, seal
 from server.models import Evidence, Verification
 from server.settings import Settings
 from server.signing import load_signer
@@ -500,9 +500,9 @@ def test_seeds_that_a_server_chose_are_caught_though_it_sealed_them(
 ) -> None:
     with replay.database.write() as session:
         row = session.get_one(Verification, replay.verification_id)
-        row.seeds = [1, *row.seeds[1:]]
+        row.trainings[0].seed = 1
         row.seal = seal(
-            digits, replay.submission_id, Plan(tuple(row.seeds), row.nonce, row.own_runs)
+            digits, replay.submission_id, Draw(tuple(row.seeds), row.nonce, row.own_runs)
         )
     replay.report(replay.claim().json(), make_report(replay.seeds()))
 
@@ -524,7 +524,7 @@ def test_a_verification_from_before_the_nonce_drew_the_seeds_has_that_check_open
         row = session.get_one(Verification, replay.verification_id)
         row.nonce = "cd" * 32
         row.seal = seal(
-            digits, replay.submission_id, Plan(tuple(row.seeds), row.nonce, row.own_runs), draw=1
+            digits, replay.submission_id, Draw(tuple(row.seeds), row.nonce, row.own_runs), draw=1
         )
     code, results = fetch(replay, settings, tmp_path, capsys).audit()
 

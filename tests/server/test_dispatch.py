@@ -76,9 +76,9 @@ def test_a_living_worker_is_sent_the_whole_job(
     assert job["attempt_id"] == replay.attempt_id
     assert job["verification_id"] == replay.verification_id
     assert job["submission_id"] == replay.submission_id
-    assert job["seeds"] == replay.seeds()
-    assert (job["benchmark_id"], job["reference"]) == ("digits", "digits")
-    assert job["hyperparameters"]["batch_size"] == 64
+    assert [each["seed"] for each in job["trainings"]] == replay.seeds()
+    assert (job["benchmark_id"], job["trainings"][0]["package"]) == ("digits", "digits")
+    assert job["trainings"][0]["settings"]["batch_size"] == 64
     assert job["target"]["value"] == 97.5
     assert job["control_points"]
     assert dispatcher.broker_state == "ok"

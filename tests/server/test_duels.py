@@ -97,10 +97,11 @@ def test_a_job_trains_each_side_with_all_of_its_own_settings(
         (sending,) = take_due(session, alive_seconds=20.0)
 
     job = sending.job
-    assert (job.kind, job.stop_at, job.control_points) == ("duel", "target", [])
-    sizes = [job.hyperparameters_of(run)["batch_size"] for run in range(4)]
+    assert (job.purpose, job.control_points) == ("duel", [])
+    assert {training.stop_at for training in job.trainings} == {"target"}
+    sizes = [training.settings["batch_size"] for training in job.trainings]
     assert sizes == [128.0, 64.0, 64.0, 128.0]
-    assert {job.hyperparameters_of(run)["momentum"] for run in range(4)} == {0.9}
+    assert {training.settings["momentum"] for training in job.trainings} == {0.9}
     assert len(set(job.seeds)) == 4
     assert sending.queue == "replay.walter-1"
 

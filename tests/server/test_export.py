@@ -18,7 +18,7 @@ from sqlalchemy import select, text
 from finishline.rules.errors import RuleError
 from server.audit.service import Administrator, Subject, record
 from server.errors import ConflictError, ContentError
-from server.models import Submission
+from server.models import Submission, Verification
 from server.operations import commands, log_copies, selection, snapshot, table_files
 from server.operations.export import Wanted, export_everything
 from server.settings import Settings
@@ -94,11 +94,9 @@ def test_nothing_secret_is_in_an_export(
     with parts_of(full).database.read() as session:
         columns = "SELECT token_sha256 FROM tokens UNION SELECT token_sha256 FROM attempts"
         hashes = [each for each in session.scalars(text(columns)) if each is not None]
-        [(seeds, own_runs, nonce)] = session.execute(
-            text("SELECT seeds, own_runs, nonce FROM verifications WHERE state = 'queued'")
-        ).all()
-    # The first are the claim's own, which its logs tell.
-    seeds = (json.loads(seeds) if isinstance(seeds, str) else seeds)[own_runs:]
+        sealed = session.query(Verification).filter_by(state="queued").one()
+        # The first are the claim's own, which its logs tell.
+        seeds, nonce = sealed.seeds[sealed.own_runs :], sealed.nonce
     assert len(hashes) == 5
     export_everything(parts_of(full), tmp_path / "all")
     secrets = [*hashes, alice.secret, olivia.secret, nonce, "bobs-key", *map(str, seeds)]
@@ -113,7 +111,12 @@ def test_what_is_under_way_stays_sealed(full: TestClient, tmp_path: Path) -> Non
     export_everything(parts_of(full), tmp_path / "all")
     [sealed] = [row for row in rows_of(tmp_path / "all", "verifications") if row["nonce"] == "'"]
     runs = full.get(f"/api/v1/verifications/{sealed['id']}").json()["runs_planned"]
-    assert (sealed["state"], json.loads(sealed["seeds"])) == ("queued", [0] * runs)
+    trainings = [
+        (row["seed"], row["settings"])
+        for row in rows_of(tmp_path / "all", "job_trainings")
+        if row["verification_id"] == sealed["id"]
+    ]
+    assert (sealed["state"], trainings) == ("queued", [("0", "{}")] * runs)
     states = [row["state"] for row in rows_of(tmp_path / "all", "attempts")]
     assert sorted(states) == ["cancelled", "done"]
 

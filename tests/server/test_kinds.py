@@ -10,7 +10,7 @@ from finishline.rules.verification.messages import Failure
 from server.benchmarks.queries import keep_definition
 from server.database import Database, utc_now
 from server.dispatch import take_due
-from server.models import Calibration, User, Verification
+from server.models import Calibration, JobTraining, User, Verification
 from server.settings import Settings
 from server.verifications.queueing import queue_attempt
 
@@ -49,8 +49,18 @@ def calibration(
             state="queued",
             seal="0" * 64,
             nonce="1" * 64,
-            seeds=[7, 8],
-            hyperparameters=SETTINGS,
+            runs=2,
+            trainings=[
+                JobTraining(
+                    index=index,
+                    package="digits",
+                    settings=SETTINGS[index],
+                    seed=7 + index,
+                    stop_at="end",
+                    measure=["tta"],
+                )
+                for index in range(2)
+            ],
             control_points=[],
             max_attempts=2,
             lease_seconds=8.0,
@@ -79,9 +89,10 @@ def test_a_job_says_what_each_run_trains_and_that_it_goes_on_to_the_end(
         (sending,) = take_due(session, alive_seconds=20.0)
 
     job = sending.job
-    assert (job.kind, job.stop_at, job.submission_id) == ("calibration", "end", None)
-    assert [job.hyperparameters_of(run)["batch_size"] for run in (0, 1)] == [32.0, 128.0]
-    assert [job.hyperparameters_of(run)["momentum"] for run in (0, 1)] == [0.9, 0.9]
+    assert (job.purpose, job.submission_id) == ("calibration", None)
+    assert {training.stop_at for training in job.trainings} == {"end"}
+    assert [training.settings["batch_size"] for training in job.trainings] == [32.0, 128.0]
+    assert [training.settings["momentum"] for training in job.trainings] == [0.9, 0.9]
     assert (job.seeds, job.control_points, job.division) == ([7, 8], [], "closed")
     assert sending.queue == "replay.walter-1"
 

@@ -116,7 +116,7 @@ def test_a_latency_is_one_sealed_run_whose_job_says_how_to_measure(
         (sending,) = take_due(session, alive_seconds=20.0)
         limit = session.get_one(Verification, measured.verification_id).limit_seconds
 
-    assert sending.job.kind == "latency"
+    assert sending.job.purpose == "latency"
     assert sending.job.latency is not None
     assert sending.job.latency.items == 1000
     assert (sending.queue, limit) == ("replay.walter-1", 60 + 240 + 60)
@@ -247,7 +247,7 @@ def test_a_run_may_take_the_time_that_measuring_adds(measured: Any, database: Da
         assert attempt.started_at is not None
         # 60 s to train, 240 s to compile and measure, 60 s to start and to stop.
         late = [attempt.started_at + timedelta(seconds=seconds) for seconds in (359, 361)]
-        told = [why_over_limit(session, attempt, now=now) for now in late]
+        told = [why_over_limit(attempt, now=now) for now in late]
 
     assert (told[0], told[1] is not None) == (None, True)
 

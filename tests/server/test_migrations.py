@@ -128,7 +128,7 @@ def test_earlier_verifications_become_replays_of_their_submissions_benchmark(
 def test_going_back_keeps_the_replays_and_drops_what_has_no_submission(empty: Database) -> None:
     migrate(empty, "0002")
     insert_rows(empty, OLD_ROWS)
-    migrate(empty)
+    migrate(empty, "0044")
     insert_rows(empty, CALIBRATION_ROWS)
     command.downgrade(alembic_config(empty), "0002")
 
@@ -142,7 +142,7 @@ def test_going_back_keeps_the_replays_and_drops_what_has_no_submission(empty: Da
 def test_going_back_drops_latencies_and_no_other_verification(empty: Database) -> None:
     migrate(empty, "0002")
     insert_rows(empty, OLD_ROWS)
-    migrate(empty)
+    migrate(empty, "0044")
     insert_rows(empty, CALIBRATION_ROWS.replace("'calibration'", "'latency'"))
     insert_rows(empty, "UPDATE submissions SET measured_latency_ms = 0.25")
     command.downgrade(alembic_config(empty), "0007")
@@ -237,7 +237,7 @@ def fill(database: Database) -> None:
         "tokens": [{"id": 1, "user_id": 1}],
         "users": [{"id": 1}],
         "benchmark_definitions": [{"sha256": "b1"}],
-        "verifications": [{"id": "v1", "submission_id": "s1", "requested_by": 1}],
+        "verifications": [{"id": "v1", "submission_id": "s1", "requested_by": 1, "seeds": [5, 6]}],
         "attempts": [{"id": "a1", "verification_id": "v1"}],
         "replay_events": [{"attempt_id": "a1", "sequence": 0}],
     }

@@ -110,7 +110,7 @@ def verify(
             "Authorization": f"Bearer {grant['token']}",
             "Finishline-Fence": str(grant["fence"]),
         }
-        report = make_report(job["seeds"])
+        report = make_report([each["seed"] for each in job["trainings"]])
         for sequence, (_, event) in enumerate(streamed(report)):
             events = [{"sequence": sequence, **event}]
             post(f"{attempt}/evaluations", {"events": events}, of_claim)

@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmarks
-from finishline.rules.verification.replay_plan import Plan, seal
+from finishline.rules.verification.job import Draw, seal
 from server.accounts.service import create_token
 from server.app import create_app
 from server.benchmarks.queries import keep_definition
@@ -407,7 +407,7 @@ def test_a_verification_is_sealed_under_the_definition_that_is_kept_at_that_mome
 
     with parts.database.read() as session:
         (made,) = session.get_one(Submission, submission_id).verifications
-        plan = Plan(tuple(made.seeds), made.nonce, made.own_runs)
+        plan = Draw(tuple(made.seeds), made.nonce, made.own_runs)
         assert made.seal == seal(other, submission_id, plan)
 
 

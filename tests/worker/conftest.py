@@ -15,6 +15,7 @@ from finishline.rules.verification.messages import (
     ReplayEvent,
     ReplayJob,
     TargetSpec,
+    Training,
     WorkerSystem,
 )
 from worker.announcer import Announcer
@@ -41,6 +42,10 @@ def make_job():
         stop_at: str = "target",
         latency: LatencyOrder | None = None,
     ) -> ReplayJob:
+        tables = hyperparameters_by_run or [hyperparameters or {"batch_size": 64}] * len(seeds)
+        measure = ("tta", "latency") if latency is not None else ("tta",)
+        if not hyperparameters_by_run:
+            measure += ("profile",)
         return ReplayJob(
             attempt_id="attempt-1",
             verification_id="verification-1",
@@ -48,16 +53,15 @@ def make_job():
             benchmark_id="digits",
             benchmark_sha256="0" * 64,
             data_set_sha256=data_set_sha256,
-            reference=reference,
-            hyperparameters=hyperparameters or {"batch_size": 64},
-            seeds=list(seeds),
+            trainings=[
+                Training(reference, settings, seed, stop_at=stop_at, measure=measure)
+                for seed, settings in zip(seeds, tables, strict=True)
+            ],
             target=TargetSpec("top1Accuracy", target, "higher", evaluations_in_a_row),
             clock=clock,
             division="closed",
             control_points=list(control_points),
             run_limit_seconds=run_limit_seconds,
-            hyperparameters_by_run=list(hyperparameters_by_run),
-            stop_at=stop_at,
             latency=latency,
         )
 

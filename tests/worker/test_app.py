@@ -177,8 +177,8 @@ def garbage(job):
         _sent(job, headers=header | {"expires": "soon"}),
         _sent(job, body="not base64"),
         _sent(job, body=base64.b64encode(b"[1, 2]").decode()),
-        _sent(job | {"seeds": "all"}),
-        _sent(job | {"hyperparameters_by_run": [{}] * 9}),
+        _sent(job | {"trainings": "all"}),
+        _sent(job | {"trainings": [{"seed": 1}]}),
     ]
 
 

@@ -6,10 +6,9 @@ seeds and to the last epoch: the figures behind every band and every convergence
 
 import dataclasses
 import hashlib
-import itertools
 import json
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun
@@ -19,7 +18,6 @@ from finishline.rules.statistics.significance import welch_slower
 from finishline.rules.text import count_text
 from finishline.rules.verification.control_points import control_points
 from finishline.rules.verification.messages import ControlPoint
-from finishline.rules.verification.replay_plan import Plan
 from finishline.rules.verification.verdict import SHARES
 
 RUNS_PER_CHUNK = 10
@@ -64,23 +62,6 @@ class SizeComparison:
     difference: float | None
     p_value: float | None
     band: tuple[BandDifference, ...]
-
-
-def plan_calibration(runs: int, *, entropy: bytes, taken: Collection[int] = ()) -> Plan:
-    """Seeds of further calibration runs, none of them `taken`: a function of 32 random bytes."""
-    seeds: dict[int, None] = {}  # an ordered set
-    for seed in _draw_seeds(b"finishline calibration" + entropy):
-        if len(seeds) == runs:
-            break
-        if seed not in taken:
-            seeds[seed] = None
-    return Plan(seeds=tuple(seeds), nonce=entropy.hex())
-
-
-def _draw_seeds(entropy: bytes) -> Iterator[int]:
-    for index in itertools.count():
-        digest = hashlib.sha256(entropy + index.to_bytes(4, "big")).digest()
-        yield int.from_bytes(digest[:4], "big")
 
 
 def chunk_sizes(runs: int) -> list[int]:

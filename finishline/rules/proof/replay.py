@@ -11,19 +11,13 @@ from finishline.rules.proof.score import is_equal
 from finishline.rules.scoring.run import evaluation_of
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import count_text
+from finishline.rules.verification.job import FIRST_DRAW_BY_NONCE, Draw, draw_of
+from finishline.rules.verification.job import draw as draw_seeds
 from finishline.rules.verification.judge import judge
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.known_curves import KnownCurve, check_curves
 from finishline.rules.verification.messages import ReplayReport
-from finishline.rules.verification.replay_plan import (
-    FIRST_DRAW_BY_NONCE,
-    FRESH_RUNS,
-    Plan,
-    band_for,
-    draw_of,
-    plan,
-)
-from finishline.rules.verification.replay_plan import draw as draw_seeds
+from finishline.rules.verification.replay_plan import FRESH_RUNS, band_for, draw_replay
 from finishline.rules.verification.report_check import check_ledgers, check_report
 from finishline.rules.verification.report_stream import CLOCK_SLACK_SECONDS, check_stream
 from finishline.rules.verification.verdict import Reason
@@ -45,7 +39,7 @@ def check_seeds(proof: Proof, benchmark: Benchmark, claim: Claim, *, only_seal: 
         raise RuleError(
             count_text(len(draw.seeds), "seed"), field="draw.seeds", expected=f"{draw.runs}"
         )
-    sealed = Plan(seeds=tuple(draw.seeds), nonce=draw.nonce, own_runs=draw.own_runs)
+    sealed = Draw(seeds=tuple(draw.seeds), nonce=draw.nonce, own_runs=draw.own_runs)
     opened = draw_of(
         benchmark, proof.submission.id, sealed, sealed_as=draw.seal, beside=draw.beside
     )
@@ -67,11 +61,11 @@ def check_seeds(proof: Proof, benchmark: Benchmark, claim: Claim, *, only_seal: 
     return None
 
 
-def _draw_again(proof: Proof, benchmark: Benchmark, claim: Claim, entropy: bytes) -> Plan:
+def _draw_again(proof: Proof, benchmark: Benchmark, claim: Claim, entropy: bytes) -> Draw:
     """What a nonce draws; of fresh runs as many as were sealed beside it."""
     if FRESH_RUNS in proof.draw.beside:
         return draw_seeds(entropy, runs=proof.draw.beside[FRESH_RUNS])
-    return plan(
+    return draw_replay(
         benchmark,
         claim,
         entropy=entropy,

@@ -8,9 +8,12 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.proof.hash_chain import sha256_of
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.scoring.tta import find_crossing
+from finishline.rules.submissions.claim import Claim
+from finishline.rules.verification.job import Case, Draw, Purpose, Request, trainings_of
 from finishline.rules.verification.judge_convergence import Curve, curve_of_replay, evaluations_of
-from finishline.rules.verification.messages import ReplayRun
-from finishline.rules.verification.verdict import Reason
+from finishline.rules.verification.messages import ReplayRun, Training
+from finishline.rules.verification.precision import audits_differ
+from finishline.rules.verification.verdict import Outcome, Reason, Verdict
 
 # Fewer common evaluations tell no two seeds apart.
 FEWEST_COMMON = 3
@@ -173,3 +176,46 @@ def compare_runs(run: ReplayRun, other: ReplayRun, *, limit: float | None) -> Ag
 
 def _stops_short(run: ReplayRun, other: ReplayRun) -> bool:
     return run.status != "reached" and len(run.evaluations) < len(other.evaluations)
+
+
+def plan_cross_check(request: Request) -> list[Training]:
+    """One finished run again, from its `seed`."""
+    drawn = Draw(seeds=(request.wishes["seed"],), nonce=request.entropy.hex())
+    settings = request.claims[0].hyperparameters
+    return trainings_of(drawn, request.package, settings, measure=("tta", "profile"))
+
+
+def agree(benchmark: Benchmark, first: ReplayRun, second: ReplayRun) -> Outcome:
+    """Whether two trainings of one seed agree: inconclusive with too little to compare."""
+    policy = benchmark.replay
+    limit = policy.equal_seed_distance if policy is not None else None
+    found = compare_runs(first, second, limit=limit)
+    if found is None:
+        return "inconclusive"
+    return "verified" if found.agrees else "rejected"
+
+
+def judge_cross_check(case: Case) -> Verdict:
+    """Whether the run and the precision audit agree with the report that is checked."""
+    if case.checked is None:
+        raise ValueError("a cross-check without a report to check")
+    run = case.report.runs[0]
+    first = next(item for item in case.checked.runs if item.seed == run.seed)
+    outcome = agree(case.benchmark, first, run)
+    if outcome == "verified" and audits_differ(case.checked, case.report):
+        outcome = "rejected"
+    return Verdict(outcome, ())
+
+
+def _why_not(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:
+    return None  # The run that is trained again was trained before.
+
+
+CROSS_CHECK = Purpose(
+    name="cross_check",
+    plan=plan_cross_check,
+    judge=judge_cross_check,
+    why_not=_why_not,
+    unable="cannot be trained again",
+    claims=0,
+)

@@ -1,7 +1,7 @@
 """A duel: two submissions' settings trained in turn on one worker, compared pair by pair."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -15,11 +15,17 @@ from finishline.rules.statistics.pairs import (
 from finishline.rules.statistics.significance import SHORTEST_SECONDS
 from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.text import count_text
+from finishline.rules.verification.job import Case, Purpose, Request, draw, trainings_of
 from finishline.rules.verification.judge import is_excused
 from finishline.rules.verification.judge_convergence import evaluation_at_target
-from finishline.rules.verification.messages import ReplayReport, ReplayRun, WorkerSystem
+from finishline.rules.verification.messages import (
+    ReplayReport,
+    ReplayRun,
+    Training,
+    WorkerSystem,
+)
 from finishline.rules.verification.replay_plan import why_not_replayable
-from finishline.rules.verification.verdict import Reason, Weight
+from finishline.rules.verification.verdict import DuelOutcome, Reason, Verdict, Weight
 
 ALPHA = 0.05
 FEWEST_PAIRS, MOST_PAIRS = 2, 20
@@ -30,7 +36,6 @@ EPOCHS_BETWEEN_EVALUATIONS = 1.0  # The references evaluate after each epoch.
 Side = Literal["challenger", "holder"]
 SIDES: tuple[Side, Side] = ("challenger", "holder")
 Ending = Literal["reached", "missed", "void"]
-DuelOutcome = Literal["challenger_faster", "holder_faster", "not_separable", "inconclusive"]
 
 
 def interleave(pairs: int) -> tuple[Side, ...]:
@@ -352,3 +357,39 @@ def _numbers(gap: PairedGap) -> dict[str, float]:
         "p_value": gap.p_value,
         "pairs": float(gap.pairs),
     }
+
+
+def plan_duel(request: Request) -> list[Training]:
+    """So many `pairs` of runs, the two claims in turn, each run with its complete settings."""
+    order = interleave(request.wishes["pairs"])
+    defaults = request.benchmark.defaults()
+    settings = {
+        side: defaults | dict(claim.hyperparameters)
+        for side, claim in zip(SIDES, request.claims, strict=True)
+    }
+    drawn = draw(request.entropy, runs=len(order))
+    runs = trainings_of(drawn, request.package, {})
+    return [replace(run, settings=settings[side]) for run, side in zip(runs, order, strict=True)]
+
+
+def _judge(case: Case) -> Verdict:
+    duel = judge_duel(pair_runs(case.benchmark, case.report))
+    reasons = duel_reasons(
+        duel, claimed_on=case.require_claim().system, trained_on=case.report.system
+    )
+    return Verdict(duel.outcome, tuple(reasons))
+
+
+def _why_not(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:
+    return why_no_duel(benchmark, *claims)
+
+
+DUEL = Purpose(
+    name="duel",
+    plan=plan_duel,
+    judge=_judge,
+    why_not=_why_not,
+    unable="cannot have a duel",
+    claims=2,
+    seals_settings=True,
+)

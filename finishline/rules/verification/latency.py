@@ -19,9 +19,15 @@ from finishline.rules.scoring.latency import (
 from finishline.rules.scoring.measurements import QUIET_CPU_SHARE
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import count_text
+from finishline.rules.verification.job import Case, Purpose, Request, draw, trainings_of
 from finishline.rules.verification.judge_convergence import evaluation_at_target
-from finishline.rules.verification.messages import Backend, BackendLatency, ReplayReport, ReplayRun
-from finishline.rules.verification.replay_plan import Plan, draw
+from finishline.rules.verification.messages import (
+    Backend,
+    BackendLatency,
+    ReplayReport,
+    ReplayRun,
+    Training,
+)
 from finishline.rules.verification.verdict import Outcome, Reason, Verdict, rejects_in
 
 
@@ -90,15 +96,14 @@ def _impossible(
     return RuleError(f"the report has {found}", field=field, expected=expected)
 
 
-def plan_latency(benchmark: Benchmark, claim: Claim, *, entropy: bytes) -> Plan:
-    """The seed of the one training whose model is measured: a function of 32 random bytes.
-
-    Raises RuleError if it cannot be measured (see `why_not_measurable`).
-    """
-    reason = why_not_measurable(benchmark, claim)
-    if reason is not None:
-        raise RuleError(reason, expected="a submission whose model the reference can train")
-    return draw(entropy, runs=1)
+def plan_latency(request: Request) -> list[Training]:
+    """The one training whose model is timed."""
+    return trainings_of(
+        draw(request.entropy, runs=1),
+        request.package,
+        request.claims[0].hyperparameters,
+        measure=("tta", "latency", "profile"),
+    )
 
 
 def why_not_measurable(benchmark: Benchmark, claim: Claim) -> str | None:
@@ -261,3 +266,22 @@ def _outcome(reasons: Sequence[Reason]) -> Outcome:
     if "rejects" in weights:
         return "rejected"
     return "inconclusive" if "leaves_open" in weights else "verified"
+
+
+def _why_not(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:
+    return why_not_measurable(benchmark, claims[0])
+
+
+def _judge(case: Case) -> Verdict:
+    return judge_latency(case.benchmark, case.require_claim(), case.latency_ms, case.report)
+
+
+LATENCY = Purpose(
+    name="latency",
+    plan=plan_latency,
+    judge=_judge,
+    why_not=_why_not,
+    unable="cannot have its latency measured",
+    check=check_latency,
+    checks_claims="inference",
+)

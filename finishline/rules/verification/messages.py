@@ -5,18 +5,17 @@ plain values only, so that either side can write and check them with its own too
 """
 
 from dataclasses import dataclass, field
-from typing import Literal, cast, get_args
+from typing import Literal
 from urllib.parse import quote
 
 from finishline.rules.scoring.measurements import Canary, ModelWork, PrecisionAudit, RunTelemetry
-from finishline.rules.text import count_text
 
 REPLAY_TASK = "finishline.replay"  # The Celery task name: neither side imports the other.
 FENCE_HEADER = "Finishline-Fence"  # Carries a claim's fence with every post of that claim.
 
 WorkerWord = Literal["idle", "busy", "draining", "stopping"]
 WorkerOrder = Literal["work", "pause", "drain"]
-JobKind = Literal["replay", "calibration", "duel", "latency", "cross_check"]
+Measure = Literal["tta", "latency", "profile"]
 StopAt = Literal["target", "end"]
 Backend = Literal["eager", "compiled", "onnxruntime"]
 AbsenceCode = Literal[
@@ -45,14 +44,6 @@ FailureCode = Literal[
     "host_busy",  # infrastructure: the time limit came on a processor that others had
     "run_time_limit",  # time_limit
 ]
-
-
-def job_kind(name: str) -> JobKind:
-    """The kind of a job by its name. Raises ValueError on a name that is none."""
-    for kind in get_args(JobKind):
-        if kind == name:
-            return cast(JobKind, kind)
-    raise ValueError(f"{name!r} is no kind of job; expected {' or '.join(get_args(JobKind))}")
 
 
 def queue_of(worker: str) -> str:
@@ -102,15 +93,31 @@ class LatencyOrder:
 
 
 @dataclass(frozen=True)
-class ReplayJob:
-    """What one attempt trains: complete, so that a worker needs no other source.
+class Training:
+    """One training of a job, from `seed` with `settings` over the reference's defaults.
 
-    `seeds` has one seed per run. `control_points` is empty where no band is known for this
-    configuration. `clock` and `division` say which seconds count. `hyperparameters_by_run` has one
-    table per seed where the runs differ, and is empty where all train with `hyperparameters`.
-    `stop_at` "end" trains every epoch, past the target and out of any band. `latency` says how to
-    measure the model once it is at the target, None where it is not measured. Raises ValueError
-    if there are tables for some runs only.
+    `package` names its code: a reference, or a training package by its SHA-256. `stop_at` "end"
+    trains every epoch, past the target and out of any band. `measure` lists the figures to take:
+    the time to accuracy, the latency of the model at the target, the precision and work of the
+    training. `own` marks a seed of the claim's own, which the seal did not keep from anybody.
+    """
+
+    package: str
+    settings: dict[str, float]
+    seed: int
+    data_nonce: str | None = None
+    stop_at: StopAt = "target"
+    measure: tuple[Measure, ...] = ("tta",)
+    own: bool = False
+
+
+@dataclass(frozen=True)
+class ReplayJob:
+    """One attempt at a job: complete, so that a worker needs no other source.
+
+    `trainings` are made in order, their settings complete. `control_points` is empty where no band
+    is known for this configuration. `clock` and `division` say which seconds count. `latency` says
+    how to measure a model whose training asks for it.
     """
 
     attempt_id: str
@@ -119,31 +126,19 @@ class ReplayJob:
     benchmark_id: str
     benchmark_sha256: str
     data_set_sha256: str | None
-    reference: str
-    hyperparameters: dict[str, float]
-    seeds: list[int]
+    trainings: list[Training]
     target: TargetSpec
     clock: str
     division: str
     control_points: list[ControlPoint]
     run_limit_seconds: float
-    kind: JobKind = "replay"
-    hyperparameters_by_run: list[dict[str, float]] = field(default_factory=list)
-    stop_at: StopAt = "target"
+    purpose: str = "replay"
     latency: LatencyOrder | None = None
 
-    def __post_init__(self) -> None:
-        tables, runs = len(self.hyperparameters_by_run), len(self.seeds)
-        if tables not in (0, runs):
-            raise ValueError(
-                f"hyperparameters_by_run has {count_text(tables, 'table')}; expected one for "
-                f"each of {count_text(runs, 'seed')}"
-            )
-
-    def hyperparameters_of(self, run: int) -> dict[str, float]:
-        """The settings that run `run` (from 0) trains with."""
-        tables = self.hyperparameters_by_run
-        return tables[run] if tables else self.hyperparameters
+    @property
+    def seeds(self) -> list[int]:
+        """The seed of each training, in order."""
+        return [training.seed for training in self.trainings]
 
 
 @dataclass(frozen=True)

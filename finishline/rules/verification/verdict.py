@@ -7,6 +7,7 @@ from typing import Any, Literal
 from finishline.rules.scoring.scoring import RunScore
 
 Outcome = Literal["verified", "rejected", "inconclusive"]
+DuelOutcome = Literal["challenger_faster", "holder_faster", "not_separable", "inconclusive"]
 ReasonCode = Literal[
     "reached_target",
     "within_band",
@@ -76,9 +77,9 @@ class Reason:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a verification ends in, with every reason that counted."""
+    """The outcome of a job, with every reason that counted."""
 
-    outcome: Outcome
+    outcome: Outcome | DuelOutcome
     reasons: tuple[Reason, ...]
 
 

@@ -1,0 +1,308 @@
+"""A job: trainings in order, the purpose they are made for, and the seal over their seeds.
+
+A purpose is two pure functions: `plan` lists the trainings, `judge` reads their report. All else
+is the same for every job: queue, worker, lease, report, race, proof, page and command.
+"""
+
+import hashlib
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import RuleError
+from finishline.rules.proof.hash_chain import sha256_of
+from finishline.rules.scoring.latency import FEWEST_ITEMS
+from finishline.rules.scoring.run import Evaluation
+from finishline.rules.scoring.scoring import RunScore
+from finishline.rules.submissions.claim import Claim
+from finishline.rules.verification.messages import (
+    ControlPoint,
+    LatencyOrder,
+    Measure,
+    ReplayJob,
+    ReplayReport,
+    ReplayRun,
+    StopAt,
+    TargetSpec,
+    Training,
+)
+from finishline.rules.verification.verdict import Verdict
+
+# How runs and seeds are drawn, sealed with them. From draw 1 they did not follow from the nonce,
+# draw 2 had no seeds of the claim's own.
+DRAW = 3
+FIRST_DRAW_BY_NONCE = 2
+# A reference takes no other seeds.
+LARGEST_SEED = 2**32 - 1
+
+
+@dataclass(frozen=True)
+class Request:
+    """The claims that trainings are planned for, and the wishes of the asker by name.
+
+    `entropy` is 32 random bytes, the nonce that the seeds follow from. `claimed_seeds` are those in
+    the logs of the first claim.
+    """
+
+    benchmark: Benchmark
+    entropy: bytes
+    claims: Sequence[Claim] = ()
+    claimed_seeds: Sequence[int | None] = ()
+    wishes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def package(self) -> str:
+        """The code to train. Raises RuleError for a benchmark without a reference."""
+        if self.benchmark.replay is None:
+            raise RuleError(
+                "no replay policy", file=self.benchmark.benchmark_id, expected="[replay]"
+            )
+        return self.benchmark.replay.reference
+
+
+@dataclass(frozen=True)
+class Case:
+    """A report with all that it is judged by.
+
+    `runs`, `curves` and `latency_ms` are the claim's. `again` has its own seeds as other owners'
+    workers trained them, `checked` the report that a cross-check repeats a run of.
+    """
+
+    benchmark: Benchmark
+    trainings: Sequence[Training]
+    report: ReplayReport
+    claim: Claim | None = None
+    runs: Sequence[RunScore] = ()
+    curves: Sequence[Sequence[Evaluation]] = ()
+    latency_ms: float | None = None
+    again: Sequence[ReplayRun] = ()
+    checked: ReplayReport | None = None
+
+    @property
+    def own_runs(self) -> int:
+        """How many of the first trainings have seeds of the claim's own."""
+        return sum(training.own for training in self.trainings)
+
+    def require_claim(self) -> Claim:
+        """Return the claim. Raises ValueError for a job without one."""
+        if self.claim is None:
+            raise ValueError("a job without a submission has no claim to judge")
+        return self.claim
+
+
+def _no_check(report: ReplayReport, benchmark: Benchmark) -> None:
+    """Accept every report that is possible at all."""
+
+
+@dataclass(frozen=True)
+class Purpose:
+    """Why trainings are made: how they are planned, and the verdict on their report.
+
+    `why_not` says in one sentence why the claims cannot be trained for it, None if they can;
+    `unable` puts that in words after the submission's name. `judge` returns None where there is
+    nobody to judge; `check` raises RuleError for a report that is not as ordered.
+
+    `claims` counts the submissions it is asked for, 0 where the server alone asks. One that
+    `checks_claims` of a kind moves their status. `seals_settings` holds each run's settings in the
+    seal. Evidence is judged by the adopted calibration, stays in its band, is trained again on
+    other owners' workers, and its sealed runs measure the time of a configuration.
+    """
+
+    name: str
+    plan: Callable[[Request], list[Training]]
+    judge: Callable[[Case], Verdict | None]
+    why_not: Callable[[Benchmark, Sequence[Claim]], str | None]
+    unable: str
+    claims: int = 1
+    check: Callable[[ReplayReport, Benchmark], None] = _no_check
+    checks_claims: str | None = None
+    seals_settings: bool = False
+    is_evidence: bool = False
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Seeds of the runs of a verification, and the nonce that opens their seal.
+
+    The first `own_runs` of the seeds are the claim's own; the others nobody knew before.
+    """
+
+    seeds: tuple[int, ...]
+    nonce: str
+    own_runs: int = 0
+
+    @property
+    def own_seeds(self) -> tuple[int, ...]:
+        """The claim's own seeds among the seeds, which are trained first."""
+        return self.seeds[: self.own_runs]
+
+
+def draw(entropy: bytes, *, runs: int, own: Sequence[int] = ()) -> Draw:
+    """Distinct seeds for so many runs behind the claim's `own`: a function of 32 random bytes."""
+    drawn = (_draw_seed(entropy, index) for index in itertools.count())
+    seeds = dict.fromkeys(own)  # an ordered set: of equal seeds the first stays
+    while len(seeds) < len(own) + runs:
+        seeds[next(drawn)] = None
+    return Draw(seeds=tuple(seeds), nonce=entropy.hex(), own_runs=len(own))
+
+
+def draw_own(entropy: bytes, claimed: Sequence[int | None], *, count: int) -> list[int]:
+    """So many of the claimed seeds: those whose hashes with the nonce are the smallest."""
+
+    def place(seed: int) -> bytes:
+        return hashlib.sha256(b"finishline own" + entropy + seed.to_bytes(4, "big")).digest()
+
+    return sorted(trainable_seeds(claimed), key=place)[:count]
+
+
+def trainable_seeds(claimed: Sequence[int | None]) -> set[int]:
+    """Return those of the seeds in a claim's logs that a reference takes."""
+    return {seed for seed in claimed if seed is not None and 0 <= seed <= LARGEST_SEED}
+
+
+def _draw_seed(entropy: bytes, index: int) -> int:
+    digest = hashlib.sha256(b"finishline seed" + entropy + index.to_bytes(4, "big")).digest()
+    return int.from_bytes(digest[:4], "big")
+
+
+def trainings_of(
+    drawn: Draw,
+    package: str,
+    settings: Mapping[str, float],
+    *,
+    stop_at: StopAt = "target",
+    measure: tuple[Measure, ...] = ("tta",),
+) -> list[Training]:
+    """One training for each seed of a draw, all of one package and settings."""
+    return [
+        Training(
+            package=package,
+            settings=dict(settings),
+            seed=seed,
+            stop_at=stop_at,
+            measure=measure,
+            own=index < drawn.own_runs,
+        )
+        for index, seed in enumerate(drawn.seeds)
+    ]
+
+
+def draw_of_trainings(trainings: Sequence[Training], nonce: str) -> Draw:
+    """The seeds of planned trainings with the nonce that they follow from."""
+    seeds = tuple(training.seed for training in trainings)
+    return Draw(seeds, nonce, own_runs=sum(training.own for training in trainings))
+
+
+def seal(
+    benchmark: Benchmark,
+    submission_id: str | None,
+    sealed: Draw,
+    *,
+    beside: Mapping[str, Any] | None = None,
+    draw: int = DRAW,
+) -> str:
+    """SHA-256 over everything that was drawn: public before the first run, checkable after it.
+
+    `beside` is everything else that was settled by then, by name: a purpose other than a replay,
+    the settings of each run, the calibration to judge by. A plain replay has nothing beside its
+    draw. `draw` says how it was drawn; a seal of draw 1 does not hold that number.
+    """
+    content: dict[str, Any] = dict(beside or {}) | {
+        "benchmark_sha256": benchmark.sha256,
+        "nonce": sealed.nonce,
+        "runs": len(sealed.seeds),
+        "seeds": list(sealed.seeds),
+        "submission": submission_id,
+    }
+    if sealed.own_runs:
+        content["own_runs"] = sealed.own_runs
+    if draw > 1:
+        content["draw"] = draw
+    return sha256_of(content)
+
+
+def draw_of(
+    benchmark: Benchmark,
+    submission_id: str | None,
+    sealed: Draw,
+    *,
+    sealed_as: str,
+    beside: Mapping[str, Any] | None = None,
+) -> int | None:
+    """Which draw a seal opens as, None if it does not open."""
+    for draw in range(DRAW, 0, -1):
+        if seal(benchmark, submission_id, sealed, beside=beside, draw=draw) == sealed_as:
+            return draw
+    return None
+
+
+def build_job(
+    benchmark: Benchmark,
+    claim: Claim | None,
+    trainings: Sequence[Training],
+    *,
+    attempt_id: str,
+    verification_id: str,
+    submission_id: str | None,
+    purpose: str = "replay",
+    control_points: Sequence[ControlPoint] = (),
+) -> ReplayJob:
+    """The message for a worker.
+
+    Settings are completed by the reference's own. Without a claim its division is the benchmark's
+    first. Raises RuleError if a latency is to be measured and the benchmark has no protocol.
+    """
+    target, defaults = benchmark.target, benchmark.defaults()
+    return ReplayJob(
+        attempt_id=attempt_id,
+        verification_id=verification_id,
+        submission_id=submission_id,
+        benchmark_id=benchmark.benchmark_id,
+        benchmark_sha256=benchmark.sha256,
+        data_set_sha256=benchmark.data_set.sha256,
+        trainings=[replace(each, settings=defaults | each.settings) for each in trainings],
+        target=TargetSpec(
+            metric=target.metric,
+            value=target.value,
+            direction=target.direction,
+            evaluations_in_a_row=benchmark.reach.evaluations,
+            fixed_stop=benchmark.reach.name == "fixed_stop",
+        ),
+        clock=benchmark.clock.name,
+        division=claim.division if claim is not None else benchmark.divisions[0],
+        control_points=list(control_points),
+        run_limit_seconds=run_limit_seconds(benchmark, trainings),
+        purpose=purpose,
+        latency=_latency_order(benchmark) if measures(trainings, "latency") else None,
+    )
+
+
+def measures(trainings: Sequence[Training], figure: str) -> bool:
+    """Whether any of some trainings takes a figure."""
+    return any(figure in training.measure for training in trainings)
+
+
+def run_limit_seconds(benchmark: Benchmark, trainings: Sequence[Training]) -> float:
+    """The seconds that one run may take; 0 for a benchmark without replays.
+
+    A latency is measured in the time its protocol adds to that of the training.
+    """
+    training = benchmark.replay.run_limit_seconds if benchmark.replay is not None else 0.0
+    measuring = benchmark.latency.limit_seconds if benchmark.latency is not None else 0.0
+    return training + measuring if measures(trainings, "latency") else training
+
+
+def _latency_order(benchmark: Benchmark) -> LatencyOrder:
+    protocol = benchmark.latency
+    if protocol is None:
+        raise RuleError("no latency protocol", file=benchmark.benchmark_id, expected="[latency]")
+    return LatencyOrder(
+        items=protocol.items,
+        warmup_items=protocol.warmup_items,
+        output_tolerance=protocol.output_tolerance,
+        fewest_items=FEWEST_ITEMS,
+        enough_seconds=protocol.enough_seconds,
+        most_seconds=protocol.most_seconds,
+    )

@@ -1,0 +1,62 @@
+"""Replay: train a claim again from sealed seeds, and judge it by these runs."""
+
+from collections.abc import Sequence
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.submissions.claim import Claim
+from finishline.rules.verification.job import Case, Purpose, Request, draw, trainings_of
+from finishline.rules.verification.judge import judge
+from finishline.rules.verification.messages import Training
+from finishline.rules.verification.replay_plan import (
+    FRESH_RUNS,
+    OWN_SEEDS,
+    draw_replay,
+    why_not_replayable,
+)
+from finishline.rules.verification.verdict import Verdict
+
+
+def plan_replay(request: Request) -> list[Training]:
+    """Up to two of the claim's own seeds, then the sealed ones; fresh runs are sealed alone."""
+    claim, wishes = request.claims[0], request.wishes
+    if FRESH_RUNS in wishes:
+        drawn = draw(request.entropy, runs=wishes[FRESH_RUNS])
+    else:
+        own = wishes.get("own_seeds", OWN_SEEDS) if claim.trained_with == "reference" else 0
+        drawn = draw_replay(
+            request.benchmark,
+            claim,
+            entropy=request.entropy,
+            claimed_seeds=request.claimed_seeds,
+            own_seeds=own,
+        )
+    return trainings_of(drawn, request.package, claim.hyperparameters, measure=("tta", "profile"))
+
+
+def judge_replay(case: Case) -> Verdict:
+    """Hold the claim against its replay."""
+    return judge(
+        case.benchmark,
+        case.require_claim(),
+        case.runs,
+        case.report,
+        runs_planned=len(case.trainings),
+        own_runs=case.own_runs,
+        own_again=case.again,
+        curves=case.curves,
+    )
+
+
+def _why_not(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:
+    return why_not_replayable(benchmark, claims[0])
+
+
+REPLAY = Purpose(
+    name="replay",
+    plan=plan_replay,
+    judge=judge_replay,
+    why_not=_why_not,
+    unable="cannot be verified",
+    checks_claims="train",
+    is_evidence=True,
+)
