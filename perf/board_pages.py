@@ -186,7 +186,6 @@ def submission_row(
         "result": result_of(tta, figures),
         "request_sha256": f"{number:064}",
         "submitted_at": utc_now(),
-        "archive": False,
         "kind": "train",
     }
 

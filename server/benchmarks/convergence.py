@@ -12,7 +12,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.scoring.aggregate import mean, olympic_mean
 from finishline.rules.scoring.normalisation import ReferenceCurve, reference_curve
 from server.calibrations.queries import adopted_calibration, judging_benchmark
-from server.models import RunRow, Submission, User
+from server.models import SUBMITTER, RunRow, Submission
 from server.submissions.visibility import ranks
 from server.viewer import seeing_figures
 
@@ -144,10 +144,10 @@ def _placed_submissions(session: Session, benchmark: Benchmark) -> list[PlacedSu
             Submission.division,
             Submission.hyperparameters,
             Submission.result,
-            Submission.organisation,
-            User.name,
+            SUBMITTER,
         )
         .join(Submission.user)
+        .outerjoin(Submission.published)
         .where(of_benchmark)
         .order_by(Submission.submitted_at, Submission.id)
     )
@@ -162,7 +162,7 @@ def _placed(row: Any, runs: Sequence[Any], benchmark: Benchmark) -> PlacedSubmis
         return None
     return PlacedSubmission(
         id=row.id,
-        submitter=row.organisation or row.name,
+        submitter=row.submitter,
         model=row.model,
         division=row.division,
         batch_size=batch_size,

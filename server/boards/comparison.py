@@ -12,7 +12,7 @@ from finishline.rules.statistics.t import holm
 from finishline.rules.text import count_text
 from server.boards.comparison_schemas import ComparedView, ComparisonView, PairView
 from server.errors import ContentError, NotFoundError
-from server.models import Submission, User
+from server.models import SUBMITTER, Submission
 from server.submissions.run_times import convergence_factor, run_times
 
 FEWEST, MOST = 2, 6
@@ -68,11 +68,11 @@ def _find(session: Session, ids: Sequence[str]) -> list[Any]:
             Submission.division,
             Submission.tta_seconds,
             Submission.result,
-            Submission.organisation,
             Submission.withdrawn_at,
-            User.name.label("submitter"),
+            SUBMITTER,
         )
         .join(Submission.user)
+        .outerjoin(Submission.published)
         .where(Submission.id.in_(ids))
     )
     rows = {row.id: row for row in found}
@@ -86,7 +86,7 @@ def _compared(row: Any, seconds: Sequence[float]) -> ComparedView:
     factor = convergence_factor(row.tta_seconds, row.result)
     return ComparedView(
         submission_id=row.id,
-        submitter=row.organisation or row.submitter,
+        submitter=row.submitter,
         model=row.model,
         division=row.division,
         tta_seconds=row.tta_seconds,

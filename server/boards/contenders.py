@@ -11,7 +11,16 @@ from finishline.rules.ranking.ranking import POSSIBLE
 from finishline.rules.ranking.records import Contender, RecordDuel
 from finishline.rules.verification.duel import P_CHALLENGER, RECORD_PAIRS
 from server.benchmarks.queries import definition
-from server.models import Attempt, Pool, PoolRun, Submission, User, Verification, WorkerRow
+from server.models import (
+    Attempt,
+    Pool,
+    PoolRun,
+    PublishedResult,
+    Submission,
+    User,
+    Verification,
+    WorkerRow,
+)
 from server.submissions.run_times import convergence_factor, run_times
 from server.submissions.visibility import ranks
 from server.workers.owners import is_organisers
@@ -158,16 +167,17 @@ def _published(session: Session, benchmark_id: str) -> list[tuple[str, Contender
         Submission.tta_seconds,
         Submission.result,
         Submission.submitted_at,
-        Submission.submitted_on,
-        Submission.archive,
-        Submission.source,
+        Submission.evidence,
+        PublishedResult.published_on,
+        PublishedResult.source,
     )
+    statement = select(*columns).outerjoin(Submission.published).where(*which)
     return [
         (
             row.division,
             Contender(
                 submission_id=row.id,
-                date=(row.submitted_on or row.submitted_at).isoformat(),
+                date=(row.published_on or row.submitted_at).isoformat(),
                 tta_seconds=row.tta_seconds,
                 runs=[
                     seconds * convergence_factor(row.tta_seconds, row.result)
@@ -176,6 +186,6 @@ def _published(session: Session, benchmark_id: str) -> list[tuple[str, Contender
                 eligible=True,
             ),
         )
-        for row in session.execute(select(*columns).where(*which))
-        if row.source is not None or not row.archive
+        for row in session.execute(statement)
+        if row.source is not None or row.evidence != "published"
     ]

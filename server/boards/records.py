@@ -14,7 +14,7 @@ from server.board_versions import board_version, board_versions, cached_for_boar
 from server.boards.contenders import List, contenders
 from server.boards.record_schemas import DivisionRecords, NoRecordView, RecordList, RecordView
 from server.boards.tries import count_tries
-from server.models import Submission, User
+from server.models import SUBMITTER, Submission
 
 Histories = dict[List, RecordHistory]
 
@@ -157,15 +157,15 @@ def _names(session: Session, submission_ids: Sequence[str]) -> dict[str, dict[st
             Submission.status,
             Submission.evidence,
             Submission.check_word,
-            Submission.organisation,
-            User.name.label("submitter"),
+            SUBMITTER,
         )
         .join(Submission.user)
+        .outerjoin(Submission.published)
         .where(Submission.id.in_(submission_ids))
     )
     return {
         row.id: {
-            "submitter": row.organisation or row.submitter,
+            "submitter": row.submitter,
             "model": row.model,
             "status": row.status,
             "evidence": row.evidence,

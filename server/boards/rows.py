@@ -20,7 +20,7 @@ from finishline.rules.statistics.comparison import log_times
 from finishline.rules.submissions.claim import Kind
 from finishline.rules.verification.sealed_runs import why_held_back
 from server.boards.published import verifications_behind
-from server.models import Pool, PoolRun, RunRow, Submission, User
+from server.models import SUBMITTER, Pool, PoolRun, PublishedResult, RunRow, Submission
 from server.pools.spreads import Spreads
 from server.prices.costs import BookCosts
 from server.submissions.result_views import RcpView
@@ -43,8 +43,7 @@ COLUMNS = (
     Submission.measured_latency_ms,
     Submission.energy_joules,
     Submission.submitted_at,
-    Submission.submitted_on,
-    Submission.organisation,
+    PublishedResult.published_on,
     Submission.precision,
     Submission.precision_measured,
     Submission.withdrawn_at,
@@ -54,7 +53,7 @@ COLUMNS = (
     Submission.pool_id,
     Submission.trained_with,
     Submission.tuning,
-    Submission.source,
+    PublishedResult.source,
     Submission.ticket_id,
     Submission.witnessed_by,
     Pool.measured_seconds,
@@ -63,7 +62,7 @@ COLUMNS = (
     Pool.state.label("pool_state"),
     Pool.owners,
     Pool.by_organisers,
-    User.name.label("submitter"),
+    SUBMITTER,
 )
 SOURCE_NOT_CHECKED = "published, source not checked"
 # A stored result explains every step: many decoded ones at once keep the garbage collector busier
@@ -209,7 +208,8 @@ def _read(
     runs = _read_runs(session, which, benchmark)
     behind = verifications_behind(session, which, kind)
     of_pool = Submission.pool_id == Pool.id
-    statement = select(*COLUMNS).join(Submission.user).outerjoin(Pool, of_pool).where(*which)
+    joined = select(*COLUMNS).join(Submission.user).outerjoin(Submission.published)
+    statement = joined.outerjoin(Pool, of_pool).where(*which)
     found = session.execute(statement.execution_options(yield_per=ROWS_AT_ONCE))
     costs = BookCosts(session)
     measured = _measured_runs(session, which)
@@ -411,7 +411,7 @@ def _shown(row: Any, kind: Kind, runs: _Runs) -> dict[str, Any]:
     rcp = result.get("rcp")
     return {
         "submission_id": row.id,
-        "submitter": row.organisation or row.submitter,
+        "submitter": row.submitter,
         "model": row.model,
         "framework": row.framework,
         "division": row.division,
@@ -427,7 +427,7 @@ def _shown(row: Any, kind: Kind, runs: _Runs) -> dict[str, Any]:
         "samples_per_second": runs.samples_per_second(),
         "quality": result["best_quality" if training else "quality"],
         "submitted_at": row.submitted_at.isoformat().replace("+00:00", "Z"),
-        "submitted_on": None if row.submitted_on is None else row.submitted_on.isoformat(),
+        "submitted_on": None if row.published_on is None else row.published_on.isoformat(),
         "raw_tta_seconds": result.get("raw_tta_seconds", row.tta_seconds),
         "rcp": None if rcp is None else RcpView(**rcp).model_dump(),
         "precision": row.precision,

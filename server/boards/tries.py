@@ -1,21 +1,22 @@
 """How often the holder of a record had tried: the best of many tries is partly luck."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 from sqlalchemy import ColumnElement, and_, func, select
 from sqlalchemy.orm import Session
 
-from server.models import Submission
+from finishline.rules.ranking.evidence import Evidence
+from server.models import PublishedResult, Submission
 
 # A statement counts for so many records: no database takes columns without end.
 RECORDS_AT_ONCE = 100
 COLUMNS = (
     Submission.id,
     Submission.user_id,
-    Submission.organisation,
     Submission.submitted_at,
-    Submission.submitted_on,
+    PublishedResult.organisation,
+    PublishedResult.published_on,
 )
 
 
@@ -31,15 +32,16 @@ def count_tries(
     counts: dict[str, int] = {}
     for first in range(0, len(submission_ids), RECORDS_AT_ONCE):
         some = submission_ids[first : first + RECORDS_AT_ONCE]
-        rows = session.execute(select(*COLUMNS).where(Submission.id.in_(some))).all()
+        tried = select(*COLUMNS).outerjoin_from(Submission, PublishedResult)
+        rows = session.execute(tried.where(Submission.id.in_(some))).all()
         counted = session.execute(
             select(*(func.count().filter(_up_to(row)) for row in rows))
-            .select_from(Submission)
+            .outerjoin_from(Submission, PublishedResult)
             .where(
                 Submission.benchmark_id == benchmark_id,
                 Submission.kind == "train",
-                # Both there are: the index goes by it before it goes by the submitter.
-                Submission.archive.in_((False, True)),
+                # All there are: the index goes by it before it goes by the submitter.
+                Submission.evidence.in_(get_args(Evidence)),
                 Submission.division == division,
                 Submission.user_id.in_({row.user_id for row in rows}),
             )
@@ -50,14 +52,14 @@ def count_tries(
 
 def _up_to(row: Any) -> ColumnElement[bool]:
     """The tries of one submitter that were no later than one of them."""
-    if row.submitted_on is None:
+    if row.published_on is None:
         not_later = Submission.submitted_at <= row.submitted_at
     else:
-        not_later = Submission.submitted_on <= row.submitted_on
+        not_later = PublishedResult.published_on <= row.published_on
     return and_(
         Submission.user_id == row.user_id,
-        Submission.organisation.is_(None)
+        PublishedResult.organisation.is_(None)
         if row.organisation is None
-        else Submission.organisation == row.organisation,
+        else PublishedResult.organisation == row.organisation,
         not_later,
     )

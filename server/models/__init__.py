@@ -12,7 +12,7 @@ from server.models.people import ConsoleSession, Organisation, Token, User
 from server.models.pools import Pool, PoolRun
 from server.models.prices import PriceRow
 from server.models.quotas import Charge, Quota
-from server.models.submissions import RunRow, Submission
+from server.models.submissions import SUBMITTER, PublishedResult, RunRow, Submission
 from server.models.tickets import TicketRow
 from server.models.verifications import (
     Calibration,
@@ -26,6 +26,7 @@ from server.models.verifications import (
 from server.models.workers import HardwareClassRow, WorkerProbeRow, WorkerRow
 
 __all__ = [
+    "SUBMITTER",
     "Attempt",
     "AuditRecord",
     "Base",
@@ -48,6 +49,7 @@ __all__ = [
     "Pool",
     "PoolRun",
     "PriceRow",
+    "PublishedResult",
     "QueueRow",
     "QueueTurn",
     "Quota",

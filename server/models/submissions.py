@@ -3,7 +3,17 @@
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint, false, true
+from sqlalchemy import (
+    BigInteger,
+    ForeignKey,
+    Index,
+    String,
+    Text,
+    UniqueConstraint,
+    false,
+    func,
+    true,
+)
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from server.models.base import Base
@@ -30,11 +40,11 @@ class Submission(Base):
     that found its settings, where its submitter states them. `ticket_id` is the ticket that its
     seeds came with, if any.
 
-    An `archive` submission was published elsewhere, by `organisation` on `submitted_on`; it is kept
-    with whatever rules it breaks.
+    One that was published elsewhere has a row in `published`, and `evidence` says so too; it is
+    kept with whatever rules it breaks.
 
     Until `revealed_at` its seeds, curves and logs are its owner's and the organisers' to see; None
-    where nothing was ever hidden, as of an archive.
+    where nothing was ever hidden, as of a published result.
 
     One that is `embargoed` is its owner's, their organisation's and the organisers' to see. One
     with a `withdrawn_at` stays where it is and ranks nowhere (server.submissions.visibility has
@@ -48,13 +58,13 @@ class Submission(Base):
         Index(
             "ix_submissions_standing",
             *("benchmark_id", "kind", "tta_seconds", "division", "status", "eligible"),
-            *("withdrawn_at", "embargoed", "submitted_at", "submitted_on", "id"),
+            *("withdrawn_at", "embargoed", "submitted_at", "id"),
         ),
-        # All that counts what was handed in, by archives and by whom, for the same reason.
+        # All that counts what was handed in, published or not and by whom, for the same reason.
         Index(
             "ix_submissions_handed_in",
-            *("benchmark_id", "kind", "archive", "division", "user_id", "organisation"),
-            *("submitted_at", "submitted_on", "embargoed"),
+            *("benchmark_id", "kind", "evidence", "division", "user_id"),
+            *("submitted_at", "id", "embargoed"),
         ),
         Index(None, "benchmark_id", "submitted_at"),
         Index(None, "submitted_at"),
@@ -87,10 +97,6 @@ class Submission(Base):
     idempotency_key: Mapped[str | None] = mapped_column(String(200))
     request_sha256: Mapped[str] = mapped_column(String(64))
     submitted_at: Mapped[datetime]
-    archive: Mapped[bool] = mapped_column(default=False, server_default=false())
-    source: Mapped[dict[str, Any] | None]
-    organisation: Mapped[str | None] = mapped_column(Text)
-    submitted_on: Mapped[date | None]
     kind: Mapped[str] = mapped_column(String(20), default="train", server_default="train")
     precision: Mapped[str | None] = mapped_column(String(10))
     precision_measured: Mapped[str | None] = mapped_column(String(10))
@@ -109,11 +115,17 @@ class Submission(Base):
     pool_id: Mapped[str | None] = mapped_column(ForeignKey("pools.id"), index=True)
 
     @property
+    def published_on(self) -> date | None:
+        """The day on which the result was published, None of a claim or where it is not known."""
+        return self.published.published_on if self.published is not None else None
+
+    @property
     def submitter(self) -> str:
-        """Whose result it is: an archive's is that of the organisation it names."""
-        return self.organisation or self.user.name
+        """The organisation that published the result, else the user who handed it in."""
+        return (self.published and self.published.organisation) or self.user.name
 
     user: Mapped[User] = relationship(lazy="joined")
+    published: Mapped["PublishedResult | None"] = relationship(lazy="joined")
     runs: Mapped[list["RunRow"]] = relationship(order_by="RunRow.index", lazy="selectin")
     verifications: Mapped[list["Verification"]] = relationship(
         foreign_keys="Verification.submission_id",
@@ -130,6 +142,24 @@ Index(
     sqlite_where=Submission.embargoed.is_(true()),
     postgresql_where=Submission.embargoed.is_(true()),
 )
+
+
+class PublishedResult(Base):
+    """What the import of a published result knows and a claim has not.
+
+    `source` is the known archive that it comes from, with name, address and commit.
+    """
+
+    __tablename__ = "published_results"
+
+    submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"), primary_key=True)
+    organisation: Mapped[str | None] = mapped_column(Text)
+    published_on: Mapped[date | None]
+    source: Mapped[dict[str, Any] | None]
+
+
+# Needs both joined: the published result, which few submissions have, and the user.
+SUBMITTER = func.coalesce(PublishedResult.organisation, User.name).label("submitter")
 
 
 class RunRow(Base):

@@ -76,7 +76,7 @@ def announce(session: Session, kind: str, describe: Callable[[], Subject]) -> No
 
 def announce_submission(session: Session, submission: Submission, kind: EventKind) -> None:
     """Tell of a submission, unless it was published elsewhere."""
-    if submission.archive:
+    if submission.published is not None:
         return
 
     def describe() -> Subject:

@@ -1,5 +1,6 @@
 """Figures of the whole service, from the database: the same from every server process."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -234,6 +235,8 @@ def _verdicts(session: Session) -> dict[tuple[str, str], int]:
 
 
 def _submissions(session: Session) -> dict[tuple[str, bool], int]:
-    by = (Submission.kind, Submission.archive)
-    rows = session.execute(select(*by, func.count()).group_by(*by))
-    return {(kind, archive): count for kind, archive, count in rows}
+    by = (Submission.kind, Submission.evidence)
+    counts: Counter[tuple[str, bool]] = Counter()
+    for kind, evidence, count in session.execute(select(*by, func.count()).group_by(*by)):
+        counts[kind, evidence == "published"] += count
+    return counts

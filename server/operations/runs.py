@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from server.benchmarks.queries import definition, find_benchmark
 from server.database import Database
 from server.dependencies import PartsDep
-from server.models import RunRow, Submission, User
+from server.models import SUBMITTER, PublishedResult, RunRow, Submission, User
 from server.submissions.queries import read_cursor, write_cursor
 from server.submissions.schemas import SystemView
 
@@ -143,11 +143,10 @@ def _with_submissions() -> Select[*tuple[Any, ...]]:
             Submission.benchmark_id,
             Submission.benchmark_sha256,
             Submission.division,
-            Submission.organisation,
-            User.name.label("user_name"),
+            SUBMITTER,
             Submission.submitted_at,
-            Submission.submitted_on,
-            Submission.archive,
+            PublishedResult.published_on,
+            (Submission.evidence == "published").label("archive"),
             Submission.status,
             Submission.withdrawn_at,
             Submission.model,
@@ -157,6 +156,7 @@ def _with_submissions() -> Select[*tuple[Any, ...]]:
         )
         .join(Submission, RunRow.submission_id == Submission.id)
         .join(User, Submission.user_id == User.id)
+        .outerjoin(Submission.published)
     )
 
 
@@ -168,9 +168,9 @@ def _record(session: Session, row: Row[Any]) -> RunRecord:
         benchmark_sha256=row.benchmark_sha256,
         division=row.division,
         submission_id=row.id,
-        submitter=row.organisation or row.user_name,
+        submitter=row.submitter,
         submitted_at=row.submitted_at,
-        submitted_on=row.submitted_on,
+        submitted_on=row.published_on,
         archive=row.archive,
         status=row.status,
         withdrawn=row.withdrawn_at is not None,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import (
-    Column,
+    JSON,
     ColumnElement,
     Select,
     String,
@@ -17,6 +17,7 @@ from sqlalchemy import (
     Text,
     case,
     cast,
+    func,
     literal,
     or_,
     select,
@@ -24,7 +25,15 @@ from sqlalchemy import (
 )
 
 from server.database import utc_now
-from server.models import Attempt, Base, JobTraining, Pool, Submission, Verification
+from server.models import (
+    Attempt,
+    Base,
+    JobTraining,
+    Pool,
+    PublishedResult,
+    Submission,
+    Verification,
+)
 from server.operations.table_files import Kind, kind_of
 from server.verifications.queries import OPEN
 
@@ -36,11 +45,13 @@ FOR_ONE_SERVER = "says what one server does at the moment, and nothing of what w
 class Included:
     """A table that is exported: the columns that are, those left out with the reason of each.
 
-    `not_public` is why it is in no public export, None if it is.
+    `joined` are columns that the database keeps in another table. `not_public` is why it is in no
+    public export, None if it is.
     """
 
     columns: tuple[str, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
+    joined: frozenset[str] = frozenset()
     not_public: str | None = None
 
 
@@ -51,8 +62,10 @@ class LeftOut:
     because: str
 
 
-def _included(columns: str, *, not_public: str | None = None, **left_out: str) -> Included:
-    return Included(tuple(columns.split()), left_out, not_public)
+def _included(
+    columns: str, *, joined: str = "", not_public: str | None = None, **left_out: str
+) -> Included:
+    return Included(tuple(columns.split()), left_out, frozenset(joined.split()), not_public)
 
 
 DECISIONS: Mapping[str, Included | LeftOut] = {
@@ -78,8 +91,10 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         "revealed_at "
         "embargoed withdrawn_at withdrawn_by withdrawn_because "
         "evidence check_word witnessed_by pool_id trained_with tuning source",
+        joined="archive organisation submitted_on source",
         idempotency_key="a word between a submitter and one server, for sending again",
     ),
+    "published_results": LeftOut("the table of submissions has its columns"),
     "runs": _included(
         "id submission_id index file seed log_sha256 log_bytes reached tta_seconds "
         "epochs_to_target best_quality batch_size convergence ledger settings curve"
@@ -194,7 +209,7 @@ def select_export(*, public: bool) -> Iterator[Selected]:
     A verification that has not ended is sealed: its draw is not in an export. Its attempts under
     way are as cancelled ones, so that no other server sends them to a worker.
     """
-    overrides = _sealed()
+    overrides = {**_sealed(), "submissions": _published()}
     for table in Base.metadata.sorted_tables:
         decision = DECISIONS[table.name]
         if isinstance(decision, LeftOut) or (public and decision.not_public):
@@ -224,7 +239,7 @@ def tables_left_out(*, public: bool) -> dict[str, str]:
 def _selected(
     table: Table, decision: Included, own: Mapping[str, ColumnElement[Any]], *, public: bool
 ) -> Selected:
-    fields = tuple(_field(table.columns[name], own.get(name)) for name in decision.columns)
+    fields = tuple(_field(name, table, own.get(name)) for name in decision.columns)
     query = select(*(each.source.label(each.name) for each in fields))
     query = query.order_by(*table.primary_key.columns)
     if public:
@@ -239,14 +254,15 @@ def _public_roots() -> dict[str, ColumnElement[bool]]:
     return {"submissions": shown, "pools": Pool.id.in_(named)}
 
 
-def _field(column: Column[Any], own: ColumnElement[Any] | None) -> Field:
-    kind = kind_of(column.type)
-    source: ColumnElement[Any] = column if own is None else own
+def _field(name: str, table: Table, own: ColumnElement[Any] | None) -> Field:
+    column: ColumnElement[Any] | None = table.columns.get(name)
+    source = own if own is not None else table.columns[name]
+    kind = kind_of((source if column is None else column).type)
     if kind == "json":
         # The text as it is kept: reading and writing it could change a number's last digit, and
         # would make one of JSON's null and an absent value.
         source = type_coerce(cast(source, Text), Text)
-    return Field(column.name, kind, source)
+    return Field(name, kind, source)
 
 
 def visible(table: Table, roots: Mapping[str, ColumnElement[bool]]) -> list[ColumnElement[bool]]:
@@ -278,4 +294,20 @@ def _sealed() -> Overrides:
             ),
         },
         "attempts": {"state": case((state.in_(OPEN), literal("cancelled", String)), else_=state)},
+    }
+
+
+def _published() -> dict[str, ColumnElement[Any]]:
+    """Columns of published results, for the table of submissions."""
+
+    def of_submission(column: ColumnElement[Any]) -> ColumnElement[Any]:
+        which = PublishedResult.submission_id == Submission.id
+        return select(column).where(which).scalar_subquery()
+
+    source = func.coalesce(of_submission(cast(PublishedResult.source, Text)), "null")
+    return {
+        "archive": Submission.evidence == "published",
+        "organisation": of_submission(PublishedResult.organisation.expression),
+        "submitted_on": of_submission(PublishedResult.published_on.expression),
+        "source": type_coerce(source, JSON),
     }

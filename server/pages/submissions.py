@@ -132,4 +132,4 @@ def _for_its_owner(
 def _waits_for_its_first(submission: Submission) -> bool:
     """Whether whoever may withdraw a submission may also have it replayed from its page."""
     standing = submission.withdrawn_at is None and not submission.verifications
-    return standing and not submission.archive
+    return standing and submission.published is None

@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import false, func, select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -101,7 +101,7 @@ def _require_may_change_freeze(
         )
     last = session.scalar(
         select(func.max(Submission.submitted_at)).where(
-            Submission.benchmark_id == benchmark_id, Submission.archive.is_(false())
+            Submission.benchmark_id == benchmark_id, Submission.evidence != "published"
         )
     )
     freezes_at = wanted.freezes_at

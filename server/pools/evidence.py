@@ -25,7 +25,7 @@ def follow_evidence(session: Session, submission: Submission) -> None:
     published = published_verification(submission)
     uncalibrated = published is not None and _is_between_calibrated(session, submission, published)
     evidence = submission.evidence = evidence_of(
-        archive=submission.archive,
+        archive=submission.published is not None,
         measured=not uncalibrated and _is_measured(session, submission, published),
     )
     witness = _witness(submission)

@@ -45,7 +45,7 @@ def keep_sealed_runs(
         return
     if verification.witness_token_id is not None:
         return
-    if submission.trained_with != "reference" or submission.archive:
+    if submission.trained_with != "reference" or submission.published is not None:
         return
     benchmark = benchmark_of(session, verification)
     hardware_class = submission.system["hardware_class"]

@@ -75,5 +75,5 @@ def price_of_submission(session: Session, submission: Submission) -> SystemPrice
 
 
 def day_of(submission: Submission | Row[Any]) -> date:
-    """The day a result is of: the one its archive names, else the one it was sent on, in UTC."""
-    return submission.submitted_on or submission.submitted_at.date()
+    """The day on which a result was published, else the one on which it was sent, in UTC."""
+    return submission.published_on or submission.submitted_at.date()

@@ -47,10 +47,10 @@ class Spent:
 def use_of_submissions(
     session: Session, whose: ColumnElement[bool], *, allowed: int | None, now: datetime
 ) -> Use:
-    """Submissions of the last 24 hours. Archives were made elsewhere and do not count."""
+    """Submissions of the last 24 hours. Results published elsewhere do not count."""
     query = (
         select(Submission.submitted_at)
-        .where(whose, Submission.submitted_at > now - DAY, Submission.archive.is_(False))
+        .where(whose, Submission.submitted_at > now - DAY, Submission.evidence != "published")
         .order_by(Submission.submitted_at.desc())
         .limit(MOST_COUNTED if allowed is None else max(allowed, 1))
     )

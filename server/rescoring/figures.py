@@ -45,7 +45,7 @@ def stored_figures(submission: Submission, runs: Sequence[RunRow]) -> Figures:
     figures = {
         "benchmark_sha256": submission.benchmark_sha256,
         "eligible": submission.eligible,
-        "submitted_on": submission.submitted_on,
+        "submitted_on": submission.published_on,
         **{name: getattr(submission, name) for name in FIGURE_COLUMNS},
         "result": submission.result,
         "runs": [
@@ -55,20 +55,17 @@ def stored_figures(submission: Submission, runs: Sequence[RunRow]) -> Figures:
     return _as_stored(figures)
 
 
-def derived_figures(scored: ScoredSubmission, benchmark: Benchmark, *, archive: bool) -> Figures:
-    """The same figures as the raw logs give them; of an archive with the day that it is of."""
+def derived_figures(
+    scored: ScoredSubmission, benchmark: Benchmark, *, is_published: bool
+) -> Figures:
+    """The same figures as the raw logs give them; the day of a published result too."""
     figures = {
         "benchmark_sha256": benchmark.sha256,
-        **submission_figures(scored, archive=archive),
+        **result_figures(scored.result),
+        "submitted_on": scored.claim.submitted_on if is_published else None,
         "runs": [run_figures(run, score) | {"file": run.name} for run, score in scored.scored_runs],
     }
     return _as_stored(figures)
-
-
-def submission_figures(scored: ScoredSubmission, *, archive: bool) -> Figures:
-    """The columns of a submission that scoring it sets."""
-    day = scored.claim.submitted_on if archive else None
-    return result_figures(scored.result) | {"submitted_on": day}
 
 
 def _as_stored(figures: Figures) -> Figures:

@@ -26,7 +26,6 @@ from server.rescoring.figures import (
     derived_figures,
     differences,
     stored_figures,
-    submission_figures,
 )
 from server.submissions.log_files import LogFiles
 from server.submissions.queries import (
@@ -36,7 +35,7 @@ from server.submissions.queries import (
     runs_with_curves,
     write_cursor,
 )
-from server.submissions.rows import run_figures
+from server.submissions.rows import result_figures, run_figures
 from server.verifications.queries import verification_under_way
 from server.viewer import ORGANISER
 
@@ -188,7 +187,7 @@ def _rescore(parts: Parts, submission_id: str, choice: Choice) -> list[Change]:
         benchmark = _definition_for(parts, session, submission, current=choice.current)
         before = stored_figures(submission, runs_with_curves(session, submission_id))
     scored = _score_again(parts, submission, benchmark)
-    derived = derived_figures(scored, benchmark, archive=submission.archive)
+    derived = derived_figures(scored, benchmark, is_published=submission.published is not None)
     changes = differences(before, derived)
     if changes and not choice.dry_run:
         read_under = submission.benchmark_sha256
@@ -269,7 +268,9 @@ def _keep(
             _refuse_while_verified(session, submission_id)
             keep_definition(session, benchmark, parts.settings.benchmarks_dir)
             submission.benchmark_sha256 = benchmark.sha256
-        _set(submission, submission_figures(scored, archive=submission.archive))
+        _set(submission, result_figures(scored.result))
+        if submission.published is not None:
+            submission.published.published_on = scored.claim.submitted_on
         rows = runs_with_curves(session, submission_id)
         for row, (run, score) in zip(rows, scored.scored_runs, strict=True):
             _set(row, run_figures(run, score))

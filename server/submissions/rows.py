@@ -14,11 +14,12 @@ from finishline.rules.ranking.evidence import evidence_of
 from finishline.rules.scoring.inference import InferenceResult
 from finishline.rules.scoring.run import Run, curve_row
 from finishline.rules.scoring.scoring import Result, RunScore
+from finishline.rules.submissions.claim import Claim
 from finishline.rules.submissions.submission import ScoredSubmission
 from server.artifacts import Staged
 from server.database import utc_now
 from server.dependencies import Caller
-from server.models import RunRow, Submission, User
+from server.models import PublishedResult, RunRow, Submission, User
 from server.submissions.result_views import stored_result, table_of
 from server.submissions.upload import Upload
 
@@ -26,7 +27,9 @@ Row = dict[str, Any]
 # A training has the first two figures, an inference the others.
 FIGURE_COLUMNS = ("tta_seconds", "cost_usd", "latency_ms", "cost_usd_per_10000")
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
-_SUBMISSION, _RUNS = (insert(cast(Table, each.__table__)) for each in (Submission, RunRow))
+_SUBMISSION, _RUNS, _PUBLISHED = (
+    insert(cast(Table, each.__table__)) for each in (Submission, RunRow, PublishedResult)
+)
 _COLUMNS = [column.key for column in Submission.__table__.columns]
 
 
@@ -69,13 +72,19 @@ def submission_row(
         idempotency_key=key,
         request_sha256=upload.sha256,
         submitted_at=utc_now(),
-        archive=upload.archive,
         evidence=evidence_of(archive=upload.archive, measured=False),
         check_word=None if upload.archive else "none",
-        source=source_row(benchmark.benchmark_id, upload.source_commit),
-        organisation=claim.organisation,
-        submitted_on=claim.submitted_on,
     )
+
+
+def published_row(submission: Row, claim: Claim, commit: str | None) -> Row:
+    """Values of what a published result has and a claim has not, by their columns."""
+    return {
+        "submission_id": submission["id"],
+        "organisation": claim.organisation,
+        "published_on": claim.submitted_on,
+        "source": source_row(submission["benchmark_id"], commit),
+    }
 
 
 def source_row(benchmark_id: str, commit: str | None) -> Row | None:
@@ -128,7 +137,9 @@ def run_figures(run: Run, score: RunScore) -> Row:
     }
 
 
-def insert_rows(session: Session, submission: Row, runs: list[Row]) -> None:
+def insert_rows(
+    session: Session, submission: Row, runs: list[Row], *, published: Row | None
+) -> None:
     """Store the rows of a submission. Raises IntegrityError where its key is taken.
 
     Statements of the Core: to have the session find out what is to be written takes longer than to
@@ -138,11 +149,15 @@ def insert_rows(session: Session, submission: Row, runs: list[Row]) -> None:
     connection.execute(_SUBMISSION, submission)
     if runs:
         connection.execute(_RUNS, runs)
+    if published is not None:
+        connection.execute(_PUBLISHED, published)
 
 
-def show_row(submission: Row, caller: Caller) -> Submission:
+def show_row(submission: Row, caller: Caller, *, published: Row | None) -> Submission:
     """A caller's submission as its row was stored, without its runs; no session knows of it."""
     shown = Submission(**submission)
+    result = None if published is None else PublishedResult(**published)
+    set_committed_value(shown, "published", result)
     set_committed_value(shown, "user", User(id=caller.user_id, name=caller.name))
     set_committed_value(shown, "verifications", [])
     return shown

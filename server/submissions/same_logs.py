@@ -15,11 +15,8 @@ MOST_TOLD = 20
 def refuse_same_logs(session: Session, submission: Submission, runs: Sequence[Row]) -> None:
     """Raise ConflictError where a log is, byte for byte, in another submission of the benchmark.
 
-    A withdrawn submission leaves its logs free: so a wrong claim is put right. What an archive
-    published twice is no fault of who imports it.
+    A withdrawn submission leaves its logs free: so a wrong claim is put right.
     """
-    if submission.archive:
-        return
     files = {run["log_sha256"]: run["file"] for run in runs}
     found = session.execute(
         select(RunRow.file, RunRow.log_sha256, Submission.id, Submission.embargoed)

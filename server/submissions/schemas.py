@@ -270,8 +270,8 @@ def submission_view(
         code_url=submission.code_url,
         notes=submission.notes,
         submitted_at=submission.submitted_at,
-        submitted_on=submission.submitted_on,
-        archive=submission.archive,
+        submitted_on=submission.published_on,
+        archive=submission.published is not None,
         status=submission.status,
         measured_latency_ms=submission.measured_latency_ms,
         result=result_view(submission, costs.price(submission)),
@@ -300,8 +300,13 @@ def submission_view(
         witnessed_by=submission.witnessed_by,
         claimed_seconds=submission.tta_seconds,
         pool_id=submission.pool_id,
-        source=SourceView(**submission.source) if submission.source is not None else None,
+        source=_source_view(submission),
     )
+
+
+def _source_view(submission: Submission) -> SourceView | None:
+    published = submission.published
+    return None if published is None or published.source is None else SourceView(**published.source)
 
 
 def shown_runs(submission: Submission) -> list[RunView]:

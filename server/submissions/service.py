@@ -21,10 +21,12 @@ from server.notices.announce import announce_submission
 from server.phases.service import FrozenOtherwiseError, admit
 from server.quotas.room import charge, require_room_for_submission, reserve_replay
 from server.submissions.hardware import require_own_class
-from server.submissions.queries import find_submission, id_under_key
+from server.submissions.queries import find_submission, id_under_key, lock_submission
 from server.submissions.rows import (
+    Row,
     insert_rows,
     join_session,
+    published_row,
     run_rows,
     show_row,
     source_row,
@@ -147,11 +149,13 @@ def _name_source(parts: Parts, caller: Caller, upload: Upload, earlier: Repeated
     if upload.source_commit is None:
         return
     with parts.database.write() as session:
-        submission = session.get_one(Submission, earlier.submission_id, with_for_update=True)
+        lock_submission(session, earlier.submission_id)
+        submission = session.get_one(Submission, earlier.submission_id)
+        published = submission.published
         source = source_row(submission.benchmark_id, upload.source_commit)
-        if source is None or submission.source is not None:
+        if source is None or published is None or published.source is not None:
             return
-        submission.source = source
+        published.source = source
         record(
             session,
             caller,
@@ -177,38 +181,14 @@ def _store(
     row = submission_row(caller, upload, scored, benchmark, key=key)
     runs = run_rows(row["id"], scored, upload.logs)
     settled = parts.artifacts.settle(upload.files)
+    new = _New(parts, caller, upload, scored, benchmark, row, runs)
     with parts.database.write() as session:
-        if not upload.archive:
-            require_own_class(session, scored.claim, file=upload.claim_file)
-        if not caller.may("organise"):
-            require_room_for_submission(
-                session,
-                parts.settings,
-                user_id=caller.user_id,
-                benchmark_id=benchmark.benchmark_id,
-            )
-        folder = parts.settings.benchmarks_dir
-        admission = admit(session, benchmark, folder, archive=upload.archive)
-        row["embargoed"] = admission.embargoed
-        if runs and not upload.archive:
-            row["revealed_at"] = row["submitted_at"] + LONGEST_HIDDEN
-        keep_definition(session, benchmark, folder)
-        insert_rows(session, row, runs)
-        # After the key, as of the same request at the same time one finds the ticket spent.
-        spend_ticket(session, scored.claim, submission_id=row["id"])
-        raise_board_version(session, benchmark.benchmark_id, submission_id=row["id"])
-        submission = show_row(row, caller)
-        # After the version: on PostgreSQL who stores the same logs at this moment was waited for.
-        refuse_same_logs(session, submission, runs)
-        announce_submission(session, submission, "submission.accepted")
-        # Almost last, so that what fails leaves no file; before the commit, so that a stored
-        # submission always has its logs.
-        if upload.archive:
-            parts.artifacts.keep(settled)
-            _record_import(session, caller, submission)
-        else:
-            _verify_by_policy(parts, session, caller, submission, scored.claim)
-            parts.artifacts.keep(settled)
+        submission = (
+            _store_published(session, new) if upload.archive else _store_claim(session, new)
+        )
+        # Last, so that what fails leaves no file; before the commit, so that a stored submission
+        # always has its logs.
+        parts.artifacts.keep(settled)
     if benchmark.benchmark_id not in parts.benchmarks:
         parts.benchmarks.offer(shipped_definition(benchmark.benchmark_id))
     return Stored(
@@ -216,6 +196,57 @@ def _store(
         benchmark_version=benchmark.version,
         runs=[run_view_of(run) for run in runs],
     )
+
+
+@dataclass(frozen=True)
+class _New:
+    """A scored submission on its way into the database, with the values of its rows."""
+
+    parts: Parts
+    caller: Caller
+    upload: Upload
+    scored: ScoredSubmission
+    benchmark: Benchmark
+    row: Row
+    runs: list[Row]
+
+
+def _store_claim(session: Session, new: _New) -> Submission:
+    caller, row, claim = new.caller, new.row, new.scored.claim
+    settings, benchmark_id = new.parts.settings, new.benchmark.benchmark_id
+    require_own_class(session, claim, file=new.upload.claim_file)
+    if not caller.may("organise"):
+        require_room_for_submission(
+            session, settings, user_id=caller.user_id, benchmark_id=benchmark_id
+        )
+    admission = admit(session, new.benchmark, settings.benchmarks_dir, archive=False)
+    row["embargoed"] = admission.embargoed
+    if new.runs:
+        row["revealed_at"] = row["submitted_at"] + LONGEST_HIDDEN
+    submission = _insert(session, new, published=None)
+    # After the version: on PostgreSQL another request with the same logs was waited for.
+    refuse_same_logs(session, submission, new.runs)
+    announce_submission(session, submission, "submission.accepted")
+    _verify_by_policy(new.parts, session, caller, submission, claim)
+    return submission
+
+
+def _store_published(session: Session, new: _New) -> Submission:
+    folder = new.parts.settings.benchmarks_dir
+    new.row["embargoed"] = admit(session, new.benchmark, folder, archive=True).embargoed
+    published = published_row(new.row, new.scored.claim, new.upload.source_commit)
+    submission = _insert(session, new, published=published)
+    _record_import(session, new.caller, submission, published)
+    return submission
+
+
+def _insert(session: Session, new: _New, *, published: Row | None) -> Submission:
+    keep_definition(session, new.benchmark, new.parts.settings.benchmarks_dir)
+    insert_rows(session, new.row, new.runs, published=published)
+    # After the key, as of the same request at the same time one finds the ticket spent.
+    spend_ticket(session, new.scored.claim, submission_id=new.row["id"])
+    raise_board_version(session, new.benchmark.benchmark_id, submission_id=new.row["id"])
+    return show_row(new.row, new.caller, published=published)
 
 
 def _verify_by_policy(
@@ -243,7 +274,9 @@ def _verify_by_policy(
         charge(session, verification, user_id=user_id, reserved=reserved)
 
 
-def _record_import(session: Session, caller: Caller, submission: Submission) -> None:
+def _record_import(
+    session: Session, caller: Caller, submission: Submission, published: Row
+) -> None:
     record(
         session,
         caller,
@@ -253,8 +286,8 @@ def _record_import(session: Session, caller: Caller, submission: Submission) -> 
         before=None,
         after={
             "benchmark": submission.benchmark_id,
-            "organisation": submission.organisation,
-            "source": submission.source,
+            "organisation": published["organisation"],
+            "source": published["source"],
             "claim_sha256": submission.claim_sha256,
             "tta_seconds": submission.tta_seconds,
         },

@@ -9,7 +9,7 @@ from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from server.database import utc_now
-from server.models import Attempt, BenchmarkDefinition, Submission, User, Verification
+from server.models import SUBMITTER, Attempt, BenchmarkDefinition, Submission, User, Verification
 from server.submissions.visibility import ranks
 from server.verifications.own_seeds import without_quality
 from server.verifications.queries import OPEN
@@ -119,12 +119,13 @@ def _lines(*columns: Any) -> Select[Any]:
             BenchmarkDefinition.benchmark_id.label("benchmark"),
             Verification.submission_id,
             Submission.model,
-            func.coalesce(Submission.organisation, User.name).label("submitter"),
+            SUBMITTER,
             *columns,
         )
         .join(BenchmarkDefinition, BenchmarkDefinition.sha256 == Verification.benchmark_sha256)
         .outerjoin(Submission, Submission.id == Verification.submission_id)
         .outerjoin(User, User.id == Submission.user_id)
+        .outerjoin(Submission.published)
     )
 
 

@@ -91,7 +91,7 @@ def why_no_room(
 
 
 def _require_first(session: Session, submission: Submission, kind: str) -> None:
-    if submission.archive:
+    if submission.published is not None:
         raise NotAllowedError(f"This is an archive's result. {ASK_AN_ORGANISER}")
     if kind != KIND_THAT_CHECKS[submission.kind]:
         raise NotAllowedError(

@@ -286,6 +286,7 @@ def events_after(
 
 def claim_of(submission: Submission) -> Claim:
     """The claim a stored submission was made with."""
+    published = submission.published
     return Claim(
         benchmark_id=submission.benchmark_id,
         division=submission.division,
@@ -297,8 +298,8 @@ def claim_of(submission: Submission) -> Claim:
         code_url=submission.code_url,
         notes=submission.notes,
         dawnbench=submission.dawnbench,
-        organisation=submission.organisation,
-        submitted_on=submission.submitted_on,
+        organisation=published.organisation if published is not None else None,
+        submitted_on=submission.published_on,
         kind="inference" if submission.kind == "inference" else "train",
         precision=cast(PrecisionName | None, submission.precision),
         trained_with=cast(TrainedWith, submission.trained_with),

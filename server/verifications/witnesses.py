@@ -49,7 +49,7 @@ def make_witness_token(
     submission = find_submission(session, submission_id)
     if submission.user_id == caller.user_id:
         raise ConflictError("This submission is your own: another organiser has to witness it.")
-    if submission.archive or submission.user.disabled_at is not None:
+    if submission.published is not None or submission.user.disabled_at is not None:
         raise ConflictError("Nobody can run a worker for it: its submitter has no account here.")
     made = add_token(
         session,

@@ -23,7 +23,7 @@ from server.benchmarks.queries import keep_definition
 from server.board_versions import raise_board_version
 from server.database import Database
 from server.dependencies import Parts
-from server.models import Board, RunRow, Submission
+from server.models import Board, PublishedResult, RunRow, Submission
 from server.rescoring.service import Choice, rescore_submissions
 from server.settings import Settings
 from server.submissions.queries import lock_submission
@@ -439,7 +439,8 @@ def test_an_archive_gets_the_day_that_was_not_known_when_it_was_imported(
     digits_submission.form = {"archive": "true"}
     digits_submission.claim["submitted_on"] = "2024-11-13"
     stored = submit(digits_submission, by=olivia).json()["id"]
-    damage(database, stored, submitted_on=None)
+    with database.write() as session:
+        session.get_one(PublishedResult, stored).published_on = None
     parts: Parts = client.app.state.parts  # type: ignore[attr-defined]
     (changed,) = rescore_submissions(parts, Choice(), print).changed
 

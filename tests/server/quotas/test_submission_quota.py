@@ -77,7 +77,7 @@ def test_archives_count_for_nobody(
     assert submit(digits_submission).status_code == 201
     with database.write() as session:
         for row in session.scalars(select(Submission)):
-            row.archive = True
+            row.evidence = "published"
     assert client.get("/api/v1/me/quota", headers=alice.headers).json()["quotas"][0]["used"] == 0
 
 
