@@ -12,13 +12,11 @@ from sqlalchemy import (
     JSON,
     ColumnElement,
     Select,
-    String,
     Table,
     Text,
     case,
     cast,
     func,
-    literal,
     or_,
     select,
     type_coerce,
@@ -26,7 +24,6 @@ from sqlalchemy import (
 
 from server.database import utc_now
 from server.models import (
-    Attempt,
     Base,
     JobTraining,
     Pool,
@@ -180,7 +177,7 @@ def hidden_submissions() -> ColumnElement[bool]:
     return or_(Submission.embargoed.is_(True), Submission.revealed_at > utc_now())
 
 
-# What is true only here and may not be carried on elsewhere, by table and column.
+# Values that an export has in the place of a column's, by table and column.
 Overrides = Mapping[str, Mapping[str, ColumnElement[Any]]]
 
 
@@ -204,10 +201,9 @@ class Selected:
 
 
 def select_export(*, public: bool) -> Iterator[Selected]:
-    """What is decided to leave the server; with `public` what everybody may know.
+    """Tables and columns that leave the server; with `public` those that everybody may know.
 
-    A verification that has not ended is sealed: its draw is not in an export. Its attempts under
-    way are as cancelled ones, so that no other server sends them to a worker.
+    A verification that has not ended is sealed: its draw is not in an export.
     """
     overrides = {**_sealed(), "submissions": _published()}
     for table in Base.metadata.sorted_tables:
@@ -278,22 +274,16 @@ def visible(table: Table, roots: Mapping[str, ColumnElement[bool]]) -> list[Colu
 
 
 def _sealed() -> Overrides:
-    """Values of jobs that have not ended: their draw is secret, their attempts are cancelled."""
+    """The draw of a verification, absent while it is open."""
     verifications, training = Verification.__table__.columns, JobTraining.__table__.columns
-    state = Attempt.__table__.columns["state"]
-    is_open = verifications["state"].in_(OPEN)
-    of_open = training["verification_id"].in_(select(verifications["id"]).where(is_open))
+    ended = verifications["state"].not_in(OPEN)
+    of_ended = training["verification_id"].in_(select(verifications["id"]).where(ended))
     return {
-        "verifications": {
-            "nonce": case((is_open, literal("", String)), else_=verifications["nonce"]),
-        },
+        "verifications": {"nonce": case((ended, verifications["nonce"]))},
         "job_trainings": {
-            "seed": case((of_open, 0), else_=training["seed"]),
-            "settings": case(
-                (of_open, literal("{}", Text)), else_=cast(training["settings"], Text)
-            ),
+            "seed": case((of_ended, training["seed"])),
+            "settings": case((of_ended, cast(training["settings"], Text))),
         },
-        "attempts": {"state": case((state.in_(OPEN), literal("cancelled", String)), else_=state)},
     }
 
 
