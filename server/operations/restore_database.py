@@ -4,14 +4,13 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
-import psycopg
-from sqlalchemy import Connection, Date, Dialect, inspect, text
+from sqlalchemy import Connection, Date, TextClause, bindparam, inspect, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
@@ -30,6 +29,8 @@ REPLACED = "finishline_replaced_"
 LOCK_TIMEOUT = "10s"
 # The server shows a connection that was closed for a moment longer.
 GONE_SECONDS = 2.0
+ROWS_AT_ONCE = 200
+TYPES: dict[Kind, TypeEngine[Any]] = {"moment": UtcDateTime(), "date": Date()}
 LOOK_SECONDS = 0.05
 
 
@@ -206,18 +207,13 @@ class PostgresqlPlace:
         self._database.close()
 
 
-ROWS_AT_ONCE = 200
-# COPY goes past SQLAlchemy, to the driver.
-DRIVER_ERRORS = (DBAPIError, psycopg.Error)
-
-
 def load_tables(
     connection: Connection, folder: Path, manifest: Manifest, say: Progress = silent
 ) -> None:
     """Insert every row. Raises RuleError naming file and line of one that does not fit."""
     for table in manifest.tables:
         columns = _fitting(connection, table)
-        insert = _inserter(connection, table.name, columns)
+        insert = _insert_into(connection, table.name, columns)
         lines, done = read_csv(folder / table.file, columns, name=table.file), 0
         while batch := list(islice(lines, ROWS_AT_ONCE)):
             _insert(connection, insert, batch, table)
@@ -243,56 +239,28 @@ def _fitting(connection: Connection, table: TablePart) -> Columns:
     return columns
 
 
-Insert = Callable[[Sequence[Line]], None]
-
-
-def _inserter(connection: Connection, table: str, columns: Columns) -> Insert:
+def _insert_into(connection: Connection, table: str, columns: Columns) -> TextClause:
+    """The statement for rows of values by their column's position; JSON stays as it is written."""
     quote = connection.dialect.identifier_preparer.quote
     names = ", ".join(quote(name) for name in columns.names)
-    if connection.dialect.name == "postgresql":
-        statement = f"COPY {quote(table)} ({names}) FROM STDIN"
-        return lambda lines: _copy(connection, statement, lines)
-    places = ", ".join("?" * len(columns.names))
-    statement = f"INSERT INTO {quote(table)} ({names}) VALUES ({places})"  # noqa: S608
-    convert = [_converter(kind, connection.dialect) for kind in columns.kinds]
-
-    def insert(lines: Sequence[Line]) -> None:
-        rows = [
-            tuple([put(value) for put, value in zip(convert, line.values, strict=True)])
-            for line in lines
-        ]
-        connection.exec_driver_sql(statement, rows)
-
-    return insert
-
-
-def _copy(connection: Connection, statement: str, lines: Sequence[Line]) -> None:
-    driver = connection.connection.driver_connection
-    with driver.cursor() as cursor, cursor.copy(statement) as copy:  # type: ignore[union-attr]
-        for line in lines:
-            copy.write_row(line.values)
-
-
-def _converter(kind: Kind, dialect: Dialect) -> Callable[[Any], Any]:
-    """How the driver of SQLite takes a value of a kind."""
-    types: dict[Kind, TypeEngine[Any]] = {"moment": UtcDateTime(), "date": Date()}
-    if kind not in types:
-        return _same
-    return types[kind].dialect_impl(dialect).bind_processor(dialect) or _same
-
-
-def _same(value: Any) -> Any:
-    return value
+    places = ", ".join(f":p{number}" for number in range(len(columns.names)))
+    typed = [
+        bindparam(f"p{number}", type_=TYPES[kind])
+        for number, kind in enumerate(columns.kinds)
+        if kind in TYPES
+    ]
+    return text(f"INSERT INTO {quote(table)} ({names}) VALUES ({places})").bindparams(*typed)  # noqa: S608
 
 
 def _insert(
-    connection: Connection, insert: Insert, lines: Sequence[Line], table: TablePart
+    connection: Connection, insert: TextClause, lines: Sequence[Line], table: TablePart
 ) -> None:
     """Insert some lines; if they do not fit, one by one until the line is found that does not."""
+    rows = [{f"p{number}": value for number, value in enumerate(line.values)} for line in lines]
     try:
         with connection.begin_nested():
-            insert(lines)
-    except DRIVER_ERRORS as error:
+            connection.execute(insert, rows)
+    except DBAPIError as error:
         if len(lines) == 1:
             raise RuleError(
                 _why(error), file=table.file, line=lines[0].number,
@@ -302,10 +270,9 @@ def _insert(
             _insert(connection, insert, [line], table)
 
 
-def _why(error: Exception) -> str:
-    """What the database says, without the statement and the row."""
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    return " ".join(str(cause).split())[:300]
+def _why(error: DBAPIError) -> str:
+    """The database's reason, without the statement and the row."""
+    return " ".join(str(error.orig).split())[:300]
 
 
 def _set_sequences(connection: Connection, tables: Sequence[TablePart]) -> None:
