@@ -136,6 +136,15 @@ def now_and_then(say: Progress, *, what: str, seconds: float = SECONDS_BETWEEN) 
     return maybe
 
 
+def last_success(folder: Path) -> tuple[float, float]:
+    """When the last one in a folder ended well, in Unix time, and its seconds; 0 if none did."""
+    try:
+        found = json.loads((folder / LAST).read_text())
+        return datetime.fromisoformat(found["ended_at"]).timestamp(), float(found["seconds"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0.0, 0.0
+
+
 def dated_name(moment: datetime) -> str:
     """finishline-20300102T030405Z: sorted by name is sorted by time."""
     return f"finishline-{moment:%Y%m%dT%H%M%SZ}"
