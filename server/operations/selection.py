@@ -282,6 +282,7 @@ def _sealed() -> Overrides:
         "verifications": {"nonce": case((ended, verifications["nonce"]))},
         "job_trainings": {
             "seed": case((of_ended, training["seed"])),
+            "data_nonce": case((of_ended, training["data_nonce"])),
             "settings": case((of_ended, cast(training["settings"], Text))),
         },
     }
