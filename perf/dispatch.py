@@ -32,7 +32,7 @@ from perf.dispatch_installation import Installation, installed
 from perf.dispatch_queue import define, queue_copies, submit_one
 from perf.harness import DIGITS, Bars, cpu_seconds, percentiles
 from server.models import Attempt, Verification
-from server.queues.sending import anything_to_send, take_due
+from server.verifications.queue_order import anything_to_send, take_due
 from tests.support.processes import wait_for
 
 WORKERS = ("walter-1", "walter-2")

@@ -33,8 +33,8 @@ from server.rescoring.service import Choice, rescore_submissions
 from server.revision import current_revision, require_current_schema
 from server.schema import migrate
 from server.settings import get_settings
+from server.verifications.worker_probes import confirm_worker
 from server.viewer import ORGANISER
-from server.workers.confirming import confirm_worker
 
 # It makes a database from a copy, which may be of an earlier schema.
 ANY_SCHEMA = "restore"

@@ -24,11 +24,8 @@ from server.board_versions import known_versions
 from server.boards import endpoints as boards
 from server.boards.watch import VersionWatch
 from server.broker import Broker
-from server.calibrations import endpoints as calibrations
 from server.database import Database
 from server.dependencies import Parts
-from server.dispatch import Dispatcher
-from server.duels import endpoints as duels
 from server.error_answers import ERROR_ANSWERS, add_error_handlers
 from server.middleware import HeadAnswers, SecurityHeaders
 from server.notices import endpoints as notices
@@ -48,14 +45,10 @@ from server.pages import endpoints as pages
 from server.phases import endpoints as phases
 from server.phases.definitions import RulingDefinitions
 from server.phases.watch import PhaseWatch
-from server.pools import endpoints as pools
 from server.prices import endpoints as prices
-from server.proofs import endpoints as proofs
-from server.queues import endpoints as queues
 from server.quotas import endpoints as quotas
 from server.quotas.usage import MEASURES
 from server.request_metrics import RequestMetrics
-from server.reruns import endpoints as reruns
 from server.rescoring import endpoints as rescoring
 from server.revision import require_current_schema
 from server.sessions.sign_in_throttle import FailedSignIns
@@ -64,11 +57,13 @@ from server.submissions import endpoints as submissions
 from server.submissions.recovery import move_what_waits
 from server.tickets import endpoints as tickets
 from server.users import endpoints as users
+from server.verifications import calibration_endpoints as calibrations
 from server.verifications import endpoints as verifications
-from server.verifications import events
-from server.verifications.feeds import Feeds
+from server.verifications import proof_endpoints as proofs
+from server.verifications import worker_endpoints as workers
+from server.verifications.dispatch import Dispatcher
+from server.verifications.event_stream import Feeds
 from server.withdrawals import endpoints as withdrawals
-from server.workers import endpoints as workers
 
 API = "/api/v1"
 # A request is held against the routes in this order: what is heaviest is found first.
@@ -82,15 +77,10 @@ FEATURES = (
     run_export,
     withdrawals,
     boards,
-    reruns,
     verifications,
-    duels,
-    pools,
-    events,
     proofs,
     calibrations,
     workers,
-    queues,
     rescoring,
     quotas,
     prices,

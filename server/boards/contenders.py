@@ -23,7 +23,7 @@ from server.models import (
 )
 from server.submissions.run_times import convergence_factor, run_times
 from server.submissions.visibility import ranks
-from server.workers.owners import is_organisers
+from server.verifications.worker_owners import is_organisers
 
 # A division, and the evidence behind its list: the two are never one list.
 List = tuple[str, Evidence]

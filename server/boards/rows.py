@@ -21,11 +21,11 @@ from finishline.rules.submissions.claim import Kind
 from finishline.rules.verification.sealed_runs import why_held_back
 from server.boards.published import verifications_behind
 from server.models import SUBMITTER, Pool, PoolRun, PublishedResult, RunRow, Submission
-from server.pools.spreads import Spreads
 from server.prices.costs import BookCosts
 from server.submissions.result_views import RcpView
 from server.submissions.run_times import convergence_factor
 from server.submissions.schemas import SystemView
+from server.verifications.pool_runs import Spreads
 from server.viewer import seeing_figures
 
 COLUMNS = (

@@ -40,7 +40,7 @@ from server.operations.manifest import (
 )
 from server.operations.selection import select_backup
 from server.operations.snapshot import audit_head, revision_of, snapshot, write_tables
-from server.proofs.service import current_signer
+from server.verifications.proof_endpoints import current_signer
 
 POOL = "logs"
 KEY = "signing-key.pem"

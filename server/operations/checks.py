@@ -15,10 +15,10 @@ from sqlalchemy.orm import Session
 from server.artifacts import ArtifactStore
 from server.database import Database, utc_now
 from server.dependencies import Parts
-from server.dispatch import Dispatcher
 from server.operations.figures import read_queues, read_workers
 from server.phases.definitions import RulingDefinitions
 from server.settings import MIB, Settings
+from server.verifications.dispatch import Dispatcher
 from server.viewer import ORGANISER
 
 State = Literal["ok", "degraded", "failing"]

@@ -31,7 +31,7 @@ from server.operations.manifest import (
 from server.operations.selection import select_export, tables_left_out
 from server.operations.snapshot import audit_head, revision_of, snapshot, write_tables
 from server.operations.table_files import has_parquet
-from server.proofs.service import current_signer
+from server.verifications.proof_endpoints import current_signer
 
 LOGS = "logs"
 BENCHMARKS = "benchmarks"

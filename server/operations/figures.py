@@ -14,9 +14,9 @@ from server.database import Database, utc_now
 from server.models import Attempt, BenchmarkDefinition, Submission, Verification, WorkerRow
 from server.notices.deliveries import count_deliveries, overdue_seconds
 from server.operations.background_value import BackgroundValue
-from server.queues.holds import PAUSED
-from server.queues.pauses import Pauses, read_pauses
 from server.settings import Settings
+from server.verifications.holds import PAUSED
+from server.verifications.pauses import Pauses, read_pauses
 from server.viewer import ORGANISER
 
 ANY_CLASS = "any"

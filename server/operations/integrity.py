@@ -24,8 +24,8 @@ from server.models import BenchmarkDefinition, RunRow, SigningKey, Submission, V
 from server.operations.folders import Progress, now_and_then, silent
 from server.operations.log_copies import list_logs
 from server.operations.snapshot import snapshot
-from server.proofs.service import SignedProof, current_signer, sign_proof
 from server.submissions.log_files import LogFiles
+from server.verifications.proof_endpoints import SignedProof, current_signer, sign_proof
 from server.verifications.schemas import ENDED
 from server.viewer import ORGANISER
 

@@ -6,12 +6,13 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 from sqlalchemy.orm import Session
 
+from server.benchmarks import calibrations as queries
 from server.benchmarks.queries import definition, find_benchmark
 from server.benchmarks.schemas import benchmark_view
-from server.calibrations import queries, views
-from server.calibrations.schemas import CalibrationSummary
 from server.dependencies import PartsDep
 from server.models import Calibration
+from server.verifications import calibration_views as views
+from server.verifications.calibration_schemas import CalibrationSummary
 from web.calibration_chart import calibration_figure
 from web.render import render
 

@@ -6,14 +6,7 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, Response
 
-from server.calibrations import queries, views
-from server.calibrations.requests import (
-    ask_for_calibration,
-    end_calibration,
-    go_on_with_calibration,
-)
-from server.calibrations.schemas import CalibrationAdopt, CalibrationContinue, CalibrationCreate
-from server.calibrations.service import adopt_calibration
+from server.benchmarks import calibrations as queries
 from server.dependencies import Parts, PartsDep
 from server.errors import ServerError
 from server.pages.console_page import console_page, go_on
@@ -21,6 +14,18 @@ from server.pages.forms import filled, read_form
 from server.sessions.dependencies import ConsoleDep, Fields, FormDep
 from server.sessions.schemas import Notice, SignedIn
 from server.submissions.visibility import viewer_for
+from server.verifications import calibration_views as views
+from server.verifications.calibration_schemas import (
+    CalibrationAdopt,
+    CalibrationContinue,
+    CalibrationCreate,
+)
+from server.verifications.calibrations import (
+    adopt_calibration,
+    ask_for_calibration,
+    end_calibration,
+    go_on_with_calibration,
+)
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/calibrations"

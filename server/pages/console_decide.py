@@ -12,9 +12,6 @@ from server.models import Submission, Verification
 from server.pages.console_lists import pending_verdicts
 from server.pages.console_page import console_page, go_on
 from server.pages.forms import filled, read_form
-from server.reruns.comparison import compare_verifications, report_of
-from server.reruns.schemas import DecisionCreate
-from server.reruns.service import decide
 from server.sessions.dependencies import ConsoleDep, FormDep
 from server.sessions.schemas import Notice, SignedIn
 from server.submissions.visibility import viewer_for
@@ -24,6 +21,8 @@ from server.verifications.publishing import (
     require_submission,
 )
 from server.verifications.queries import find_verification
+from server.verifications.rerun_schemas import DecisionCreate
+from server.verifications.reruns import compare_verifications, decide, report_of
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/decide"

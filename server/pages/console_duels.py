@@ -9,8 +9,6 @@ from sqlalchemy import select
 from finishline.rules.text import count_text
 from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS
 from server.dependencies import Parts, PartsDep
-from server.duels.schemas import DuelCreate
-from server.duels.service import ask_for_duel
 from server.errors import ServerError
 from server.models import Verification
 from server.pages.console_page import console_page, go_on
@@ -18,6 +16,8 @@ from server.pages.forms import filled, read_form
 from server.sessions.dependencies import ConsoleDep, Fields, FormDep
 from server.sessions.schemas import Notice, SignedIn
 from server.submissions.visibility import viewer_for
+from server.verifications.duel_schemas import DuelCreate
+from server.verifications.duels import ask_for_duel
 from server.verifications.queries import SHOWN, view
 
 router = APIRouter(include_in_schema=False)

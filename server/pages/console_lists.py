@@ -6,13 +6,13 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session, joinedload, selectinload
 
-from server.calibrations.queries import count_runs
-from server.calibrations.views import Offered, summary
+from server.benchmarks.calibrations import count_runs
 from server.database import utc_now
 from server.models import Attempt, Calibration, Submission, Verification
+from server.verifications.calibration_views import Offered, summary
 from server.verifications.publishing import is_pending, published_status
 from server.verifications.queries import OPEN, SHOWN, view
-from server.workers.queries import list_workers
+from server.verifications.worker_queries import list_workers
 
 MOST = 100
 LATELY = timedelta(days=7)

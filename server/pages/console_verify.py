@@ -13,12 +13,12 @@ from server.errors import ServerError
 from server.pages.console_lists import under_way
 from server.pages.console_page import console_page, go_on
 from server.pages.forms import filled, read_form
-from server.reruns.schemas import BatchCreate, BatchView
-from server.reruns.service import verify_batch
 from server.sessions.dependencies import ConsoleDep, FormDep
 from server.sessions.schemas import Notice, SignedIn
 from server.submissions.visibility import viewer_for
 from server.verifications.requests import cancel
+from server.verifications.rerun_schemas import BatchCreate, BatchView
+from server.verifications.reruns import verify_batch
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/verify"

@@ -11,14 +11,14 @@ from server.dependencies import Caller, Parts, PartsDep
 from server.errors import ConflictError, ServerError
 from server.pages.console_page import console_page, go_on
 from server.pages.forms import filled, read_form
-from server.queues import holds
-from server.queues.schemas import LONGEST_REASON, REASON
 from server.sessions.dependencies import ConsoleDep, Fields, FormDep
 from server.sessions.schemas import Notice, SignedIn
+from server.verifications import holds
+from server.verifications.queue import read_queue
+from server.verifications.worker_probes import confirm_worker
+from server.verifications.worker_queries import list_workers
+from server.verifications.worker_schemas import LONGEST_REASON, REASON
 from server.viewer import ORGANISER
-from server.workers.confirming import confirm_worker
-from server.workers.queries import list_workers
-from server.workers.queue import read_queue
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/workers"

@@ -28,8 +28,8 @@ from server.sessions.dependencies import FormDep, SignedInDep, signed_in_or_none
 from server.sessions.origin import csrf_token
 from server.sessions.viewing import ViewerDep
 from server.submissions.queries import find_submission
-from server.verifications.own_requests import ask_as_caller, why_no_room
 from server.verifications.queries import claim_of
+from server.verifications.requests import ask_as_caller, why_no_room
 from server.verifications.schemas import VerificationCreate
 from server.withdrawals.schemas import WithdrawalCreate
 from server.withdrawals.service import may_withdraw, withdraw

@@ -5,9 +5,9 @@ from fastapi.responses import HTMLResponse
 
 from server.dependencies import PartsDep
 from server.pages.queries import submission_context
-from server.reruns.comparison import compare_verifications
 from server.sessions.viewing import ViewerDep
 from server.verifications.queries import find_verification, view
+from server.verifications.reruns import compare_verifications
 from web.render import render
 
 router = APIRouter(include_in_schema=False)

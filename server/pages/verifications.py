@@ -11,7 +11,7 @@ from server.boards.race import read_race
 from server.dependencies import Parts, PartsDep
 from server.pages.queries import Context, verification_context
 from server.sessions.viewing import ViewerDep
-from server.workers.queue import read_place
+from server.verifications.queue import read_place
 from web.duel_chart import duel_figure
 from web.render import render
 from web.replay_chart import replay_figure

@@ -7,10 +7,9 @@ from fastapi.responses import HTMLResponse
 
 from server.dependencies import PartsDep
 from server.sessions.viewing import ViewerDep
-from server.workers.probes import canary_readings, find_worker, probe_history
-from server.workers.queries import list_workers, read_worker
-from server.workers.queue import SHOWN_PER_CLASS, read_queue
-from server.workers.roofline import worker_roofline
+from server.verifications.queue import SHOWN_PER_CLASS, read_queue
+from server.verifications.worker_probes import canary_readings, find_worker, probe_history
+from server.verifications.worker_queries import list_workers, read_worker, worker_roofline
 from web.render import render
 from web.roofline_chart import roofline_figure
 

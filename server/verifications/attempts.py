@@ -31,13 +31,11 @@ from server.dependencies import Caller
 from server.errors import ConflictError, ContentError, NotAllowedError
 from server.models import Attempt, ReplayEventRow, Token, Verification, WorkerRow
 from server.notices.announce import announce_verification
-from server.queues.failing import pause_failing
-from server.queues.holds import refuse_held
 from server.verifications.cross_checks import give_up_cross_check
-from server.verifications.limits import why_over_limit
+from server.verifications.holds import pause_failing, refuse_held
 from server.verifications.outcomes import conclude_replay, end_with_report
 from server.verifications.queries import find_attempt, lock_attempt
-from server.verifications.queueing import queue_attempt
+from server.verifications.queueing import queue_attempt, why_over_limit
 from server.verifications.report_checks import (
     keep_openings,
     posted_events,
@@ -45,7 +43,7 @@ from server.verifications.report_checks import (
     why_refused,
 )
 from server.verifications.service import cancel_verification, end_without_verdict, follow_check
-from server.workers.service import require_own_name
+from server.verifications.workers import require_own_name
 
 TOKEN_PREFIX = "fla_"  # noqa: S105  a prefix, so that leaked tokens can be searched for
 LARGEST_SEQUENCE = 2**31 - 1

@@ -17,11 +17,10 @@ from server.benchmarks.queries import definition
 from server.database import utc_now
 from server.errors import ServerError
 from server.models import Attempt, Pool, Verification, WorkerRow
-from server.pools.owners import follow_owners
-from server.pools.service import take_out_runs
-from server.queues.apart import owners_at
-from server.queues.holds import pause_by_server
-from server.queues.takers import LONGEST_SILENCE_SECONDS
+from server.verifications.free_workers import LONGEST_SILENCE_SECONDS, owners_at
+from server.verifications.holds import pause_by_server
+from server.verifications.pool_runs import follow_owners
+from server.verifications.pools import take_out_runs
 from server.verifications.publishing import KEEP, is_published, published_status
 from server.verifications.queries import (
     OPEN,
@@ -38,7 +37,7 @@ from server.verifications.service import (
     request_verification,
     set_status,
 )
-from server.workers.owners import is_organisers_worker
+from server.verifications.worker_owners import is_organisers_worker
 
 NO_SECOND_WORKER = Reason(
     "no_second_worker",

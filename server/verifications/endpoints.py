@@ -1,16 +1,33 @@
-"""Verifications: ask, read, cancel, watch."""
+"""Verifications: ask, read, cancel, watch, rerun, decide; duels and pools."""
 
-from typing import Annotated, Literal
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from server.accounts.roles import ORGANISERS
 from server.dependencies import CallerDep, OrganiserDep, PartsDep, require_allowed
 from server.request_context import note
 from server.sessions.viewing import ViewerDep
-from server.verifications import queries
-from server.verifications.own_requests import ask_as_caller
-from server.verifications.requests import cancel
+from server.verifications import duels, queries, reruns
+from server.verifications.duel_schemas import DuelCreate, PoolClose, PoolView
+from server.verifications.event_stream import Feeds, parse_position, read_news
+from server.verifications.pool_requests import (
+    ask_again_for_fresh_runs,
+    close_as_organiser,
+    view_pool,
+)
+from server.verifications.queries import view
+from server.verifications.requests import ask_as_caller, cancel
+from server.verifications.rerun_schemas import (
+    BatchCreate,
+    BatchView,
+    ComparisonView,
+    DecisionCreate,
+)
+from server.verifications.reruns import compare_verifications
 from server.verifications.schemas import (
     VerificationCreate,
     VerificationList,
@@ -106,6 +123,108 @@ def cancel_verification(
     """End a verification without a verdict. A replay that runs is finished first, for its pool."""
     with parts.database.write() as session:
         verification = cancel(session, caller, verification_id)
+        return queries.view(
+            session, verification, alive_seconds=parts.settings.worker_alive_seconds
+        )
+
+
+RETRY_MILLISECONDS = 1000  # How soon a browser connects again when the server went away.
+
+
+def existing_verification(verification_id: str, parts: PartsDep, viewer: ViewerDep) -> str:
+    """The id, once it is known that there is such a verification: a 404 before any event."""
+    with parts.database.read(viewer) as session:
+        return queries.find_verification(session, verification_id).id
+
+
+@router.get("/verifications/{verification_id}/events", response_class=EventSourceResponse)
+async def watch_verification(
+    request: Request,
+    parts: PartsDep,
+    viewer: ViewerDep,
+    verification_id: Annotated[str, Depends(existing_verification)],
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> AsyncIterator[ServerSentEvent]:
+    """Follow a verification: `state` at each change, `replay` for each event, `end` at the end."""
+    position = parse_position(last_event_id)
+    shown: dict[str, Any] | None = None
+    read = partial(read_news, parts, viewer, verification_id)
+    feeds: Feeds = request.app.state.feeds
+    with feeds.follow((verification_id, viewer), read) as follower:
+        while True:
+            news = await follower.next(position)
+            if news.state != shown:
+                shown = news.state
+                yield ServerSentEvent(
+                    event="state", data=shown, id=str(position), retry=RETRY_MILLISECONDS
+                )
+            fresh = [item for item in news.replay if item[0] > position]
+            for place, event in fresh:
+                position = place
+                yield ServerSentEvent(event="replay", data=event, id=str(place))
+            if news.full is not None and not fresh:
+                yield ServerSentEvent(event="end", data=news.full, id=str(position))
+                return
+
+
+@router.get("/pools/{pool_id}")
+def get_pool(pool_id: str, parts: PartsDep, viewer: ViewerDep) -> PoolView:
+    """The sealed runs of a configuration, and the time they measure."""
+    with parts.database.read(viewer) as session:
+        return view_pool(session, pool_id)
+
+
+@router.post("/pools/{pool_id}/close")
+def close_pool(pool_id: str, parts: PartsDep, caller: OrganiserDep, body: PoolClose) -> PoolView:
+    """Close a pool after a change of worker or software; the next replay opens another one.
+
+    Its submissions drop from measured to claimed until then. Its runs stay readable.
+    """
+    with parts.database.write() as session:
+        close_as_organiser(session, caller, pool_id, body.reason)
+        return view_pool(session, pool_id)
+
+
+@router.post("/pools/{pool_id}/fresh-runs", status_code=201)
+def request_fresh_runs(pool_id: str, parts: PartsDep, caller: OrganiserDep) -> PoolView:
+    """Ask again for the fresh runs of a pool that ended without a measurement."""
+    with parts.database.write() as session:
+        ask_again_for_fresh_runs(session, caller, pool_id)
+        return view_pool(session, pool_id)
+
+
+@router.post("/verifications/batch")
+def verify_batch(body: BatchCreate, parts: PartsDep, caller: OrganiserDep) -> BatchView:
+    """Have many submissions replayed, or with `dry_run` say what that would cost.
+
+    What is under way or cannot be replayed is skipped, with the reason.
+    """
+    return reruns.verify_batch(parts, caller, body)
+
+
+@router.get("/verifications/compare")
+def compare(first: str, second: str, parts: PartsDep, viewer: ViewerDep) -> ComparisonView:
+    """Two verifications of one submission, side by side, with what is more than chance."""
+    with parts.database.read(viewer) as session:
+        return compare_verifications(session, first, second)
+
+
+@router.post("/verifications/{verification_id}/decide")
+def decide(
+    verification_id: str, body: DecisionCreate, parts: PartsDep, caller: OrganiserDep
+) -> VerificationView:
+    """Publish the verdict of a rerun, or keep the one that is published; with the reason."""
+    with parts.database.write() as session:
+        verification = reruns.decide(session, caller, verification_id, body)
+        return view(session, verification, alive_seconds=parts.settings.worker_alive_seconds)
+
+
+@router.post("/duels", status_code=201)
+def request_duel(parts: PartsDep, caller: OrganiserDep, body: DuelCreate) -> VerificationView:
+    """Ask for two submissions to be trained in turn on one worker, in sealed pairs of runs."""
+    with parts.database.write() as session:
+        verification = duels.ask_for_duel(session, caller, body)
+        session.refresh(verification)
         return queries.view(
             session, verification, alive_seconds=parts.settings.worker_alive_seconds
         )

@@ -1,4 +1,4 @@
-"""The end of a job: its purpose judges the report, and what its trainings are for follows."""
+"""The end of a job: its purpose judges the report, and its consequences follow."""
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -6,29 +6,102 @@ from dataclasses import asdict, replace
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
+from finishline.rules.scoring.energy import energy_to_target_joules
+from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.cross_check import unreproduced
 from finishline.rules.verification.job import Case
+from finishline.rules.verification.latency import measured_figures
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.verdict import Reason, Verdict
-from server.calibrations.progress import keep_calibrated
-from server.calibrations.queries import benchmark_of
-from server.duels.automatic import challenge_record
+from server.benchmarks.calibrations import benchmark_of
+from server.benchmarks.queries import definition
+from server.board_versions import raise_board_version
 from server.models import Verification
-from server.pools.fresh import follow_measurement
-from server.pools.service import keep_sealed_runs
+from server.verifications.calibration_runs import keep_calibrated
 from server.verifications.cross_checks import (
+    NO_SECOND_WORKER,
     begin_cross_check,
     end_cross_check,
     open_because,
     own_again,
 )
-from server.verifications.energy import show_energy
-from server.verifications.latency import end_latency
+from server.verifications.duels import challenge_record
+from server.verifications.evidence import follow_evidence
+from server.verifications.fresh_runs import follow_measurement
+from server.verifications.pools import keep_sealed_runs
+from server.verifications.publishing import is_pending, is_published
 from server.verifications.queries import claim_of, claimed_curves, claimed_runs
 from server.verifications.queueing import trainings_of
 from server.verifications.service import cancel_verification, end_with_verdict
 from server.verifications.witnesses import end_witnessed
+from server.verifications.worker_owners import is_organisers_worker
+
+
+def end_latency(
+    session: Session, verification: Verification, report: ReplayReport, verdict: Verdict
+) -> None:
+    """Store the verdict, and show the measured latency beside the claim.
+
+    No second worker measures it again, so an organisers' worker alone decides.
+    """
+    if not is_organisers_worker(session, report.system.worker):
+        verdict = open_because(verdict, NO_SECOND_WORKER)
+    end_with_verdict(session, verification, verdict)
+    if not is_pending(verification, verification.submission):
+        show_measured(session, verification)
+
+
+def show_measured(session: Session, verification: Verification) -> None:
+    """Put a measured latency beside the claim on the board; what is no latency changes nothing.
+
+    One that waits for a decision is shown once it is published, with its verdict.
+    """
+    submission = verification.submission
+    if verification.kind != "latency" or submission is None or verification.report is None:
+        return
+    report = TypeAdapter(ReplayReport).validate_python(verification.report)
+    if not is_organisers_worker(session, report.system.worker):
+        return
+    figures = measured_figures(definition(session, verification.benchmark_sha256), report)
+    if figures is not None and _is_of_its_system(claim_of(submission), report):
+        submission.measured_latency_ms = figures.p50_ms
+        follow_evidence(session, submission)
+        raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
+
+
+def _is_of_its_system(claim: Claim, report: ReplayReport) -> bool:
+    """Whether what was measured may stand beside the claim: on its hardware class only."""
+    return claim.system.hardware_class == report.system.hardware_class
+
+
+REPORT = TypeAdapter(ReplayReport)
+
+
+def show_energy(verification: Verification) -> None:
+    """Put what the published replay measured on the board, or nothing where it measured none.
+
+    Only what was trained on the hardware class of the claim may stand beside its time. To be
+    called where a verdict is published, which raises the board's version.
+    """
+    submission = verification.submission
+    if verification.kind != "replay" or submission is None or verification.report is None:
+        return
+    if not is_published(verification):
+        return
+    report = REPORT.validate_python(verification.report)
+    same_class = report.system.hardware_class == submission.system["hardware_class"]
+    submission.energy_joules = _joules(report) if same_class else None
+
+
+def _joules(report: ReplayReport) -> float | None:
+    return energy_to_target_joules(
+        [
+            None if run.telemetry is None else run.telemetry.energy_joules
+            for run in report.runs
+            if run.status == "reached"
+        ]
+    )
 
 
 def end_with_report(session: Session, verification: Verification, report: ReplayReport) -> None:

@@ -3,13 +3,14 @@
 import logging
 from dataclasses import asdict
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import ColumnElement, or_, select, update
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.messages import Failure
 from server.database import utc_now
-from server.models import Attempt, Token, Verification
+from server.models import Attempt, ReplayEventRow, Token, Verification
 from server.notices.announce import announce_verification, announce_worker
 from server.verifications.attempts import as_followed, retry_or_give_up
 from server.verifications.cross_checks import (
@@ -17,12 +18,46 @@ from server.verifications.cross_checks import (
     give_up_cross_check,
     has_other_owner,
 )
-from server.verifications.last_heard import last_heard
-from server.verifications.limits import why_over_limit
+from server.verifications.figure_views import hidden_runs, without_quality
 from server.verifications.outcomes import conclude_replay
 from server.verifications.queries import lock_verification
+from server.verifications.queueing import why_over_limit
 from server.verifications.service import end_without_verdict
 from server.verifications.witnesses import TOKEN_ENDED
+from server.viewer import ANYBODY
+
+LINES = 20
+
+
+def last_heard(session: Session, attempt: Attempt) -> str | None:
+    """The last events of an attempt, a line each; None if nothing was heard."""
+    rows = session.execute(
+        select(ReplayEventRow.event, ReplayEventRow.created_at)
+        .where(ReplayEventRow.attempt_id == attempt.id)
+        .order_by(ReplayEventRow.sequence.desc())
+        .limit(LINES)
+    ).all()
+    # Everybody may read this, also while the claim is hidden.
+    hidden = hidden_runs(attempt.verification, ANYBODY)
+    lines = [
+        f"{row.created_at:%H:%M:%S} {_line(without_quality(row.event, hidden))}"
+        for row in reversed(rows)
+    ]
+    # No database stores a NUL in a text.
+    return "\n".join(lines).replace("\0", "\ufffd") or None
+
+
+def _line(event: dict[str, Any]) -> str:
+    run = f"run {event['run'] + 1}"
+    at = "" if event.get("seconds") is None else f" after {event['seconds']:.3f} s"
+    if event["kind"] == "evaluation":
+        epoch = "" if event.get("epoch") is None else f", epoch {event['epoch']:g}"
+        told = "not told" if event.get("quality") is None else f"{event['quality']:g}"
+        return f"{run}{epoch}: quality {told}{at}"
+    words = {"run_started": "started", "phase": event.get("phase"), "run_finished": "ended"}
+    status = f", {event['status'].replace('_', ' ')}" if event.get("status") else ""
+    return f"{run}: {words.get(event['kind'], event['kind'])}{at}{status}"
+
 
 UNMADE = timedelta(minutes=10)
 log = logging.getLogger(__name__)

@@ -28,8 +28,8 @@ from server.models import (
     WorkerRow,
 )
 from server.prices.costs import price_of_submission
-from server.queues.pauses import read_pauses
 from server.submissions.queries import runs_with_curves
+from server.verifications.pauses import read_pauses
 from server.verifications.publishing import published_verification
 from server.verifications.schemas import VerificationView, verification_view
 from server.viewer import ORGANISER, seeing

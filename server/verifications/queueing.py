@@ -1,8 +1,9 @@
-"""A job as it starts: its trainings planned and sealed, its first attempt queued."""
+"""A job as it starts: trainings planned and sealed, time limits set, a first attempt queued."""
 
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -19,12 +20,37 @@ from finishline.rules.verification.messages import Training
 from finishline.rules.verification.purposes import REPLAY
 from finishline.rules.verification.replay_plan import FRESH_RUNS, band_for
 from server.bell import ring
-from server.calibrations.queries import adopted_calibration, judging_benchmark
+from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
 from server.database import utc_now
 from server.models import Attempt, JobTraining, Pool, Submission, Verification
 from server.notices.announce import announce_verification
-from server.verifications.limits import RUN_START_SECONDS
 from server.verifications.queries import claim_of
+
+RUN_START_SECONDS = 60.0  # What a run may take beside its own limit: starting, loading, stopping.
+
+
+def why_over_limit(attempt: Attempt, *, now: datetime) -> str | None:
+    """Why a running attempt has to end, in words; None while it is in time.
+
+    The whole has its verification's limit. The run under way has the benchmark's, counted from its
+    announcement, so that a worker whose training hangs is not waited for while it stays polite.
+    """
+    if attempt.started_at is None:
+        return None
+    limit_seconds = attempt.verification.limit_seconds
+    if now > attempt.started_at + timedelta(seconds=limit_seconds):
+        return f"the replay took longer than {limit_seconds:.0f} s"
+    run_seconds = _run_seconds(attempt)
+    since = attempt.run_started_at or attempt.started_at
+    if now > since + timedelta(seconds=run_seconds):
+        return f"a run took longer than {run_seconds:.0f} s and its worker did not end it"
+    return None
+
+
+def _run_seconds(attempt: Attempt) -> float:
+    """The seconds that one run may take on the server's clock: all runs have the same limit."""
+    return attempt.verification.limit_seconds / attempt.verification.runs
+
 
 NOBODY_YET = ""
 
@@ -202,7 +228,7 @@ def queue_attempt(session: Session, verification: Verification, *, number: int) 
         submitter_id=submission.user_id if submission is not None else asker,
         by_organiser=submission is None or submission.user_id != asker,
         asked_at=verification.created_at,
-        # The server looks for a worker of its own (server.queues.apart).
+        # The server looks for a worker of its own (free_workers).
         sent_to=NOBODY_YET if is_apart(verification) else None,
     )
     session.add(attempt)

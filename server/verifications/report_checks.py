@@ -21,12 +21,12 @@ from finishline.rules.verification.report_check import (
 )
 from finishline.rules.verification.report_stream import StreamedEvent, check_stream, streamed_event
 from server.audit.service import Administrator, Subject, record
-from server.benchmarks.queries import definition
-from server.calibrations.queries import (
+from server.benchmarks.calibrations import (
     adopted_calibration,
     benchmark_of,
     finished_runs,
 )
+from server.benchmarks.queries import definition
 from server.models import (
     Attempt,
     CalibrationRunRow,

@@ -1,17 +1,22 @@
-"""Asking for a verification and cancelling one, as organisers do: with a record of who did."""
+"""Requests for verifications: by organisers with a record, by submitters for their first."""
 
-from sqlalchemy.orm import Session
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session, undefer
 
 from finishline.rules.ranking.evidence import consequence
 from finishline.rules.verification.purposes import PURPOSES
 from server.audit.service import Subject, record
 from server.dependencies import Caller
-from server.models import Verification
+from server.errors import ConflictError, NotAllowedError, NotFoundError, UsedUpError
+from server.models import Charge, Submission, Verification
+from server.quotas.room import NOTHING_KEPT, charge, reserve_replay, take_turns
+from server.settings import Settings
 from server.submissions.queries import find_submission
+from server.submissions.visibility import may_see, viewer_for
 from server.verifications.cross_checks import give_up_cross_check
 from server.verifications.outcomes import conclude_replay
-from server.verifications.publishing import standing
-from server.verifications.queries import find_verification, lock_verification
+from server.verifications.publishing import KIND_THAT_CHECKS, standing
+from server.verifications.queries import OPEN, find_verification, lock_verification
 from server.verifications.schemas import VerificationCreate
 from server.verifications.service import (
     cancel_verification,
@@ -82,3 +87,118 @@ def cancel(session: Session, caller: Caller, verification_id: str) -> Verificati
         after={"state": verification.state} | told,
     )
     return verification
+
+
+# Each draws other seeds, and a worker may be a submitter's own.
+MOST_REQUESTS = 3
+ASK_AN_ORGANISER = "Ask an organiser for another verification."
+
+
+def ask_as_caller(
+    session: Session,
+    settings: Settings,
+    caller: Caller,
+    submission_id: str,
+    wanted: VerificationCreate,
+) -> Verification:
+    """Ask for a verification: of any submission as an organiser, else of one's own.
+
+    Raises as `ask_for_verification` and `ask_for_own_verification` do.
+    """
+    if caller.may("organise"):
+        return ask_for_verification(session, caller, submission_id, wanted)
+    return ask_for_own_verification(session, settings, caller, submission_id, wanted)
+
+
+def ask_for_own_verification(
+    session: Session,
+    settings: Settings,
+    caller: Caller,
+    submission_id: str,
+    wanted: VerificationCreate,
+) -> Verification:
+    """Ask for the verification of one's own submission; written to the audit log.
+
+    Raises NotFoundError unless the caller may see the submission, NotAllowedError unless it is
+    theirs and this is the first or those before were ended by the machinery, UsedUpError where the
+    quota has no room for it; else as `ask_for_verification` does.
+    """
+    submission = find_submission(session, submission_id)
+    if submission.user_id != caller.user_id:
+        if not may_see(viewer_for(caller), submission):
+            raise NotFoundError(f"There is no submission {submission_id!r}.")
+        raise NotAllowedError(
+            "This submission is another user's: only they or an organiser may ask for it."
+        )
+    # First of all the user's lock, so that of two requests at once one sees the other.
+    take_turns(session, user_id=caller.user_id, benchmark_id=submission.benchmark_id)
+    _require_first(session, submission, wanted.kind)
+    reserved = reserve_replay(
+        session, settings, submission, user_id=caller.user_id, kind=wanted.kind
+    )
+    verification = ask_for_verification(session, caller, submission_id, wanted)
+    charge(session, verification, user_id=caller.user_id, reserved=reserved)
+    session.flush()
+    return verification
+
+
+def why_no_room(
+    session: Session, settings: Settings, caller: Caller, submission: Submission
+) -> str | None:
+    """Why a replay that a caller asked for at this moment would find no room; None if it would.
+
+    A look without a lock, for a page: the request itself decides. Organisers need none.
+    """
+    if caller.may("organise"):
+        return None
+    try:
+        reserve_replay(
+            session, settings, submission, user_id=caller.user_id, kind="replay", lock=False
+        )
+    except (UsedUpError, NotAllowedError) as refused:
+        return f"{str(refused).removesuffix(NOTHING_KEPT).removesuffix('.')}."
+    return None
+
+
+def _require_first(session: Session, submission: Submission, kind: str) -> None:
+    if submission.published is not None:
+        raise NotAllowedError(f"This is an archive's result. {ASK_AN_ORGANISER}")
+    if kind != KIND_THAT_CHECKS[submission.kind]:
+        raise NotAllowedError(
+            f"A {kind} does not check the claim of this submission. {ASK_AN_ORGANISER}"
+        )
+    session.execute(select(Submission.id).where(Submission.id == submission.id).with_for_update())
+    earlier = session.scalars(
+        select(Verification)
+        .where(
+            Verification.submission_id == submission.id,
+            Verification.kind == kind,
+            Verification.witness_token_id.is_(None),
+        )
+        .options(undefer(Verification.reasons))
+        .execution_options(populate_existing=True)
+    ).all()
+    for verification in earlier:
+        if verification.state in OPEN:
+            raise ConflictError(f"Verification {verification.id} of it is under way: wait for it.")
+        if _says_something(verification):
+            raise NotAllowedError(
+                f"Verification {verification.id} ended {verification.outcome}, and that stands. "
+                f"{ASK_AN_ORGANISER}"
+            )
+    asked = session.scalar(
+        select(func.count())
+        .select_from(Charge)
+        .join(Verification, Verification.id == Charge.verification_id)
+        .where(Verification.submission_id == submission.id)
+    )
+    if (asked or 0) >= MOST_REQUESTS:
+        raise NotAllowedError(f"You asked {asked} times for this submission. {ASK_AN_ORGANISER}")
+
+
+def _says_something(verification: Verification) -> bool:
+    """Whether a verification ended in a way that is about the claim, not about the machinery."""
+    if verification.state == "done":
+        return True
+    codes = {reason.get("code") for reason in verification.reasons}
+    return verification.state == "failed" and codes != {"infrastructure"}

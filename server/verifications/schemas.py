@@ -11,13 +11,18 @@ from finishline.rules.verification.duel import Duel
 from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.replay_plan import OWN_SEEDS
 from server.benchmarks.schemas import TargetView, target_view
-from server.duels.schemas import DuelView, duel_view
 from server.models import Attempt, Verification
 from server.submissions.visibility import is_hidden
-from server.verifications.latency_views import BackendView, backend_views
-from server.verifications.own_seeds import hidden_runs
+from server.verifications.duel_schemas import DuelView, duel_view
+from server.verifications.figure_views import (
+    BackendView,
+    Figures,
+    UtilisationView,
+    backend_views,
+    hidden_runs,
+    utilisation_views,
+)
 from server.verifications.publishing import decision_word, is_published
-from server.verifications.utilisation_views import Figures, UtilisationView, utilisation_views
 from server.viewer import ANYBODY
 
 ENDED = ("done", "failed", "cancelled")

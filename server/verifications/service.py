@@ -14,16 +14,16 @@ from finishline.rules.verification.purposes import REPLAY
 from finishline.rules.verification.replay_plan import why_not_replayable
 from finishline.rules.verification.verdict import Reason, Verdict
 from server.board_versions import raise_board_version
-from server.calibrations.progress import settle_calibration
 from server.database import utc_now
 from server.errors import ConflictError, ContentError
 from server.models import Submission, Verification
 from server.notices.announce import announce_status, announce_verification
-from server.pools.evidence import follow_evidence
-from server.pools.fresh import follow_measurement
-from server.pools.service import keep_sealed_runs
-from server.proofs.evidence import keep_evidence
 from server.submissions.visibility import reveal
+from server.verifications.calibration_runs import settle_calibration
+from server.verifications.evidence import follow_evidence
+from server.verifications.fresh_runs import follow_measurement
+from server.verifications.pools import keep_sealed_runs
+from server.verifications.proof_evidence import keep_evidence
 from server.verifications.publishing import (
     checks_claim,
     published_status,

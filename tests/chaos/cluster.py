@@ -23,7 +23,7 @@ from server.accounts.service import create_token
 from server.audit.service import Administrator
 from server.database import Database
 from server.schema import migrate
-from server.workers.confirming import confirm_worker
+from server.verifications.worker_probes import confirm_worker
 from tests.support.processes import asking, free_port, wait_for
 
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,7 @@ from sqlalchemy import select
 from finishline.rules.verification.messages import REPLAY_TASK
 from server.broker import Broker
 from server.models import Attempt
-from server.queues.sending import build_sending
+from server.verifications.queue_order import build_sending
 from tests.chaos.cluster import Cluster
 
 COPIES = 2  # Beside the message itself: three deliveries.

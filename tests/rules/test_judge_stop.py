@@ -13,6 +13,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun, load_
 from finishline.rules.scoring.run import Evaluation
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.submissions.claim import Claim, System
+from finishline.rules.verification.job import Request, build_job
 from finishline.rules.verification.judge import judge
 from finishline.rules.verification.messages import (
     ReplayEvaluation,
@@ -20,7 +21,7 @@ from finishline.rules.verification.messages import (
     ReplayRun,
     WorkerSystem,
 )
-from finishline.rules.verification.replay_plan import build_job, plan
+from finishline.rules.verification.replay import plan_replay
 from finishline.rules.verification.verdict import Verdict
 
 EPOCHS = 10
@@ -287,15 +288,14 @@ def test_where_more_is_better_the_same_tests_hold(stopping: Benchmark) -> None:
 
 
 def test_a_replay_goes_on_to_its_stop(stopping: Benchmark) -> None:
-    sealed = plan(stopping, claim(), entropy=bytes(32))
+    planned = plan_replay(Request(stopping, bytes(32), claims=[claim()]))
     job = build_job(
         stopping,
         claim(),
-        sealed,
+        planned,
         attempt_id="a",
         verification_id="v",
         submission_id="s",
     )
     assert job.target.fixed_stop
-    assert job.stop_at == "target"  # and out of the band it is stopped as any other
-    assert len(job.control_points) == EPOCHS
+    assert job.trainings[0].stop_at == "target"  # and out of the band it is stopped as any other

@@ -72,7 +72,7 @@ def workers_are_confirmed(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
         confirmed = {"confirmed_at": utc_now(), "confirmed_by": None}
         return insert_missing(session, model, **values, **confirmed)
 
-    monkeypatch.setattr("server.workers.service.insert_missing", insert_confirmed)
+    monkeypatch.setattr("server.verifications.workers.insert_missing", insert_confirmed)
 
 
 @pytest.fixture(scope="session")

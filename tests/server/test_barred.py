@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from server.models import Attempt, User, Verification, WorkerRow
-from server.queues.sending import take_due
+from server.verifications.queue_order import take_due
 from tests.server.conftest import WORKER_SYSTEM, Person
 
 

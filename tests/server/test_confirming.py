@@ -10,9 +10,9 @@ from fastapi.testclient import TestClient
 from server.audit.service import Administrator
 from server.database import Database
 from server.errors import ConflictError
-from server.queues.sending import take_due
-from server.workers.confirming import confirm_worker
-from server.workers.owners import is_organisers_worker
+from server.verifications.queue_order import take_due
+from server.verifications.worker_owners import is_organisers_worker
+from server.verifications.worker_probes import confirm_worker
 from tests.server.conftest import WORKER_SYSTEM, Person
 from tests.support.pages import BROWSER
 

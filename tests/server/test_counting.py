@@ -7,7 +7,7 @@ from server.benchmarks.queries import count_submissions
 from server.boards.tries import count_tries
 from server.database import Database
 from server.operations.figures import read_figures
-from server.workers.work import waiting_mark
+from server.verifications.work import waiting_mark
 from tests.support.statements import statements_of
 
 

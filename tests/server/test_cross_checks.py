@@ -22,8 +22,8 @@ from server.models import (
     Verification,
     WorkerRow,
 )
-from server.queues.sending import take_due
 from server.verifications.overdue import UNMADE, end_unmade_cross_checks
+from server.verifications.queue_order import take_due
 
 
 @pytest.fixture

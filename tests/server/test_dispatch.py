@@ -12,9 +12,9 @@ from fastapi.testclient import TestClient
 from sqlalchemy.exc import OperationalError
 
 from server.database import Database, utc_now
-from server.dispatch import Dispatcher, seconds_ahead
 from server.models import WorkerRow
 from server.settings import Settings
+from server.verifications.dispatch import Dispatcher, seconds_ahead
 from tests.support.processes import wait_for
 
 LATE = timedelta(hours=1)
@@ -420,12 +420,16 @@ def test_a_database_that_is_away_is_told_once_and_its_return_too(
 
     monkeypatch.setattr(dispatcher, "run_once", go)
     monkeypatch.setattr(dispatcher._settings, "dispatch_interval_seconds", 0.001)
-    with caplog.at_level(logging.INFO, "server.dispatch"):
+    with caplog.at_level(logging.INFO, "server.verifications.dispatch"):
         dispatcher.start()
         assert over.wait(timeout=10)
         dispatcher.stop()
 
-    told = [record.getMessage() for record in caplog.records if record.name == "server.dispatch"]
+    told = [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "server.verifications.dispatch"
+    ]
     assert told == [
         "the database does not answer (connection refused); trying again until it does",
         "the database answers again",

@@ -9,7 +9,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.database import Database, utc_now
-from server.verifications import events, news
+from server.verifications import endpoints as events
+from server.verifications import event_stream as news
 from server.verifications.overdue import expire_leases
 from tests.support.streams import stream_report, streamed
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from finishline.rules.verification.fair_queue import Turns, Waiting
-from server.workers.expected import (
+from server.verifications.forecast import (
     Expected,
     Queued,
     Taker,

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from server.verifications import feeds
-from server.verifications.feeds import Feeds
-from server.verifications.news import News, Position
+from server.verifications import event_stream as feeds
+from server.verifications.event_stream import Feeds, News, Position
 from tests.support.loops import run_async
 
 

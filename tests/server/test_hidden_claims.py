@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 from server.database import Database, utc_now
 from server.models import Submission
-from server.verifications.news import Position, read_news
+from server.verifications.event_stream import Position, read_news
 from server.verifications.overdue import expire_leases
 from server.viewer import ANYBODY, ORGANISER
 from tests.server.test_embargo_everywhere import addresses

@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.database import Database
-from server.queues.sending import take_due
+from server.verifications.queue_order import take_due
 
 WORKER = "/api/v1/workers/walter-1"
 QUEUE = "/api/v1/queue"

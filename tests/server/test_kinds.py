@@ -9,9 +9,9 @@ from fastapi.testclient import TestClient
 from finishline.rules.verification.messages import Failure
 from server.benchmarks.queries import keep_definition
 from server.database import Database, utc_now
-from server.dispatch import take_due
 from server.models import Calibration, JobTraining, User, Verification
 from server.settings import Settings
+from server.verifications.dispatch import take_due
 from server.verifications.queueing import queue_attempt
 
 SETTINGS = [{"batch_size": 32.0}, {"batch_size": 128.0}]

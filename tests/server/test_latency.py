@@ -14,9 +14,9 @@ from sqlalchemy import select
 
 from finishline.rules.verification.messages import Absence, BackendLatency
 from server.database import Database
-from server.dispatch import take_due
 from server.models import Attempt, Submission, User, Verification, WorkerRow
-from server.verifications.limits import why_over_limit
+from server.verifications.dispatch import take_due
+from server.verifications.queueing import why_over_limit
 from tests.support.workers import greet_as_servers
 
 SUBMISSIONS = "/api/v1/submissions"

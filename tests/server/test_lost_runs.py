@@ -12,9 +12,9 @@ from sqlalchemy import select, update
 from finishline.rules.verification.messages import Failure, ReplayReport
 from server.database import Database, utc_now
 from server.models import Pool, PoolRun, Verification, WorkerRow
-from server.pools.fresh import ask_for_fresh_runs
-from server.pools.service import take_out_runs
+from server.verifications.fresh_runs import ask_for_fresh_runs
 from server.verifications.overdue import expire_leases
+from server.verifications.pools import take_out_runs
 from tests.support.streams import Streamed, stream_report, streamed
 
 OWN = 2

@@ -15,10 +15,10 @@ from sqlalchemy.exc import OperationalError
 
 from server.app import create_app
 from server.database import Database, utc_now
-from server.dispatch import Dispatcher
 from server.models import Verification, WorkerRow
 from server.operations.figures import WorkerSeen, is_free, read_figures
 from server.settings import Settings
+from server.verifications.dispatch import Dispatcher
 
 ROOT = Path(__file__).parents[2]
 ALERTS = ROOT / "deploy" / "prometheus-alerts.yml"

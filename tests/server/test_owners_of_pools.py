@@ -8,8 +8,8 @@ from sqlalchemy import select
 from server.audit.service import Administrator
 from server.database import Database
 from server.models import Pool, Submission, User, WorkerRow
-from server.pools.owners import follow_owners
-from server.workers.confirming import confirm_worker
+from server.verifications.pool_runs import follow_owners
+from server.verifications.worker_probes import confirm_worker
 from tests.server.test_cross_checks import checks_of, train, workers  # noqa: F401  fixtures
 
 BOARD = "/api/v1/leaderboards/digits"

@@ -19,7 +19,6 @@ from sqlalchemy.exc import OperationalError
 from server import dispatch
 from server.artifacts import ArtifactStore
 from server.database import Database, utc_now
-from server.dispatch import Dispatcher
 from server.errors import UnavailableError
 from server.models import WorkerRow
 from server.operations import checks
@@ -35,6 +34,7 @@ from server.operations.checks import (
 from server.operations.readiness import Readiness, drained_before_stop
 from server.revision import newest_revision
 from server.settings import Settings
+from server.verifications.dispatch import Dispatcher
 from tests.support.loops import run_async
 
 

@@ -12,8 +12,8 @@ from sqlalchemy import select
 from finishline.rules.proof.check import check_proof
 from server.database import Database, utc_now
 from server.models import AuditRecord, Pool, Token, Verification, WorkerRow
-from server.queues.sending import anything_to_send, take_due
 from server.verifications.overdue import end_unwitnessed
+from server.verifications.queue_order import anything_to_send, take_due
 from tests.server.conftest import Person, Replay
 from tests.support.pages import words_of
 

@@ -17,9 +17,9 @@ from finishline.rules.scoring.measurements import (
 )
 from finishline.rules.verification.messages import ReplayReport
 from server.database import Database
-from server.dispatch import take_due
 from server.models import Submission
-from server.proofs.evidence import submission_part
+from server.verifications.dispatch import take_due
+from server.verifications.proof_evidence import submission_part
 
 WORKERS = "/api/v1/workers"
 PROBES = f"{WORKERS}/probes"

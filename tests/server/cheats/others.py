@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 
-from server.queues.sending import take_due
+from server.verifications.queue_order import take_due
 from tests.server.cheats.scene import Cheat, Cheats, Met, Scene, listed
 from tests.server.conftest import WORKER_SYSTEM, Person, Replay, build_report
 from tests.server.test_archives import send_entry

@@ -12,11 +12,11 @@ from sqlalchemy import func, select, update
 
 from finishline.rules.scoring.measurements import Canary, WorkerProbe
 from finishline.rules.verification.messages import WorkerSystem
-from server.calibrations import service as calibrations
 from server.database import Database, utc_now
 from server.models import Calibration, Delivery, NoticeEvent, Submission, Token, Webhook
 from server.notices.announce import announce_submission, watched_benchmark
 from server.notices.kinds import ABOUT, KINDS
+from server.verifications import calibrations
 from server.verifications.overdue import expire_leases
 from server.verifications.service import set_status
 from tests.support.statements import statements_of

@@ -1,0 +1,200 @@
+"""Stored calibrations as the API shows them."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from sqlalchemy.orm import Session
+
+from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun
+from finishline.rules.benchmarks.calibration import (
+    ConvergenceAt,
+    SizeComparison,
+    band_at,
+    compare_calibrations,
+    convergence_at,
+    runs_sha256,
+)
+from server.benchmarks.calibrations import (
+    adopted_calibration,
+    chunks_of,
+    finished_runs,
+    reference_runs,
+)
+from server.benchmarks.queries import definition
+from server.errors import ContentError
+from server.models import Calibration, CalibrationRunRow, Verification
+from server.verifications.calibration_runs import OPEN
+from server.verifications.calibration_schemas import (
+    BandDifferenceView,
+    BatchSizeView,
+    CalibrationComparison,
+    CalibrationRuns,
+    CalibrationRunView,
+    CalibrationSummary,
+    CalibrationView,
+    ChunkView,
+    ReferenceBandView,
+    SizeComparisonView,
+    SizeFigures,
+)
+
+Offered = Mapping[str, Benchmark]
+
+
+def summary(calibration: Calibration, *, finished: int, offered: Offered) -> CalibrationSummary:
+    """A calibration in one line; `offered` are the benchmarks as they are defined now, by id."""
+    adopter = calibration.adopter
+    current = offered.get(calibration.benchmark_id)
+    return CalibrationSummary(
+        id=calibration.id,
+        benchmark=calibration.benchmark_id,
+        benchmark_sha256=calibration.benchmark_sha256,
+        version=calibration.version,
+        state=calibration.state,
+        reason=calibration.reason,
+        requested_by=calibration.requester.name,
+        batch_sizes=calibration.batch_sizes,
+        runs=calibration.runs,
+        runs_planned=calibration.runs * len(calibration.batch_sizes),
+        runs_finished=finished,
+        created_at=calibration.created_at,
+        ended_at=calibration.ended_at,
+        adopted_at=calibration.adopted_at,
+        adopted_by=adopter.name if adopter is not None else None,
+        adopted_because=calibration.adopted_because,
+        outdated=current is None or current.sha256 != calibration.benchmark_sha256,
+    )
+
+
+def view(session: Session, calibration: Calibration, offered: Offered) -> CalibrationView:
+    """A calibration with every batch size as far as it is known."""
+    session.flush()
+    session.refresh(calibration)
+    benchmark = definition(session, calibration.benchmark_sha256)
+    rows = finished_runs(session, calibration.id)
+    chunks = chunks_of(session, calibration.id)
+    runs = reference_runs(rows)
+    judging = adopted_calibration(session, calibration.benchmark_sha256)
+    sizes = [
+        _size_view(benchmark, rows, runs, chunks, size, planned=calibration.runs)
+        for size in calibration.batch_sizes
+    ]
+    return CalibrationView(
+        **summary(calibration, finished=len(rows), offered=offered).model_dump(),
+        judges=judging is not None and judging.id == calibration.id,
+        runs_sha256=runs_sha256(runs),
+        sizes=sizes,
+        chunks=[
+            ChunkView(
+                verification_id=chunk.id,
+                batch_size=batch_size_of(chunk),
+                runs=chunk.runs,
+                state=chunk.state,
+            )
+            for chunk in chunks
+        ],
+    )
+
+
+def runs_view(session: Session, calibration: Calibration) -> CalibrationRuns:
+    """Every finished run of a calibration, to be downloaded."""
+    rows = finished_runs(session, calibration.id)
+    return CalibrationRuns(
+        id=calibration.id,
+        benchmark=calibration.benchmark_id,
+        benchmark_sha256=calibration.benchmark_sha256,
+        version=calibration.version,
+        runs_sha256=runs_sha256(reference_runs(rows)),
+        created_at=calibration.created_at,
+        runs=[
+            CalibrationRunView(
+                batch_size=row.batch_size,
+                seed=row.seed,
+                status=row.status,
+                quality=row.quality,
+                seconds=row.seconds,
+                verification_id=row.verification_id,
+                system=row.system,
+            )
+            for row in rows
+        ],
+    )
+
+
+def comparison_view(
+    session: Session, first: Calibration, second: Calibration | None
+) -> CalibrationComparison:
+    """A calibration held against another, or against the runs of its benchmark's file.
+
+    Raises ContentError if they measured different benchmarks.
+    """
+    if second is not None and second.benchmark_id != first.benchmark_id:
+        raise ContentError(
+            f"with: calibration {second.id} measured {second.benchmark_id}; expected one of "
+            f"{first.benchmark_id}."
+        )
+    benchmark = definition(session, first.benchmark_sha256)
+    own = reference_runs(finished_runs(session, first.id))
+    others: list[ReferenceRun] = list(benchmark.reference_runs)
+    if second is not None:
+        others = reference_runs(finished_runs(session, second.id))
+    return CalibrationComparison(
+        first=first.id,
+        second=second.id if second is not None else None,
+        benchmark=first.benchmark_id,
+        sizes=[_comparison(size) for size in compare_calibrations(benchmark, own, others)],
+    )
+
+
+def batch_size_of(chunk: Verification) -> int:
+    """The batch size all runs of a chunk train with."""
+    return int(chunk.trainings[0].settings["batch_size"])
+
+
+def _size_view(
+    benchmark: Benchmark,
+    rows: list[CalibrationRunRow],
+    runs: list[ReferenceRun],
+    chunks: list[Verification],
+    batch_size: int,
+    *,
+    planned: int,
+) -> BatchSizeView:
+    known = convergence_at(benchmark, runs, batch_size)
+    under_way = [c for c in chunks if c.state in OPEN and batch_size_of(c) == batch_size]
+    return BatchSizeView(
+        batch_size=batch_size,
+        planned=planned,
+        finished=sum(row.batch_size == batch_size for row in rows),
+        under_way=sum(_trained_so_far(chunk) for chunk in under_way),
+        reached=len(known.epochs),
+        epochs=list(known.epochs),
+        mean=known.mean,
+        stdev=known.stdev,
+        band=[ReferenceBandView(**asdict(p)) for p in band_at(benchmark, runs, batch_size)],
+    )
+
+
+def _trained_so_far(chunk: Verification) -> int:
+    """Runs before the one that a chunk's present attempt was last heard of in."""
+    latest = chunk.attempts[-1] if chunk.attempts else None
+    if latest is None or latest.state != "running" or latest.last_evaluation is None:
+        return 0
+    return min(int(latest.last_evaluation["run"]), chunk.runs)
+
+
+def _comparison(size: SizeComparison) -> SizeComparisonView:
+    return SizeComparisonView(
+        batch_size=size.batch_size,
+        first=_figures(size.first),
+        second=_figures(size.second),
+        difference=size.difference,
+        p_value=size.p_value,
+        band=[BandDifferenceView(**asdict(difference)) for difference in size.band],
+    )
+
+
+def _figures(known: ConvergenceAt) -> SizeFigures:
+    return SizeFigures(
+        runs=known.runs, reached=len(known.epochs), mean=known.mean, stdev=known.stdev
+    )

@@ -1,0 +1,276 @@
+"""Calibrations: start, go on, cancel, adopt; each request is in the audit log."""
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.calibration import (
+    chunk_sizes,
+    runs_sha256,
+    why_not_adoptable,
+)
+from finishline.rules.text import count_text
+from finishline.rules.verification.job import Request
+from finishline.rules.verification.purposes import CALIBRATION
+from server.audit.service import Subject, record
+from server.benchmarks.calibrations import (
+    adopted_calibration,
+    chunks_of,
+    find_calibration,
+    finished_runs,
+    lock_calibration,
+    reference_runs,
+)
+from server.benchmarks.queries import definition, find_benchmark, keep_definition
+from server.database import utc_now
+from server.dependencies import Caller, Parts
+from server.errors import ConflictError, ContentError
+from server.models import BenchmarkDefinition, Calibration
+from server.notices.announce import announce_calibration
+from server.verifications.calibration_runs import OPEN, has_every_run
+from server.verifications.calibration_schemas import CalibrationContinue, CalibrationCreate
+from server.verifications.queries import lock_verification
+from server.verifications.queueing import Order, new_id, queue_job
+from server.verifications.service import cancel_verification
+
+
+def start_calibration(
+    session: Session,
+    benchmark: Benchmark,
+    *,
+    batch_sizes: Sequence[int],
+    runs: int,
+    requested_by: int,
+    reason: str | None,
+) -> Calibration:
+    """Plan, seal and queue `runs` runs of the reference at each batch size.
+
+    The definition is stored already. Raises ContentError if the reference cannot train them.
+    """
+    _require_trainable(benchmark, batch_sizes)
+    calibration = Calibration(
+        id=new_id(),
+        benchmark_id=benchmark.benchmark_id,
+        benchmark_sha256=benchmark.sha256,
+        version=_next_version(session, benchmark),
+        state="running",
+        reason=reason,
+        requested_by=requested_by,
+        batch_sizes=sorted(batch_sizes),
+        runs=runs,
+        created_at=utc_now(),
+    )
+    session.add(calibration)
+    session.flush()
+    _queue_missing(session, calibration)
+    return calibration
+
+
+def continue_calibration(
+    session: Session, calibration_id: str, *, batch_sizes: Sequence[int] | None, runs: int | None
+) -> Calibration:
+    """Queue what is missing until every batch size has `runs` runs, those of failed chunks too.
+
+    Raises ConflictError if nothing is missing, or if others are judged by this calibration.
+    """
+    calibration = lock_calibration(session, calibration_id)
+    if calibration.adopted_at is not None:
+        raise ConflictError(
+            f"Calibration {calibration_id} is adopted: what is judged by it does not change; "
+            "start another one."
+        )
+    added = sorted({*calibration.batch_sizes, *(batch_sizes or ())})
+    _require_trainable(definition(session, calibration.benchmark_sha256), added)
+    calibration.batch_sizes = added
+    calibration.runs = max(calibration.runs, runs or 0)
+    if _queue_missing(session, calibration) == 0:
+        raise ConflictError(
+            f"Calibration {calibration_id} has or awaits {count_text(calibration.runs, 'run')} at "
+            "each of its batch sizes; ask for more runs."
+        )
+    calibration.state, calibration.ended_at = "running", None
+    return calibration
+
+
+def cancel_calibration(session: Session, calibration_id: str) -> Calibration:
+    """End what is under way and keep what is finished. Raises ConflictError if nothing is."""
+    find_calibration(session, calibration_id)
+    # A report locks its verification before the calibration, so all of them are locked first.
+    locked = [
+        lock_verification(session, chunk.id)
+        for chunk in sorted(chunks_of(session, calibration_id), key=lambda chunk: chunk.id)
+    ]
+    under_way = [chunk for chunk in locked if chunk is not None and chunk.state in OPEN]
+    if not under_way:
+        raise ConflictError(f"Nothing of calibration {calibration_id} is under way.")
+    for chunk in under_way:
+        cancel_verification(session, chunk)
+    calibration = lock_calibration(session, calibration_id)
+    if not has_every_run(session, calibration):
+        calibration.state = "cancelled"
+    return calibration
+
+
+def adopt_calibration(
+    session: Session, calibration_id: str, *, adopted_by: Caller, reason: str
+) -> Calibration:
+    """Judge by this calibration whatever is planned for its definition from now on.
+
+    Raises ConflictError while it is under way, if it is adopted, or if it has too few runs.
+    """
+    calibration = lock_calibration(session, calibration_id)
+    if calibration.adopted_at is not None:
+        raise ConflictError(f"Calibration {calibration_id} is adopted already.")
+    if calibration.state == "running":
+        raise ConflictError(f"Calibration {calibration_id} is under way: wait for it.")
+    benchmark = definition(session, calibration.benchmark_sha256)
+    runs = reference_runs(finished_runs(session, calibration_id))
+    unable = why_not_adoptable(benchmark, runs)
+    if unable is not None:
+        raise ConflictError(
+            f"Calibration {calibration_id} cannot judge yet: {unable}; continue it with more runs."
+        )
+    before = adopted_calibration(session, calibration.benchmark_sha256)
+    calibration.adopted_at = utc_now()
+    calibration.adopted_by = adopted_by.user_id
+    calibration.adopted_because = reason
+    announce_calibration(session, calibration)
+    record(
+        session,
+        adopted_by,
+        "calibration.adopt",
+        Subject("calibration", calibration_id),
+        reason=reason,
+        before={"calibration": before.id if before is not None else None},
+        after={
+            "benchmark": calibration.benchmark_id,
+            "calibration": calibration_id,
+            "runs": len(runs),
+            "reference_runs_sha256": runs_sha256(runs),
+        },
+    )
+    return calibration
+
+
+def _require_trainable(benchmark: Benchmark, batch_sizes: Sequence[int]) -> None:
+    if benchmark.replay is None:
+        raise ContentError(f"{benchmark.benchmark_id} has no reference model to calibrate yet.")
+    setting = benchmark.hyperparameters.get("batch_size")
+    if setting is None:
+        raise ContentError(f"The reference of {benchmark.benchmark_id} has no batch_size to set.")
+    for size in batch_sizes:
+        if not setting.minimum <= size <= setting.maximum:
+            raise ContentError(
+                f"batch_sizes: got {size}; expected whole numbers from {setting.minimum:g} to "
+                f"{setting.maximum:g}."
+            )
+
+
+def _next_version(session: Session, benchmark: Benchmark) -> int:
+    # Two calibrations that start at once take turns at the definition's row.
+    session.execute(
+        select(BenchmarkDefinition.sha256)
+        .where(BenchmarkDefinition.benchmark_id == benchmark.benchmark_id)
+        .with_for_update(key_share=True)
+    )
+    latest = session.scalar(
+        select(func.max(Calibration.version)).where(
+            Calibration.benchmark_id == benchmark.benchmark_id
+        )
+    )
+    return (latest or 0) + 1
+
+
+def _queue_missing(session: Session, calibration: Calibration) -> int:
+    """Plan the runs that are neither finished nor under way; how many that are."""
+    benchmark = definition(session, calibration.benchmark_sha256)
+    _require_trainable(benchmark, calibration.batch_sizes)
+    chunks = chunks_of(session, calibration.id)
+    taken = {seed for chunk in chunks for seed in chunk.seeds}
+    counted = [row.batch_size for row in finished_runs(session, calibration.id)]
+    for chunk in chunks:
+        if chunk.state in OPEN:
+            counted += [int(each.settings["batch_size"]) for each in chunk.trainings]
+    queued = 0
+    for size in calibration.batch_sizes:
+        missing = max(0, calibration.runs - counted.count(size))
+        for runs in chunk_sizes(missing):
+            wishes = {"runs": runs, "taken": taken, "batch_size": size}
+            request = Request(benchmark, secrets.token_bytes(32), wishes=wishes)
+            order = Order(
+                CALIBRATION,
+                request,
+                calibration_id=calibration.id,
+                requested_by=calibration.requested_by,
+                reason=calibration.reason,
+                sealed={"calibration": calibration.id},
+            )
+            taken |= set(queue_job(session, order).seeds)
+        queued += missing
+    return queued
+
+
+def ask_for_calibration(
+    parts: Parts, session: Session, caller: Caller, wanted: CalibrationCreate
+) -> Calibration:
+    """Start a calibration; written to the audit log.
+
+    Raises NotFoundError for an unknown benchmark, ContentError if it cannot be calibrated so.
+    """
+    benchmark = find_benchmark(parts.benchmarks, wanted.benchmark)
+    if len(set(wanted.batch_sizes)) != len(wanted.batch_sizes):
+        raise ContentError(f"batch_sizes: got {wanted.batch_sizes}; expected each size once.")
+    keep_definition(session, benchmark, parts.settings.benchmarks_dir)
+    calibration = start_calibration(
+        session,
+        benchmark,
+        batch_sizes=wanted.batch_sizes,
+        runs=wanted.runs,
+        requested_by=caller.user_id,
+        reason=wanted.reason,
+    )
+    after = wanted.model_dump(exclude={"reason"})
+    _record(session, caller, "calibration.start", calibration, wanted.reason, after)
+    return calibration
+
+
+def go_on_with_calibration(
+    session: Session, caller: Caller, calibration_id: str, wanted: CalibrationContinue
+) -> Calibration:
+    """Queue what is missing of a calibration; written to the audit log.
+
+    Raises NotFoundError, ConflictError if nothing is missing.
+    """
+    calibration = continue_calibration(
+        session, calibration_id, batch_sizes=wanted.batch_sizes, runs=wanted.runs
+    )
+    after = {"batch_sizes": calibration.batch_sizes, "runs": calibration.runs}
+    _record(session, caller, "calibration.continue", calibration, None, after)
+    return calibration
+
+
+def end_calibration(session: Session, caller: Caller, calibration_id: str) -> Calibration:
+    """End what is under way of a calibration; written to the audit log.
+
+    Raises NotFoundError, ConflictError if nothing is under way.
+    """
+    calibration = cancel_calibration(session, calibration_id)
+    after = {"state": calibration.state}
+    _record(session, caller, "calibration.cancel", calibration, None, after)
+    return calibration
+
+
+def _record(
+    session: Session,
+    caller: Caller,
+    action: str,
+    calibration: Calibration,
+    reason: str | None,
+    after: dict[str, Any],
+) -> None:
+    subject = Subject("calibration", calibration.id)
+    record(session, caller, action, subject, reason=reason, before=None, after=after)

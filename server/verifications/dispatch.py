@@ -1,0 +1,202 @@
+"""The loop that sends what is due. The database decides; the broker may lose or double anything.
+
+An attempt is sent when a worker is free for it, so that whose turn it is is decided as late as can
+be, and again after a while if nobody claimed it. The loop wakes when this process commits something
+it may act on (see server.bell) and every interval. Expired leases are found by the same loop. Any
+number of servers may run it: each step is one conditional UPDATE that only one of them wins.
+
+A lease is a time of the server that granted it. A process whose clock is not the database's would
+end the leases of all others, so it leaves that to them.
+"""
+
+import logging
+import threading
+import time
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, exists, func, select
+from sqlalchemy.exc import DBAPIError
+
+from finishline.rules.verification.messages import REPLAY_TASK, ReplayJob
+from server.bell import bell_of
+from server.broker import Broker
+from server.database import Database, utc_now
+from server.models import Attempt
+from server.settings import Settings
+from server.verifications.overdue import (
+    end_overdue,
+    end_unmade_cross_checks,
+    end_unwitnessed,
+    expire_leases,
+)
+from server.verifications.queue_order import Sending, anything_to_send, take_due
+from server.viewer import ORGANISER
+
+log = logging.getLogger(__name__)
+
+MESSAGE_LIFE_SECONDS = 60.0
+# Submissions can come by the thousand a second: the look that each asks for is taken for all.
+BREATH_SECONDS = 0.01
+# With nothing queued and nothing running there is nothing that only time brings about.
+IDLE_INTERVALS = 4
+UNMADE_SECONDS = 10.0  # Between looks for cross-checks that nobody can make.
+# Less than any lease.
+CLOCK_SECONDS = 2.0
+
+
+class Dispatcher:
+    """A thread that sends what is due and expires what went silent, until it is stopped."""
+
+    def __init__(self, database: Database, broker: Broker, settings: Settings) -> None:
+        self._database = database
+        self._broker = broker
+        self._settings = settings
+        self._stop = threading.Event()
+        self._bell = bell_of(database.engine)
+        self._woken = False
+        self._is_idle = False
+        self._tended_at = 0.0
+        self._looked_at = 0.0
+        self._broker_ok: bool | None = None
+        self._database_ok = True
+        self._round_ended_at: float | None = None
+        # How far this process's clock is ahead of the database's; negative where it is behind.
+        self.clock_ahead_seconds = 0.0
+        self._thread = threading.Thread(target=self._loop, name="dispatch", daemon=True)
+
+    @property
+    def broker_state(self) -> str:
+        """What the last contact with the broker showed: ok, unreachable, or not tried yet."""
+        return {None: "not tried yet", True: "ok", False: "unreachable"}[self._broker_ok]
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the thread is alive."""
+        return self._thread.is_alive()
+
+    @property
+    def seconds_since_round(self) -> float | None:
+        """How long ago a round last ended well; None before the first."""
+        return None if self._round_ended_at is None else time.monotonic() - self._round_ended_at
+
+    @property
+    def is_clock_off(self) -> bool:
+        """Whether this process has another time than the database, and so than other servers."""
+        return abs(self.clock_ahead_seconds) > CLOCK_SECONDS
+
+    def ask_broker(self) -> None:
+        """Raise what the broker's driver raises unless the broker answers."""
+        self._broker.ask()
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop after the round under way."""
+        self._stop.set()
+        self._bell.set()
+        self._thread.join(timeout=10.0)
+        self._broker.close()
+
+    def _loop(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self.run_once()
+                self._note_database(ok=True)
+                self._round_ended_at = time.monotonic()
+            except DBAPIError as error:
+                self._note_database(ok=False, why=str(error.orig))
+            except Exception:
+                log.exception("dispatch round failed; trying again")
+            self._stop.wait(BREATH_SECONDS)
+            pause = self._settings.dispatch_interval_seconds * (
+                IDLE_INTERVALS if self._is_idle else 1
+            )
+            self._woken = self._bell.wait(pause)
+            self._bell.clear()
+
+    def _note_database(self, *, ok: bool, why: str = "") -> None:
+        """Say once that the database is away, and once that it is back."""
+        if ok and not self._database_ok:
+            log.info("the database answers again")
+        elif not ok and self._database_ok:
+            log.error("the database does not answer (%s); trying again until it does", why.strip())
+        self._database_ok = ok
+
+    def run_once(self) -> None:
+        """One round: expire, end what is overdue, then send. An idle one is a single statement."""
+        runs, waits = self._open()
+        self._is_idle = not runs and not waits
+        since = time.monotonic() - self._tended_at
+        if (
+            runs
+            and not self.is_clock_off
+            and (not self._woken or since >= self._settings.dispatch_interval_seconds)
+        ):
+            self._tended_at = time.monotonic()
+            with self._database.write() as session:
+                waits = bool(expire_leases(session) + end_overdue(session)) or waits
+        if waits and not self.is_clock_off and time.monotonic() - self._looked_at >= UNMADE_SECONDS:
+            self._looked_at = time.monotonic()
+            with self._database.write() as session:
+                end_unmade_cross_checks(session)
+                end_unwitnessed(session)
+        for sending in self._choose() if waits else ():
+            # A broker that is away makes each try wait, and leases have to be looked at: what
+            # was not sent is due again soon.
+            if not self._send(sending):
+                break
+
+    def _open(self) -> tuple[bool, bool]:
+        """Whether any attempt runs, and whether any waits."""
+        columns: list[ColumnElement[Any]] = [
+            exists().where(Attempt.state == state).select_from(Attempt)
+            for state in ("running", "queued")
+        ]
+        if not self._database.is_sqlite:  # Which has the clock of this machine.
+            columns.append(func.clock_timestamp())
+        with self._database.read(ORGANISER) as session:
+            asked_at = utc_now()
+            row = session.execute(select(*columns)).one()
+        if not self._database.is_sqlite:
+            self.clock_ahead_seconds = seconds_ahead(row[2], since=asked_at, until=utc_now())
+        return bool(row[0]), bool(row[1])
+
+    def _choose(self) -> list[Sending]:
+        """What is sent this moment, marked as such. Nothing is locked where nobody is free."""
+        alive_seconds = self._settings.worker_alive_seconds
+        with self._database.read(ORGANISER) as session:
+            if not anything_to_send(session, alive_seconds=alive_seconds):
+                return []
+        with self._database.write() as session:
+            return take_due(session, alive_seconds=alive_seconds)
+
+    def _send(self, sending: Sending) -> bool:
+        body: dict[str, Any] = asdict(sending.job)
+        try:
+            self._broker.send_task(
+                REPLAY_TASK, args=[body], queue=sending.queue, expires=MESSAGE_LIFE_SECONDS
+            )
+        except Exception as error:  # noqa: BLE001  Whatever it is, the attempt is sent again.
+            self._broker_ok = False
+            log.warning("attempt was not sent (%s); trying again", error, extra=_ids(sending.job))
+            return False
+        self._broker_ok = True
+        log.info("attempt sent to %s", sending.queue, extra=_ids(sending.job))
+        return True
+
+
+def seconds_ahead(there: datetime, *, since: datetime, until: datetime) -> float:
+    """How far a clock here is ahead of one that was read between two of its times; 0 if not."""
+    if there < since:
+        return (since - there).total_seconds()
+    return min((until - there).total_seconds(), 0.0)
+
+
+def _ids(job: ReplayJob) -> dict[str, str]:
+    """What a log line about a job names."""
+    ids = {"attempt_id": job.attempt_id, "verification_id": job.verification_id}
+    return ids if job.submission_id is None else ids | {"submission_id": job.submission_id}

@@ -1,0 +1,203 @@
+"""Duels: ask for one, by hand or for a record, one challenge of a record at a time."""
+
+import secrets
+from datetime import timedelta
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session, aliased, undefer
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.ranking.records import DUEL_ALPHA, Contender, may_duel, measured_history
+from finishline.rules.verification.duel import RECORD_PAIRS, why_no_duel
+from finishline.rules.verification.job import Request
+from finishline.rules.verification.purposes import DUEL
+from server.audit.service import Subject, record
+from server.benchmarks.queries import definition
+from server.board_versions import raise_board_version
+from server.boards.contenders import contenders, p_of_record_duel
+from server.database import utc_now
+from server.dependencies import Caller
+from server.errors import ConflictError, ContentError, ServerError
+from server.models import Pool, Submission, Verification
+from server.submissions.queries import find_submission
+from server.verifications.duel_schemas import DuelCreate
+from server.verifications.queries import OPEN, claim_of
+from server.verifications.queueing import Order, queue_job
+
+AGAIN_AFTER = timedelta(days=30)
+
+
+def record_holder(session: Session, benchmark_id: str, division: str) -> Contender | None:
+    """The measured configuration that holds the record of a division; None before the first."""
+    found = contenders(session, benchmark_id).get((division, "measured"), ())
+    records = measured_history(found).records
+    return next((one for one in found if records and one.pool == records[-1].pool), None)
+
+
+def require_open_record(session: Session, challenger: Submission, holder: Submission) -> None:
+    """Raise ConflictError while a record is challenged, or for 30 days after a lost challenge.
+
+    A duel of ten pairs against the pool that holds the record is a challenge of it; no other is.
+    """
+    # The board's row is locked by this, so that of two challenges one sees the other.
+    raise_board_version(session, holder.benchmark_id)
+    record = record_holder(session, holder.benchmark_id, holder.division)
+    if record is None or record.pool is None or holder.pool_id != record.pool:
+        return
+    for duel, pool_id in _challenges(session, record.pool):
+        if duel.state in OPEN:
+            raise ConflictError(
+                f"Duel {duel.id} challenges this record since {duel.created_at:%Y-%m-%d}: one "
+                "challenge of a record is open at a time. Wait for it."
+            )
+        p_value = p_of_record_duel(duel) if duel.state == "done" else None
+        if pool_id != challenger.pool_id or p_value is None or duel.ended_at is None:
+            continue
+        again = duel.ended_at + AGAIN_AFTER
+        if p_value >= DUEL_ALPHA and utc_now() < again:
+            raise ConflictError(
+                f"Duel {duel.id} for this record was lost on {duel.ended_at:%Y-%m-%d}: ask again "
+                f"from {again:%Y-%m-%d} on."
+            )
+
+
+def _challenges(session: Session, pool_id: str) -> list[tuple[Verification, str | None]]:
+    """The duels of ten pairs against a pool, and the pool of each challenger."""
+    challenger, holder = aliased(Submission), aliased(Submission)
+    statement = (
+        select(Verification, challenger.pool_id)
+        .join(challenger, challenger.id == Verification.submission_id)
+        .join(holder, holder.id == Verification.against_id)
+        .where(Verification.kind == "duel", holder.pool_id == pool_id)
+        .options(undefer(Verification.reasons))
+        .order_by(Verification.created_at)
+    )
+    return [
+        (duel, challenging)
+        for duel, challenging in session.execute(statement)
+        if duel.runs == 2 * RECORD_PAIRS
+    ]
+
+
+def ask_for_duel(session: Session, caller: Caller, body: DuelCreate) -> Verification:
+    """Ask for a duel; written to the audit log. Raises as `request_duel` does."""
+    verification = request_duel(session, body, requested_by=caller.user_id)
+    record(
+        session,
+        caller,
+        "duel.request",
+        Subject("verification", verification.id),
+        reason=body.reason,
+        before=None,
+        after=body.model_dump(exclude={"reason"}) | {"seal": verification.seal},
+    )
+    return verification
+
+
+def request_duel(session: Session, body: DuelCreate, *, requested_by: int) -> Verification:
+    """Draw and seal a duel, and queue its first attempt.
+
+    Raises NotFoundError if a submission is missing, ContentError if the two cannot fight,
+    ConflictError if they do already.
+    """
+    challenger, holder = _lock_both(session, body)
+    benchmark = _require_comparable(session, challenger, holder)
+    if benchmark.replay is None:
+        raise ContentError(f"{benchmark.benchmark_id} has no reference model to replay yet.")
+    _require_no_other(session, challenger, holder)
+    if body.pairs == RECORD_PAIRS:
+        require_open_record(session, challenger, holder)
+    request = Request(
+        benchmark,
+        secrets.token_bytes(32),
+        claims=[claim_of(challenger), claim_of(holder)],
+        wishes={"pairs": body.pairs},
+    )
+    order = Order(
+        DUEL,
+        request,
+        submission=challenger,
+        against=holder,
+        requested_by=requested_by,
+        reason=body.reason,
+        sealed={"against": holder.id},
+    )
+    return queue_job(session, order)
+
+
+def _lock_both(session: Session, body: DuelCreate) -> tuple[Submission, Submission]:
+    if body.challenger == body.holder:
+        raise ContentError(
+            f"Submission {body.challenger} cannot fight itself; expected two submissions."
+        )
+    found = find_submission(session, body.challenger), find_submission(session, body.holder)
+    # In one order, so that two requests for the same two submissions take turns.
+    ids = (body.challenger, body.holder)
+    ordered = select(Submission.id).where(Submission.id.in_(ids)).order_by(Submission.id)
+    session.execute(ordered.with_for_update())
+    for one in found:
+        session.refresh(one, ["withdrawn_at"])
+        if one.withdrawn_at is not None:
+            raise ConflictError(f"Submission {one.id} is withdrawn; it fights no duel.")
+    return found
+
+
+def _require_comparable(session: Session, challenger: Submission, holder: Submission) -> Benchmark:
+    if challenger.benchmark_sha256 != holder.benchmark_sha256:
+        raise ContentError(
+            f"Submissions {challenger.id} ({challenger.benchmark_id}) and {holder.id} "
+            f"({holder.benchmark_id}) were scored under different definitions; "
+            "expected two of one benchmark and version."
+        )
+    benchmark = definition(session, challenger.benchmark_sha256)
+    unable = why_no_duel(benchmark, claim_of(challenger), claim_of(holder))
+    if unable is not None:
+        raise ContentError(
+            f"Submissions {challenger.id} and {holder.id} cannot have a duel: {unable}."
+        )
+    return benchmark
+
+
+def _require_no_other(session: Session, challenger: Submission, holder: Submission) -> None:
+    ids = (challenger.id, holder.id)
+    under_way = session.scalar(
+        select(Verification.id).where(
+            Verification.kind == "duel",
+            Verification.submission_id.in_(ids),
+            Verification.against_id.in_(ids),
+            Verification.state.in_(OPEN),
+        )
+    )
+    if under_way is not None:
+        raise ConflictError(
+            f"Duel {under_way} of these two is under way; wait for it or cancel it."
+        )
+
+
+def challenge_record(session: Session, fresh: Verification) -> None:
+    """Queue the duel with the record's holder, if fresh runs beat its time and both may have one.
+
+    While the record is challenged by somebody else none is queued: an organiser asks for it later.
+    """
+    pool = None if fresh.pool_id is None else session.get(Pool, fresh.pool_id)
+    if not fresh.fresh or pool is None or pool.state != "measured":
+        return
+    holder = record_holder(session, pool.benchmark_id, pool.division)
+    found = contenders(session, pool.benchmark_id).get((pool.division, "measured"), ())
+    challenger = next((one for one in found if one.pool == pool.id), None)
+    if holder is None or challenger is None or holder.pool == pool.id:
+        return
+    if challenger.tta_seconds is None or holder.tta_seconds is None:
+        return
+    if challenger.tta_seconds >= holder.tta_seconds or not may_duel(challenger, holder):
+        return
+    wanted = DuelCreate(
+        challenger=challenger.submission_id,
+        holder=holder.submission_id,
+        pairs=RECORD_PAIRS,
+        reason="record: its fresh runs beat the holder's time",
+    )
+    try:
+        request_duel(session, wanted, requested_by=fresh.requested_by)
+    except ServerError:  # The record is challenged already, or one was withdrawn meanwhile.
+        return

@@ -1,0 +1,247 @@
+"""Holds: workers and queues that take nothing, by an organiser or for too many failures."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from sqlalchemy import func, or_, select, update
+from sqlalchemy.orm import Session
+
+from finishline.rules.verification.messages import HelloAnswer
+from server.audit.service import Actor, Administrator, Subject, record
+from server.bell import ring
+from server.database import insert_missing, utc_now
+from server.dependencies import Caller
+from server.errors import ConflictError, NotFoundError
+from server.models import Attempt, AuditRecord, QueueRow, WorkerRow
+from server.notices.announce import announce_worker
+from server.verifications.free_workers import FAILED
+from server.verifications.pauses import EVERY_QUEUE, read_pauses
+from server.verifications.worker_owners import is_organisers_worker, owner_of
+
+PAUSED, DRAINING, DRAINED = "paused", "draining", "drained"
+ORDERS = {PAUSED: "pause", DRAINING: "drain"}
+
+
+class HeldError(ConflictError):
+    """This worker is to take nothing: another one may take what it asked for."""
+
+
+def order_for(session: Session, name: str) -> HelloAnswer:
+    """What an organiser wants of a worker."""
+    row = session.execute(
+        select(WorkerRow.held, WorkerRow.held_by, WorkerRow.held_because).where(
+            WorkerRow.name == name
+        )
+    ).first()
+    if row is None or row.held is None:
+        return HelloAnswer()
+    why = f"{row.held} by {row.held_by}: {row.held_because}"
+    return HelloAnswer(order="drain" if row.held == DRAINING else "pause", why=why)
+
+
+def refuse_held(session: Session, name: str, hardware_class: str) -> None:
+    """Raise HeldError if a worker is to take nothing, or nothing of its hardware class starts."""
+    row = session.execute(
+        select(WorkerRow.drift, WorkerRow.held, WorkerRow.held_by, WorkerRow.held_because).where(
+            WorkerRow.name == name
+        )
+    ).first()
+    if row is not None and row.drift is not None:
+        raise HeldError(f"Worker {name} is out until its canary is well again: it is {row.drift}.")
+    if row is not None and row.held is not None:
+        raise HeldError(f"Worker {name} is {row.held} by {row.held_by}: {row.held_because}.")
+    why = read_pauses(session).why(hardware_class)
+    if why is not None:
+        raise HeldError(f"Nothing starts: {why}.")
+
+
+def send_again_now(session: Session, attempt_id: str) -> None:
+    """Have an attempt sent to another worker at once; that of a paused queue waits for its end."""
+    session.execute(
+        update(Attempt)
+        .where(Attempt.id == attempt_id, Attempt.state == "queued", Attempt.sent_to.is_not(None))
+        .values(send_after=utc_now())
+    )
+    ring(session)
+
+
+def hold_worker(session: Session, caller: Caller, name: str, *, held: str, reason: str) -> None:
+    """Pause or drain a worker; it hears of it with its next hello. Raises NotFoundError."""
+    worker = _worker(session, name)
+    before = {"held": worker.held}
+    worker.held, worker.held_by, worker.held_because = held, caller.name, reason
+    worker.held_at = utc_now()
+    _note(session, caller, f"worker.{ORDERS[held]}", name, reason, before, {"held": held})
+
+
+def pause_by_server(
+    session: Session,
+    name: str,
+    *,
+    by: str,
+    why: str,
+    beside: Mapping[str, object] = MappingProxyType({}),
+) -> None:
+    """Pause a worker until an organiser resumes it; the organisers and its owner are told.
+
+    `by` names the rule that did it, `beside` what else it changed, for the audit log.
+    """
+    worker = _worker(session, name)
+    before = {"held": worker.held}
+    worker.held, worker.held_by, worker.held_because = PAUSED, by, why
+    worker.held_at = utc_now()
+    announce_worker(session, name, "worker.paused", why=why)
+    after = {"held": PAUSED, **beside}
+    _note(session, Administrator(by), "worker.pause", name, why, before, after)
+
+
+def resume_worker(session: Session, caller: Caller, name: str, *, reason: str | None) -> None:
+    """Let a worker take work again. Raises NotFoundError, ConflictError if it is not held."""
+    worker = _worker(session, name)
+    if worker.held is None:
+        raise ConflictError(f"Worker {name} is neither paused nor drained.")
+    before = {"held": worker.held}
+    _release(worker)
+    ring(session)
+    _note(session, caller, "worker.resume", name, reason, before, {"held": None})
+
+
+def end_drain(session: Session, name: str) -> None:
+    """A worker that drained has ended: whatever starts it again, it takes nothing until resumed."""
+    worker = session.get(WorkerRow, name)
+    if worker is not None and worker.held == DRAINING:
+        worker.held = DRAINED
+
+
+def pause_queue(
+    session: Session, caller: Caller, hardware_class: str | None, *, reason: str
+) -> None:
+    """Let nothing of a hardware class start, None for everything; what runs goes on.
+
+    Raises NotFoundError if no worker of the class was ever seen and nothing waits for it.
+    """
+    name = hardware_class or EVERY_QUEUE
+    _require_class(session, hardware_class)
+    insert_missing(session, QueueRow, hardware_class=name, turn=0, organisers_in_a_row=0)
+    row = session.get_one(QueueRow, name, with_for_update=True, populate_existing=True)
+    before = {"paused": row.paused_at is not None}
+    row.paused_at, row.paused_by, row.paused_because = utc_now(), caller.name, reason
+    session.flush()
+    record(
+        session,
+        caller,
+        "queue.pause",
+        Subject("queue", name),
+        reason=reason,
+        before=before,
+        after={"paused": True},
+    )
+
+
+def resume_queue(
+    session: Session, caller: Caller, hardware_class: str | None, *, reason: str | None
+) -> None:
+    """Let a hardware class start again, None for all. Raises ConflictError if it is not paused."""
+    name = hardware_class or EVERY_QUEUE
+    row = session.get(QueueRow, name, with_for_update=True, populate_existing=True)
+    if row is None or row.paused_at is None:
+        what = "Not everything is" if hardware_class is None else f"The queue of {name} is not"
+        raise ConflictError(f"{what} paused.")
+    row.paused_at = row.paused_by = row.paused_because = None
+    ring(session)
+    record(
+        session,
+        caller,
+        "queue.resume",
+        Subject("queue", name),
+        reason=reason,
+        before={"paused": True},
+        after={"paused": False},
+    )
+
+
+def _require_class(session: Session, hardware_class: str | None) -> None:
+    if hardware_class is None:
+        return
+    seen = session.scalar(
+        select(WorkerRow.name).where(WorkerRow.hardware_class == hardware_class).limit(1)
+    )
+    waits = session.scalar(
+        select(Attempt.id)
+        .where(Attempt.state == "queued", Attempt.hardware_class == hardware_class)
+        .limit(1)
+    )
+    if seen is None and waits is None:
+        raise NotFoundError(
+            f"No worker of hardware class {hardware_class!r} was ever seen and nothing waits for "
+            "it; GET /api/v1/queue lists the classes there are."
+        )
+
+
+def _worker(session: Session, name: str) -> WorkerRow:
+    worker = session.get(WorkerRow, name, with_for_update=True)
+    if worker is None:
+        raise NotFoundError(f"There is no worker {name!r}.")
+    return worker
+
+
+def _release(worker: WorkerRow) -> None:
+    worker.held = worker.held_at = worker.held_by = worker.held_because = None
+
+
+def _note(
+    session: Session,
+    actor: Actor,
+    action: str,
+    name: str,
+    reason: str | None,
+    before: Mapping[str, object],
+    after: Mapping[str, object],
+) -> None:
+    record(
+        session,
+        actor,
+        action,
+        Subject("worker", name),
+        reason=reason,
+        before=dict(before),
+        after=dict(after),
+    )
+
+
+MOST_FAILED = 3
+OF_LAST = 10
+
+
+def pause_failing(session: Session, worker_name: str) -> None:
+    """Pause all workers of a worker's owner when three of their last ten attempts failed.
+
+    Counted are attempts that ended since an organiser last resumed one of them, failed are those
+    that say nothing of the claim. Organisers see to their own workers themselves.
+    """
+    owner = owner_of(session, worker_name)
+    if owner is None or is_organisers_worker(session, worker_name):
+        return
+    owned = select(WorkerRow.name).where(WorkerRow.user_id == owner)
+    resumed = (
+        select(func.max(AuditRecord.at))
+        .where(AuditRecord.action == "worker.resume", AuditRecord.subject_id.in_(owned))
+        .scalar_subquery()
+    )
+    session.flush()
+    last = session.scalars(
+        select(Attempt.failure)
+        .where(
+            Attempt.worker.in_(owned),
+            Attempt.state.in_((*FAILED, "done")),
+            or_(resumed.is_(None), Attempt.ended_at > resumed),
+        )
+        .order_by(Attempt.ended_at.desc())
+        .limit(OF_LAST)
+    ).all()
+    failed = sum(bool(each) and each["kind"] == "infrastructure" for each in last)
+    if failed < MOST_FAILED:
+        return
+    why = f"{failed} of the last {len(last)} attempts of its owner's workers failed"
+    for name in session.scalars(owned.where(WorkerRow.held.is_(None))).all():
+        pause_by_server(session, name, by="failures", why=why)

@@ -1,0 +1,166 @@
+"""Pools as organisers treat them: read, close after a change, ask again for fresh runs."""
+
+from sqlalchemy import or_, select
+from sqlalchemy.orm import Session
+
+from finishline.rules.text import count_text
+from server.audit.service import Subject, record
+from server.board_versions import raise_board_version
+from server.dependencies import Caller
+from server.errors import ConflictError, NotFoundError
+from server.models import Pool, PoolRun, Submission, Verification
+from server.verifications.duel_schemas import PoolRunView, PoolView
+from server.verifications.evidence import follow_evidence
+from server.verifications.fresh_runs import (
+    ask_for_fresh_runs,
+    confirm_risen,
+    earliest_live,
+    fresh_runs_under_way,
+)
+from server.verifications.pools import close_pool
+from server.verifications.queries import lock_verification
+from server.verifications.service import cancel_verification
+
+
+def find_pool(session: Session, pool_id: str) -> Pool:
+    """A pool by id. Raises NotFoundError."""
+    pool = session.get(Pool, pool_id)
+    if pool is None:
+        raise NotFoundError(f"There is no pool {pool_id!r}.")
+    return pool
+
+
+def view_pool(session: Session, pool_id: str) -> PoolView:
+    """A pool with its runs. Raises NotFoundError where the reader may see none of its submissions.
+
+    Those are the submissions that it measures, and those that were trained for it.
+    """
+    pool = find_pool(session, pool_id)
+    trained = select(Verification.submission_id).where(Verification.pool_id == pool.id)
+    named = or_(Submission.pool_id == pool.id, Submission.id.in_(trained))
+    statement = select(Submission.id).where(named)
+    seen = session.scalars(statement.order_by(Submission.submitted_at, Submission.id)).all()
+    if not seen:
+        raise NotFoundError(f"There is no pool {pool_id!r}.")
+    fresh = fresh_runs_under_way(session, pool)
+    return PoolView(
+        id=pool.id,
+        benchmark=pool.benchmark_id,
+        benchmark_sha256=pool.benchmark_sha256,
+        division=pool.division,
+        hardware_class=pool.hardware_class,
+        settings=pool.settings,
+        state=pool.state,
+        measured_seconds=pool.measured_seconds,
+        low_seconds=pool.low_seconds,
+        high_seconds=pool.high_seconds,
+        opened_at=pool.opened_at,
+        measured_at=pool.measured_at,
+        closed_at=pool.closed_at,
+        closed_because=pool.closed_because,
+        submissions=list(seen),
+        fresh_runs=None if fresh is None else fresh.id,
+        runs=[_run_view(run) for run in _runs(session, pool)],
+    )
+
+
+def _runs(session: Session, pool: Pool) -> list[PoolRun]:
+    """In the order in which they were trained."""
+    statement = (
+        select(PoolRun)
+        .join(Verification, Verification.id == PoolRun.verification_id)
+        .where(PoolRun.pool_id == pool.id)
+        .order_by(Verification.created_at, PoolRun.verification_id, PoolRun.index)
+    )
+    return list(session.scalars(statement))
+
+
+def _run_view(run: PoolRun) -> PoolRunView:
+    return PoolRunView(
+        verification_id=run.verification_id,
+        run=run.index,
+        seed=run.seed,
+        seconds=run.seconds,
+        epochs=run.epochs,
+        fresh=run.fresh,
+        counted=run.counted,
+    )
+
+
+def close_as_organiser(session: Session, caller: Caller, pool_id: str, reason: str) -> Pool:
+    """Close a pool, so that the next replay of its configuration opens another one.
+
+    Its submissions are claimed until then. Fresh runs of it that are under way are cancelled.
+    Raises NotFoundError, ConflictError if it is closed.
+    """
+    pool = find_pool(session, pool_id)
+    # The board's row is locked by this: of two requests the second finds the pool closed.
+    raise_board_version(session, pool.benchmark_id)
+    session.refresh(pool)
+    if pool.closed_at is not None:
+        raise ConflictError(f"Pool {pool.id} is closed ({pool.closed_because}).")
+    fresh = fresh_runs_under_way(session, pool)
+    if fresh is not None:
+        lock_verification(session, fresh.id)
+        cancel_verification(session, fresh)
+    before = {"state": pool.state, "measured_seconds": pool.measured_seconds, "runs": pool.runs}
+    close_pool(pool, reason)
+    dropped = _let_go(session, pool)
+    confirm_risen(session, pool, requested_by=caller.user_id)
+    record(
+        session,
+        caller,
+        "pool.close",
+        Subject("pool", pool.id),
+        reason=reason,
+        before=before,
+        after={
+            "closed_at": pool.closed_at,
+            "consequence": f"{count_text(len(dropped), 'submission')} dropped from measured to "
+            "claimed until the configuration is trained again",
+            "submissions": dropped,
+        },
+    )
+    return pool
+
+
+def _let_go(session: Session, pool: Pool) -> list[str]:
+    """The submissions that were measured by a pool, which are claimed from here on."""
+    dropped = []
+    for submission in session.scalars(select(Submission).where(Submission.pool_id == pool.id)):
+        if submission.evidence == "measured":
+            dropped.append(submission.id)
+        submission.pool_id = None
+        follow_evidence(session, submission)
+        raise_board_version(session, pool.benchmark_id, submission_id=submission.id)
+    return dropped
+
+
+def ask_again_for_fresh_runs(session: Session, caller: Caller, pool_id: str) -> Verification:
+    """Ask for the fresh runs of an unconfirmed pool; written to the audit log.
+
+    Raises NotFoundError, ConflictError if the pool does not wait for any.
+    """
+    pool = find_pool(session, pool_id)
+    # The board's row is locked by this, so that two requests take turns.
+    raise_board_version(session, pool.benchmark_id)
+    session.refresh(pool)
+    submission = earliest_live(session, pool)
+    if pool.state != "unconfirmed" or pool.closed_at is not None or submission is None:
+        raise ConflictError(
+            f"Pool {pool.id} waits for no fresh runs ({pool.state}); expected a pool that is "
+            "unconfirmed, with a submission that ranks."
+        )
+    verification = ask_for_fresh_runs(
+        session, pool, submission, requested_by=caller.user_id, reason="fresh runs: asked again"
+    )
+    record(
+        session,
+        caller,
+        "pool.fresh_runs",
+        Subject("pool", pool.id),
+        reason=None,
+        before={"state": "unconfirmed"},
+        after={"verification": verification.id, "seal": verification.seal},
+    )
+    return verification

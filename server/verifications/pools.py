@@ -1,0 +1,226 @@
+"""Pools of sealed runs: what a verification adds, the time they measure, and what follows."""
+
+import secrets
+from collections.abc import Iterable
+
+from sqlalchemy import delete, select, update
+from sqlalchemy.orm import Session
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.phases import rules_that_differ
+from finishline.rules.ranking.evidence import FEWEST_SEALED_RUNS
+from finishline.rules.scoring.aggregate import Interval
+from finishline.rules.scoring.measured_time import (
+    Spread,
+    interval_of,
+    measured_seconds,
+    resolution_of,
+)
+from finishline.rules.submissions.settings import configuration_of
+from finishline.rules.verification.messages import ReplayReport
+from finishline.rules.verification.sealed_runs import HELD_BACK, SealedRun
+from server.benchmarks.calibrations import benchmark_of
+from server.benchmarks.queries import definition
+from server.board_versions import raise_board_version
+from server.database import utc_now
+from server.models import Attempt, Pool, PoolRun, Submission, Verification
+from server.verifications.evidence import follow_evidence
+from server.verifications.pool_runs import Spreads, count_owners, first_finished
+from server.verifications.queries import claim_of
+
+
+def keep_sealed_runs(
+    session: Session, verification: Verification, report: ReplayReport | None
+) -> None:
+    """Add the sealed runs of a replay to its configuration's pool, and measure it again.
+
+    Only the reference with its settings is a configuration, and only a quiet worker of its own
+    hardware class tells its time. Without a `report` they are the runs that lost attempts finished.
+    Nothing is added to a pool that was closed meanwhile, and nothing that was witnessed.
+    """
+    submission = verification.submission
+    if verification.kind != "replay" or submission is None:
+        return
+    if verification.witness_token_id is not None:
+        return
+    if submission.trained_with != "reference" or submission.published is not None:
+        return
+    benchmark = benchmark_of(session, verification)
+    hardware_class = submission.system["hardware_class"]
+    found = first_finished(session, verification, benchmark, report, hardware_class=hardware_class)
+    if not found:
+        return
+    # The board's row is locked by this, so that nobody else opens the same pool meanwhile.
+    raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
+    pool = _pool_of_verification(session, verification, submission, benchmark)
+    if pool.closed_at is not None:
+        return
+    before = Spreads(session, benchmark).of(pool.hardware_class)
+    _add(session, pool, verification, found)
+    # A few of its fresh runs confirm no pool, or somebody would stop when lucky.
+    if verification.fresh and len(found) == len(verification.seeds):
+        _count_fresh_alone(session, pool)
+    submission.pool_id = verification.pool_id = pool.id
+    measure_class(session, benchmark, pool, before=before)
+
+
+def _pool_of_verification(
+    session: Session, verification: Verification, submission: Submission, benchmark: Benchmark
+) -> Pool:
+    if verification.pool_id is not None:
+        return session.get_one(Pool, verification.pool_id)
+    return open_pool(session, submission, benchmark)
+
+
+def open_pool(session: Session, submission: Submission, benchmark: Benchmark) -> Pool:
+    """The open pool of a submission's configuration, a new one where there is none.
+
+    Under rules by which figures do not compare, a pool is closed and another one opened.
+    """
+    configuration = configuration_of(benchmark, claim_of(submission))
+    pool = latest_pool(session, configuration.sha256)
+    if pool is not None:
+        others = rules_that_differ(definition(session, pool.benchmark_sha256), benchmark)
+        if not others:
+            return pool
+        close_pool(pool, f"the benchmark's definition changed: {', '.join(others)}")
+    pool = Pool(
+        id=secrets.token_hex(8)[:15],
+        benchmark_id=benchmark.benchmark_id,
+        benchmark_sha256=benchmark.sha256,
+        division=configuration.division,
+        hardware_class=configuration.hardware_class,
+        configuration_sha256=configuration.sha256,
+        settings=dict(configuration.settings),
+        opened_at=utc_now(),
+        runs=0,
+        state="collecting",
+    )
+    session.add(pool)
+    session.flush()
+    return pool
+
+
+def latest_pool(session: Session, configuration_sha256: str) -> Pool | None:
+    """The pool that holds for a configuration."""
+    statement = (
+        select(Pool)
+        .where(Pool.configuration_sha256 == configuration_sha256, Pool.closed_at.is_(None))
+        .order_by(Pool.opened_at.desc())
+        .limit(1)
+    )
+    return session.scalars(statement).first()
+
+
+def close_pool(pool: Pool, because: str) -> None:
+    """End a pool: its runs stay, its submissions wait for the next one."""
+    pool.closed_at, pool.closed_because = utc_now(), because
+
+
+def _add(
+    session: Session,
+    pool: Pool,
+    verification: Verification,
+    runs: Iterable[tuple[str, SealedRun]],
+) -> None:
+    known = set(
+        session.scalars(select(PoolRun.index).where(PoolRun.verification_id == verification.id))
+    )
+    for attempt_id, run in runs:
+        if run.index not in known:
+            session.add(
+                PoolRun(
+                    verification_id=verification.id,
+                    index=run.index,
+                    pool_id=pool.id,
+                    attempt_id=attempt_id,
+                    seed=run.seed,
+                    seconds=run.seconds,
+                    epochs=run.epochs,
+                    fresh=False,
+                    counted=True,
+                )
+            )
+    session.flush()
+
+
+def take_out_runs(session: Session, worker: str) -> None:
+    """Take the runs of a contradicted worker out of their pools, and measure these without them."""
+    trained = PoolRun.attempt_id.in_(select(Attempt.id).where(Attempt.worker == worker))
+    of_pools = select(PoolRun.pool_id).where(trained)
+    for pool in session.scalars(select(Pool).where(Pool.id.in_(of_pools))).all():
+        benchmark = definition(session, pool.benchmark_sha256)
+        before = Spreads(session, benchmark).of(pool.hardware_class)
+        session.execute(delete(PoolRun).where(PoolRun.pool_id == pool.id, trained))
+        session.flush()
+        measure_class(session, benchmark, pool, before=before)
+
+
+def _count_fresh_alone(session: Session, pool: Pool) -> None:
+    """From its fresh runs on a pool is these: the runs that nominated it are kept, and shown.
+
+    Those of fresh runs that ended early are among them, so that none is drawn again for being slow.
+    """
+    confirming = select(Verification.id).where(
+        Verification.pool_id == pool.id, Verification.fresh.is_(True)
+    )
+    of_pool = update(PoolRun).where(PoolRun.pool_id == pool.id)
+    session.execute(of_pool.where(PoolRun.verification_id.in_(confirming)).values(fresh=True))
+    session.execute(of_pool.where(PoolRun.fresh.is_(False)).values(counted=False))
+    pool.state, pool.measured_at = "collecting", None
+
+
+def measure_class(
+    session: Session, benchmark: Benchmark, changed: Pool, *, before: Spread | None
+) -> None:
+    """Measure a pool again, and every interval of its class where the spread is another one."""
+    spreads = Spreads(session, benchmark)
+    _measure(session, changed, spreads)
+    named = select(Submission).where(Submission.pool_id == changed.id)
+    for submission in session.scalars(named).unique().all():
+        follow_evidence(session, submission)
+        raise_board_version(session, changed.benchmark_id, submission_id=submission.id)
+    if spreads.of(changed.hardware_class) == before:
+        return
+    others = select(Pool).where(
+        Pool.benchmark_id == changed.benchmark_id,
+        Pool.hardware_class == changed.hardware_class,
+        Pool.closed_at.is_(None),
+    )
+    for pool in session.scalars(others).all():
+        _measure(session, pool, spreads)
+    raise_board_version(session, changed.benchmark_id)
+
+
+def _measure(session: Session, pool: Pool, spreads: Spreads) -> None:
+    runs = session.scalars(
+        select(PoolRun).where(PoolRun.pool_id == pool.id, PoolRun.counted.is_(True))
+    ).all()
+    times = [run.seconds for run in runs]
+    seconds = measured_seconds(times)
+    if seconds is not None and pool.measured_at is None:
+        pool.measured_at = utc_now()
+    pool.runs = len(times)
+    pool.measured_seconds = seconds
+    pool.state = _state(pool, seconds, len(times))
+    count_owners(session, pool)
+    interval = _interval(pool, runs, spreads)
+    pool.low_seconds = None if interval is None else interval.low
+    pool.high_seconds = None if interval is None else interval.high
+
+
+def _state(pool: Pool, seconds: float | None, runs: int) -> str:
+    if seconds is not None:
+        return pool.state if pool.state in HELD_BACK else "measured"
+    return "collecting" if runs < FEWEST_SEALED_RUNS else "missed"
+
+
+def _interval(pool: Pool, runs: Iterable[PoolRun], spreads: Spreads) -> Interval | None:
+    """The interval of the measured time; references are evaluated once an epoch."""
+    spread, seconds = spreads.of(pool.hardware_class), pool.measured_seconds
+    if spread is None or seconds is None:
+        return None
+    steps = [run.seconds / run.epochs for run in runs if run.seconds and run.epochs]
+    step = sum(steps) / len(steps) if steps else None
+    resolution = resolution_of(step_seconds=step, seconds=seconds)
+    return interval_of(seconds, runs=pool.runs, spread=spread.at_least(resolution))

@@ -1,0 +1,148 @@
+"""Signed proofs of verifications, and the keys they are signed with. Anybody may read both."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel
+
+from finishline.rules.proof.hash_chain import canonical
+from finishline.rules.proof.proof import FORMAT, part_hashes, signed_bytes
+from server.artifacts import pieces
+from server.database import insert_missing, utc_now
+from server.dependencies import Parts, PartsDep
+from server.errors import ConflictError
+from server.models import SigningKey
+from server.sessions.viewing import ViewerDep
+from server.signing import ALGORITHM, Signer, load_signer
+from server.verifications.proofs import known_keys, proof_parts, write_bundle
+from server.verifications.queries import find_verification
+from server.verifications.schemas import ENDED
+from server.viewer import Viewer
+
+
+@dataclass(frozen=True)
+class SignedProof:
+    """A proof's canonical JSON, signature and all, and the hashes of the files it names."""
+
+    content: bytes
+    files: tuple[str, ...]
+
+
+def sign_proof(parts: Parts, verification_id: str, viewer: Viewer) -> SignedProof:
+    """The proof of a verification that has ended, signed with the present key.
+
+    Raises NotFoundError, and ConflictError while the verification is under way: what was drawn
+    stays sealed until then.
+    """
+    with parts.database.read(viewer) as session:
+        verification = find_verification(session, verification_id)
+        if verification.state not in ENDED:
+            raise ConflictError(
+                f"Verification {verification_id} is {verification.state}; "
+                "there is a proof once it has ended."
+            )
+        if not verification.nonce:
+            raise ConflictError(
+                f"Verification {verification_id} was under way at the server that this one was "
+                "made from: its draw stayed sealed there, and there is no proof of it."
+            )
+        document = {"format": FORMAT, **proof_parts(session, verification)}
+    document["parts"] = part_hashes(document)
+    signer = current_signer(parts)
+    document["signature"] = {
+        "algorithm": ALGORITHM,
+        "key_id": signer.key_id,
+        "public_key": signer.public_key,
+        "value": signer.sign(signed_bytes(document)),
+    }
+    return SignedProof(canonical(document), _files(document["submission"]))
+
+
+def _files(submission: dict[str, Any]) -> tuple[str, ...]:
+    return (submission["claim_sha256"], *(log["sha256"] for log in submission["logs"]))
+
+
+def current_signer(parts: Parts) -> Signer:
+    """The signer of the present key, whose public half is listed from then on."""
+    signer = load_signer(parts.settings.signing_key_path)
+    with parts.database.read() as session:
+        known = session.get(SigningKey, signer.key_id) is not None
+    if not known:
+        with parts.database.write() as session:
+            insert_missing(
+                session,
+                SigningKey,
+                id=signer.key_id,
+                public_key=signer.public_key,
+                created_at=utc_now(),
+            )
+    return signer
+
+
+class KeyView(BaseModel):
+    """A public key in hex; `id` is the first 16 hex digits of its SHA-256."""
+
+    id: str
+    algorithm: Literal["ed25519"] = "ed25519"
+    public_key: str
+    created_at: datetime
+    current: bool
+
+
+class KeyList(BaseModel):
+    """Every key this server has signed with, newest first."""
+
+    keys: list[KeyView]
+
+
+def key_view(key: SigningKey, *, current: str) -> KeyView:
+    """A stored key."""
+    return KeyView(
+        id=key.id,
+        public_key=key.public_key,
+        created_at=key.created_at,
+        current=key.id == current,
+    )
+
+
+router = APIRouter(tags=["proofs"])
+
+ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "`proof.json` and the claim's files under `logs/`, named by their SHA-256.",
+        "content": {
+            "application/zip": {"schema": {"type": "string", "format": "binary"}},
+            "application/json": {"schema": {"type": "object"}},
+        },
+    }
+}
+Format = Annotated[
+    Literal["zip", "json"], Query(alias="format", description="json: proof.json alone.")
+]
+
+
+@router.get("/verifications/{verification_id}/proof", response_class=Response, responses=ANSWERS)
+def get_proof(
+    verification_id: str, parts: PartsDep, viewer: ViewerDep, kind: Format = "zip"
+) -> Response:
+    """All that a verdict stands on, signed. `finishline check-proof` checks it anywhere."""
+    signed = sign_proof(parts, verification_id, viewer)
+    if kind == "json":
+        return Response(signed.content, media_type="application/json")
+    bundle = write_bundle(signed.content, signed.files, parts.artifacts)
+    name = f'attachment; filename="proof-{verification_id}.zip"'
+    return StreamingResponse(
+        pieces(bundle), media_type="application/zip", headers={"Content-Disposition": name}
+    )
+
+
+@router.get("/keys")
+def list_keys(parts: PartsDep) -> KeyList:
+    """Every public key that proofs of this server were signed with, earlier ones too."""
+    current = current_signer(parts).key_id
+    with parts.database.read() as session:
+        keys = known_keys(session)
+    return KeyList(keys=[key_view(key, current=current) for key in keys])

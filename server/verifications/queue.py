@@ -1,0 +1,203 @@
+"""The queue: who waits in which place, and from when on a worker should be free."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from server.database import utc_now
+from server.models import WorkerRow
+from server.verifications.forecast import Expected
+from server.verifications.pauses import Pause, read_pauses
+from server.verifications.queue_plan import Place, Plan, Situation, read_plan, worker_there
+from server.verifications.work import (
+    AttemptWork,
+    attempts_by_id,
+    existing_verifications,
+    is_anything_embargoed,
+    running_attempts,
+    waiting_mark,
+)
+from server.verifications.worker_schemas import ClassQueueView, PauseView, QueuedView, QueueView
+from server.viewer import ORGANISER, seeing
+
+SHOWN_PER_CLASS = 100
+
+
+@dataclass(frozen=True)
+class Lines:
+    """What waits for a hardware class: how many, how many the viewer may not see, and a page."""
+
+    count: int = 0
+    hidden: int = 0
+    listed: list[QueuedView] = field(default_factory=list)
+
+
+NO_LINES = Lines()
+
+
+@dataclass(frozen=True)
+class _Look:
+    """Every worker that was ever seen, those of them alive, and what waits, at one moment.
+
+    `visible` are the open verifications that the viewer may see, None for all of them.
+    """
+
+    now: datetime
+    workers: Sequence[WorkerRow]
+    alive: Sequence[WorkerRow]
+    situation: Situation
+    plan: Plan
+    visible: set[str] | None
+
+    @property
+    def busy(self) -> set[str]:
+        """The names of the living workers that are at something."""
+        running = {attempt.worker for attempt in self.situation.running}
+        return {row.name for row in self.alive if row.name in running or row.state == "busy"}
+
+
+def read_queue(session: Session, *, alive_seconds: float, shown: int | None = None) -> QueueView:
+    """Every hardware class that is waited for or has a worker, with what waits for it.
+
+    With `shown` each class lists only so many, the next to start.
+    """
+    look = _look(session, alive_seconds)
+    lines, pauses = _lines(session, look, shown), look.situation.pauses
+    classes = {row.hardware_class for row in look.workers} | {name for name in lines if name}
+    return QueueView(
+        as_of=look.now,
+        waiting=sum(len(line) for line in look.plan.lines.values()),
+        paused=_pause_view(pauses.everything),
+        classes=[
+            _class_view(one, lines.get(one, NO_LINES), look)
+            for one in (
+                *sorted(classes | pauses.classes.keys()),
+                *([None] if None in lines else []),
+            )
+        ],
+    )
+
+
+def read_place(
+    session: Session, verification_id: str, *, alive_seconds: float
+) -> tuple[ClassQueueView, QueuedView] | None:
+    """Where a verification waits, and its hardware class, of which it alone is listed.
+
+    None if it does not wait. The viewer must be one who may see it.
+    """
+    look = _look(session, alive_seconds)
+    place = look.plan.by_verification.get(verification_id)
+    if place is None:
+        return None
+    wanted = place.attempt.wanted_class
+    listed = _listed(session, [place])
+    if not listed:
+        return None
+    line = look.plan.lines[wanted]
+    lines = Lines(len(line), len(line) - len(_seen(line, look.visible)), listed)
+    return _class_view(wanted, lines, look), listed[0]
+
+
+def _look(session: Session, alive_seconds: float) -> _Look:
+    now = utc_now()
+    workers = list(session.scalars(select(WorkerRow).order_by(WorkerRow.name)))
+    alive = _alive(workers, now - timedelta(seconds=alive_seconds))
+    # Everything has its place and takes its time; what the viewer may not see is counted alone.
+    with seeing(session, ORGANISER):
+        situation = Situation(
+            waiting=waiting_mark(session),
+            workers=tuple(worker_there(row) for row in alive),
+            running=tuple(running_attempts(session)),
+            pauses=read_pauses(session),
+        )
+        plan = read_plan(session, situation, now)
+        hides = bool(plan.lines) and is_anything_embargoed(session)
+    visible = existing_verifications(session) if hides else None
+    return _Look(now, workers, alive, situation, plan, visible)
+
+
+def _alive(workers: Sequence[WorkerRow], since: datetime) -> list[WorkerRow]:
+    return [row for row in workers if row.last_seen_at >= since and row.state != "stopping"]
+
+
+def _lines(session: Session, look: _Look, shown: int | None) -> dict[str | None, Lines]:
+    """What the viewer is shown of each hardware class that is waited for."""
+    seen = {name: _seen(line, look.visible) for name, line in look.plan.lines.items()}
+    first = {name: line[:shown] for name, line in seen.items()}
+    listed = _listed(session, [place for line in first.values() for place in line])
+    by_id = {item.verification_id: item for item in listed}
+    return {
+        name: Lines(
+            count=len(line),
+            hidden=len(line) - len(seen[name]),
+            listed=[
+                by_id[place.attempt.verification_id]
+                for place in first[name]
+                if place.attempt.verification_id in by_id
+            ],
+        )
+        for name, line in look.plan.lines.items()
+    }
+
+
+def _seen(line: Sequence[Place], visible: set[str] | None) -> Sequence[Place]:
+    if visible is None:
+        return line
+    return [place for place in line if place.attempt.verification_id in visible]
+
+
+def _listed(session: Session, places: Sequence[Place]) -> list[QueuedView]:
+    """What is shown of some places, but of those that are gone: others change it meanwhile."""
+    attempts = attempts_by_id(session, [place.attempt.attempt_id for place in places])
+    return [
+        _queued(attempts[place.attempt.attempt_id], place.expected, place.position)
+        for place in places
+        if place.attempt.attempt_id in attempts
+    ]
+
+
+def _class_view(hardware_class: str | None, lines: Lines, look: _Look) -> ClassQueueView:
+    """None stands for what any worker may take, so every worker counts."""
+    here = [row for row in look.alive if hardware_class in (None, row.hardware_class)]
+    fit = [row for row in here if not row.drift and not row.held and row.confirmed_at is not None]
+    pauses, busy = look.situation.pauses, look.busy
+    seen = [
+        row.last_seen_at for row in look.workers if hardware_class in (None, row.hardware_class)
+    ]
+    return ClassQueueView(
+        hardware_class=hardware_class,
+        workers=len(fit),
+        free=sum(row.name not in busy for row in fit),
+        out=sum(row.drift is not None for row in here),
+        last_seen_at=max(seen, default=None),
+        held=sum(row.held is not None for row in here),
+        paused=_pause_view(pauses.classes.get(hardware_class) if hardware_class else None),
+        waiting_count=lines.count,
+        waiting=lines.listed,
+        under_embargo=lines.hidden,
+    )
+
+
+def _pause_view(pause: Pause | None) -> PauseView | None:
+    return None if pause is None else PauseView(by=pause.by, since=pause.since, reason=pause.reason)
+
+
+def _queued(attempt: AttemptWork, expected: Expected, position: int) -> QueuedView:
+    return QueuedView(
+        verification_id=attempt.verification_id,
+        kind=attempt.kind,
+        benchmark=attempt.benchmark,
+        submission_id=attempt.submission_id,
+        model=attempt.model,
+        runs=attempt.runs,
+        attempt=attempt.number,
+        position=position,
+        by_organiser=attempt.by_organiser,
+        asked_at=attempt.asked_at,
+        queued_at=attempt.queued_at,
+        expected_start=expected.start,
+        why_unknown=expected.why_unknown,
+    )

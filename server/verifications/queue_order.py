@@ -1,0 +1,257 @@
+"""Messages to send this moment: one for each free worker, in fair order."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+
+from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy.orm import Session
+
+from finishline.rules.verification.fair_queue import FairQueue, Turns, Waiting
+from finishline.rules.verification.job import build_job
+from finishline.rules.verification.messages import ControlPoint, ReplayJob, queue_of
+from server.benchmarks.calibrations import benchmark_of
+from server.database import insert_missing, utc_now
+from server.models import Attempt, QueueRow, QueueTurn
+from server.verifications.free_workers import (
+    Takers,
+    barred_owners,
+    draw_apart,
+    forget_lost_messages,
+    read_takers,
+    waiting_apart,
+)
+from server.verifications.queries import claim_of, find_attempt
+from server.verifications.queueing import trainings_of
+
+NOBODY = 0  # Whose an attempt is that a server of the version before queued.
+
+
+def lock_queues(session: Session, hardware_classes: Iterable[str]) -> None:
+    """Keep every other server from choosing for these classes until this transaction ends."""
+    for name in sorted(hardware_classes):
+        insert_missing(session, QueueRow, hardware_class=name, turn=0, organisers_in_a_row=0)
+        session.execute(
+            select(QueueRow.hardware_class).where(QueueRow.hardware_class == name).with_for_update()
+        )
+
+
+def read_turns(session: Session, hardware_class: str) -> Turns:
+    """What the queue of a hardware class remembers; nothing if it never served anybody."""
+    row = session.execute(
+        select(QueueRow.turn, QueueRow.organisers_in_a_row).where(
+            QueueRow.hardware_class == hardware_class
+        )
+    ).first()
+    if row is None:
+        return Turns()
+    last = session.execute(
+        select(QueueTurn.by_organiser, QueueTurn.submitter_id, QueueTurn.turn).where(
+            QueueTurn.hardware_class == hardware_class
+        )
+    )
+    return Turns(
+        {(bool(by_organiser), submitter): turn for by_organiser, submitter, turn in last},
+        count=row.turn,
+        organisers_in_a_row=row.organisers_in_a_row,
+    )
+
+
+def keep_turns(session: Session, hardware_class: str, *, before: Turns, after: Turns) -> None:
+    """Store the turns that were given between two moments."""
+    session.execute(
+        update(QueueRow)
+        .where(QueueRow.hardware_class == hardware_class)
+        .values(turn=after.count, organisers_in_a_row=after.organisers_in_a_row)
+    )
+    for (by_organiser, submitter), turn in after.last.items():
+        if before.last.get((by_organiser, submitter)) == turn or submitter == NOBODY:
+            continue
+        key = {
+            "hardware_class": hardware_class,
+            "by_organiser": by_organiser,
+            "submitter_id": submitter,
+        }
+        insert_missing(session, QueueTurn, turn=turn, **key)
+        session.execute(update(QueueTurn).filter_by(**key).values(turn=turn))
+
+
+RESEND_SECONDS = (5.0, 10.0, 20.0)
+LOOKED_AT = 10  # Of the attempts of one submitter in one queue.
+
+
+@dataclass(frozen=True)
+class Sending:
+    """A job and the queue it goes to."""
+
+    job: ReplayJob
+    queue: str
+
+
+@dataclass(frozen=True)
+class Head:
+    """The oldest attempt, never sent yet, of one submitter that waits for one hardware class."""
+
+    hardware_class: str | None
+    by_organiser: bool
+    submitter_id: int | None
+    asked_at: datetime
+
+    def waiting(self, name: str) -> Waiting:
+        """As the rules look at it."""
+        return Waiting(name, self.submitter_id or NOBODY, self.by_organiser, self.asked_at)
+
+
+def anything_to_send(session: Session, *, alive_seconds: float) -> bool:
+    """Whether somebody is free and something is due: a look that locks nothing."""
+    now = utc_now()
+    takers = read_takers(session, alive_seconds=alive_seconds, now=now)
+    if not (takers.free or takers.witnesses):
+        return False
+    due = select(Attempt.id).where(Attempt.state == "queued", Attempt.send_after <= now).limit(1)
+    return session.scalar(due) is not None
+
+
+def take_due(session: Session, *, alive_seconds: float) -> list[Sending]:
+    """An attempt for each free worker, marked as sent to it: lost messages first, then by turns."""
+    now = utc_now()
+    locked = set(read_takers(session, alive_seconds=alive_seconds, now=now).free)
+    lock_queues(session, locked)
+    # Read again: another server may have chosen while this one waited for the lock.
+    takers = read_takers(session, alive_seconds=alive_seconds, now=now).only(locked)
+    forget_lost_messages(session, now)
+    chosen = _send_apart(session, takers, now) + _send_again(session, takers, now)
+    heads = _heads(session) if takers.free else []
+    for hardware_class in sorted(takers.free):
+        chosen += _by_turns(session, takers, hardware_class, heads, now)
+    return [build_sending(session, attempt_id, sent_to) for attempt_id, sent_to in chosen]
+
+
+def _send_apart(session: Session, takers: Takers, now: datetime) -> list[tuple[str, str]]:
+    """Cross-checks, of which verdicts wait, and what is witnessed: before all others."""
+    chosen = []
+    for attempt in waiting_apart(session, now):
+        sent_to = draw_apart(session, takers, attempt)
+        if sent_to is not None and _mark(
+            session, attempt.id, sends=attempt.sends, sent_to=sent_to, now=now
+        ):
+            chosen.append((attempt.id, sent_to))
+    return chosen
+
+
+def _send_again(session: Session, takers: Takers, now: datetime) -> list[tuple[str, str]]:
+    """What was sent and not claimed in time. It had its turn, so it goes before all others."""
+    rows = session.execute(
+        select(Attempt.id, Attempt.hardware_class, Attempt.sends)
+        .where(Attempt.state == "queued", Attempt.sent_to > "", Attempt.send_after <= now)
+        .order_by(Attempt.asked_at, Attempt.id)
+    ).all()
+    chosen = []
+    for row in rows:
+        able = [
+            name
+            for name, free in sorted(takers.free.items())
+            if free and takers.may_take(name, row.hardware_class)
+        ]
+        for hardware_class in able[:1]:
+            sent_to = takers.draw(hardware_class, partial(barred_owners, session, row.id))
+            if sent_to and _mark(session, row.id, sends=row.sends, sent_to=sent_to, now=now):
+                chosen.append((row.id, sent_to))
+    return chosen
+
+
+def _by_turns(
+    session: Session, takers: Takers, hardware_class: str, heads: Sequence[Head], now: datetime
+) -> list[tuple[str, str]]:
+    """As many attempts as workers of this class are free, in fair order."""
+    able = [head for head in heads if takers.may_take(hardware_class, head.hardware_class)]
+    before = read_turns(session, hardware_class)
+    queue = FairQueue((head.waiting(str(place)) for place, head in enumerate(able)), before)
+    chosen: list[tuple[str, str]] = []
+    while takers.free[hardware_class] and (one := queue.take()) is not None:
+        head = able[int(one.attempt_id)]
+        drawn = _draw(session, takers, hardware_class, _oldest(session, head))
+        if drawn is None:  # Nobody who is free may take any of theirs.
+            continue
+        if _mark(session, drawn[0], sends=0, sent_to=drawn[1], now=now):
+            chosen.append(drawn)
+        following = _oldest(session, head)
+        if following:
+            queue.add(replace(one, asked_at=following[0][1]))
+    if chosen:
+        keep_turns(session, hardware_class, before=before, after=queue.turns())
+    return chosen
+
+
+def _draw(
+    session: Session,
+    takers: Takers,
+    hardware_class: str,
+    oldest: Sequence[tuple[str, datetime]],
+) -> tuple[str, str] | None:
+    """The first of some attempts that a free worker may take, and the worker."""
+    for attempt_id, _ in oldest:
+        barred = partial(barred_owners, session, attempt_id)
+        if (sent_to := takers.draw(hardware_class, barred)) is not None:
+            return attempt_id, sent_to
+    return None
+
+
+def _heads(session: Session) -> list[Head]:
+    """The oldest of each submitter in each queue; one pass over the index of what waits."""
+    key = (Attempt.hardware_class, Attempt.by_organiser, Attempt.submitter_id)
+    rows = session.execute(
+        select(*key, func.min(Attempt.asked_at)).where(*_never_sent()).group_by(*key)
+    )
+    return [Head(wanted, bool(asked), whose, oldest) for wanted, asked, whose, oldest in rows]
+
+
+def _oldest(session: Session, head: Head) -> list[tuple[str, datetime]]:
+    """The first few of a submitter in a queue: where one has to wait, the next may start."""
+    rows = session.execute(
+        select(Attempt.id, Attempt.asked_at)
+        .where(
+            *_never_sent(),
+            Attempt.hardware_class == head.hardware_class,
+            Attempt.by_organiser == head.by_organiser,
+            Attempt.submitter_id == head.submitter_id,
+        )
+        .order_by(Attempt.asked_at, Attempt.id)
+        .limit(LOOKED_AT)
+    )
+    return [(row.id, row.asked_at) for row in rows]
+
+
+def _never_sent() -> tuple[ColumnElement[bool], ...]:
+    return (Attempt.state == "queued", Attempt.sent_to.is_(None))
+
+
+def _mark(session: Session, attempt_id: str, *, sends: int, sent_to: str, now: datetime) -> bool:
+    """Note that an attempt is sent; False if it is claimed, or another server sent it."""
+    pause = RESEND_SECONDS[min(sends, len(RESEND_SECONDS) - 1)]
+    won = session.execute(
+        update(Attempt)
+        .where(Attempt.id == attempt_id, Attempt.state == "queued", Attempt.sends == sends)
+        .values(sends=sends + 1, sent_to=sent_to, send_after=now + timedelta(seconds=pause))
+        .returning(Attempt.id)
+    ).first()
+    return won is not None
+
+
+def build_sending(session: Session, attempt_id: str, sent_to: str) -> Sending:
+    """The message of an attempt to the worker that was drawn for it."""
+    attempt = find_attempt(session, attempt_id)
+    verification = attempt.verification
+    submission = verification.submission
+    job = build_job(
+        benchmark_of(session, verification),
+        claim_of(submission) if submission is not None else None,
+        trainings_of(verification),
+        attempt_id=attempt.id,
+        verification_id=verification.id,
+        submission_id=verification.submission_id,
+        purpose=verification.kind,
+        control_points=[ControlPoint(**point) for point in verification.control_points],
+    )
+    return Sending(job=job, queue=queue_of(sent_to))

@@ -1,0 +1,295 @@
+"""Reruns: many submissions at once, verdicts that wait for a decision, two side by side."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.ranking.evidence import consequence
+from finishline.rules.untrusted import read_plain
+from finishline.rules.verification.messages import ReplayReport
+from finishline.rules.verification.purposes import PURPOSES
+from finishline.rules.verification.rerun_comparison import (
+    compare_replays,
+    compare_systems,
+    figures_of,
+)
+from server.audit.service import Subject, record
+from server.benchmarks.queries import definition, find_benchmark
+from server.database import utc_now
+from server.dependencies import Caller, Parts
+from server.errors import ContentError
+from server.models import Decision, Evidence, Submission, Verification
+from server.notices.announce import announce_verification
+from server.replay_estimate import Estimator, Expected
+from server.verifications.fresh_runs import follow_measurement
+from server.verifications.outcomes import show_energy, show_measured
+from server.verifications.publishing import (
+    PUBLISH,
+    is_published,
+    publication,
+    require_pending,
+    require_submission,
+    standing,
+)
+from server.verifications.queries import OPEN, claim_of, find_verification, lock_verification
+from server.verifications.rerun_schemas import (
+    LARGEST_BATCH,
+    BatchCreate,
+    BatchView,
+    ComparisonView,
+    DecisionCreate,
+    DifferenceView,
+    ExpectedReplay,
+    ReplayView,
+    SideView,
+    Skipped,
+    SystemDifferenceView,
+)
+from server.verifications.schemas import ReasonView
+from server.verifications.service import request_verification, set_status
+from server.viewer import ORGANISER
+
+
+def verify_batch(parts: Parts, caller: Caller, wanted: BatchCreate) -> BatchView:
+    """Queue a verification of every submission that is named and allows it, in one transaction.
+
+    A dry run answers the same and queues nothing. Raises NotFoundError for an unknown benchmark,
+    ContentError for more submissions than one batch may have.
+    """
+    if wanted.benchmark is not None:
+        find_benchmark(parts.benchmarks, wanted.benchmark)
+    if wanted.dry_run:
+        with parts.database.read(ORGANISER) as session:
+            return _batch(session, caller, wanted)
+    with parts.database.write() as session:
+        view = _batch(session, caller, wanted)
+        if view.replays:
+            _record_batch(session, caller, wanted, view)
+    return view
+
+
+def _batch(session: Session, caller: Caller, wanted: BatchCreate) -> BatchView:
+    named = wanted.submissions
+    found = _chosen(session, wanted)
+    missing = sorted(set(named or ()) - {submission.id for submission in found})
+    skipped = [Skipped(submission_id=name, why="There is no such submission.") for name in missing]
+    under_way = _under_way(session, [submission.id for submission in found], wanted.kind)
+    estimator, replays = Estimator(session, wanted.kind), []
+    for submission in found:
+        why = under_way.get(submission.id) or _why_not(session, submission, wanted.kind)
+        if why is not None:
+            skipped.append(Skipped(submission_id=submission.id, why=why))
+            continue
+        expected = _expected(session, estimator, submission)
+        verification_id = None if wanted.dry_run else _queue(session, caller, wanted, submission)
+        replays.append(_replay_view(submission, expected, verification_id))
+    return BatchView(
+        dry_run=wanted.dry_run,
+        replays=replays,
+        skipped=skipped,
+        gpu_seconds_expected=sum(item.seconds_expected * item.accelerators for item in replays),
+        cpu_seconds_expected=sum(i.seconds_expected for i in replays if i.accelerators == 0),
+    )
+
+
+def _chosen(session: Session, wanted: BatchCreate) -> Sequence[Submission]:
+    """The submissions a batch names, locked in one order, before anything of theirs is changed.
+
+    So two batches, or a batch and a report, wait for each other in one direction only.
+    """
+    query = select(Submission).order_by(Submission.id).limit(LARGEST_BATCH + 1)
+    if wanted.submissions is not None:
+        query = query.where(Submission.id.in_(wanted.submissions))
+    else:
+        query = query.where(Submission.benchmark_id == wanted.benchmark)
+        if wanted.status is not None:
+            query = query.where(Submission.status == wanted.status)
+    if not wanted.dry_run:
+        query = query.with_for_update(of=Submission).execution_options(populate_existing=True)
+    found = session.scalars(query).unique().all()
+    if len(found) > LARGEST_BATCH:
+        raise ContentError(
+            f"More than {LARGEST_BATCH} submissions: choose fewer, for example by status."
+        )
+    return found
+
+
+def _under_way(session: Session, submission_ids: Sequence[str], kind: str) -> dict[str, str]:
+    """Why a submission is not asked for again, by id, where a verification is under way."""
+    rows = session.execute(
+        select(Verification.submission_id, Verification.id).where(
+            Verification.submission_id.in_(submission_ids),
+            Verification.kind == kind,
+            Verification.state.in_(OPEN),
+        )
+    )
+    return {
+        submission_id: f"Verification {verification_id} is under way."
+        for submission_id, verification_id in rows
+        if submission_id is not None
+    }
+
+
+def _why_not(session: Session, submission: Submission, kind: str) -> str | None:
+    if submission.withdrawn_at is not None:
+        return "It is withdrawn."
+    benchmark, claim = definition(session, submission.benchmark_sha256), claim_of(submission)
+    reason = PURPOSES[kind].why_not(benchmark, [claim])
+    return f"It {PURPOSES[kind].unable}: {reason}." if reason is not None else None
+
+
+def _expected(session: Session, estimator: Estimator, submission: Submission) -> Expected:
+    benchmark = definition(session, submission.benchmark_sha256)
+    return estimator.estimate(submission, benchmark, claim_of(submission))
+
+
+def _queue(session: Session, caller: Caller, wanted: BatchCreate, submission: Submission) -> str:
+    return request_verification(
+        session,
+        submission,
+        requested_by=caller.user_id,
+        reason=wanted.reason,
+        purpose=PURPOSES[wanted.kind],
+    ).id
+
+
+def _replay_view(
+    submission: Submission, expected: Expected, verification_id: str | None
+) -> ExpectedReplay:
+    return ExpectedReplay(
+        submission_id=submission.id,
+        verification_id=verification_id,
+        runs_expected=expected.runs,
+        seconds_expected=expected.seconds,
+        accelerators=expected.accelerators,
+        basis=expected.basis,
+    )
+
+
+def _record_batch(session: Session, caller: Caller, wanted: BatchCreate, view: BatchView) -> None:
+    queued = {item.submission_id: item.verification_id for item in view.replays}
+    chosen = {"kind": wanted.kind, "benchmark": wanted.benchmark, "status": wanted.status}
+    record(
+        session,
+        caller,
+        "verification.batch",
+        Subject("benchmark", wanted.benchmark) if wanted.benchmark else Subject("batch", "list"),
+        reason=wanted.reason,
+        before=None,
+        after={
+            "chosen": chosen,
+            "queued": queued,
+            "skipped": [item.model_dump() for item in view.skipped],
+        },
+    )
+
+
+def decide(
+    session: Session, caller: Caller, verification_id: str, wanted: DecisionCreate
+) -> Verification:
+    """Publish the verdict of a rerun, or keep what is published; written to the audit log.
+
+    Raises NotFoundError, ConflictError if there is no verdict that waits.
+    """
+    lock_verification(session, verification_id)
+    verification = find_verification(session, verification_id)
+    submission = require_submission(verification)
+    session.execute(select(Submission.id).where(Submission.id == submission.id).with_for_update())
+    session.refresh(submission)
+    require_pending(verification)
+    before, stood = publication(submission), standing(submission)
+    verification.decision = Decision(
+        decision=wanted.decision,
+        decided_by=caller.user_id,
+        reason=wanted.reason,
+        decided_at=utc_now(),
+    )
+    if wanted.decision == PUBLISH:
+        announce_verification(session, verification, "decision.published")
+        set_status(session, submission, str(verification.outcome))
+        follow_measurement(session, verification)
+        show_measured(session, verification)
+        show_energy(verification)
+    record(
+        session,
+        caller,
+        "verification.decide",
+        Subject("verification", verification.id),
+        reason=wanted.reason,
+        before=before,
+        after=publication(submission)
+        | {
+            "decision": wanted.decision,
+            "consequence": f"the row {consequence(stood, standing(submission))}",
+        },
+    )
+    return verification
+
+
+def compare_verifications(session: Session, first_id: str, second_id: str) -> ComparisonView:
+    """Verdicts, replays, bands and systems of two verifications, and what differs.
+
+    Raises NotFoundError, ContentError if they are not two of one submission.
+    """
+    first, second = find_verification(session, first_id), find_verification(session, second_id)
+    if first.submission_id != second.submission_id:
+        raise ContentError(
+            f"Verification {first_id} is of submission {first.submission_id}, {second_id} of "
+            f"{second.submission_id}: expected two of one submission."
+        )
+    if first.submission is None or {first.kind, second.kind} != {"replay"}:
+        raise ContentError("These are no replays of a submission; expected two verifications.")
+    if first is second:
+        raise ContentError("This is one verification; expected two.")
+    benchmark = judged_under(session, first)
+    left, right = report_of(first), report_of(second)
+    differences, systems = [], []
+    if left is not None and right is not None:
+        differences = compare_replays(benchmark, sealed_of(first, left), sealed_of(second, right))
+        systems = compare_systems(left, right)
+    return ComparisonView(
+        submission_id=first.submission_id,
+        benchmark=first.submission.benchmark_id,
+        first=_side(session, first, left),
+        second=_side(session, second, right),
+        same_band=first.control_points == second.control_points,
+        differences=[DifferenceView(**asdict(item)) for item in differences],
+        systems=[SystemDifferenceView(**asdict(item)) for item in systems],
+    )
+
+
+def judged_under(session: Session, verification: Verification) -> Benchmark:
+    """The definition a verification was judged under, or that of its submission before its end."""
+    kept = session.get(Evidence, verification.id)
+    sha256 = kept.benchmark_sha256 if kept else verification.benchmark_sha256
+    return definition(session, sha256)
+
+
+def report_of(verification: Verification) -> ReplayReport | None:
+    """The report of a verification, if it has one."""
+    if verification.report is None:
+        return None
+    return read_plain(ReplayReport, verification.report, path="report")
+
+
+def sealed_of(verification: Verification, report: ReplayReport) -> ReplayReport:
+    """The report's sealed runs alone: the claim's own seeds may be the same in both replays."""
+    return replace(report, runs=report.runs[verification.own_runs :])
+
+
+def _side(session: Session, verification: Verification, report: ReplayReport | None) -> SideView:
+    benchmark = judged_under(session, verification)
+    runs = figures_of(benchmark, report) if report is not None else []
+    return SideView(
+        id=verification.id,
+        state=verification.state,
+        outcome=verification.outcome,
+        published=is_published(verification),
+        worker=report.system.worker if report is not None else None,
+        hardware_class=report.system.hardware_class if report is not None else None,
+        reasons=[ReasonView(**reason) for reason in verification.reasons],
+        runs=[ReplayView(**asdict(run)) for run in runs],
+    )

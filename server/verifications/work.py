@@ -1,0 +1,253 @@
+"""What waits for a worker and what is at one: a few columns, never a report or a curve."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Select, func, select, true
+from sqlalchemy.orm import Session
+
+from finishline.rules.verification.fair_queue import Waiting
+from server.models import (
+    Attempt,
+    BenchmarkDefinition,
+    ReplayEventRow,
+    Submission,
+    Verification,
+    WorkerRow,
+)
+from server.verifications.forecast import Work
+from server.verifications.queue_order import NOBODY
+
+RECENT_ATTEMPTS = 200
+OPEN = ("queued", "running")
+
+
+@dataclass(frozen=True)
+class AttemptWork:
+    """An attempt, the verification it is one of, and what that is about.
+
+    `wanted_class` is the hardware class it waits for, None where any will do. For `sharer`,
+    `by_organiser` and `asked_at`, which decide its place, see `fair_queue`. `sent_to` is the worker
+    that it was sent to, None while it has not had its turn.
+    """
+
+    attempt_id: str
+    number: int
+    state: str
+    worker: str | None
+    queued_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    failure: dict[str, Any] | None
+    verification_id: str
+    kind: str
+    runs: int
+    asked_at: datetime
+    benchmark: str
+    submission_id: str | None
+    model: str | None
+    wanted_class: str | None
+    by_organiser: bool
+    sharer: int
+    sent_to: str | None
+
+    @property
+    def turn(self) -> Waiting:
+        """As the rules of whose turn it is look at it."""
+        return Waiting(self.attempt_id, self.sharer, self.by_organiser, self.asked_at)
+
+    @property
+    def work(self) -> Work:
+        """What its length depends on."""
+        return Work(self.benchmark, self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingWork:
+    """Of an attempt that waits what its place and its start depend on; see AttemptWork."""
+
+    attempt_id: str
+    verification_id: str
+    work: Work
+    wanted_class: str | None
+    sent_to: str | None
+    turn: Waiting
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingMark:
+    """What tells one state of everything that waits from the next, read from an index alone.
+
+    How many wait, when the latest of them was asked for, and how many were sent to a worker.
+    """
+
+    count: int
+    latest: datetime | None
+    sent: int
+
+
+def waiting_mark(session: Session) -> WaitingMark:
+    """The mark of what waits at this moment."""
+    counted = select(func.count(), func.max(Attempt.asked_at), func.count(Attempt.sent_to))
+    count, latest, sent = session.execute(counted.where(Attempt.state == "queued")).one()
+    return WaitingMark(count, latest, sent)
+
+
+def waiting_attempts(session: Session) -> list[WaitingWork]:
+    """Every queued attempt, the oldest first: thousands may wait, of which a page is shown."""
+    query = (
+        select(
+            Attempt.id,
+            Attempt.verification_id,
+            BenchmarkDefinition.benchmark_id,
+            Verification.kind,
+            Attempt.hardware_class,
+            Attempt.sent_to,
+            Attempt.submitter_id,
+            Attempt.by_organiser,
+            Attempt.asked_at,
+        )
+        .select_from(Attempt)
+        .join(Verification, Verification.id == Attempt.verification_id)
+        .join(BenchmarkDefinition, BenchmarkDefinition.sha256 == Verification.benchmark_sha256)
+        .where(Attempt.state == "queued")
+        .order_by(Attempt.asked_at, Attempt.id)
+    )
+    return [_waiting(*row) for row in session.execute(query)]
+
+
+def _waiting(
+    attempt_id: str,
+    verification_id: str,
+    benchmark: str,
+    kind: str,
+    wanted_class: str | None,
+    sent_to: str | None,
+    sharer: int | None,
+    by_organiser: bool,
+    asked_at: datetime,
+) -> WaitingWork:
+    turn = Waiting(attempt_id, sharer or NOBODY, bool(by_organiser), asked_at)
+    work = Work(benchmark, kind)
+    return WaitingWork(attempt_id, verification_id, work, wanted_class, sent_to, turn)
+
+
+def attempts_by_id(session: Session, attempt_ids: Sequence[str]) -> dict[str, AttemptWork]:
+    """Some attempts with all that is shown of them."""
+    rows = session.execute(_attempts().where(Attempt.id.in_(attempt_ids)))
+    return {row.attempt_id: _work(row) for row in rows}
+
+
+def running_attempts(session: Session) -> list[AttemptWork]:
+    """Every running attempt."""
+    query = _attempts().where(Attempt.state == "running").order_by(Attempt.started_at)
+    return [_work(row) for row in session.execute(query)]
+
+
+def attempts_of(session: Session, worker: str, *, limit: int) -> list[AttemptWork]:
+    """The latest attempts of a worker, newest first."""
+    query = _attempts().where(Attempt.worker == worker)
+    latest = query.order_by(Attempt.started_at.desc()).limit(limit)
+    return [_work(row) for row in session.execute(latest)]
+
+
+def existing_verifications(session: Session) -> set[str]:
+    """Ids of the open verifications that there are for whoever reads with the session."""
+    return set(session.scalars(select(Verification.id).where(Verification.state.in_(OPEN))))
+
+
+def is_anything_embargoed(session: Session) -> bool:
+    """Whether there is a submission that somebody may not see. For a session that sees all."""
+    embargoed = select(Submission.id).where(Submission.embargoed.is_(true())).limit(1)
+    return session.scalar(embargoed) is not None
+
+
+def runs_under_way(session: Session, attempt_ids: list[str]) -> dict[str, int]:
+    """Which run (from 0) each attempt is at, from the last thing that was heard of it."""
+    latest = (
+        select(ReplayEventRow.attempt_id, func.max(ReplayEventRow.sequence).label("sequence"))
+        .where(ReplayEventRow.attempt_id.in_(attempt_ids))
+        .group_by(ReplayEventRow.attempt_id)
+        .subquery()
+    )
+    rows = session.scalars(
+        select(ReplayEventRow).join(
+            latest,
+            (ReplayEventRow.attempt_id == latest.c.attempt_id)
+            & (ReplayEventRow.sequence == latest.c.sequence),
+        )
+    )
+    return {row.attempt_id: int(row.event["run"]) for row in rows}
+
+
+def recent_seconds(session: Session) -> list[tuple[Work, str, float]]:
+    """How long the latest attempts that ended well took, with what they did and on which class."""
+    query = (
+        _attempts()
+        .add_columns(WorkerRow.hardware_class.label("ran_on"))
+        .join(WorkerRow, WorkerRow.name == Attempt.worker)
+        .where(Attempt.state == "done", Attempt.ended_at.is_not(None))
+        .order_by(Attempt.ended_at.desc())
+        .limit(RECENT_ATTEMPTS)
+    )
+    return [
+        (Work(row.benchmark, row.kind), row.ran_on, (row.ended_at - row.started_at).total_seconds())
+        for row in session.execute(query)
+        if row.started_at is not None
+    ]
+
+
+def _attempts() -> Select[Any]:
+    return (
+        select(
+            Attempt.id.label("attempt_id"),
+            Attempt.number,
+            Attempt.state,
+            Attempt.worker,
+            Attempt.created_at.label("queued_at"),
+            Attempt.started_at,
+            Attempt.ended_at,
+            Attempt.failure,
+            Verification.id.label("verification_id"),
+            Verification.kind,
+            Verification.runs,
+            Attempt.asked_at,
+            Attempt.hardware_class,
+            Attempt.by_organiser,
+            Attempt.submitter_id,
+            Attempt.sent_to,
+            Verification.submission_id,
+            BenchmarkDefinition.benchmark_id.label("benchmark"),
+            Submission.model,
+        )
+        .select_from(Attempt)
+        .join(Verification, Verification.id == Attempt.verification_id)
+        .join(BenchmarkDefinition, BenchmarkDefinition.sha256 == Verification.benchmark_sha256)
+        .outerjoin(Submission, Submission.id == Verification.submission_id)
+    )
+
+
+def _work(row: Any) -> AttemptWork:
+    return AttemptWork(
+        attempt_id=row.attempt_id,
+        number=row.number,
+        state=row.state,
+        worker=row.worker,
+        queued_at=row.queued_at,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        failure=row.failure,
+        verification_id=row.verification_id,
+        kind=row.kind,
+        runs=row.runs,
+        asked_at=row.asked_at,
+        benchmark=row.benchmark,
+        submission_id=row.submission_id,
+        model=row.model,
+        wanted_class=row.hardware_class,
+        by_organiser=bool(row.by_organiser),
+        sharer=row.submitter_id or NOBODY,
+        sent_to=row.sent_to,
+    )

@@ -1,0 +1,232 @@
+"""Workers over HTTP: hello, claim, events, report; holds of workers and queues."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+
+from finishline.rules.scoring.measurements import ProbeAnswer, WorkerProbe
+from finishline.rules.verification.messages import (
+    FENCE_HEADER,
+    BatchAnswer,
+    ClaimGrant,
+    ClaimRequest,
+    EvaluationBatch,
+    HelloAnswer,
+    ReplayReport,
+    WorkerHello,
+)
+from server.database import utc_now
+from server.dependencies import Caller, OrganiserDep, Parts, PartsDep, SecretDep, WorkerDep
+from server.sessions.viewing import ViewerDep
+from server.verifications import (
+    attempts,
+    hardware_classes,
+    holds,
+    worker_probes,
+    worker_queries,
+    workers,
+)
+from server.verifications.holds import HeldError, send_again_now
+from server.verifications.queue import SHOWN_PER_CLASS, read_queue
+from server.verifications.worker_queries import read_worker
+from server.verifications.worker_schemas import (
+    HardwareClassList,
+    HardwareClassView,
+    Hold,
+    ProbeList,
+    QueueHold,
+    QueueResume,
+    QueueView,
+    ReportAnswer,
+    Resume,
+    WorkerDetail,
+    WorkerList,
+)
+
+MOST_SHOWN = 1000
+router = APIRouter(tags=["workers"])
+LimitDep = Annotated[int, Query(ge=1, le=MOST_SHOWN)]
+FenceDep = Annotated[int, Header(alias=FENCE_HEADER)]
+
+
+@router.get("/workers")
+def list_workers(parts: PartsDep, viewer: ViewerDep) -> WorkerList:
+    """Every worker that said hello, and whether it is alive."""
+    with parts.database.read(viewer) as session:
+        return WorkerList(
+            workers=worker_queries.list_workers(
+                session, alive_seconds=parts.settings.worker_alive_seconds
+            )
+        )
+
+
+@router.get("/queue")
+def get_queue(parts: PartsDep, viewer: ViewerDep, limit: LimitDep = SHOWN_PER_CLASS) -> QueueView:
+    """What waits for a worker, by hardware class: in which place, and when it should start.
+
+    Of each class the next `limit` to start are listed.
+    """
+    with parts.database.read(viewer) as session:
+        alive_seconds = parts.settings.worker_alive_seconds
+        return read_queue(session, alive_seconds=alive_seconds, shown=limit)
+
+
+@router.post("/workers/hello")
+def hello(body: WorkerHello, parts: PartsDep, caller: WorkerDep) -> HelloAnswer:
+    """A worker is alive. Its name is from then on that of the token's user: 403 for others."""
+    attempts.refuse_unstorable(body)
+    with parts.database.write() as session:
+        return workers.greet(session, body, caller=caller)
+
+
+@router.post("/workers/probes")
+def post_probe(body: WorkerProbe, parts: PartsDep, caller: WorkerDep) -> ProbeAnswer:
+    """What a worker measured of itself. A canary off the worker's own baseline takes it out."""
+    attempts.refuse_unstorable(body)
+    with parts.database.write() as session:
+        return worker_probes.record_probe(session, body, caller=caller)
+
+
+@router.get("/workers/{name}")
+def get_worker(name: str, parts: PartsDep, viewer: ViewerDep) -> WorkerDetail:
+    """One worker: what it is at, what it did lately, and its roofline."""
+    with parts.database.read(viewer) as session:
+        alive_seconds = parts.settings.worker_alive_seconds
+        return worker_queries.read_worker(session, name, alive_seconds=alive_seconds)
+
+
+@router.get("/workers/{name}/probes")
+def list_probes(name: str, parts: PartsDep) -> ProbeList:
+    """A worker's roofs and canaries over time, the newest first."""
+    with parts.database.read() as session:
+        return ProbeList(worker=name, probes=worker_probes.probe_history(session, name))
+
+
+@router.post("/workers/{name}/baseline", status_code=204)
+def renew_baseline(name: str, parts: PartsDep, organiser: OrganiserDep) -> None:
+    """Take a worker in as it is now: its next readings become its baseline. For organisers."""
+    with parts.database.write() as session:
+        worker_probes.set_baseline_anew(session, organiser, name)
+
+
+@router.post("/workers/{name}/confirm")
+def confirm_worker(name: str, body: Resume, parts: PartsDep, caller: OrganiserDep) -> WorkerDetail:
+    """Let a worker be drawn for attempts, as a machine of its hardware class. 409 if it is."""
+    with parts.database.write() as session:
+        worker_probes.confirm_worker(session, caller, name, reason=body.reason)
+    with parts.database.read() as session:
+        alive_seconds = parts.settings.worker_alive_seconds
+        return worker_queries.read_worker(session, name, alive_seconds=alive_seconds)
+
+
+@router.get("/hardware-classes")
+def list_hardware_classes(parts: PartsDep) -> HardwareClassList:
+    """Every hardware class of the registry: what a claim's system has to fit."""
+    with parts.database.read() as session:
+        rows = hardware_classes.list_classes(session)
+        return HardwareClassList(
+            hardware_classes=[HardwareClassView.model_validate(row) for row in rows]
+        )
+
+
+@router.post("/attempts/{attempt_id}/claim")
+def claim_attempt(
+    attempt_id: str, body: ClaimRequest, parts: PartsDep, caller: WorkerDep
+) -> ClaimGrant:
+    """Take a queued attempt. 409: it is taken or over, or this worker is to take nothing."""
+    try:
+        with parts.database.write() as session:
+            return attempts.claim_attempt(session, attempt_id, body, caller=caller)
+    except HeldError:
+        with parts.database.write() as session:
+            send_again_now(session, attempt_id)
+        raise
+
+
+@router.post("/attempts/{attempt_id}/evaluations")
+def post_events(
+    attempt_id: str, body: EvaluationBatch, parts: PartsDep, secret: SecretDep, fence: FenceDep
+) -> BatchAnswer:
+    """Events of a replay, authorised by the claim's token and fence; no events: a heartbeat."""
+    arrived_at = utc_now()
+    with parts.database.write() as session:
+        return attempts.record_events(
+            session, attempt_id, secret, body, fence=fence, arrived_at=arrived_at
+        )
+
+
+@router.post("/attempts/{attempt_id}/report")
+def post_report(
+    attempt_id: str, body: ReplayReport, parts: PartsDep, secret: SecretDep, fence: FenceDep
+) -> ReportAnswer:
+    """The end of a replay. Sending the same report again changes nothing.
+
+    422 for a report that does not agree with the events that came before it: the attempt has
+    failed then, and another one is queued.
+    """
+    slack_seconds = parts.settings.clock_slack_seconds
+    with parts.database.write() as session:
+        attempt = attempts.finish_attempt(
+            session, attempt_id, secret, body, fence=fence, clock_slack_seconds=slack_seconds
+        )
+        verification = attempt.verification
+        answer = ReportAnswer(
+            verification_id=verification.id,
+            state=verification.state,
+            outcome=verification.outcome,
+        )
+    attempts.require_believed(attempt)
+    return answer
+
+
+@router.post("/workers/{name}/pause")
+def pause_worker(name: str, body: Hold, parts: PartsDep, caller: OrganiserDep) -> WorkerDetail:
+    """Have a worker take nothing until it is resumed. What it is at it finishes."""
+    return _hold(parts, caller, name, held=holds.PAUSED, reason=body.reason)
+
+
+@router.post("/workers/{name}/drain")
+def drain_worker(name: str, body: Hold, parts: PartsDep, caller: OrganiserDep) -> WorkerDetail:
+    """Have a worker finish what it is at, take nothing more, and end its process."""
+    return _hold(parts, caller, name, held=holds.DRAINING, reason=body.reason)
+
+
+@router.post("/workers/{name}/resume")
+def resume_worker(name: str, body: Resume, parts: PartsDep, caller: OrganiserDep) -> WorkerDetail:
+    """Let a paused worker, or one that still drains, take work again. 409 if it is neither."""
+    with parts.database.write() as session:
+        holds.resume_worker(session, caller, name, reason=body.reason)
+    return _view_worker(parts, name)
+
+
+@router.post("/queue/pause")
+def pause_queue(body: QueueHold, parts: PartsDep, caller: OrganiserDep) -> QueueView:
+    """Let nothing of a hardware class start, or nothing at all. What runs goes on."""
+    with parts.database.write() as session:
+        holds.pause_queue(session, caller, body.hardware_class, reason=body.reason)
+    return _view_queue(parts)
+
+
+@router.post("/queue/resume")
+def resume_queue(body: QueueResume, parts: PartsDep, caller: OrganiserDep) -> QueueView:
+    """End the pause of a hardware class, or that of everything. 409 if there is none."""
+    with parts.database.write() as session:
+        holds.resume_queue(session, caller, body.hardware_class, reason=body.reason)
+    return _view_queue(parts)
+
+
+def _hold(parts: Parts, caller: Caller, name: str, *, held: str, reason: str) -> WorkerDetail:
+    with parts.database.write() as session:
+        holds.hold_worker(session, caller, name, held=held, reason=reason)
+    return _view_worker(parts, name)
+
+
+def _view_worker(parts: Parts, name: str) -> WorkerDetail:
+    with parts.database.read() as session:
+        return read_worker(session, name, alive_seconds=parts.settings.worker_alive_seconds)
+
+
+def _view_queue(parts: Parts) -> QueueView:
+    alive_seconds = parts.settings.worker_alive_seconds
+    with parts.database.read() as session:
+        return read_queue(session, alive_seconds=alive_seconds, shown=SHOWN_PER_CLASS)

@@ -1,0 +1,215 @@
+"""Workers confirmed once by an organiser, and measured by themselves against their baseline."""
+
+from datetime import datetime
+
+from sqlalchemy import func, or_, select
+from sqlalchemy.orm import Session
+
+from finishline.rules.scoring.measurements import Canary, ProbeAnswer, WorkerProbe
+from finishline.rules.scoring.utilisation import BASELINE_READINGS, TOLERANCE, baseline_of, drift_of
+from server.audit.service import Actor, Subject, record
+from server.bell import ring
+from server.database import moment_text, utc_now
+from server.dependencies import Caller
+from server.errors import ConflictError, NotFoundError
+from server.models import User, WorkerProbeRow, WorkerRow
+from server.notices.announce import announce_worker
+from server.verifications.hardware_classes import register_class, roof_misfit
+from server.verifications.pool_runs import follow_worker
+from server.verifications.worker_schemas import ProbeView, probe_view
+from server.verifications.workers import require_own_name
+
+HISTORY_LIMIT = 200
+SHORT_HISTORY = 40
+# The roof of a class, told once, does not show whether a worker still is as fast as it was.
+IS_CANARY = (WorkerProbeRow.gflops.is_not(None), WorkerProbeRow.moment != "roof")
+
+
+def record_probe(session: Session, probe: WorkerProbe, *, caller: Caller) -> ProbeAnswer:
+    """Keep a probe; a canary off its worker's baseline takes the worker out, one that is not
+    takes it in again.
+
+    Raises ConflictError for a worker that never said hello, NotAllowedError if the name is another
+    user's.
+    """
+    require_own_name(session, probe.worker, caller)
+    worker = _find_worker(session, probe.worker)
+    if worker is None:
+        raise ConflictError(f"Worker {probe.worker!r} is not known; it says hello first.")
+    row = _row(probe, now=utc_now())
+    session.add(row)
+    session.flush()
+    if probe.canary is not None:
+        _hold(session, worker, row, probe.canary)
+    return ProbeAnswer(
+        drifted=worker.drift is not None,
+        baseline_gflops=row.baseline_gflops,
+        ratio=row.ratio,
+        message=worker.drift,
+    )
+
+
+def set_baseline_anew(session: Session, caller: Caller, name: str) -> None:
+    """Take a worker in as it is: its next readings are its baseline. Raises NotFoundError."""
+    worker = find_worker(session, name)
+    before = _logged(worker)
+    worker.baseline_since = utc_now()
+    worker.drift = None
+    worker.drifted_at = None
+    record(
+        session,
+        caller,
+        "worker.baseline",
+        Subject("worker", name),
+        reason=None,
+        before=before,
+        after=_logged(worker),
+    )
+
+
+def _logged(worker: WorkerRow) -> dict[str, str | None]:
+    since = worker.baseline_since
+    return {"baseline_since": moment_text(since) if since else None, "drift": worker.drift}
+
+
+def probe_history(session: Session, name: str) -> list[ProbeView]:
+    """A worker's latest probes, newest first. Raises NotFoundError."""
+    find_worker(session, name)
+    rows = session.scalars(
+        select(WorkerProbeRow)
+        .where(WorkerProbeRow.worker == name)
+        .order_by(WorkerProbeRow.id.desc())
+        .limit(HISTORY_LIMIT)
+    )
+    return [probe_view(row) for row in rows]
+
+
+def canary_readings(session: Session) -> dict[str, list[ProbeView]]:
+    """The latest canaries of every worker that has one, newest first, without roofs."""
+    place = func.row_number().over(
+        partition_by=WorkerProbeRow.worker, order_by=WorkerProbeRow.id.desc()
+    )
+    told = select(WorkerProbeRow.id, place.label("place")).where(*IS_CANARY)
+    latest = told.subquery()
+    rows = session.scalars(
+        select(WorkerProbeRow)
+        .join(latest, latest.c.id == WorkerProbeRow.id)
+        .where(latest.c.place <= SHORT_HISTORY)
+        .order_by(WorkerProbeRow.id.desc())
+    )
+    found: dict[str, list[ProbeView]] = {}
+    for row in rows:
+        found.setdefault(row.worker, []).append(probe_view(row))
+    return found
+
+
+def latest_probes(session: Session, *, with_figures: bool) -> dict[str, ProbeView]:
+    """The latest probe of every worker that has one: of its roofs, or of its canary."""
+    wanted = (WorkerProbeRow.moment == "start",) if with_figures else IS_CANARY
+    latest = select(func.max(WorkerProbeRow.id)).where(*wanted).group_by(WorkerProbeRow.worker)
+    rows = session.scalars(select(WorkerProbeRow).where(WorkerProbeRow.id.in_(latest)))
+    return {row.worker: probe_view(row) for row in rows}
+
+
+def find_worker(session: Session, name: str) -> WorkerRow:
+    """A worker by name. Raises NotFoundError."""
+    worker = _find_worker(session, name)
+    if worker is None:
+        raise NotFoundError(f"There is no worker {name!r}.")
+    return worker
+
+
+def _find_worker(session: Session, name: str) -> WorkerRow | None:
+    return session.get(WorkerRow, name, with_for_update=True)
+
+
+def _row(probe: WorkerProbe, *, now: datetime) -> WorkerProbeRow:
+    canary = probe.canary
+    return WorkerProbeRow(
+        worker=probe.worker,
+        moment=probe.moment,
+        measured_at=now,
+        attempt_id=probe.attempt_id,
+        gflops=canary.gflops if canary is not None else None,
+        configuration=canary.configuration if canary is not None else None,
+        figures={
+            name: {"value": figure.value, "unit": figure.unit, "how": figure.how}
+            for name, figure in probe.figures.items()
+        },
+        host=dict(probe.host),
+    )
+
+
+def _hold(session: Session, worker: WorkerRow, row: WorkerProbeRow, canary: Canary) -> None:
+    misfit = roof_misfit(session, worker, canary.gflops)
+    if misfit is not None:
+        _take_out(session, worker, row, misfit)
+        return
+    drift = drift_of(canary.gflops, baseline_of(_first_readings(session, worker, row)))
+    if drift is None:
+        worker.drift = worker.drifted_at = None
+        return
+    row.baseline_gflops, row.ratio = drift.baseline_gflops, drift.ratio
+    if not drift.is_too_far:
+        worker.drift = worker.drifted_at = None
+        return
+    _take_out(session, worker, row, drift.sentence())
+
+
+def _take_out(session: Session, worker: WorkerRow, row: WorkerProbeRow, why: str) -> None:
+    if worker.drift is None:
+        announce_worker(session, worker.name, "worker.drifted", why=why)
+    worker.drift = why
+    worker.drifted_at = worker.drifted_at or row.measured_at
+
+
+def _first_readings(session: Session, worker: WorkerRow, row: WorkerProbeRow) -> list[float]:
+    """The readings a baseline is made of: before this one, and none that was too far off."""
+    of_old = select(WorkerProbeRow.gflops).where(
+        WorkerProbeRow.worker == worker.name,
+        WorkerProbeRow.configuration == row.configuration,
+        WorkerProbeRow.id < row.id,
+        or_(
+            WorkerProbeRow.ratio.is_(None),
+            WorkerProbeRow.ratio.between(1 - TOLERANCE, 1 + TOLERANCE),
+        ),
+    )
+    if worker.baseline_since is not None:
+        of_old = of_old.where(WorkerProbeRow.measured_at >= worker.baseline_since)
+    first = session.scalars(of_old.order_by(WorkerProbeRow.id).limit(BASELINE_READINGS))
+    return [value for value in first if value is not None]
+
+
+def confirm_worker(
+    session: Session, actor: Actor, name: str, *, reason: str | None, owner: str | None = None
+) -> None:
+    """Let a worker be drawn for attempts, and register its hardware class if that is new.
+
+    Without a user the actor is the server's own administration, whose worker counts as the
+    organisers'; it names the `owner` it expects. Raises NotFoundError, ConflictError if it is
+    confirmed or another user's, ContentError if it does not fit its class.
+    """
+    worker = find_worker(session, name)
+    if worker.confirmed_at is not None:
+        raise ConflictError(f"Worker {name} is confirmed already.")
+    if worker.witness_for is not None:
+        raise ConflictError(
+            f"Worker {name} has a witness's token: it is sent submission {worker.witness_for} "
+            "alone, and is not confirmed."
+        )
+    user = session.get(User, worker.user_id) if worker.user_id is not None else None
+    if owner is not None and (user is None or user.name != owner):
+        raise ConflictError(f"Worker {name} is not {owner}'s: give yours another name.")
+    register_class(session, worker, origin=f"worker {name}, confirmed by {actor.name}"[:200])
+    worker.confirmed_at, worker.confirmed_by = utc_now(), actor.user_id
+    follow_worker(session, name)
+    ring(session)
+    record(
+        session,
+        actor,
+        "worker.confirm",
+        Subject("worker", name),
+        reason=reason,
+        before={"confirmed": False},
+        after={"confirmed": True, "hardware_class": worker.hardware_class},
+    )

@@ -1,0 +1,231 @@
+"""Workers as they are read: who is there, who is out, where each stands under its roofs."""
+
+import statistics
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from finishline.rules.scoring.measurements import ModelWork
+from finishline.rules.scoring.utilisation import roofline
+from server.database import utc_now
+from server.errors import NotFoundError
+from server.models import Attempt, BenchmarkDefinition, Submission, Verification, WorkerRow
+from server.verifications.work import AttemptWork, attempts_of, running_attempts, runs_under_way
+from server.verifications.worker_probes import latest_probes
+from server.verifications.worker_schemas import (
+    AttemptAtWorkerView,
+    ProbeView,
+    RooflinePointView,
+    RooflineView,
+    RoofView,
+    UnderWayView,
+    WorkerDetail,
+    WorkerView,
+)
+
+POINTS = 30
+TERA, GIGA = 1e12, 1e9
+ARITHMETIC = ("gemm", "convolution")
+
+
+def worker_roofline(session: Session, name: str) -> RooflineView:
+    """The roofline of a worker's latest attempts."""
+    probe = latest_probes(session, with_figures=True).get(name)
+    roofs = _roofs(probe)
+    copy = probe.figures.get("copy") if probe is not None else None
+    rows = session.execute(
+        select(
+            Verification.id,
+            Verification.report,
+            BenchmarkDefinition.benchmark_id,
+            Submission.model,
+        )
+        .select_from(Attempt)
+        .join(Verification, Verification.id == Attempt.verification_id)
+        .join(BenchmarkDefinition, BenchmarkDefinition.sha256 == Verification.benchmark_sha256)
+        .outerjoin(Submission, Submission.id == Verification.submission_id)
+        .where(Attempt.worker == name, Attempt.state == "done", Verification.report.is_not(None))
+        .order_by(Attempt.ended_at.desc())
+        .limit(POINTS)
+    )
+    bandwidth = copy.value if copy is not None else None
+    points = (_point(row, roofs, bandwidth) for row in rows)
+    return RooflineView(
+        worker=name,
+        roofs=roofs,
+        copy_gb_per_second=bandwidth,
+        points=[point for point in points if point is not None],
+    )
+
+
+def _roofs(probe: ProbeView | None) -> list[RoofView]:
+    best: dict[str, RoofView] = {}
+    for name, figure in probe.figures.items() if probe is not None else ():
+        what, _, precision = name.partition("_")
+        if what not in ARITHMETIC or figure.value is None:
+            continue
+        if precision not in best or figure.value > best[precision].tflops:
+            best[precision] = RoofView(precision=precision, tflops=figure.value, how=figure.how)
+    return sorted(best.values(), key=lambda roof: -roof.tflops)
+
+
+def _point(row: Any, roofs: list[RoofView], bandwidth: float | None) -> RooflinePointView | None:
+    """None where the report tells no work, or no run got anywhere."""
+    report: Mapping[str, Any] = row.report or {"runs": []}
+    work, seconds = report.get("work"), seconds_per_step(report)
+    if work is None or seconds is None or not work["step_bytes"]:
+        return None
+    precision = (report.get("precision") or {}).get("lowest")
+    roof = next((roof.tflops for roof in roofs if roof.precision == precision), None)
+    found = roofline(
+        ModelWork(**work),
+        seconds_per_step=seconds,
+        roof_flops=roof * TERA if roof is not None else None,
+        bytes_per_second=bandwidth * GIGA if bandwidth is not None else None,
+    )
+    attainable = found.attainable_flops
+    return RooflinePointView(
+        verification_id=row.id,
+        benchmark=row.benchmark_id,
+        model=row.model,
+        precision=precision,
+        intensity=work["step_flops"] / work["step_bytes"],
+        achieved_tflops=found.achieved_flops / TERA,
+        attainable_tflops=attainable / TERA if attainable is not None else None,
+        share_of_attainable=found.of_attainable,
+        bound=found.bound,
+    )
+
+
+def seconds_per_step(report: Mapping[str, Any]) -> float | None:
+    """Seconds in training for one step, the median over the runs of a report.
+
+    None where the work or the samples that were trained on are not told.
+    """
+    work = report.get("work")
+    if work is None:
+        return None
+    each = []
+    for run in report["runs"]:
+        last = run["evaluations"][-1] if run["evaluations"] else None
+        if last is None or not last["samples"]:
+            continue
+        seconds = last["ledger"].get("train") or last["seconds"]
+        if seconds:
+            each.append(seconds * work["batch_size"] / last["samples"])
+    return statistics.median(each) if each else None
+
+
+LATEST_ATTEMPTS = 20
+UNCONFIRMED = "unconfirmed"
+
+
+def list_workers(session: Session, *, alive_seconds: float) -> list[WorkerView]:
+    """Every worker, the latest first."""
+    since = utc_now() - timedelta(seconds=alive_seconds)
+    rows = session.scalars(select(WorkerRow).order_by(WorkerRow.last_seen_at.desc()))
+    roofs = latest_probes(session, with_figures=True)
+    canaries = latest_probes(session, with_figures=False)
+    at = under_way(session)
+    return [
+        worker_view(
+            row,
+            since=since,
+            probe=roofs.get(row.name),
+            canary=canaries.get(row.name),
+            under_way=at.get(row.name),
+        )
+        for row in rows
+    ]
+
+
+def read_worker(session: Session, name: str, *, alive_seconds: float) -> WorkerDetail:
+    """One worker with its latest attempts and its roofline. Raises NotFoundError."""
+    found = (w for w in list_workers(session, alive_seconds=alive_seconds) if w.name == name)
+    worker = next(found, None)
+    if worker is None:
+        raise NotFoundError(f"There is no worker {name!r}.")
+    return WorkerDetail(
+        worker=worker,
+        attempts=[_attempt(one) for one in attempts_of(session, name, limit=LATEST_ATTEMPTS)],
+        roofline=worker_roofline(session, name),
+    )
+
+
+def under_way(session: Session) -> dict[str, UnderWayView]:
+    """What each worker is at, by the worker's name."""
+    running = running_attempts(session)
+    runs = runs_under_way(session, [attempt.attempt_id for attempt in running])
+    return {
+        attempt.worker: UnderWayView(
+            verification_id=attempt.verification_id,
+            kind=attempt.kind,
+            benchmark=attempt.benchmark,
+            model=attempt.model,
+            attempt=attempt.number,
+            run=runs[attempt.attempt_id] + 1 if attempt.attempt_id in runs else None,
+            runs=attempt.runs,
+            started_at=attempt.started_at,
+        )
+        for attempt in running
+        if attempt.worker is not None
+    }
+
+
+def worker_view(
+    row: WorkerRow,
+    *,
+    since: datetime,
+    probe: ProbeView | None,
+    canary: ProbeView | None,
+    under_way: UnderWayView | None = None,
+) -> WorkerView:
+    """A stored worker; one that was heard before `since` is not alive."""
+    stopping = row.state == "stopping"
+    return WorkerView(
+        name=row.name,
+        hardware_class=row.hardware_class,
+        state=_state(row),
+        alive=row.last_seen_at >= since and not stopping,
+        first_seen_at=row.first_seen_at,
+        last_seen_at=row.last_seen_at,
+        system=row.system,
+        under_way=under_way,
+        drift=row.drift,
+        drifted_at=row.drifted_at,
+        held=row.held,
+        held_at=row.held_at,
+        held_by=row.held_by,
+        held_because=row.held_because,
+        confirmed_at=row.confirmed_at,
+        witness_for=row.witness_for,
+        probe=probe,
+        canary=canary,
+    )
+
+
+def _state(row: WorkerRow) -> str:
+    """What it said itself, unless it is to take nothing: the order of whoever holds it first."""
+    if row.state == "stopping":
+        return row.state
+    if row.held is None and row.confirmed_at is None and row.witness_for is None:
+        return UNCONFIRMED
+    return row.held or ("drifted" if row.drift is not None else row.state)
+
+
+def _attempt(attempt: AttemptWork) -> AttemptAtWorkerView:
+    ended, started = attempt.ended_at, attempt.started_at
+    return AttemptAtWorkerView(
+        verification_id=attempt.verification_id,
+        kind=attempt.kind,
+        benchmark=attempt.benchmark,
+        model=attempt.model,
+        attempt=attempt.number,
+        state=attempt.state,
+        started_at=started,
+        seconds=(ended - started).total_seconds() if ended and started else None,
+        failure=attempt.failure["message"] if attempt.failure else None,
+    )

@@ -1,0 +1,152 @@
+"""Who replays: workers say hello at their start, every few seconds, and when they are free."""
+
+from dataclasses import asdict, replace
+from datetime import timedelta
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from finishline.rules.text import fault_in, skeletons
+from finishline.rules.verification.messages import HelloAnswer, WorkerHello, WorkerSystem
+from server.bell import ring
+from server.database import insert_missing, to_json, utc_now
+from server.dependencies import Caller
+from server.errors import ConflictError, ContentError, NotAllowedError
+from server.models import HardwareClassRow, WorkerRow
+from server.verifications.hardware_classes import refuse_misfit
+from server.verifications.holds import end_drain, order_for
+
+LONGEST_NAME = 200
+LARGEST_COUNT = 10**7
+MOST_WORKERS_EACH = 32
+# A container's name goes with it.
+FORGOTTEN_AFTER = timedelta(days=1)
+# Everybody who asks for the workers is sent all of it.
+LARGEST_SYSTEM_BYTES = 16 * 1024
+
+
+def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswer:
+    """Store that a worker is alive, and its system. The first hello of a name makes it its user's.
+
+    The answer is what an organiser wants of it. Raises NotAllowedError if the name is another
+    user's, ConflictError if this user has too many, ContentError for a system that is none, or not
+    of its hardware class.
+    """
+    _require_a_system(hello.system)
+    now = utc_now()
+    seen = {
+        "hardware_class": hello.system.hardware_class,
+        "state": hello.state,
+        "system": asdict(hello.system),
+        "last_seen_at": now,
+    }
+    name = hello.system.worker
+    hardware_class = session.get(HardwareClassRow, hello.system.hardware_class)
+    if hardware_class is not None:
+        refuse_misfit(hardware_class, asdict(hello.system))
+    require_own_name(session, name, caller)
+    _require_room(session, name, caller)
+    _require_like_no_other(session, name, caller)
+    first = {"user_id": caller.user_id, "witness_for": caller.submission_id, "first_seen_at": now}
+    insert_missing(session, WorkerRow, name=name, **first, **seen)
+    require_own_name(session, name, caller)
+    _forget_confirmation(session, hello.system)
+    session.execute(
+        update(WorkerRow).where(WorkerRow.name == name).values(user_id=caller.user_id, **seen)
+    )
+    if hello.state == "idle":
+        ring(session)
+    if hello.state == "stopping":
+        end_drain(session, name)
+    no_roof = hardware_class is not None and hardware_class.roof is None
+    worker = session.get_one(WorkerRow, name)
+    return replace(
+        order_for(session, name), roof_wanted=no_roof and worker.confirmed_at is not None
+    )
+
+
+def _forget_confirmation(session: Session, system: WorkerSystem) -> None:
+    """An organiser confirmed a worker of one class: of another it has to be confirmed again."""
+    session.execute(
+        update(WorkerRow)
+        .where(
+            WorkerRow.name == system.worker,
+            WorkerRow.hardware_class != system.hardware_class,
+            WorkerRow.confirmed_at.is_not(None),
+        )
+        .values(confirmed_at=None, confirmed_by=None)
+    )
+
+
+def require_own_name(session: Session, name: str, caller: Caller) -> None:
+    """Raise NotAllowedError if a worker's name is another user's, or has another kind of token.
+
+    A free name may be anybody's. Raises ContentError for what is no name.
+    """
+    _require_a_line("worker", name)
+    row = session.execute(
+        select(WorkerRow.user_id, WorkerRow.witness_for).where(WorkerRow.name == name)
+    ).first()
+    if row is not None and row.witness_for != caller.submission_id:
+        raise NotAllowedError(
+            f"Worker {name!r} was first seen with a token for "
+            f"{_purpose(row.witness_for)}, and this one is for {_purpose(caller.submission_id)}: "
+            "give this worker another FINISHLINE_WORKER_NAME."
+        )
+    if row is not None and row.user_id is not None and row.user_id != caller.user_id:
+        raise NotAllowedError(
+            f"Worker {name!r} was first seen with another user's token: give this worker another "
+            "FINISHLINE_WORKER_NAME, or use a token of that user."
+        )
+
+
+def _purpose(submission_id: str | None) -> str:
+    return "any work" if submission_id is None else f"submission {submission_id} alone"
+
+
+def _require_room(session: Session, name: str, caller: Caller) -> None:
+    """Raise ConflictError if a name is one too many for its user; each is a queue and a row."""
+    if session.get(WorkerRow, name) is not None:
+        return
+    since = utc_now() - FORGOTTEN_AFTER
+    own = select(func.count()).where(
+        WorkerRow.user_id == caller.user_id, WorkerRow.last_seen_at > since
+    )
+    if session.scalars(own).one() >= MOST_WORKERS_EACH:
+        raise ConflictError(
+            f"{caller.name} has {MOST_WORKERS_EACH} workers of the last 24 hours, which is as many "
+            "as one user may have: start this one under one of their names "
+            "(FINISHLINE_WORKER_NAME), or with a token of another user."
+        )
+
+
+def _require_like_no_other(session: Session, name: str, caller: Caller) -> None:
+    """Raise ContentError for the form of a new name, NotAllowedError if it looks like another's."""
+    if session.get(WorkerRow, name) is not None:
+        return
+    if fault := fault_in(name):
+        raise ContentError(f"The worker's name {name!r} {fault} (FINISHLINE_WORKER_NAME).")
+    shapes = skeletons(name)
+    others = select(WorkerRow.name).where(WorkerRow.user_id != caller.user_id)
+    for other in session.scalars(others):
+        if not shapes.isdisjoint(skeletons(other)):
+            raise NotAllowedError(
+                f"Worker {name!r} looks like another user's, {other!r}: give this worker another "
+                "FINISHLINE_WORKER_NAME."
+            )
+
+
+def _require_a_system(system: WorkerSystem) -> None:
+    """Raise ContentError for what no machine is: quotas are charged by its accelerators."""
+    _require_a_line("system.hardware_class", system.hardware_class)
+    for field in ("processor_count", "memory_gib", "accelerator_count", "threads"):
+        value = getattr(system, field)
+        if not 0 <= value <= LARGEST_COUNT:
+            raise ContentError(f"system.{field}: expected a number of 0 to {LARGEST_COUNT}.")
+    if len(to_json(asdict(system))) > LARGEST_SYSTEM_BYTES:
+        raise ContentError(f"system: expected at most {LARGEST_SYSTEM_BYTES // 1024} KiB of JSON.")
+
+
+def _require_a_line(field: str, text: str) -> None:
+    if not (text.strip() and len(text) <= LONGEST_NAME and text.isprintable()):
+        raise ContentError(f"{field}: expected 1 to {LONGEST_NAME} printable characters.")
