@@ -13,18 +13,22 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from pyarrow import parquet
-from sqlalchemy import select, text
+from sqlalchemy import Table, select, text
 
 from finishline.rules.errors import RuleError
 from server.audit.service import Administrator, Subject, record
 from server.errors import ConflictError, ContentError
-from server.models import Submission, Verification
+from server.models import Base, Submission, Verification
 from server.operations import commands, log_copies, selection, snapshot, table_files
 from server.operations.export import Wanted, export_everything
+from server.operations.selection import DECISIONS, Included, LeftOut
+from server.operations.table_files import kind_of
 from server.settings import Settings
 from tests.server.conftest import SubmissionParts
 from tests.support.copies import parts_of
 
+TABLES = {table.name: table for table in Base.metadata.sorted_tables}
+SECRET_WORDS = ("token", "secret", "password", "email", "e_mail", "session", "claimed_by")
 STRANGE = "=cmd|'/c calc'!A1,\r\n\"é\U0001f3c1\" '"
 
 
@@ -219,3 +223,25 @@ def test_the_command_takes_one_place_and_says_what_came_of_it(
     assert (said["path"], said["logs"], said["missing_logs"]) == (path, 8, 0)
     with pytest.raises(SystemExit):
         parser.parse_args(["export", "--nightly", path, "--keep", "0"])
+
+
+def test_every_table_has_a_decision_and_no_other_has() -> None:
+    assert sorted(DECISIONS) == sorted(TABLES), (
+        "decide in server/operations/selection.py whether a table belongs in an export"
+    )
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_every_column_has_a_decision(table: Table) -> None:
+    decision = DECISIONS.get(table.name)
+    if not isinstance(decision, Included):
+        assert isinstance(decision, LeftOut)
+        assert len(decision.because) > 20
+        return
+    decided = [*decision.columns, *decision.left_out]
+    assert sorted(set(decided) - decision.joined) == sorted(table.columns.keys()), (
+        f"decide in server/operations/selection.py about each column of {table.name}"
+    )
+    for name in set(decision.columns) - decision.joined:
+        kind_of(table.columns[name].type)
+        assert not any(word in name for word in SECRET_WORDS), f"{table.name}.{name} is a secret"

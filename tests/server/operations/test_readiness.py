@@ -1,4 +1,4 @@
-"""GET /readyz: what the server stands on, one fault at a time."""
+"""GET /healthz and /readyz: the things that a server stands on, one fault at a time."""
 
 import logging
 import os
@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -36,6 +37,19 @@ from server.revision import newest_revision
 from server.settings import Settings
 from server.verifications.dispatch import Dispatcher
 from tests.support.loops import run_async
+
+
+def test_a_process_that_answers_is_alive_whatever_its_database_does(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(_: Database, *_viewer: object) -> None:
+        raise OperationalError("SELECT 1", {}, Exception("connection refused"))
+
+    monkeypatch.setattr(Database, "read", away)
+    response = client.get("/healthz")
+
+    assert response.status_code == 200
+    assert response.json() == {"status": "ok", "version": version("finishline")}
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from server.operations.figures import WorkerSeen, is_free, read_figures
 from server.settings import Settings
 from server.verifications.dispatch import Dispatcher
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ALERTS = ROOT / "deploy" / "prometheus-alerts.yml"
 
 
