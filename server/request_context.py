@@ -15,7 +15,7 @@ ID_PARAMETERS = ("attempt_id", "verification_id", "submission_id")
 
 @dataclass(frozen=True)
 class SignedIn:
-    """The SHA-256 of a secret that proved good, and what its holder may be."""
+    """The SHA-256 of a secret that proved good, and the role of its holder."""
 
     secret_sha256: str
     role: str
@@ -23,20 +23,20 @@ class SignedIn:
 
 @dataclass
 class RequestContext:
-    """A request's id, and what is learnt about it on the way; shared by all threads that serve it.
+    """A request's id, and facts noted about it on the way; shared by all threads that serve it.
 
-    What the address names is read from the scope, because the router fills it in later.
+    Ids in the address are read from the scope, because the router fills it in later.
     """
 
     request_id: str
     scope: Scope
     signed_in: SignedIn | None = None
-    # Whether the log has the traceback of what this request failed with.
+    # Whether the log has the traceback of this request's failure.
     is_told: bool = False
     noted: dict[str, str | int] = field(default_factory=dict)
 
     def fields(self) -> dict[str, str | int]:
-        """What a log line says of this request. Text of the address is taken in a safe shape."""
+        """Fields of a log line of this request. Text of the address is taken in a safe shape."""
         found: dict[str, str | int] = {"request_id": self.request_id}
         parameters = self.scope.get("path_params") or {}
         for name in ID_PARAMETERS:
@@ -52,8 +52,8 @@ CURRENT: ContextVar[RequestContext | None] = ContextVar("request", default=None)
 def begin_request(scope: Scope) -> RequestContext:
     """Make a request the one under way.
 
-    A server runs each request in a context of its own, so nothing is undone at its end: what the
-    last resort logs about a failed one carries its id too.
+    A server runs each request in a context of its own, so nothing is undone at its end: a
+    line that the last resort logs about a failed one carries its id too.
     """
     context = RequestContext(_sent_id(scope) or os.urandom(8).hex(), scope)
     CURRENT.set(context)
@@ -75,7 +75,7 @@ def note_signed_in(secret: str, role: str) -> None:
 
 
 def note_told() -> None:
-    """The log has the traceback of what the request under way failed with."""
+    """Note that the log has the traceback of the failure of the request under way."""
     context = CURRENT.get()
     if context is not None:
         context.is_told = True

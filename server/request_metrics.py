@@ -113,7 +113,7 @@ class RequestMetrics(Collector):
             self._unserved.labels(str(status)).inc()
 
     def tally(self, method: str, route: str, status: int) -> Tally:
-        """Where answers like this are counted, for whoever gives many of them."""
+        """The count of answers like this, for a caller that gives many of them."""
         key = (method, route, status // 100)
         found = self._tallies.get(key)
         if found is None:
@@ -122,7 +122,7 @@ class RequestMetrics(Collector):
         return found
 
     def collect(self) -> Iterator[Metric]:
-        """What has been counted of requests."""
+        """Counts of requests."""
         requests = CounterMetricFamily(
             "finishline_http_requests",
             "Requests answered, by method, route and class of status.",

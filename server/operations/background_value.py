@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Raised:
-    """An exception as a value: a future would complain if nobody waited for it still."""
+    """An exception as a value: a future complains if its exception is never read."""
 
     error: Exception
 

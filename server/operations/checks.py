@@ -30,7 +30,7 @@ class UnwellError(Exception):
 
 @dataclass(frozen=True)
 class Said:
-    """What a check says while what it looks at answers: a sentence, and measured figures.
+    """The words of a check whose subject answers: a sentence, and measured figures.
 
     A figure has a name with its unit, a sentence on what it is, and a value.
     """
@@ -61,7 +61,7 @@ GROW = (
 
 @dataclass(frozen=True)
 class Check:
-    """A question by name; without what is `needed` no submission can be taken."""
+    """A query by name; while one that is `needed` fails, no submission can be taken."""
 
     name: str
     ask: Callable[[], Said]
@@ -103,7 +103,7 @@ def check_database(database: Database, revision: str | None) -> Said:
 def _is_writable(session: Session, database: Database) -> bool:
     """Whether a file may be written to; whether a PostgreSQL is no standby and not set so.
 
-    Asked without a lock, so that a long write of somebody else does not answer for it.
+    Asked without a lock, so that a long write of another session does not count as failure.
     """
     if not database.is_sqlite:
         return str(session.scalar(text("SHOW transaction_read_only"))) == "off"
@@ -114,7 +114,7 @@ def _is_writable(session: Session, database: Database) -> bool:
 def _has_room(session: Session) -> bool:
     """Whether a table can grow. Asked only since one could not: it writes, and keeps nothing.
 
-    A small change finds room in a full database still, so what went well since says nothing.
+    A small change finds room in a full database still, so a success since proves nothing.
     """
     try:
         session.execute(text(GROW))

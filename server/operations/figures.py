@@ -40,7 +40,7 @@ class Queue:
     """Attempts that wait for one hardware class, or for any; ages are in seconds.
 
     `beside_free_seconds` is the age of the oldest while a worker that could take it is idle, else
-    0: what is then not taken within a minute is stuck.
+    0: an attempt that is then not taken within a minute is stuck.
     """
 
     hardware_class: str
@@ -94,7 +94,7 @@ def read_queues(
 ) -> list[Queue]:
     """The queue of every class that some worker has or had, and of all workers.
 
-    What names a class that no worker ever had waits for any: the names submitters give are endless.
+    An attempt for a class that no worker ever had waits for any: submitters make up endless names.
     """
     now = now or utc_now()
     waiting: dict[str, tuple[int, datetime]] = {}
@@ -165,7 +165,7 @@ def keep_figures(database: Database, settings: Settings) -> BackgroundValue[Figu
 
 
 def read_figures(database: Database, *, alive_seconds: float) -> Figures:
-    """Everything at one moment. Raises what the database raises."""
+    """Everything at one moment. Raises errors of the database."""
     now = utc_now()
     with database.read(ORGANISER) as session:
         workers = read_workers(session, now=now, alive_seconds=alive_seconds)

@@ -29,10 +29,10 @@ def whole_or_not(path: Path) -> Iterator[Path]:
     """A folder to fill; it has its final name when the block ends well, and is gone otherwise.
 
     A path that ends in .tar becomes an archive of the folder. Raises ConflictError if something has
-    that name already. Whoever is killed leaves a hidden folder `.NAME.partial-…` behind.
+    that name already. A killed process leaves a hidden folder `.NAME.partial-…` behind.
     """
     if path.exists():
-        raise ConflictError(f"{path} is there already; name another place, or remove it first.")
+        raise ConflictError(f"{path} exists already; name another place, or remove it first.")
     path.parent.mkdir(parents=True, exist_ok=True)
     made = path.with_name(f".{path.name}{PARTIAL}{secrets.token_hex(8)}")
     made.mkdir()
@@ -45,7 +45,7 @@ def whole_or_not(path: Path) -> Iterator[Path]:
             finished = archive
         _sync_files(finished)
         if path.exists():
-            raise ConflictError(f"{path} was made meanwhile; what this made is removed.")
+            raise ConflictError(f"{path} was made meanwhile; this one is removed.")
         finished.rename(path)
         sync(path.parent)
     finally:
@@ -68,7 +68,7 @@ def only_one(folder: Path, *, what: str) -> Iterator[None]:
 
 
 def remove_partial(folder: Path) -> None:
-    """Remove what killed ones left; whoever calls holds the folder's lock."""
+    """Remove the leftovers of killed processes; the caller holds the folder's lock."""
     for each in folder.iterdir():
         if each.name.startswith(".") and PARTIAL in each.name:
             if each.is_dir():
@@ -103,7 +103,7 @@ def _pack(folder: Path, archive: Path, *, name: str) -> None:
 def note_success(folder: Path, name: str, *, started: datetime, ended: datetime) -> None:
     """Write into a folder of exports or backups which one ended well, when, and how long it took.
 
-    Whoever may read metrics may read it, whatever else the folder holds.
+    Readers of metrics read it too.
     """
     content = {
         "name": name,
@@ -151,7 +151,7 @@ def dated_name(moment: datetime) -> str:
 
 
 def dated_folders(folder: Path) -> list[Path]:
-    """What has a dated name and was ended, the oldest first; nothing else there is looked at."""
+    """Folders with a dated name and a manifest, the oldest first."""
     return sorted(
         each
         for each in folder.iterdir()
@@ -160,10 +160,10 @@ def dated_folders(folder: Path) -> list[Path]:
 
 
 def prune(folder: Path, *, keep: int) -> list[Path]:
-    """Remove all dated folders but the latest few; what was removed."""
+    """Remove all dated folders but the latest few; returns those removed."""
     old = dated_folders(folder)[:-keep]
     for each in old:
-        # Renamed first: what is half removed has no name that anybody would trust.
+        # Renamed first: a folder that is half removed has no trusted name.
         gone = each.with_name(f".{each.name}.partial-removed")
         each.rename(gone)
         shutil.rmtree(gone)
@@ -174,7 +174,7 @@ def prune(folder: Path, *, keep: int) -> list[Path]:
 def dated_copy(
     root: Path, *, what: str, keep: int | None, say: Progress = silent
 ) -> Iterator[Path]:
-    """A dated path to make in a folder that nobody else makes one in meanwhile.
+    """A dated path to make in a folder whose lock is held.
 
     Once it is made all but the latest `keep` are removed, and its success is noted. Raises
     ConflictError while another is made.

@@ -43,12 +43,12 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._kept_reply = getattr(application, "kept_reply", None)
 
     def connection_made(self, transport: BaseTransport) -> None:
-        """A first request is waited for."""
+        """Start the header timeout."""
         super().connection_made(transport)  # type: ignore[arg-type]
         self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is waited for, and each request learns that nobody reads its answer.
+        """Cancel the header timeout, and tell each request that its client left.
 
         uvicorn tells the request that came last; where several came in one piece, an earlier one is
         being answered, and would write to a transport that is closed.
@@ -61,20 +61,20 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self._answered.message_event.set()
 
     def on_message_begin(self) -> None:
-        """A head begins."""
+        """Start counting, and the header timeout."""
         super().on_message_begin()
         self._head_bytes = 0
         if self._head_timer is None:
             self._wait_for_head()
 
     def on_headers_complete(self) -> None:
-        """A head is whole."""
+        """Cancel the header timeout."""
         self._head_bytes = None
         self._stop_waiting()
         super().on_headers_complete()
 
     def data_received(self, data: bytes) -> None:
-        """Read on; what belongs to a head that is not whole is counted."""
+        """Read on; count the bytes of a head that is not whole."""
         # One for each piece that comes: whoever sends a thousand requests in one has them queued.
         self._may_write_at_once = True
         super().data_received(data)

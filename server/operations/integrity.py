@@ -32,7 +32,7 @@ from server.viewer import ORGANISER
 # A file is in the store a moment before its row is in the database.
 YOUNG_SECONDS = 3600.0
 WHO_LOOK = ("check", "export", "backup")
-# Whoever asks for one of these knows that logs are lost, or leaves them to the bucket.
+# With one of these, lost logs are known, or kept safe in another way.
 DO_WITHOUT = ("no_files", "keep_missing", "without_logs")
 LOOKED_AT = 20
 
@@ -163,7 +163,7 @@ def check_files(
 
 
 def named_by(connection: Connection, sha256: str) -> str:
-    """A submission, or a run of one, whose file it is."""
+    """The submission, or the run of one, that has this file."""
     run = connection.execute(
         select(RunRow.submission_id, RunRow.file).where(RunRow.log_sha256 == sha256).limit(1)
     ).first()

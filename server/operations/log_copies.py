@@ -76,8 +76,8 @@ def copy_logs(
     """Copy files by their hashes into a store, and write them to the disk.
 
     `known` says how many bytes of a file the target has already, None if it has not. Raises
-    RuleError on a file that is not what its name says, or that is not in the source unless missing
-    ones are to be listed.
+    RuleError on a file whose hash is not its name, or that is not in the source unless missing ones
+    are to be listed.
     """
     copied = copied or Copied()
     everything = iter(hashes)

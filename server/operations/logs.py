@@ -85,7 +85,7 @@ def configure_logging(settings: Settings) -> None:
 
 
 def _fields(record: logging.LogRecord, names: tuple[str, ...]) -> list[tuple[str, Any]]:
-    """What is known of the request and, before it, what the line itself says."""
+    """Fields of the request; those of the line itself come first."""
     context = CURRENT.get()
     known = {} if context is None else context.fields()
     own = vars(record)
@@ -145,10 +145,10 @@ class Observed:
         finally:
             metrics.in_progress -= 1
             seconds = time.perf_counter() - began
-            # A method that the route has not is nobody's to count apart.
+            # Methods that the route has not are counted together.
             method = OTHER if status == 405 else known_method(scope)
             route = route_template(scope)
-            # A refusal has no buckets: whoever asks every address would leave some for each.
+            # A refusal has no buckets: a scan of every address would leave some for each.
             timed = None if is_stream or 400 <= status < 500 else seconds
             metrics.count(method, route, status=status, seconds=timed)
             _write_line(method, route, status=status, seconds=seconds, sent_bytes=sent_bytes)

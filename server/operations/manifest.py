@@ -1,4 +1,4 @@
-"""manifest.json: what an export or a backup holds, the hash of each file, when and from what."""
+"""manifest.json: content of an export or a backup, with the hash of each file and a signature."""
 
 import hashlib
 import json
@@ -69,7 +69,7 @@ class FilePart:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a folder holds. `content` is everything, public, or for a backup tables or sqlite."""
+    """Content of a folder. `content` is everything, public, or for a backup tables or sqlite."""
 
     format: str
     content: str
@@ -98,7 +98,7 @@ def write_manifest(folder: Path, manifest: Manifest, signer: Signer) -> None:
 
 
 def read_manifest(folder: Path, *, wanted: str) -> Manifest:
-    """The manifest of a folder. Raises RuleError naming what is wrong with it or its signature."""
+    """The manifest of a folder. Raises RuleError on a fault in it or its signature."""
     try:
         with (folder / MANIFEST).open("rb") as file:
             content = file.read(MANIFEST_LIMIT_BYTES)
@@ -148,7 +148,7 @@ def file_part(path: Path) -> FilePart:
 
 
 def check_files(folder: Path, manifest: Manifest) -> Iterable[RuleError]:
-    """What is wrong with the files that a manifest names: one that is missing, or changed."""
+    """Faults of the files that a manifest names: one that is missing, or changed."""
     for table in manifest.tables:
         if table.file not in manifest.files:
             yield RuleError(

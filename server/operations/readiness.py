@@ -52,7 +52,7 @@ class Readiness:
         self.is_draining = False
 
     async def look(self) -> list[Finding]:
-        """What every check finds; all are asked at once."""
+        """Findings of all checks, which run at once."""
         return list(
             await asyncio.gather(*(self._find(check, kept) for check, kept in self._checks))
         )
@@ -65,14 +65,14 @@ class Readiness:
         cause: Exception | None = None
         try:
             said = await kept.get()
-        except Exception as error:  # noqa: BLE001  Whatever it is, this is what was to be found.
+        except Exception as error:  # noqa: BLE001  Any error is a finding.
             cause = error
             said = Said(self._sentence(check, error), "failing" if check.needed else "degraded")
         self._note(check, said, cause)
         return Finding(check.name, check.needed, said.state, said.detail, said.figures)
 
     def _sentence(self, check: Check, error: Exception) -> str:
-        """What may be shown to anybody: an error of a driver names hosts, the log has it."""
+        """A sentence for anybody: an error of a driver names hosts, so the log alone has it."""
         if isinstance(error, UnwellError):
             return str(error)
         if isinstance(error, TimeoutError):
@@ -141,7 +141,7 @@ class HealthView(BaseModel):
 
 
 class CheckView(BaseModel):
-    """One check. What is not needed to take submissions can be degraded, never failing."""
+    """One check. Unless it is needed to take submissions it can be degraded, never failing."""
 
     name: str
     needed: bool
@@ -150,7 +150,7 @@ class CheckView(BaseModel):
 
 
 class ReadinessView(BaseModel):
-    """What works and what does not."""
+    """Outcome of all checks."""
 
     status: Literal["ready", "degraded", "not ready", "draining"]
     version: str

@@ -1,4 +1,4 @@
-"""Restore a server from a backup: built beside what is there, then put in its place in one step."""
+"""Restore a server from a backup: built beside the present one, then swapped in one step."""
 
 import os
 import secrets
@@ -70,7 +70,7 @@ def check_plain(folder: Path) -> Iterator[RuleError]:
 def check_log_files(
     folder: Path, manifest: Manifest, place: Path, say: Progress = silent
 ) -> Iterator[RuleError]:
-    """What is wrong with the listed logs: one that is missing from a place, or changed."""
+    """Faults of the listed logs: one that is missing from a place, or changed."""
     count = size = 0
     try:
         for sha256, size_bytes in listed_logs(folder):
@@ -113,7 +113,7 @@ def restore(
 ) -> tuple[Path, Manifest]:  # fmt: skip
     """Make the database, the key and the logs as a backup has them; the latest if none is named.
 
-    Everything is checked first. What was there is kept under another name, and only with `force`
+    Everything is checked first. The present state is kept under another name, and only with `force`
     replaced. Raises ConflictError, ContentError, NotFoundError or RuleError; then database and key
     are as they were, and so is a store in a folder.
     """
@@ -157,7 +157,7 @@ def _require_free(parts: Parts, place: Place, folder: Path, *, force: bool) -> N
 
 
 def _fill(database: Database, folder: Path, manifest: Manifest, say: Progress) -> None:
-    """The backup's database in an empty one that nobody uses yet."""
+    """Fill an empty database, not used yet, with the backup's."""
     if manifest.content == "sqlite":
         if not database.is_sqlite or database.url.database is None:
             raise ConflictError(
@@ -221,7 +221,7 @@ def _removed_on_failure(store: ArtifactStore) -> Iterator[Copied]:
 def _replaced_key(key: Path, copy: Path, say: Progress) -> Iterator[None]:
     """The backup's key in its place for good if the block ends well, else the one that was there.
 
-    The key that was there is kept under another name: somebody may want to sign with it again.
+    The key that was there is kept under another name: it may be wanted again.
     """
     key.parent.mkdir(parents=True, exist_ok=True)
     same = key.exists() and file_part(key) == file_part(copy)

@@ -38,7 +38,7 @@ class Place(Protocol):
     """A database that a restored one is to replace."""
 
     def filled(self) -> str | None:
-        """What is there, as the beginning of a sentence; None if nothing is."""
+        """Its content, as the beginning of a sentence; None if it is empty."""
 
     def require_unused(self) -> None:
         """Raise ConflictError while anybody else uses it."""
@@ -89,7 +89,7 @@ class SqlitePlace:
 
     @contextmanager
     def beside(self) -> Iterator[Database]:
-        """A file in the same folder. What a killed restore left there is removed."""
+        """A file in the same folder. Leftovers of a killed restore are removed."""
         prefix = f".{self._path.name}.restore-"
         for old in self._path.parent.glob(f"{prefix}*"):
             old.unlink(missing_ok=True)
@@ -159,7 +159,7 @@ class PostgresqlPlace:
 
     @contextmanager
     def beside(self) -> Iterator[Database]:
-        """A schema in the same database. What a killed restore left there is removed."""
+        """A schema in the same database. Leftovers of a killed restore are removed."""
         name = f"{BESIDE}{secrets.token_hex(8)}"
         self._drop_leftovers()
         self._execute(f"CREATE SCHEMA {name}")
@@ -175,7 +175,7 @@ class PostgresqlPlace:
             self._execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
 
     def swap(self, made: Database) -> str | None:
-        """Rename both. What nobody has written to is dropped."""
+        """Rename both. An empty one is dropped."""
         with made.engine.connect() as connection:
             fresh = str(connection.scalar(text("SELECT current_schema()")))
         made.close()

@@ -46,11 +46,11 @@ class RunMeasure(BaseModel):
 
 
 class RunRecord(BaseModel):
-    """One run with all that says what it is a run of.
+    """One run, with its submission and the definition it was scored by.
 
-    `status` is that of its submission, which may be `withdrawn`. `parameter_setting` has what the
-    submission states; what is left out has the reference's value. The definition of the benchmark
-    that it was scored by is named by `benchmark_sha256`.
+    `status` is that of its submission, which may be `withdrawn`. `parameter_setting` has the
+    values that the submission states; all others are the reference's. `benchmark_sha256` names the
+    definition.
     """
 
     benchmark: str
@@ -127,7 +127,7 @@ def read_records(session: Session, row_ids: Sequence[int]) -> list[RunRecord]:
 
 
 def _with_submissions() -> Select[*tuple[Any, ...]]:
-    """What a record is made of: columns alone, so that nothing else is read along."""
+    """Columns of a record alone, so that nothing else is read along."""
     return (
         select(
             RunRow.id.label("row_id"),
@@ -198,7 +198,7 @@ def _record(session: Session, row: Row[Any]) -> RunRecord:
 
 router = APIRouter(tags=["benchmarks"])
 
-# What a submitter wrote about a run may have 256 KiB, so this many take at most 16 MiB.
+# A submitter's words about a run may have 256 KiB, so this many take at most 16 MiB.
 RUNS_AT_ONCE = 64
 
 

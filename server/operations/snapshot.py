@@ -26,8 +26,8 @@ ROWS_AT_ONCE = 200
 def snapshot(database: Database) -> Iterator[Connection]:
     """A connection to which the database stands still: whatever it reads is of one moment.
 
-    Nobody waits for it. While it is open SQLite keeps what is written since in its -wal file, and
-    PostgreSQL the rows that were replaced.
+    Writers do not wait for it. While it is open SQLite keeps later writes in its -wal file, and
+    PostgreSQL the rows that they replaced.
     """
     options: dict[str, Any] = {}
     if not database.is_sqlite:

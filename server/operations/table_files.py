@@ -152,7 +152,7 @@ class Columns:
 
 
 class CsvFile:
-    """A file that rows are added to; it counts them and hashes what it writes."""
+    """A file that rows are added to; counts rows and bytes, and hashes them."""
 
     def __init__(self, target: BinaryIO, columns: Columns) -> None:
         self.rows = 0
@@ -199,7 +199,7 @@ class Line:
 
 
 def read_csv(path: Path, columns: Columns, *, name: str) -> Iterator[Line]:
-    """Every row of a file. Raises RuleError naming `name`, the line, the column, what is expected.
+    """Every row of a file. Raises RuleError naming file, line, column and expectation.
 
     A cell may have line ends in it, so a row's line is the one that it ends on.
     """
@@ -271,7 +271,7 @@ def has_parquet() -> bool:
 
 
 class ParquetFile:
-    """A file that rows are added to; what is added last is written when it is closed."""
+    """A file that rows are added to; the last ones are written when it is closed."""
 
     def __init__(self, path: Path, columns: Columns) -> None:
         import pyarrow
@@ -302,7 +302,7 @@ class ParquetFile:
             self._write_group()
 
     def close(self) -> None:
-        """Write what is waiting, and the end of the file."""
+        """Write the waiting rows, and the end of the file."""
         self._write_group()
         self._writer.close()
 

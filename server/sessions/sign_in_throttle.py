@@ -47,9 +47,9 @@ class FailedSignIns:
 
 
 def network_of(address: str) -> str:
-    """An address, of IPv6 its /64: whoever has one has all of that.
+    """An address, of IPv6 its /64, which one host has as a whole.
 
-    What listens for both kinds at once tells IPv4 addresses as IPv6 ones, all of a single /64.
+    A socket that listens for both kinds gives IPv4 addresses as IPv6 ones, all of a single /64.
     """
     try:
         parsed = ipaddress.ip_address(address)

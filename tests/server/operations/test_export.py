@@ -157,7 +157,7 @@ def test_an_export_that_fails_leaves_nothing(
 
     kept = export_everything(parts_of(full), tmp_path / "out" / "all", Wanted(keep_missing=True))
     assert kept.logs.missing == [lost.name]
-    with pytest.raises(ConflictError, match="is there already"):
+    with pytest.raises(ConflictError, match="exists already"):
         export_everything(parts_of(full), tmp_path / "out" / "all")
 
     lost.write_bytes(b"something else")
