@@ -17,7 +17,6 @@ from fastapi.testclient import TestClient
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
-from server import dispatch
 from server.artifacts import ArtifactStore
 from server.database import Database, utc_now
 from server.errors import UnavailableError
@@ -35,6 +34,7 @@ from server.operations.checks import (
 from server.operations.readiness import Readiness, drained_before_stop
 from server.revision import newest_revision
 from server.settings import Settings
+from server.verifications import dispatch
 from server.verifications.dispatch import Dispatcher
 from tests.support.loops import run_async
 
