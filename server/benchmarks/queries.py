@@ -23,7 +23,7 @@ from server.database import insert_missing, utc_now
 from server.dependencies import OfferedBenchmarks
 from server.errors import ConflictError, NotFoundError
 from server.models import BenchmarkDefinition, Board, Submission
-from server.submissions.visibility import ranks
+from server.models.visibility import ranks
 
 _KEPT = cast(Table, BenchmarkDefinition.__table__).c
 _KEPT_SHA256 = select(_KEPT.sha256).where(_KEPT.sha256 == bindparam("sha256"))

@@ -17,8 +17,7 @@ from server.boards.record_schemas import RecordList
 from server.boards.records import list_records
 from server.boards.schemas import BoardQuery, BoardQueryDep, BoardView, PreviewView
 from server.dependencies import OrganiserDep, PartsDep
-from server.sessions.viewing import ViewerDep
-from server.submissions.visibility import viewer_for
+from server.sessions.viewing import ViewerDep, viewer_for
 
 router = APIRouter(tags=["leaderboards"])
 races = APIRouter(tags=["verifications"])

@@ -25,7 +25,7 @@ from server.boards.rows import BoardRow, BoardRows
 from server.boards.schemas import BoardQuery, LensView
 from server.boards.separated import METRICS_OF_RUNS
 from server.models import Attempt, PoolRun, RunRow, Submission, Verification
-from server.submissions.visibility import hides_runs
+from server.models.visibility import hides_runs
 from server.verifications.pool_runs import ENDED_EARLY, posted_runs
 
 # Curves are long: so many are in memory at once, as text. Each is decoded when its turn comes,

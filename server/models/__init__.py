@@ -3,6 +3,7 @@
 Curves and reports are large, so they are read only where they are asked for (`deferred`).
 """
 
+import server.models.visibility  # noqa: F401  so that its conditions hold wherever rows are read
 from server.models.attempts import Attempt, QueueRow, QueueTurn, ReplayEventRow, ReplayOpening
 from server.models.audit import AuditRecord
 from server.models.base import Base

@@ -47,7 +47,7 @@ class Submission(Base):
     where nothing was ever hidden, as of a published result.
 
     One that is `embargoed` is its owner's, their organisation's and the organisers' to see. One
-    with a `withdrawn_at` stays where it is and ranks nowhere (server.submissions.visibility has
+    with a `withdrawn_at` stays where it is and ranks nowhere (server.models.visibility has
     both rules); `withdrawn_by` is a name.
     """
 

@@ -17,8 +17,8 @@ from server.pages.console_page import console_page
 from server.quotas.service import own_quotas
 from server.sessions.dependencies import AccountDep
 from server.sessions.schemas import SignedIn
+from server.sessions.viewing import viewer_for
 from server.submissions.queries import CURSOR_PATTERN, list_submissions
-from server.submissions.visibility import viewer_for
 from server.verifications.publishing import pending_verifications
 
 router = APIRouter(include_in_schema=False)

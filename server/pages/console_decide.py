@@ -14,7 +14,7 @@ from server.pages.console_page import console_page, go_on
 from server.pages.forms import filled, read_form
 from server.sessions.dependencies import ConsoleDep, FormDep
 from server.sessions.schemas import Notice, SignedIn
-from server.submissions.visibility import viewer_for
+from server.sessions.viewing import viewer_for
 from server.verifications.publishing import (
     is_pending,
     published_verification,

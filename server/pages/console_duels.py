@@ -15,7 +15,7 @@ from server.pages.console_page import console_page, go_on
 from server.pages.forms import filled, read_form
 from server.sessions.dependencies import ConsoleDep, Fields, FormDep
 from server.sessions.schemas import Notice, SignedIn
-from server.submissions.visibility import viewer_for
+from server.sessions.viewing import viewer_for
 from server.verifications.duel_schemas import DuelCreate
 from server.verifications.duels import ask_for_duel
 from server.verifications.queries import SHOWN, view

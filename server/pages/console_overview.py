@@ -16,7 +16,7 @@ from server.pages.console_lists import (
 )
 from server.pages.console_page import console_page
 from server.sessions.dependencies import SignedInDep
-from server.submissions.visibility import viewer_for
+from server.sessions.viewing import viewer_for
 
 router = APIRouter(include_in_schema=False)
 

@@ -18,7 +18,7 @@ from server.pages.console_page import console_page
 from server.request_context import note
 from server.sessions.dependencies import ConsoleDep
 from server.sessions.schemas import SignedIn
-from server.submissions.visibility import viewer_for
+from server.sessions.viewing import viewer_for
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/leaderboards/{benchmark_id}/preview"

@@ -15,7 +15,7 @@ from server.pages.console_page import console_page, go_on
 from server.pages.forms import filled, read_form
 from server.sessions.dependencies import ConsoleDep, FormDep
 from server.sessions.schemas import Notice, SignedIn
-from server.submissions.visibility import viewer_for
+from server.sessions.viewing import viewer_for
 from server.verifications.requests import cancel
 from server.verifications.rerun_schemas import BatchCreate, BatchView
 from server.verifications.reruns import verify_batch

@@ -4,15 +4,29 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from server.accounts.roles import ORGANISERS
 from server.accounts.service import find_holder
-from server.dependencies import Parts, PartsDep, caller_of
+from server.dependencies import Caller, Parts, PartsDep, caller_of
 from server.errors import NotSignedInError
 from server.request_context import note_signed_in
 from server.sessions.dependencies import signed_in_or_none
-from server.submissions.visibility import viewer_for
-from server.viewer import ANYBODY, Viewer
+from server.viewer import ANYBODY, ORGANISER, Viewer
 
 BEARER = "bearer "
+
+
+def viewer_for(caller: Caller) -> Viewer:
+    """The viewer that a caller is: of their own, their organisation's, or as an organiser of all.
+
+    A worker's token shows no more than its user's own, for it lies on a machine that others look
+    after; one that may not read shows nothing.
+    """
+    if not caller.may("read"):
+        return ANYBODY
+    if caller.role in ORGANISERS:
+        return ORGANISER
+    organisation_id = None if caller.role == "worker" else caller.organisation_id
+    return Viewer(user_ids=(caller.user_id,), organisation_id=organisation_id)
 
 
 def get_viewer(request: Request, parts: PartsDep) -> Viewer:

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, undefer
 
 from server.errors import ContentError, NotFoundError
 from server.models import BenchmarkDefinition, RunRow, Submission
-from server.submissions.visibility import is_hidden
+from server.models.visibility import is_hidden
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)

@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session, object_session
 from finishline.rules.ranking.evidence import Check, Evidence
 from finishline.rules.submissions.claim import TrainedWith
 from server.models import RunRow, Submission
+from server.models.visibility import is_hidden
 from server.prices.costs import BookCosts
 from server.submissions.evidence_schemas import EvidenceFields, SourceView, TuningView
 from server.submissions.result_views import InferenceResultView, ResultView, result_view
-from server.submissions.visibility import is_hidden
 from server.verifications.judged import JudgedOnView
 from server.verifications.publishing import (
     decision_word,

@@ -17,6 +17,7 @@ from server.board_versions import raise_board_version
 from server.dependencies import Caller, Parts
 from server.errors import ConflictError, ContentError, NotAllowedError, UsedUpError
 from server.models import Submission
+from server.models.visibility import LONGEST_HIDDEN
 from server.notices.announce import announce_submission
 from server.phases.service import FrozenOtherwiseError, admit
 from server.quotas.room import charge, require_room_for_submission, reserve_replay
@@ -35,7 +36,6 @@ from server.submissions.rows import (
 from server.submissions.same_logs import refuse_same_logs
 from server.submissions.schemas import RunView, run_view_of
 from server.submissions.upload import Upload
-from server.submissions.visibility import LONGEST_HIDDEN
 from server.tickets.service import find_ticket, spend_ticket
 from server.verifications.service import is_verified_by_policy, request_verification
 from server.viewer import Viewer

@@ -13,7 +13,7 @@ from finishline.rules.scoring.utilisation import run_utilisations
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import BackendLatency, ReplayReport, ReplayRun
 from server.models import Verification
-from server.submissions.visibility import sees_runs
+from server.models.visibility import sees_runs
 from server.viewer import Viewer
 
 

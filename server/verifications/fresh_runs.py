@@ -13,7 +13,7 @@ from server.benchmarks.queries import definition
 from server.board_versions import raise_board_version
 from server.boards.contenders import contenders
 from server.models import Pool, PoolRun, Submission, Verification
-from server.submissions.visibility import ranks
+from server.models.visibility import ranks
 from server.verifications.queries import OPEN
 from server.verifications.queueing import order_about, queue_job
 

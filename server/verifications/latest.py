@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from server.database import utc_now
 from server.models import SUBMITTER, Attempt, BenchmarkDefinition, Submission, User, Verification
-from server.submissions.visibility import ranks
+from server.models.visibility import ranks
 from server.verifications.figure_views import without_quality
 from server.verifications.queries import OPEN
 from server.verifications.schemas import ReasonView

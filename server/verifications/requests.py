@@ -9,10 +9,11 @@ from server.audit.service import Subject, record
 from server.dependencies import Caller
 from server.errors import ConflictError, NotAllowedError, NotFoundError, UsedUpError
 from server.models import Charge, Submission, Verification
+from server.models.visibility import may_see
 from server.quotas.room import NOTHING_KEPT, charge, reserve_replay, take_turns
+from server.sessions.viewing import viewer_for
 from server.settings import Settings
 from server.submissions.queries import find_submission
-from server.submissions.visibility import may_see, viewer_for
 from server.verifications.cross_checks import give_up_cross_check
 from server.verifications.outcomes import conclude_replay
 from server.verifications.publishing import KIND_THAT_CHECKS, standing

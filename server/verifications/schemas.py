@@ -12,7 +12,7 @@ from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.replay_plan import OWN_SEEDS
 from server.benchmarks.schemas import TargetView, target_view
 from server.models import Attempt, Verification
-from server.submissions.visibility import is_hidden
+from server.models.visibility import is_hidden
 from server.verifications.duel_schemas import DuelView, duel_view
 from server.verifications.figure_views import (
     BackendView,

@@ -17,8 +17,8 @@ from server.board_versions import raise_board_version
 from server.database import utc_now
 from server.errors import ConflictError, ContentError
 from server.models import Submission, Verification
+from server.models.visibility import reveal
 from server.notices.announce import announce_status, announce_verification
-from server.submissions.visibility import reveal
 from server.verifications.calibration_runs import settle_calibration
 from server.verifications.evidence import follow_evidence
 from server.verifications.fresh_runs import follow_measurement

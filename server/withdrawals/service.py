@@ -13,9 +13,10 @@ from server.database import utc_now
 from server.dependencies import Caller
 from server.errors import ConflictError, NotAllowedError, NotFoundError
 from server.models import Pool, Submission, Verification
+from server.models.visibility import may_see
 from server.notices.announce import announce_submission
+from server.sessions.viewing import viewer_for
 from server.submissions.queries import find_submission, lock_submission
-from server.submissions.visibility import may_see, viewer_for
 from server.verifications.fresh_runs import confirm_rank, confirm_risen
 from server.verifications.publishing import standing
 from server.verifications.queries import OPEN, find_verification, lock_verification

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from finishline.rules.verification.messages import Failure, ReplayReport
 from server.database import Database
 from server.models import BenchmarkDefinition, Submission
-from server.submissions.visibility import reveal
+from server.models.visibility import reveal
 from server.verifications.dispatch import take_due
 
 Ask = Callable[..., Any]

@@ -2,7 +2,7 @@
 
 A reading session shows its viewer nothing else, whatever is asked of it: each of its statements
 gets the conditions below. So a query can forget to rank or to mark, never to hide. Sessions that
-write see everything; so whoever answers from one has checked who asks.
+write see everything; so a request that is answered from one has been checked.
 """
 
 from datetime import timedelta
@@ -23,11 +23,11 @@ from sqlalchemy import (
 from sqlalchemy.orm import InstrumentedAttribute, ORMExecuteState, Session, with_loader_criteria
 from sqlalchemy.sql.base import ExecutableOption
 
-from server.accounts.roles import ORGANISERS
 from server.database import UtcDateTime, utc_now
-from server.dependencies import Caller
-from server.models import RunRow, Submission, User, Verification
-from server.viewer import ANYBODY, ORGANISER, VIEWER, Viewer
+from server.models.people import User
+from server.models.submissions import RunRow, Submission
+from server.models.verifications import Verification
+from server.viewer import ANYBODY, VIEWER, Viewer
 
 KEPT_VIEWERS = 256
 # Seeds, curves and logs of a claim are hidden for so long where no verdict comes before.
@@ -42,20 +42,6 @@ _users = cast(Table, User.__table__)
 def ranks() -> ColumnElement[bool]:
     """The condition of a submission that may rank, hold a record or be drawn among the others."""
     return Submission.withdrawn_at.is_(None)
-
-
-def viewer_for(caller: Caller) -> Viewer:
-    """What somebody who is signed in may see: their organisation's, or as an organiser everything.
-
-    Whoever is in no organisation sees their own. A worker's token shows no more than its user's
-    own, for it lies on a machine that others look after; one that may not read shows nothing.
-    """
-    if not caller.may("read"):
-        return ANYBODY
-    if caller.role in ORGANISERS:
-        return ORGANISER
-    organisation_id = None if caller.role == "worker" else caller.organisation_id
-    return Viewer(user_ids=(caller.user_id,), organisation_id=organisation_id)
 
 
 def may_see(viewer: Viewer, submission: Submission) -> bool:
