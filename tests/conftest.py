@@ -1,6 +1,7 @@
 """Factories and benchmarks that tests of several rooms share."""
 
 import gc
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -141,13 +142,22 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def definitions_parsed_once() -> Iterator[None]:
-    """Parses each text of a benchmark file once: hundreds of tests start a server, which reads all.
+    """Parses each text of a benchmark file once: hundreds of tests read all, and proofs theirs.
 
-    Nothing is lost by it: what is parsed is frozen, and a text that is refused is parsed again.
+    A benchmark is frozen, a table is handed out as a copy, and a refused text is parsed again.
     """
+    parse_text = definitions.parse_toml
+
+    @cache
+    def pickled(content: bytes, **named: Any) -> bytes:
+        return pickle.dumps(parse_text(content, **named))
+
+    def parse_once(content: bytes, **named: Any) -> Any:
+        return pickle.loads(pickled(content, **named))  # noqa: S301 - of the line before
+
     with pytest.MonkeyPatch.context() as patch:
-        parse = cache(definitions.parse_benchmark)
-        patch.setattr(definitions, "parse_benchmark", parse)
+        patch.setattr(definitions, "parse_benchmark", cache(definitions.parse_benchmark))
+        patch.setattr(definitions, "parse_toml", parse_once)
         yield
 
 

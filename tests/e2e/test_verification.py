@@ -116,12 +116,18 @@ def test_logs_edited_to_forty_per_cent_fewer_epochs_are_not_numbered(
     assert entry["rank"] is None
 
 
-def test_a_killed_worker_costs_an_attempt_and_no_result(
+def test_a_killed_training_and_a_killed_worker_cost_an_attempt_each_and_no_result(
     stack: Any, trained: Path, submit: Callable[[Path], Any]
 ) -> None:
-    submission = submit(trained)
-    verification_id = stack.verify(submission["id"])
-    wait_for(lambda: stack.children("worker.child"), seconds=60, what="a training to start")
+    verification_id = stack.verify(submit(trained)["id"])
+    started(stack)[0].send_signal(signal.SIGKILL)
+    view = f"/verifications/{verification_id}"
+    wait_for(
+        lambda: [a["state"] for a in stack.get(view)["attempts"]] == ["failed", "running"],
+        seconds=60,
+        what="the second attempt",
+    )
+    started(stack)
     worker = next(p for p in stack.children("-m worker") if "worker.child" not in p.cmdline())
     children = worker.children(recursive=True)
 
@@ -131,38 +137,15 @@ def test_a_killed_worker_costs_an_attempt_and_no_result(
     assert alive == [], "the training outlived its worker"
     verification = stack.wait_until_ended(verification_id)
     require_honest_verdict(verification)
-    assert [a["state"] for a in verification["attempts"]] == ["lost", "done"]
-    assert verification["attempts"][0]["failure"]["code"] == "worker_lost"
+    assert [a["state"] for a in verification["attempts"]] == ["failed", "lost", "done"]
+    codes = [a["failure"]["code"] for a in verification["attempts"][:2]]
+    assert codes == ["child_died", "worker_lost"]
     assert len(verification["report"]["runs"]) == verification["runs_planned"]
 
 
-def test_a_killed_training_costs_an_attempt_and_no_result(
-    stack: Any, trained: Path, submit: Callable[[Path], Any]
-) -> None:
-    submission = submit(trained)
-    verification_id = stack.verify(submission["id"])
-    children = wait_for(
+def started(stack: Any) -> list[psutil.Process]:
+    """The training processes, once there is one."""
+    found: list[psutil.Process] = wait_for(
         lambda: stack.children("worker.child"), seconds=60, what="a training to start"
     )
-
-    children[0].send_signal(signal.SIGKILL)
-
-    verification = stack.wait_until_ended(verification_id)
-    require_honest_verdict(verification)
-    assert [a["state"] for a in verification["attempts"]] == ["failed", "done"]
-    assert verification["attempts"][0]["failure"]["code"] == "child_died"
-
-
-def test_a_killed_server_and_broker_lose_nothing(
-    stack: Any, trained: Path, submit: Callable[[Path], Any]
-) -> None:
-    submission = submit(trained)
-    verification_id = stack.verify(submission["id"])
-    for words in (("uvicorn",), ("redis-server",)):
-        for process in stack.children(*words):
-            process.send_signal(signal.SIGKILL)
-
-    wait_for(lambda: stack.get("/benchmarks"), seconds=60, what="the server to be back")
-    verification = stack.wait_until_ended(verification_id)
-    require_honest_verdict(verification)
-    assert sum(a["state"] == "done" for a in verification["attempts"]) == 1
+    return found

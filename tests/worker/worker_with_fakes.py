@@ -12,6 +12,7 @@ from celery import Celery
 import worker.__main__
 from worker.app import make_app
 from worker.child_process import Host
+from worker.hello import HELLO_SECONDS, HelloThread
 
 CHILD = (sys.executable, str(Path(__file__).with_name("child_with_fakes.py")))
 
@@ -26,7 +27,14 @@ def make_app_with_timeout(*arguments: Any, **named: Any) -> Celery:
     return app
 
 
+def hello_thread(*arguments: Any) -> HelloThread:
+    """The worker's own, which says hello as often as the environment wants it."""
+    seconds = float(os.environ.get("TEST_HELLO_SECONDS", HELLO_SECONDS))
+    return HelloThread(*arguments, every_seconds=seconds)
+
+
 if __name__ == "__main__":
+    worker.__main__.HelloThread = hello_thread
     worker.__main__.make_app = make_app_with_timeout
     worker.__main__.Host = partial(Host, command=CHILD)
     sys.exit(worker.__main__.main())
