@@ -106,6 +106,13 @@ def list_verifications(
     return VerificationList(verifications=views)
 
 
+@router.get("/verifications/compare")
+def compare(first: str, second: str, parts: PartsDep, viewer: ViewerDep) -> ComparisonView:
+    """Two verifications of one submission, side by side, with what is more than chance."""
+    with parts.database.read(viewer) as session:
+        return compare_verifications(session, first, second)
+
+
 @router.get("/verifications/{verification_id}")
 def get_verification(verification_id: str, parts: PartsDep, viewer: ViewerDep) -> VerificationView:
     """A verification: its attempts, its verdict with every reason, its report."""
@@ -200,13 +207,6 @@ def verify_batch(body: BatchCreate, parts: PartsDep, caller: OrganiserDep) -> Ba
     What is under way or cannot be replayed is skipped, with the reason.
     """
     return reruns.verify_batch(parts, caller, body)
-
-
-@router.get("/verifications/compare")
-def compare(first: str, second: str, parts: PartsDep, viewer: ViewerDep) -> ComparisonView:
-    """Two verifications of one submission, side by side, with what is more than chance."""
-    with parts.database.read(viewer) as session:
-        return compare_verifications(session, first, second)
 
 
 @router.post("/verifications/{verification_id}/decide")
