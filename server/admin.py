@@ -29,6 +29,7 @@ from server.dependencies import Parts
 from server.errors import ConflictError, ServerError
 from server.operations import commands as copying
 from server.operations.integrity import look_first
+from server.reactions import connect_rooms
 from server.rescoring.service import Choice, rescore_submissions
 from server.revision import current_revision, require_current_schema
 from server.schema import migrate
@@ -44,6 +45,7 @@ def main() -> int:
     """Run one command; 0 when it worked. Its files are for this user alone."""
     os.umask(0o077)
     gc.set_threshold(50_000, 20, 10)  # A restore or an export takes longer than a start.
+    connect_rooms()
     arguments = _parser().parse_args()
     try:
         database = Database(get_settings().database_url)

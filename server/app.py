@@ -48,6 +48,7 @@ from server.phases.watch import PhaseWatch
 from server.prices import endpoints as prices
 from server.quotas import endpoints as quotas
 from server.quotas.usage import MEASURES
+from server.reactions import connect_rooms
 from server.request_metrics import RequestMetrics
 from server.rescoring import endpoints as rescoring
 from server.revision import require_current_schema
@@ -103,6 +104,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
 
     Raises RuntimeError if the database is not migrated.
     """
+    connect_rooms()
     parts = Parts(
         settings=settings,
         database=Database(settings.database_url, lock_seconds=LOCK_SECONDS),

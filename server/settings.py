@@ -14,7 +14,7 @@ from pydantic_settings import (
 )
 
 from finishline.rules.verification.report_stream import CLOCK_SLACK_SECONDS
-from server.notices.mail_settings import parse_smtp_url
+from server.mail_settings import parse_smtp_url
 from server.secret_files import read_secret, with_password
 
 MIB = 1024 * 1024

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.submissions.claim import Kind
 from server.models import Decision, Submission, Verification
-from server.verifications.publishing import KIND_THAT_CHECKS, PUBLISH
+from server.standing import KIND_THAT_CHECKS, PUBLISH
 
 UNDER_WAY = ("queued", "running")
 

@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.records import Record, RecordHistory, measured_history, record_history
 from server.board_versions import board_version, board_versions, cached_for_board
-from server.boards.contenders import List, contenders
 from server.boards.record_schemas import DivisionRecords, NoRecordView, RecordList, RecordView
 from server.boards.tries import count_tries
 from server.models import SUBMITTER, Submission
+from server.verifications.record_candidates import List, contenders
 
 Histories = dict[List, RecordHistory]
 

@@ -14,9 +14,15 @@ from sqlalchemy import exists, insert, or_, select
 from sqlalchemy.orm import Session
 
 from server.database import after_commit, before_commit, utc_now
+from server.events import (
+    CalibrationAdopted,
+    StatusChanged,
+    SubmissionAccepted,
+    SubmissionWithdrawn,
+    VerificationChanged,
+    WorkerOut,
+)
 from server.models import (
-    Attempt,
-    Calibration,
     MailSubscription,
     NoticeEvent,
     Submission,
@@ -74,8 +80,25 @@ def announce(session: Session, kind: str, describe: Callable[[], Subject]) -> No
     announced.append(_Announced(kind, describe))
 
 
-def announce_submission(session: Session, submission: Submission, kind: EventKind) -> None:
-    """Tell of a submission, unless it was published elsewhere."""
+def tell_accepted(session: Session, event: SubmissionAccepted) -> None:
+    """Announce a new submission."""
+    _announce_submission(session, event.submission, "submission.accepted")
+
+
+def tell_withdrawn(session: Session, event: SubmissionWithdrawn) -> None:
+    """Announce a withdrawal."""
+    _announce_submission(session, event.submission, "submission.withdrawn")
+
+
+def tell_status(session: Session, event: StatusChanged) -> None:
+    """Announce the status that a submission comes to; the one that it leaves is no news."""
+    if event.status != event.before and is_submission_status(event.status):
+        kind = f"submission.{event.status}"
+        _announce_submission(session, event.submission, kind)  # type: ignore[arg-type]
+
+
+def _announce_submission(session: Session, submission: Submission, kind: EventKind) -> None:
+    """Announce a submission, unless it was published elsewhere."""
     if submission.published is not None:
         return
 
@@ -91,19 +114,9 @@ def watched_benchmark(submission: Submission) -> str | None:
     return None if submission.embargoed else submission.benchmark_id
 
 
-def announce_status(session: Session, submission: Submission, status: str, *, before: str) -> None:
-    """Tell of a status that a submission comes to; the one that it leaves tells nothing."""
-    if status != before and is_submission_status(status):
-        announce_submission(session, submission, f"submission.{status}")  # type: ignore[arg-type]
-
-
-def announce_verification(
-    session: Session,
-    verification: Verification,
-    kind: EventKind,
-    attempt: Attempt | None = None,
-) -> None:
-    """Tell of a verification, and of its attempt where the event is one's."""
+def tell_verification(session: Session, event: VerificationChanged) -> None:
+    """Announce a verification, and its attempt where the event is one's."""
+    verification, attempt = event.verification, event.attempt
     # As they are at this moment: a lost attempt is followed by another in the same transaction.
     told = None if attempt is None else {"number": attempt.number, "worker": attempt.worker}
 
@@ -114,8 +127,11 @@ def announce_verification(
             return Subject(submission.user_id, watched_benchmark(submission), content)
         return Subject(verification.requested_by, content["verification"]["benchmark"], content)
 
-    announce(session, kind, describe)
-    if kind == "verification.done" and verification.kind in MAY_TAKE_A_RECORD:
+    published = event.moment == "decision_published"
+    announce(
+        session, "decision.published" if published else f"verification.{event.moment}", describe
+    )
+    if event.moment == "done" and verification.kind in MAY_TAKE_A_RECORD:
         _announce_record_check(session, verification)
 
 
@@ -132,8 +148,9 @@ def _announce_record_check(session: Session, verification: Verification) -> None
     announce(session, RECORD_CHECK, describe)
 
 
-def announce_calibration(session: Session, calibration: Calibration) -> None:
-    """Tell that a calibration was adopted."""
+def tell_calibration(session: Session, event: CalibrationAdopted) -> None:
+    """Announce the adoption of a calibration."""
+    calibration = event.calibration
     announce(
         session,
         "calibration.adopted",
@@ -143,17 +160,16 @@ def announce_calibration(session: Session, calibration: Calibration) -> None:
     )
 
 
-def announce_worker(
-    session: Session, name: str, kind: EventKind, *, why: str, attempt_id: str | None = None
-) -> None:
-    """Tell organisers, and whoever it belongs to, that a worker is out."""
+def tell_worker(session: Session, event: WorkerOut) -> None:
+    """Announce to organisers, and to its owner, that a worker is out."""
 
     def describe() -> Subject:
-        worker = session.get(WorkerRow, name)
+        worker = session.get(WorkerRow, event.name)
         owner = worker.user_id if worker is not None else None
-        return Subject(owner, None, worker_content(name, worker, why=why, attempt_id=attempt_id))
+        content = worker_content(event.name, worker, why=event.why, attempt_id=event.attempt_id)
+        return Subject(owner, None, content)
 
-    announce(session, kind, describe)
+    announce(session, f"worker.{event.moment}", describe)
 
 
 def new_event(kind: str, subject: Subject) -> dict[str, Any]:

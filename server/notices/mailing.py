@@ -9,8 +9,8 @@ from email.policy import SMTP
 from email.utils import formatdate
 from importlib.metadata import version
 
+from server.mail_settings import MailServer
 from server.notices.answers import ANSWER_CHARACTERS, Answer
-from server.notices.mail_settings import MailServer
 
 LIMIT_SECONDS = 10.0
 # RFC 5321: a mail that is refused so is refused for good.

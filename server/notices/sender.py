@@ -5,13 +5,13 @@ from importlib.metadata import version
 
 from server.database import Database, utc_now
 from server.errors import ContentError
+from server.mail_settings import MailServer, parse_smtp_url
 from server.models import Delivery, MailSubscription, NoticeEvent, Webhook
 from server.notices.addresses import check_url
 from server.notices.answers import Answer
 from server.notices.bodies import mail_subject, mail_text, post_body, unsubscribe_url
 from server.notices.deliveries import Claimed, settle
 from server.notices.kinds import CONFIRM
-from server.notices.mail_settings import MailServer, parse_smtp_url
 from server.notices.mailing import compose, send_mail
 from server.notices.signature import signature_headers
 from server.settings import Settings

@@ -32,7 +32,7 @@ from server.models import (
     Verification,
 )
 from server.operations.table_files import Kind, kind_of
-from server.verifications.queries import OPEN
+from server.standing import OPEN
 
 OF_ITS_OWNER = "a secret of its owner and of one server"
 FOR_ONE_SERVER = "says what one server does at the moment, and nothing of what was measured"

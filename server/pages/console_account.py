@@ -18,8 +18,8 @@ from server.quotas.service import own_quotas
 from server.sessions.dependencies import AccountDep
 from server.sessions.schemas import SignedIn
 from server.sessions.viewing import viewer_for
+from server.standing import pending_verifications
 from server.submissions.queries import CURSOR_PATTERN, list_submissions
-from server.verifications.publishing import pending_verifications
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/account"

@@ -15,12 +15,12 @@ from server.pages.forms import filled, read_form
 from server.sessions.dependencies import ConsoleDep, FormDep
 from server.sessions.schemas import Notice, SignedIn
 from server.sessions.viewing import viewer_for
-from server.verifications.publishing import (
+from server.standing import (
+    find_verification,
     is_pending,
     published_verification,
     require_submission,
 )
-from server.verifications.queries import find_verification
 from server.verifications.rerun_schemas import DecisionCreate
 from server.verifications.reruns import compare_verifications, decide, report_of
 

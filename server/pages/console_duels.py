@@ -16,9 +16,10 @@ from server.pages.forms import filled, read_form
 from server.sessions.dependencies import ConsoleDep, Fields, FormDep
 from server.sessions.schemas import Notice, SignedIn
 from server.sessions.viewing import viewer_for
+from server.standing import SHOWN
 from server.verifications.duel_schemas import DuelCreate
 from server.verifications.duels import ask_for_duel
-from server.verifications.queries import SHOWN, view
+from server.verifications.queries import view
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/duels"

@@ -9,9 +9,9 @@ from sqlalchemy.orm import Session, joinedload, selectinload
 from server.benchmarks.calibrations import count_runs
 from server.database import utc_now
 from server.models import Attempt, Calibration, Submission, Verification
+from server.standing import OPEN, SHOWN, is_pending, published_status
 from server.verifications.calibration_views import Offered, summary
-from server.verifications.publishing import is_pending, published_status
-from server.verifications.queries import OPEN, SHOWN, view
+from server.verifications.queries import view
 from server.verifications.worker_queries import list_workers
 
 MOST = 100

@@ -15,14 +15,14 @@ from server.models import PoolRun, RunRow, Submission
 from server.pages.measured import measured_beside
 from server.pages.standings import place_of, places_of
 from server.prices.costs import BookCosts
+from server.standing import claim_of, find_verification, published_verification
 from server.submissions.queries import (
     benchmark_versions,
     find_submission,
 )
 from server.submissions.schemas import submission_view
 from server.verifications.judged import judged_on_others
-from server.verifications.publishing import published_verification
-from server.verifications.queries import claim_of, find_verification, latest_of, view
+from server.verifications.queries import latest_of, view
 from web.thinning import even_sample
 
 Context = dict[str, Any]

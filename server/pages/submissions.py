@@ -27,8 +27,8 @@ from server.phases.queries import current_phases
 from server.sessions.dependencies import FormDep, SignedInDep, signed_in_or_none
 from server.sessions.origin import csrf_token
 from server.sessions.viewing import ViewerDep
+from server.standing import claim_of
 from server.submissions.queries import find_submission
-from server.verifications.queries import claim_of
 from server.verifications.requests import ask_as_caller, why_no_room
 from server.verifications.schemas import VerificationCreate
 from server.withdrawals.schemas import WithdrawalCreate

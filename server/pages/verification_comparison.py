@@ -6,7 +6,8 @@ from fastapi.responses import HTMLResponse
 from server.dependencies import PartsDep
 from server.pages.queries import submission_context
 from server.sessions.viewing import ViewerDep
-from server.verifications.queries import find_verification, view
+from server.standing import find_verification
+from server.verifications.queries import view
 from server.verifications.reruns import compare_verifications
 from web.render import render
 

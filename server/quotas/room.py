@@ -23,7 +23,7 @@ from server.quotas.queries import (
 from server.quotas.usage import Measure, Use, use_of_gpu_seconds, use_of_submissions
 from server.replay_estimate import Estimator
 from server.settings import Settings
-from server.verifications.queries import claim_of
+from server.standing import claim_of
 
 NOTHING_KEPT = "; nothing of this request was kept."
 _USERS, _ORGANISATIONS = (cast(Table, each.__table__) for each in (User, Organisation))

@@ -27,6 +27,7 @@ from server.rescoring.figures import (
     differences,
     stored_figures,
 )
+from server.standing import verification_under_way
 from server.submissions.log_files import LogFiles
 from server.submissions.queries import (
     find_submission,
@@ -36,7 +37,6 @@ from server.submissions.queries import (
     write_cursor,
 )
 from server.submissions.rows import result_figures, run_figures
-from server.verifications.queries import verification_under_way
 from server.viewer import ORGANISER
 
 BATCH_SUBMISSIONS = 50

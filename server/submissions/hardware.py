@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.errors import ClaimError
 from finishline.rules.submissions.claim import Claim
-from server.verifications.hardware_classes import misfit_of_claim
+from server.hardware_classes import misfit_of_claim
 
 
 def require_own_class(session: Session, claim: Claim, *, file: str) -> None:

@@ -13,14 +13,14 @@ from finishline.rules.submissions.claim import TrainedWith
 from server.models import RunRow, Submission
 from server.models.visibility import is_hidden
 from server.prices.costs import BookCosts
-from server.submissions.evidence_schemas import EvidenceFields, SourceView, TuningView
-from server.submissions.result_views import InferenceResultView, ResultView, result_view
-from server.verifications.judged import JudgedOnView
-from server.verifications.publishing import (
+from server.standing import (
     decision_word,
     pending_verifications,
     published_verification,
 )
+from server.submissions.evidence_schemas import EvidenceFields, SourceView, TuningView
+from server.submissions.result_views import InferenceResultView, ResultView, result_view
+from server.verifications.judged import JudgedOnView
 from server.viewer import seeing_figures
 
 RUN_FIGURES = (

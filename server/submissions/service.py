@@ -16,11 +16,12 @@ from server.benchmarks.queries import definition, importable_benchmarks, keep_de
 from server.board_versions import raise_board_version
 from server.dependencies import Caller, Parts
 from server.errors import ConflictError, ContentError, NotAllowedError, UsedUpError
+from server.events import SubmissionAccepted, emit
 from server.models import Submission
 from server.models.visibility import LONGEST_HIDDEN
-from server.notices.announce import announce_submission
 from server.phases.service import FrozenOtherwiseError, admit
 from server.quotas.room import charge, require_room_for_submission, reserve_replay
+from server.standing import is_verified_by_policy
 from server.submissions.hardware import require_own_class
 from server.submissions.queries import find_submission, id_under_key, lock_submission
 from server.submissions.rows import (
@@ -37,7 +38,7 @@ from server.submissions.same_logs import refuse_same_logs
 from server.submissions.schemas import RunView, run_view_of
 from server.submissions.upload import Upload
 from server.tickets.service import find_ticket, spend_ticket
-from server.verifications.service import is_verified_by_policy, request_verification
+from server.verifications.service import request_verification
 from server.viewer import Viewer
 
 MAX_KEY_LENGTH = 200
@@ -226,7 +227,7 @@ def _store_claim(session: Session, new: _New) -> Submission:
     submission = _insert(session, new, published=None)
     # After the version: on PostgreSQL another request with the same logs was waited for.
     refuse_same_logs(session, submission, new.runs)
-    announce_submission(session, submission, "submission.accepted")
+    emit(session, SubmissionAccepted(submission))
     _verify_by_policy(new.parts, session, caller, submission, claim)
     return submission
 

@@ -29,8 +29,8 @@ from server.bell import ring
 from server.database import to_json, utc_now
 from server.dependencies import Caller
 from server.errors import ConflictError, ContentError, NotAllowedError
+from server.events import VerificationChanged, emit
 from server.models import Attempt, ReplayEventRow, Token, Verification, WorkerRow
-from server.notices.announce import announce_verification
 from server.verifications.cross_checks import give_up_cross_check
 from server.verifications.holds import pause_failing, refuse_held
 from server.verifications.outcomes import conclude_replay, end_with_report
@@ -97,7 +97,7 @@ def claim_attempt(
         raise ConflictError(f"Attempt {attempt_id} is {attempt.state}, not queued: leave it.")
     attempt.verification.state = "running"
     follow_check(session, attempt.verification)
-    announce_verification(session, attempt.verification, "verification.started", attempt)
+    emit(session, VerificationChanged(attempt.verification, "started", attempt))
     _mark_worker(session, request.worker, "busy")
     return ClaimGrant(attempt_id=attempt_id, fence=claimed.fence, token=secret, lease_seconds=lease)
 

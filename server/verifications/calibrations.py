@@ -29,11 +29,11 @@ from server.benchmarks.queries import definition, find_benchmark, keep_definitio
 from server.database import utc_now
 from server.dependencies import Caller, Parts
 from server.errors import ConflictError, ContentError
+from server.events import CalibrationAdopted, emit
 from server.models import BenchmarkDefinition, Calibration
-from server.notices.announce import announce_calibration
+from server.standing import lock_verification
 from server.verifications.calibration_runs import OPEN, has_every_run
 from server.verifications.calibration_schemas import CalibrationContinue, CalibrationCreate
-from server.verifications.queries import lock_verification
 from server.verifications.queueing import Order, new_id, queue_job
 from server.verifications.service import cancel_verification
 
@@ -138,7 +138,7 @@ def adopt_calibration(
     calibration.adopted_at = utc_now()
     calibration.adopted_by = adopted_by.user_id
     calibration.adopted_because = reason
-    announce_calibration(session, calibration)
+    emit(session, CalibrationAdopted(calibration))
     record(
         session,
         adopted_by,

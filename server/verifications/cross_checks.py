@@ -17,19 +17,21 @@ from server.benchmarks.queries import definition
 from server.database import utc_now
 from server.errors import ServerError
 from server.models import Attempt, Pool, Verification, WorkerRow
+from server.standing import (
+    KEEP,
+    OPEN,
+    REPORT,
+    claim_of,
+    claimed_runs,
+    is_published,
+    lock_verification,
+    published_status,
+)
 from server.verifications.free_workers import LONGEST_SILENCE_SECONDS, owners_at
 from server.verifications.holds import pause_by_server
 from server.verifications.pool_runs import follow_owners
 from server.verifications.pools import take_out_runs
-from server.verifications.publishing import KEEP, is_published, published_status
-from server.verifications.queries import (
-    OPEN,
-    REPORT,
-    claim_of,
-    claimed_curves,
-    claimed_runs,
-    lock_verification,
-)
+from server.verifications.queries import claimed_curves
 from server.verifications.queueing import Order, queue_attempt, queue_job
 from server.verifications.service import (
     cancel_verification,

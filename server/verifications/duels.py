@@ -14,15 +14,15 @@ from finishline.rules.verification.purposes import DUEL
 from server.audit.service import Subject, record
 from server.benchmarks.queries import definition
 from server.board_versions import raise_board_version
-from server.boards.contenders import contenders, p_of_record_duel
 from server.database import utc_now
 from server.dependencies import Caller
 from server.errors import ConflictError, ContentError, ServerError
 from server.models import Pool, Submission, Verification
+from server.standing import OPEN, claim_of
 from server.submissions.queries import find_submission
 from server.verifications.duel_schemas import DuelCreate
-from server.verifications.queries import OPEN, claim_of
 from server.verifications.queueing import Order, queue_job
+from server.verifications.record_candidates import contenders, p_of_record_duel
 
 AGAIN_AFTER = timedelta(days=30)
 

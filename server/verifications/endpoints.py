@@ -11,6 +11,7 @@ from server.accounts.roles import ORGANISERS
 from server.dependencies import CallerDep, OrganiserDep, PartsDep, require_allowed
 from server.request_context import note
 from server.sessions.viewing import ViewerDep
+from server.standing import find_verification
 from server.verifications import duels, queries, reruns
 from server.verifications.duel_schemas import DuelCreate, PoolClose, PoolView
 from server.verifications.event_stream import Feeds, parse_position, read_news
@@ -117,7 +118,7 @@ def compare(first: str, second: str, parts: PartsDep, viewer: ViewerDep) -> Comp
 def get_verification(verification_id: str, parts: PartsDep, viewer: ViewerDep) -> VerificationView:
     """A verification: its attempts, its verdict with every reason, its report."""
     with parts.database.read(viewer) as session:
-        verification = queries.find_verification(session, verification_id)
+        verification = find_verification(session, verification_id)
         return queries.view(
             session, verification, alive_seconds=parts.settings.worker_alive_seconds
         )
@@ -141,7 +142,7 @@ RETRY_MILLISECONDS = 1000  # How soon a browser connects again when the server w
 def existing_verification(verification_id: str, parts: PartsDep, viewer: ViewerDep) -> str:
     """The id, once it is known that there is such a verification: a 404 before any event."""
     with parts.database.read(viewer) as session:
-        return queries.find_verification(session, verification_id).id
+        return find_verification(session, verification_id).id
 
 
 @router.get("/verifications/{verification_id}/events", response_class=EventSourceResponse)

@@ -10,6 +10,7 @@ from typing import Any
 from fastapi.concurrency import run_in_threadpool
 
 from server.dependencies import Parts
+from server.standing import find_verification
 from server.verifications import queries
 from server.verifications.figure_views import hidden_runs, without_quality
 from server.verifications.schemas import ENDED
@@ -54,7 +55,7 @@ def read_news(parts: Parts, viewer: Viewer, verification_id: str, position: Posi
     """The state as it is, and up to so many events after a position. Raises NotFoundError."""
     alive = parts.settings.worker_alive_seconds
     with parts.database.read(viewer) as session:
-        verification = queries.find_verification(session, verification_id)
+        verification = find_verification(session, verification_id)
         ended = verification.state in ENDED
         view = queries.view(session, verification, alive_seconds=alive, with_report=ended)
         hidden = hidden_runs(verification, viewer)

@@ -11,11 +11,11 @@ from finishline.rules.verification.replay_plan import FRESH_RUNS
 from finishline.rules.verification.sealed_runs import FIRST, HELD_BACK, why_fresh_runs
 from server.benchmarks.queries import definition
 from server.board_versions import raise_board_version
-from server.boards.contenders import contenders
 from server.models import Pool, PoolRun, Submission, Verification
 from server.models.visibility import ranks
-from server.verifications.queries import OPEN
+from server.standing import OPEN
 from server.verifications.queueing import order_about, queue_job
+from server.verifications.record_candidates import contenders
 
 
 def follow_measurement(session: Session, verification: Verification) -> None:

@@ -12,8 +12,8 @@ from server.bell import ring
 from server.database import insert_missing, utc_now
 from server.dependencies import Caller
 from server.errors import ConflictError, NotFoundError
+from server.events import WorkerOut, emit
 from server.models import Attempt, AuditRecord, QueueRow, WorkerRow
-from server.notices.announce import announce_worker
 from server.verifications.free_workers import FAILED
 from server.verifications.pauses import EVERY_QUEUE, read_pauses
 from server.verifications.worker_owners import is_organisers_worker, owner_of
@@ -90,7 +90,7 @@ def pause_by_server(
     before = {"held": worker.held}
     worker.held, worker.held_by, worker.held_because = PAUSED, by, why
     worker.held_at = utc_now()
-    announce_worker(session, name, "worker.paused", why=why)
+    emit(session, WorkerOut(name, "paused", why=why))
     after = {"held": PAUSED, **beside}
     _note(session, Administrator(by), "worker.pause", name, why, before, after)
 

@@ -7,8 +7,7 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.verification.verdict import changed_figures
 from server.models import Evidence, Submission
-from server.verifications.publishing import published_verification
-from server.verifications.queries import claimed_runs
+from server.standing import claimed_runs, published_verification
 
 
 class ChangedFigureView(BaseModel):

@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 from server.database import utc_now
 from server.models import SUBMITTER, Attempt, BenchmarkDefinition, Submission, User, Verification
 from server.models.visibility import ranks
+from server.standing import OPEN
 from server.verifications.figure_views import without_quality
-from server.verifications.queries import OPEN
 from server.verifications.schemas import ReasonView
 
 # The weight of the reasons that make an outcome what it is; any other is left open by some.

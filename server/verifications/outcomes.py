@@ -18,6 +18,7 @@ from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.queries import definition
 from server.board_versions import raise_board_version
 from server.models import Verification
+from server.standing import claim_of, claimed_runs, is_pending, is_published
 from server.verifications.calibration_runs import keep_calibrated
 from server.verifications.cross_checks import (
     NO_SECOND_WORKER,
@@ -30,8 +31,7 @@ from server.verifications.duels import challenge_record
 from server.verifications.evidence import follow_evidence
 from server.verifications.fresh_runs import follow_measurement
 from server.verifications.pools import keep_sealed_runs
-from server.verifications.publishing import is_pending, is_published
-from server.verifications.queries import claim_of, claimed_curves, claimed_runs
+from server.verifications.queries import claimed_curves
 from server.verifications.queueing import trainings_of
 from server.verifications.service import cancel_verification, end_with_verdict
 from server.verifications.witnesses import end_witnessed

@@ -10,8 +10,9 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.verification.messages import Failure
 from server.database import utc_now
+from server.events import VerificationChanged, WorkerOut, emit
 from server.models import Attempt, ReplayEventRow, Token, Verification
-from server.notices.announce import announce_verification, announce_worker
+from server.standing import lock_verification
 from server.verifications.attempts import as_followed, retry_or_give_up
 from server.verifications.cross_checks import (
     NO_SECOND_WORKER,
@@ -20,7 +21,6 @@ from server.verifications.cross_checks import (
 )
 from server.verifications.figure_views import hidden_runs, without_quality
 from server.verifications.outcomes import conclude_replay
-from server.verifications.queries import lock_verification
 from server.verifications.queueing import why_over_limit
 from server.verifications.service import end_without_verdict
 from server.verifications.witnesses import TOKEN_ENDED
@@ -90,9 +90,9 @@ def expire_leases(session: Session, *, now: datetime | None = None) -> int:
 
 
 def _announce_lost(session: Session, attempt: Attempt, *, why: str) -> None:
-    announce_verification(session, attempt.verification, "verification.lost", attempt)
+    emit(session, VerificationChanged(attempt.verification, "lost", attempt))
     if attempt.worker is not None:
-        announce_worker(session, attempt.worker, "worker.lost", why=why, attempt_id=attempt.id)
+        emit(session, WorkerOut(attempt.worker, "lost", why=why, attempt_id=attempt.id))
 
 
 def end_overdue(session: Session, *, now: datetime | None = None) -> int:

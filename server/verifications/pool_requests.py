@@ -9,6 +9,7 @@ from server.board_versions import raise_board_version
 from server.dependencies import Caller
 from server.errors import ConflictError, NotFoundError
 from server.models import Pool, PoolRun, Submission, Verification
+from server.standing import lock_verification
 from server.verifications.duel_schemas import PoolRunView, PoolView
 from server.verifications.evidence import follow_evidence
 from server.verifications.fresh_runs import (
@@ -18,7 +19,6 @@ from server.verifications.fresh_runs import (
     fresh_runs_under_way,
 )
 from server.verifications.pools import close_pool
-from server.verifications.queries import lock_verification
 from server.verifications.service import cancel_verification
 
 

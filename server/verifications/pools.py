@@ -24,9 +24,9 @@ from server.benchmarks.queries import definition
 from server.board_versions import raise_board_version
 from server.database import utc_now
 from server.models import Attempt, Pool, PoolRun, Submission, Verification
+from server.standing import claim_of
 from server.verifications.evidence import follow_evidence
 from server.verifications.pool_runs import Spreads, count_owners, first_finished
-from server.verifications.queries import claim_of
 
 
 def keep_sealed_runs(

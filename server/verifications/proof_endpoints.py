@@ -17,8 +17,8 @@ from server.errors import ConflictError
 from server.models import SigningKey
 from server.sessions.viewing import ViewerDep
 from server.signing import ALGORITHM, Signer, load_signer
+from server.standing import find_verification
 from server.verifications.proofs import known_keys, proof_parts, write_bundle
-from server.verifications.queries import find_verification
 from server.verifications.schemas import ENDED
 from server.viewer import Viewer
 

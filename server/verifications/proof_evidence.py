@@ -12,8 +12,8 @@ from finishline.rules.submissions.claim import TrainedWith, stored_system
 from server.code_version import code_version
 from server.database import insert_missing, moment_text, utc_now
 from server.models import Evidence, Submission, Verification
+from server.standing import claimed_runs
 from server.submissions.queries import runs_with_curves
-from server.verifications.queries import claimed_runs
 
 
 def keep_evidence(session: Session, verification: Verification) -> None:

@@ -2,20 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import cast
 
-from pydantic import TypeAdapter
-from sqlalchemy import func, select
+from sqlalchemy import (
+    func,
+    select,
+)
 from sqlalchemy.orm import Session, selectinload, undefer
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.scoring.measurements import Figure, PrecisionName
+from finishline.rules.scoring.measurements import Figure
 from finishline.rules.scoring.run import Evaluation, evaluation_of
-from finishline.rules.scoring.scoring import RunScore
-from finishline.rules.submissions.claim import Claim, TrainedWith, stored_system
 from finishline.rules.text import count_text
 from finishline.rules.verification.duel import Duel, judge_duel, pair_runs
-from finishline.rules.verification.messages import ReplayReport
 from server.benchmarks.queries import definition
 from server.database import utc_now
 from server.errors import NotFoundError
@@ -28,47 +26,13 @@ from server.models import (
     WorkerRow,
 )
 from server.prices.costs import price_of_submission
+from server.standing import REPORT, SHOWN, lock_verification, published_verification
 from server.submissions.queries import runs_with_curves
 from server.verifications.pauses import read_pauses
-from server.verifications.publishing import published_verification
 from server.verifications.schemas import VerificationView, verification_view
 from server.viewer import ORGANISER, seeing
 
-OPEN = ("queued", "running")
 ROOFS_LOOKED_AT = 5  # A probe can come without roofs, from a worker that was stopped while it did.
-REPORT = TypeAdapter(ReplayReport)
-# What a view shows beyond what a submission is read with: loaded at once, not one by one.
-SHOWN = (
-    undefer(Verification.control_points),
-    undefer(Verification.reasons),
-    selectinload(Verification.attempts),
-    selectinload(Verification.trainings),
-)
-
-
-def find_verification(session: Session, verification_id: str) -> Verification:
-    """A verification by id. Raises NotFoundError."""
-    verification = session.get(Verification, verification_id, options=SHOWN)
-    if verification is None:
-        raise NotFoundError(f"There is no verification {verification_id!r}.")
-    return verification
-
-
-def lock_verification(
-    session: Session, verification_id: str, *, skip_locked: bool = False
-) -> Verification | None:
-    """A verification that nobody else changes until this transaction ends, as it is now.
-
-    Whatever ends or moves a verification locks it first and its attempts after it, so that a
-    cancellation, a report and a lease that runs out take turns. None if there is no such
-    verification, or with `skip_locked` if another transaction has it.
-    """
-    return session.scalar(
-        select(Verification)
-        .where(Verification.id == verification_id)
-        .with_for_update(skip_locked=skip_locked)
-        .execution_options(populate_existing=True)
-    )
 
 
 def find_attempt(session: Session, attempt_id: str) -> Attempt:
@@ -85,21 +49,6 @@ def lock_attempt(session: Session, attempt_id: str) -> Attempt:
     lock_verification(session, attempt.verification_id)
     session.refresh(attempt)
     return attempt
-
-
-def verification_under_way(
-    session: Session, submission_id: str, *, kind: str | None = None, witnessed: bool = False
-) -> str | None:
-    """The id of a verification of a submission that has not ended, of one kind or any."""
-    query = select(Verification.id).where(
-        Verification.submission_id == submission_id, Verification.state.in_(OPEN)
-    )
-    if kind is None:
-        return session.scalar(query)
-    is_witnessed = Verification.witness_token_id.is_not(None)
-    return session.scalar(
-        query.where(Verification.kind == kind, is_witnessed if witnessed else ~is_witnessed)
-    )
 
 
 def list_verifications(session: Session, *, state: str | None, limit: int) -> list[Verification]:
@@ -282,44 +231,6 @@ def events_after(
             .limit(limit)
         )
     )
-
-
-def claim_of(submission: Submission) -> Claim:
-    """The claim a stored submission was made with."""
-    published = submission.published
-    return Claim(
-        benchmark_id=submission.benchmark_id,
-        division=submission.division,
-        model=submission.model,
-        framework=submission.framework,
-        system=stored_system(submission.system),
-        run_files=tuple(run.file for run in submission.runs),
-        hyperparameters=submission.hyperparameters,
-        code_url=submission.code_url,
-        notes=submission.notes,
-        dawnbench=submission.dawnbench,
-        organisation=published.organisation if published is not None else None,
-        submitted_on=submission.published_on,
-        kind="inference" if submission.kind == "inference" else "train",
-        precision=cast(PrecisionName | None, submission.precision),
-        trained_with=cast(TrainedWith, submission.trained_with),
-    )
-
-
-def claimed_runs(submission: Submission) -> list[RunScore]:
-    """The scores of a stored submission's runs."""
-    return [
-        RunScore(
-            file=run.file,
-            seed=run.seed,
-            reached=run.reached,
-            tta_seconds=run.tta_seconds,
-            epochs_to_target=run.epochs_to_target,
-            best_quality=run.best_quality,
-            evaluation_interval_seconds=None,
-        )
-        for run in submission.runs
-    ]
 
 
 def claimed_curves(session: Session, submission: Submission) -> list[list[Evaluation]]:

@@ -14,6 +14,7 @@ from finishline.rules.verification.messages import ControlPoint, ReplayJob, queu
 from server.benchmarks.calibrations import benchmark_of
 from server.database import insert_missing, utc_now
 from server.models import Attempt, QueueRow, QueueTurn
+from server.standing import claim_of
 from server.verifications.free_workers import (
     Takers,
     barred_owners,
@@ -22,7 +23,7 @@ from server.verifications.free_workers import (
     read_takers,
     waiting_apart,
 )
-from server.verifications.queries import claim_of, find_attempt
+from server.verifications.queries import find_attempt
 from server.verifications.queueing import trainings_of
 
 NOBODY = 0  # Whose an attempt is that a server of the version before queued.

@@ -22,9 +22,9 @@ from finishline.rules.verification.replay_plan import FRESH_RUNS, band_for
 from server.bell import ring
 from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
 from server.database import utc_now
+from server.events import VerificationChanged, emit
 from server.models import Attempt, JobTraining, Pool, Submission, Verification
-from server.notices.announce import announce_verification
-from server.verifications.queries import claim_of
+from server.standing import claim_of
 
 RUN_START_SECONDS = 60.0  # What a run may take beside its own limit: starting, loading, stopping.
 
@@ -234,5 +234,5 @@ def queue_attempt(session: Session, verification: Verification, *, number: int) 
     session.add(attempt)
     verification.state = "queued"
     session.flush()
-    announce_verification(session, verification, "verification.queued", attempt)
+    emit(session, VerificationChanged(verification, "queued", attempt))
     ring(session)

@@ -27,6 +27,7 @@ from server.benchmarks.calibrations import (
     finished_runs,
 )
 from server.benchmarks.queries import definition
+from server.events import WorkerOut, emit
 from server.models import (
     Attempt,
     CalibrationRunRow,
@@ -35,9 +36,8 @@ from server.models import (
     Submission,
     Verification,
 )
-from server.notices.announce import announce_worker
+from server.standing import REPORT
 from server.submissions.queries import runs_with_curves
-from server.verifications.queries import REPORT
 
 
 def why_refused(
@@ -70,7 +70,7 @@ def tell_of_refusal(session: Session, attempt: Attempt, why: str) -> None:
     """Tell organisers, in the audit log and by a notice, that a report was refused."""
     if attempt.worker is None:
         return
-    announce_worker(session, attempt.worker, "worker.refused", why=why, attempt_id=attempt.id)
+    emit(session, WorkerOut(attempt.worker, "refused", why=why, attempt_id=attempt.id))
     record(
         session,
         Administrator("report check"),

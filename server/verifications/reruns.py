@@ -21,20 +21,23 @@ from server.benchmarks.queries import definition, find_benchmark
 from server.database import utc_now
 from server.dependencies import Caller, Parts
 from server.errors import ContentError
+from server.events import VerificationChanged, emit
 from server.models import Decision, Evidence, Submission, Verification
-from server.notices.announce import announce_verification
 from server.replay_estimate import Estimator, Expected
-from server.verifications.fresh_runs import follow_measurement
-from server.verifications.outcomes import show_energy, show_measured
-from server.verifications.publishing import (
+from server.standing import (
+    OPEN,
     PUBLISH,
+    claim_of,
+    find_verification,
     is_published,
+    lock_verification,
     publication,
     require_pending,
     require_submission,
     standing,
 )
-from server.verifications.queries import OPEN, claim_of, find_verification, lock_verification
+from server.verifications.fresh_runs import follow_measurement
+from server.verifications.outcomes import show_energy, show_measured
 from server.verifications.rerun_schemas import (
     LARGEST_BATCH,
     BatchCreate,
@@ -208,7 +211,7 @@ def decide(
         decided_at=utc_now(),
     )
     if wanted.decision == PUBLISH:
-        announce_verification(session, verification, "decision.published")
+        emit(session, VerificationChanged(verification, "decision_published"))
         set_status(session, submission, str(verification.outcome))
         follow_measurement(session, verification)
         show_measured(session, verification)

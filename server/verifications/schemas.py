@@ -13,6 +13,7 @@ from finishline.rules.verification.replay_plan import OWN_SEEDS
 from server.benchmarks.schemas import TargetView, target_view
 from server.models import Attempt, Verification
 from server.models.visibility import is_hidden
+from server.standing import decision_word, is_published
 from server.verifications.duel_schemas import DuelView, duel_view
 from server.verifications.figure_views import (
     BackendView,
@@ -22,7 +23,6 @@ from server.verifications.figure_views import (
     hidden_runs,
     utilisation_views,
 )
-from server.verifications.publishing import decision_word, is_published
 from server.viewer import ANYBODY
 
 ENDED = ("done", "failed", "cancelled")

@@ -6,30 +6,28 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.job import Purpose
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import REPLAY
-from finishline.rules.verification.replay_plan import why_not_replayable
 from finishline.rules.verification.verdict import Reason, Verdict
 from server.board_versions import raise_board_version
 from server.database import utc_now
 from server.errors import ConflictError, ContentError
+from server.events import StatusChanged, VerificationChanged, emit
 from server.models import Submission, Verification
 from server.models.visibility import reveal
-from server.notices.announce import announce_status, announce_verification
+from server.standing import (
+    OPEN,
+    checks_claim,
+    published_status,
+    settle,
+    verification_under_way,
+)
 from server.verifications.calibration_runs import settle_calibration
 from server.verifications.evidence import follow_evidence
 from server.verifications.fresh_runs import follow_measurement
 from server.verifications.pools import keep_sealed_runs
 from server.verifications.proof_evidence import keep_evidence
-from server.verifications.publishing import (
-    checks_claim,
-    published_status,
-    settle,
-)
-from server.verifications.queries import OPEN, verification_under_way
 from server.verifications.queueing import order_about, queue_job
 
 
@@ -99,13 +97,6 @@ def mark_verifying(session: Session, verification: Verification) -> None:
         set_status(session, submission, "verifying")
 
 
-def is_verified_by_policy(benchmark: Benchmark, claim: Claim) -> bool:
-    """Whether a benchmark wants a verification of each submission, and this one allows it."""
-    if benchmark.replay is None or not benchmark.replay.automatic:
-        return False
-    return why_not_replayable(benchmark, claim) is None
-
-
 def mark_cancelled(verification: Verification) -> None:
     """Let a replay that runs end without a verdict once its runs are finished.
 
@@ -137,7 +128,7 @@ def cancel_verification(
     verification.state = "cancelled"
     verification.ended_at = now
     verification.cancelled_at = verification.cancelled_at or now
-    announce_verification(session, verification, "verification.cancelled")
+    emit(session, VerificationChanged(verification, "cancelled"))
     settle_without_verdict(session, verification, report)
 
 
@@ -151,7 +142,7 @@ def end_with_verdict(session: Session, verification: Verification, verdict: Verd
         verification.outcome = verdict.outcome
         verification.reasons = [asdict(reason) for reason in verdict.reasons]
     verification.ended_at = utc_now()
-    announce_verification(session, verification, "verification.done")
+    emit(session, VerificationChanged(verification, "done"))
     keep_evidence(session, verification)
     submission = verification.submission
     if submission is not None and checks_claim(verification, submission):
@@ -166,7 +157,7 @@ def end_without_verdict(session: Session, verification: Verification, reason: Re
         verification.outcome = "inconclusive"
     verification.reasons = [asdict(reason)]
     verification.ended_at = utc_now()
-    announce_verification(session, verification, "verification.failed")
+    emit(session, VerificationChanged(verification, "failed"))
     settle_without_verdict(session, verification)
 
 
@@ -185,7 +176,7 @@ def settle_without_verdict(
 
 def set_status(session: Session, submission: Submission, status: str) -> None:
     """Change a submission's status and its evidence, and with them the board."""
-    announce_status(session, submission, status, before=submission.status)
+    emit(session, StatusChanged(submission, status, before=submission.status))
     submission.status = status
     follow_evidence(session, submission)
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)

@@ -15,12 +15,12 @@ from finishline.rules.verification.messages import (
     ReplayReport,
     WorkerHello,
 )
+from server import hardware_classes
 from server.database import utc_now
 from server.dependencies import Caller, OrganiserDep, Parts, PartsDep, SecretDep, WorkerDep
 from server.sessions.viewing import ViewerDep
 from server.verifications import (
     attempts,
-    hardware_classes,
     holds,
     worker_probes,
     worker_queries,

@@ -12,9 +12,9 @@ from server.bell import ring
 from server.database import moment_text, utc_now
 from server.dependencies import Caller
 from server.errors import ConflictError, NotFoundError
+from server.events import WorkerOut, emit
+from server.hardware_classes import register_class, roof_misfit
 from server.models import User, WorkerProbeRow, WorkerRow
-from server.notices.announce import announce_worker
-from server.verifications.hardware_classes import register_class, roof_misfit
 from server.verifications.pool_runs import follow_worker
 from server.verifications.worker_schemas import ProbeView, probe_view
 from server.verifications.workers import require_own_name
@@ -158,7 +158,7 @@ def _hold(session: Session, worker: WorkerRow, row: WorkerProbeRow, canary: Cana
 
 def _take_out(session: Session, worker: WorkerRow, row: WorkerProbeRow, why: str) -> None:
     if worker.drift is None:
-        announce_worker(session, worker.name, "worker.drifted", why=why)
+        emit(session, WorkerOut(worker.name, "drifted", why=why))
     worker.drift = why
     worker.drifted_at = worker.drifted_at or row.measured_at
 

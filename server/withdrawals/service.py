@@ -12,14 +12,13 @@ from server.board_versions import raise_board_version
 from server.database import utc_now
 from server.dependencies import Caller
 from server.errors import ConflictError, NotAllowedError, NotFoundError
+from server.events import SubmissionWithdrawn, emit
 from server.models import Pool, Submission, Verification
 from server.models.visibility import may_see
-from server.notices.announce import announce_submission
 from server.sessions.viewing import viewer_for
+from server.standing import OPEN, find_verification, lock_verification, standing
 from server.submissions.queries import find_submission, lock_submission
 from server.verifications.fresh_runs import confirm_rank, confirm_risen
-from server.verifications.publishing import standing
-from server.verifications.queries import OPEN, find_verification, lock_verification
 from server.verifications.service import cancel_verification
 
 
@@ -47,7 +46,7 @@ def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) 
     submission.withdrawn_by = caller.name
     submission.withdrawn_because = reason
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
-    announce_submission(session, submission, "submission.withdrawn")
+    emit(session, SubmissionWithdrawn(submission))
     pool = _pool_of(session, submission)
     if pool is not None:
         confirm_risen(session, pool, requested_by=caller.user_id)

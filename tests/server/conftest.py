@@ -31,6 +31,7 @@ from server.accounts.service import create_token
 from server.app import create_app
 from server.database import Database, insert_missing, utc_now
 from server.models import Attempt, Base, Submission, Verification, WorkerRow
+from server.reactions import connect_rooms
 from server.schema import migrate
 from server.settings import MIB, Settings
 from tests.support.closed import databases_closed
@@ -50,6 +51,12 @@ def servers_share_what_is_the_same() -> Iterator[None]:
     """Hundreds of tests start a server: what they have in common is made by the first."""
     with made_once():
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def rooms_are_connected() -> None:
+    """Rooms react to each other's events also where a test needs no application."""
+    connect_rooms()
 
 
 @pytest.fixture(autouse=True)
@@ -436,7 +443,9 @@ def claims_are_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "finishline.rules.ranking.ranking.NUMBERED", ("measured", "published", "claimed")
     )
-    monkeypatch.setattr("server.boards.contenders.OWN_TIMES", ("published", "claimed"))
+    monkeypatch.setattr(
+        "server.verifications.record_candidates.OWN_TIMES", ("published", "claimed")
+    )
     monkeypatch.setattr("server.boards.rows.is_own_price", lambda *_: False)
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from server.models import Decision, Submission, Verification
-from server.verifications.publishing import (
+from server.standing import (
     decision_word,
     is_published,
     pending_verifications,

@@ -13,8 +13,9 @@ from sqlalchemy import func, select, update
 from finishline.rules.scoring.measurements import Canary, WorkerProbe
 from finishline.rules.verification.messages import WorkerSystem
 from server.database import Database, utc_now
+from server.events import SubmissionWithdrawn, emit
 from server.models import Calibration, Delivery, NoticeEvent, Submission, Token, Webhook
-from server.notices.announce import announce_submission, watched_benchmark
+from server.notices.announce import watched_benchmark
 from server.notices.kinds import ABOUT, KINDS
 from server.verifications import calibrations
 from server.verifications.overdue import expire_leases
@@ -269,7 +270,7 @@ class TestOnOneDatabase:
         hooks.make(alice, receiver.url, "submission.withdrawn")
         with hooks.database.write() as session:
             submission = session.get_one(Submission, replay.submission_id)
-            announce_submission(session, submission, "submission.withdrawn")
+            emit(session, SubmissionWithdrawn(submission))
         hooks.run(lambda: receiver.posts)
 
         assert receiver.kinds == ["submission.withdrawn"]

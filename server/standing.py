@@ -1,10 +1,22 @@
-"""Which verdict is published: the first by itself, a later one only by an organiser's decision."""
+"""Standing of a submission: its verifications, its published verdict, whether it ranks."""
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+from pydantic import TypeAdapter
+from sqlalchemy import (
+    select,
+)
+from sqlalchemy.orm import Session, selectinload, undefer
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.scoring.measurements import PrecisionName
+from finishline.rules.scoring.scoring import RunScore
+from finishline.rules.submissions.claim import Claim, TrainedWith, stored_system
+from finishline.rules.verification.messages import ReplayReport
+from finishline.rules.verification.replay_plan import why_not_replayable
 from server.database import utc_now
-from server.errors import ConflictError
+from server.errors import ConflictError, NotFoundError
 from server.models import Decision, Submission, Verification
 
 PUBLISH, KEEP = "publish", "keep"
@@ -115,3 +127,103 @@ def publication(submission: Submission) -> dict[str, Any]:
         "status": submission.status,
         "verification": found.id if found is not None else None,
     }
+
+
+OPEN = ("queued", "running")
+
+
+REPORT = TypeAdapter(ReplayReport)
+
+
+# What a view shows beyond what a submission is read with: loaded at once, not one by one.
+SHOWN = (
+    undefer(Verification.control_points),
+    undefer(Verification.reasons),
+    selectinload(Verification.attempts),
+    selectinload(Verification.trainings),
+)
+
+
+def find_verification(session: Session, verification_id: str) -> Verification:
+    """A verification by id. Raises NotFoundError."""
+    verification = session.get(Verification, verification_id, options=SHOWN)
+    if verification is None:
+        raise NotFoundError(f"There is no verification {verification_id!r}.")
+    return verification
+
+
+def lock_verification(
+    session: Session, verification_id: str, *, skip_locked: bool = False
+) -> Verification | None:
+    """A verification that nobody else changes until this transaction ends, as it is now.
+
+    Whatever ends or moves a verification locks it first and its attempts after it, so that a
+    cancellation, a report and a lease that runs out take turns. None if there is no such
+    verification, or with `skip_locked` if another transaction has it.
+    """
+    return session.scalar(
+        select(Verification)
+        .where(Verification.id == verification_id)
+        .with_for_update(skip_locked=skip_locked)
+        .execution_options(populate_existing=True)
+    )
+
+
+def verification_under_way(
+    session: Session, submission_id: str, *, kind: str | None = None, witnessed: bool = False
+) -> str | None:
+    """The id of a verification of a submission that has not ended, of one kind or any."""
+    query = select(Verification.id).where(
+        Verification.submission_id == submission_id, Verification.state.in_(OPEN)
+    )
+    if kind is None:
+        return session.scalar(query)
+    is_witnessed = Verification.witness_token_id.is_not(None)
+    return session.scalar(
+        query.where(Verification.kind == kind, is_witnessed if witnessed else ~is_witnessed)
+    )
+
+
+def claim_of(submission: Submission) -> Claim:
+    """The claim a stored submission was made with."""
+    published = submission.published
+    return Claim(
+        benchmark_id=submission.benchmark_id,
+        division=submission.division,
+        model=submission.model,
+        framework=submission.framework,
+        system=stored_system(submission.system),
+        run_files=tuple(run.file for run in submission.runs),
+        hyperparameters=submission.hyperparameters,
+        code_url=submission.code_url,
+        notes=submission.notes,
+        dawnbench=submission.dawnbench,
+        organisation=published.organisation if published is not None else None,
+        submitted_on=submission.published_on,
+        kind="inference" if submission.kind == "inference" else "train",
+        precision=cast(PrecisionName | None, submission.precision),
+        trained_with=cast(TrainedWith, submission.trained_with),
+    )
+
+
+def claimed_runs(submission: Submission) -> list[RunScore]:
+    """The scores of a stored submission's runs."""
+    return [
+        RunScore(
+            file=run.file,
+            seed=run.seed,
+            reached=run.reached,
+            tta_seconds=run.tta_seconds,
+            epochs_to_target=run.epochs_to_target,
+            best_quality=run.best_quality,
+            evaluation_interval_seconds=None,
+        )
+        for run in submission.runs
+    ]
+
+
+def is_verified_by_policy(benchmark: Benchmark, claim: Claim) -> bool:
+    """Whether a benchmark wants a verification of each submission, and this one allows it."""
+    if benchmark.replay is None or not benchmark.replay.automatic:
+        return False
+    return why_not_replayable(benchmark, claim) is None

@@ -1,0 +1,81 @@
+"""Events between rooms: a lower room emits, rooms above it react in the same transaction.
+
+A listener is called at once, in the order in which `reactions` lists them; an error in it ends the
+transaction that emitted.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy.orm import Session
+
+from server.models import Attempt, Calibration, Submission, Verification
+
+VerificationMoment = Literal[
+    "queued", "started", "lost", "done", "failed", "cancelled", "decision_published"
+]
+WorkerMoment = Literal["lost", "drifted", "paused", "refused"]
+Listener = Callable[[Session, Any], None]
+_listeners: dict[type, tuple[Listener, ...]] = {}
+
+
+@dataclass(frozen=True)
+class SubmissionAccepted:
+    """A submission was stored by one of its submitter's requests."""
+
+    submission: Submission
+
+
+@dataclass(frozen=True)
+class SubmissionWithdrawn:
+    """A submission was withdrawn."""
+
+    submission: Submission
+
+
+@dataclass(frozen=True)
+class StatusChanged:
+    """A submission comes to a status from the one `before`."""
+
+    submission: Submission
+    status: str
+    before: str
+
+
+@dataclass(frozen=True)
+class VerificationChanged:
+    """A moment in the life of a verification, and the attempt that it concerns."""
+
+    verification: Verification
+    moment: VerificationMoment
+    attempt: Attempt | None = None
+
+
+@dataclass(frozen=True)
+class CalibrationAdopted:
+    """A calibration judges from now on."""
+
+    calibration: Calibration
+
+
+@dataclass(frozen=True)
+class WorkerOut:
+    """A worker takes nothing any more, for a reason."""
+
+    name: str
+    moment: WorkerMoment
+    why: str
+    attempt_id: str | None = None
+
+
+def emit(session: Session, event: object) -> None:
+    """Call the listeners of an event, within the transaction of `session`."""
+    for listener in _listeners.get(type(event), ()):
+        listener(session, event)
+
+
+def connect(listeners: Mapping[type, Sequence[Listener]]) -> None:
+    """Set the listeners of this process by the type of their event, in the order of their calls."""
+    _listeners.clear()
+    _listeners.update({kind: tuple(called) for kind, called in listeners.items()})
