@@ -5,10 +5,10 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy import Connection, Date, TextClause, bindparam, inspect, text
 from sqlalchemy.exc import DBAPIError
@@ -34,27 +34,6 @@ TYPES: dict[Kind, TypeEngine[Any]] = {"moment": UtcDateTime(), "date": Date()}
 LOOK_SECONDS = 0.05
 
 
-class Place(Protocol):
-    """A database that a restored one is to replace."""
-
-    def filled(self) -> str | None:
-        """Its content, as the beginning of a sentence; None if it is empty."""
-
-    def require_unused(self) -> None:
-        """Raise ConflictError while anybody else uses it."""
-
-    def beside(self) -> AbstractContextManager[Database]:
-        """An empty database beside it; removed at the end unless it was swapped in."""
-
-    def swap(self, made: Database) -> str | None:
-        """Put the other one in its place; the name that the replaced one has, None if empty."""
-
-
-def place_of(database: Database) -> Place:
-    """The place of the database that the settings name."""
-    return SqlitePlace(database) if database.is_sqlite else PostgresqlPlace(database)
-
-
 def _filled(connection: Connection) -> list[str]:
     return sorted(name for name, present in rows_present(connection).items() if present)
 
@@ -67,7 +46,7 @@ class SqlitePlace:
         self._path = Path(str(database.url.database))
 
     def filled(self) -> str | None:
-        """The file, if it has a row."""
+        """Its content, as the beginning of a sentence; None if no table has a row."""
         if not self._path.exists() or not self._path.stat().st_size:
             return None
         with self._database.engine.connect() as connection:
@@ -131,7 +110,7 @@ class PostgresqlPlace:
             self._schema = str(connection.scalar(text("SELECT current_schema()")) or "public")
 
     def filled(self) -> str | None:
-        """The database, if it has a row."""
+        """Its content, as the beginning of a sentence; None if no table has a row."""
         with self._database.engine.connect() as connection:
             names = _filled(connection)
         return f"{self._database.url.database} has rows in {', '.join(names)}" if names else None
@@ -205,6 +184,14 @@ class PostgresqlPlace:
             for statement in statements:
                 connection.execute(text(statement))
         self._database.close()
+
+
+Place = SqlitePlace | PostgresqlPlace
+
+
+def place_of(database: Database) -> Place:
+    """The place of the database that the settings name, which a restored one is to replace."""
+    return SqlitePlace(database) if database.is_sqlite else PostgresqlPlace(database)
 
 
 def load_tables(

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, get_args
+from typing import Any, BinaryIO, Literal
 
 import orjson
 from sqlalchemy import JSON, Boolean, Date, DateTime, Float, Integer, String
@@ -27,27 +27,16 @@ from finishline.rules.text import count_text
 from server.database import moment_text
 
 Kind = Literal["text", "json", "integer", "number", "boolean", "moment", "date"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
 GUARD = "'"
 GUARDED = ("'", "=", "+", "-", "@", "\t", "\r", "\n")
 LARGEST_INTEGER = 2**63 - 1
-
-_BY_TYPE: tuple[tuple[type[TypeEngine[Any]], Kind], ...] = (
-    (JSON, "json"),
-    (Boolean, "boolean"),
-    (DateTime, "moment"),
-    (Date, "date"),
-    (Integer, "integer"),
-    (Float, "number"),
-    (String, "text"),
-)
 
 
 def kind_of(column_type: TypeEngine[Any]) -> Kind:
     """The kind of a column's values. Raises TypeError on a type that no cell is written for."""
     found = getattr(column_type, "impl_instance", column_type)
-    for known, kind in _BY_TYPE:
-        if isinstance(found, known):
+    for kind, each in CELLS.items():
+        if isinstance(found, each.column_type):
             return kind
     raise TypeError(f"no cell is written for a column of type {column_type!r}")
 
@@ -55,22 +44,6 @@ def kind_of(column_type: TypeEngine[Any]) -> Kind:
 def write_text(value: str) -> str:
     """A text, guarded where it would read as absent or as a formula."""
     return GUARD + value if not value or value.startswith(GUARDED) else value
-
-
-def write_number(value: float) -> str:
-    """A float; one that is whole stays a float."""
-    return repr(float(value))
-
-
-WRITERS: dict[Kind, Callable[[Any], str]] = {
-    "text": write_text,
-    "json": write_text,  # As the database keeps it, to the letter.
-    "integer": str,
-    "number": write_number,
-    "boolean": lambda value: "true" if value else "false",
-    "moment": moment_text,
-    "date": date.isoformat,
-}
 
 
 def read_text(cell: str) -> str:
@@ -122,22 +95,33 @@ def read_moment(cell: str) -> datetime:
     return value
 
 
-READERS: dict[Kind, Callable[[str], Any]] = {
-    "text": read_text,
-    "json": read_json_text,
-    "integer": read_integer,
-    "number": read_number,
-    "boolean": read_boolean,
-    "moment": read_moment,
-    "date": date.fromisoformat,
+@dataclass(frozen=True)
+class Cells:
+    """Cells of one kind: the type of their columns, here and in Parquet, and their text."""
+
+    column_type: type[TypeEngine[Any]]
+    arrow_type: str
+    write: Callable[[Any], str]
+    read: Callable[[str], Any]
+
+
+CELLS: dict[Kind, Cells] = {
+    "json": Cells(JSON, "string", write_text, read_json_text),  # As the database keeps it.
+    "boolean": Cells(Boolean, "bool_", lambda value: "true" if value else "false", read_boolean),
+    "moment": Cells(DateTime, "timestamp", moment_text, read_moment),
+    "date": Cells(Date, "date32", date.isoformat, date.fromisoformat),
+    "integer": Cells(Integer, "int64", str, read_integer),
+    "number": Cells(Float, "float64", lambda value: repr(float(value)), read_number),
+    "text": Cells(String, "string", write_text, read_text),
 }
 
 
-def known_kind(name: object) -> Kind:
+def known_kind(name: str) -> Kind:
     """A kind by its name. Raises ValueError on another one."""
-    if name not in KINDS:
-        raise ValueError(f"{str(name)[:40]!r}")
-    return next(kind for kind in KINDS if kind == name)
+    for kind in CELLS:
+        if kind == name:
+            return kind
+    raise ValueError(f"{name[:40]!r}")
 
 
 Rows = Sequence[Sequence[Any]]
@@ -159,7 +143,7 @@ class CsvFile:
         self.size_bytes = 0
         self._target = target
         self._digest = hashlib.sha256()
-        self._writers = [WRITERS[kind] for kind in columns.kinds]
+        self._writers = [CELLS[kind].write for kind in columns.kinds]
         self._write([columns.names])
 
     @property
@@ -204,7 +188,7 @@ def read_csv(path: Path, columns: Columns, *, name: str) -> Iterator[Line]:
     A cell may have line ends in it, so a row's line is the one that it ends on.
     """
     csv.field_size_limit(sys.maxsize)  # A curve has more than the module's 128 KiB.
-    readers = [READERS[kind] for kind in columns.kinds]
+    readers = [CELLS[kind].read for kind in columns.kinds]
     line = 1
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -250,7 +234,7 @@ def _name_cell(cells: Sequence[str], columns: Columns, name: str, line: int) -> 
     for column, kind, cell in zip(columns.names, columns.kinds, cells, strict=True):
         try:
             if cell:
-                READERS[kind](cell)
+                CELLS[kind].read(cell)
         except (ValueError, RecursionError) as error:
             raise RuleError(
                 f"cannot be read: {error}",
@@ -315,13 +299,5 @@ class ParquetFile:
 
 
 def _type_of(arrow: Any, kind: Kind) -> Any:
-    types = {
-        "text": arrow.string(),
-        "json": arrow.string(),
-        "integer": arrow.int64(),
-        "number": arrow.float64(),
-        "boolean": arrow.bool_(),
-        "moment": arrow.timestamp("us", tz="UTC"),
-        "date": arrow.date32(),
-    }
-    return types[kind]
+    details = {"unit": "us", "tz": "UTC"} if kind == "moment" else {}
+    return getattr(arrow, CELLS[kind].arrow_type)(**details)
