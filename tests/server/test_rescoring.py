@@ -5,29 +5,22 @@ import json
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import select
+from sqlalchemy import Connection, insert, select, update
 
-from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmarks
+from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.verification.job import Draw, seal
-from server.accounts.service import create_token
 from server.app import create_app
-from server.benchmarks.queries import keep_definition
-from server.board_versions import raise_board_version
-from server.database import Database
-from server.dependencies import Parts
-from server.models import Board, PublishedResult, RunRow, Submission
-from server.rescoring.service import Choice, rescore_submissions
+from server.database import Database, utc_now
+from server.models import BenchmarkDefinition, Board, PublishedResult, RunRow, Submission
 from server.settings import Settings
-from server.submissions.queries import lock_submission
-from server.verifications.service import request_verification, set_status
 from tests.support.admin import run_admin
 from tests.support.processes import wait_for
 
@@ -292,123 +285,110 @@ def test_what_is_verified_and_being_verified_again_keeps_its_definition_too(
     assert "being verified" in summary["failed"][0]["error"]
 
 
+ON_POSTGRESQL = pytest.mark.parametrize("database_url", ["postgresql_url"], indirect=True)
+
+
 @pytest.fixture
-def on_postgresql(settings: Settings, postgresql_url: str) -> Iterator[TestClient]:
-    """The application on PostgreSQL, where several transactions write at the same time."""
-    settings.database_url = postgresql_url
-    with TestClient(create_app(settings, dispatch=False)) as made:
-        yield made
+def database_url(request: pytest.FixtureRequest) -> str:
+    """SQLite, but for tests in which several transactions write at the same time."""
+    url: str = request.getfixturevalue(getattr(request, "param", "sqlite_url"))
+    return url
 
 
-def wait_until_blocked(database: Database) -> None:
+def wait_until_blocked(database: Database, transactions: int = 1) -> None:
     def blocked() -> bool:
         with database.engine.connect() as connection:
             waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
-            return bool(connection.exec_driver_sql(waiting).scalar())
+            return connection.exec_driver_sql(waiting).scalar() == transactions
 
-    wait_for(blocked, seconds=20, what="a transaction that waits for another", pause=0.02)
+    wait_for(blocked, seconds=20, what="transactions that wait for another", pause=0.02)
+
+
+@contextmanager
+def holding(database: Database, submission_id: str) -> Iterator[Connection]:
+    """Another server's transaction, which has locked a submission until the block ends."""
+    wanted = select(Submission.id).where(Submission.id == submission_id)
+    with database.engine.begin() as connection:
+        connection.execute(wanted.with_for_update())
+        yield connection
 
 
 @pytest.fixture
-def raced(
-    on_postgresql: TestClient,
-    digits_submission: Any,
+def verify(client: TestClient, olivia: Any) -> Callable[[str], Any]:
+    """Asks for a verification as an organiser."""
+
+    def ask(submission_id: str) -> Any:
+        address = f"/api/v1/submissions/{submission_id}/verifications"
+        return client.post(address, headers=olivia.headers)
+
+    return ask
+
+
+@pytest.mark.processes
+@ON_POSTGRESQL
+def test_a_status_that_waits_for_a_submission_does_not_hold_its_board(
+    submission_id: str, database: Database, verify: Callable[[str], Any]
+) -> None:
+    """The holder of a submission raises the version of its board next."""
+    with ThreadPoolExecutor(1) as other, holding(database, submission_id) as connection:
+        asked = other.submit(verify, submission_id)
+        wait_until_blocked(database)
+        connection.execute(update(Board).values(version=Board.version + 1))
+
+    assert asked.result().status_code == 201, asked.result().text
+
+
+@pytest.mark.processes
+@ON_POSTGRESQL
+def test_a_verification_that_begins_while_a_result_is_kept_stops_it(
+    submission_id: str,
+    database: Database,
+    verify: Callable[[str], Any],
     settings: Settings,
     benchmarks_dir: Path,
     tmp_path: Path,
-) -> tuple[Parts, Benchmark, str]:
-    """The parts of a server whose definition of digits changed after a submission to it."""
-    before: Parts = on_postgresql.app.state.parts  # type: ignore[attr-defined]
-    with before.database.write() as session:
-        made = create_token(session, user_name="alice", role="submitter", expires_in=None)
-    headers = {"Authorization": f"Bearer {made.secret}"}
-    files = digits_submission.files()
-    answer = on_postgresql.post("/api/v1/submissions", files=files, headers=headers)
+    rescore: Callable[..., Any],
+) -> None:
     write_another_definition(settings, benchmarks_dir, tmp_path)
-    parts = replace(before, benchmarks=load_benchmarks(settings.benchmarks_dir))
-    return parts, parts.benchmarks["digits"], answer.json()["id"]
+    with ThreadPoolExecutor(2) as others, holding(database, submission_id):
+        asked = others.submit(verify, submission_id)
+        wait_until_blocked(database)
+        rescored = others.submit(rescore, "--definition", "current")
+        wait_until_blocked(database, 2)
+
+    assert asked.result().status_code == 201, asked.result().text
+    code, summary, _ = rescored.result()
+    assert (code, summary["changed"]) == (1, [])
+    assert [failed["id"] for failed in summary["failed"]] == [submission_id]
+    assert "being verified" in summary["failed"][0]["error"]
 
 
 @pytest.mark.processes
-def test_a_status_that_waits_for_a_submission_does_not_hold_its_board(
-    raced: tuple[Parts, Benchmark, str],
-) -> None:
-    """Whoever has the submission raises the version of its board next."""
-    parts, _, submission_id = raced
-    raised: list[BaseException] = []
-
-    def verify() -> None:
-        try:
-            with parts.database.write() as session:
-                set_status(session, session.get_one(Submission, submission_id), "verifying")
-        except BaseException as error:  # noqa: BLE001  Whatever it is, nothing was to be raised.
-            raised.append(error)
-
-    with parts.database.write() as session:
-        lock_submission(session, submission_id)
-        verifying = threading.Thread(target=verify)
-        verifying.start()
-        wait_until_blocked(parts.database)
-        raise_board_version(session, "digits", submission_id=submission_id)
-    verifying.join(timeout=30)
-
-    assert raised == []
-
-
-@pytest.mark.processes
-def test_a_verification_that_begins_while_a_result_is_kept_stops_it(
-    raced: tuple[Parts, Benchmark, str],
-) -> None:
-    parts, _, submission_id = raced
-    summaries: list[Any] = []
-    with parts.database.write() as session:
-        submission = session.get_one(Submission, submission_id)
-        request_verification(session, submission, requested_by=submission.user_id, reason=None)
-        rescoring = threading.Thread(
-            target=lambda: summaries.append(
-                rescore_submissions(parts, Choice(current=True), lambda _line: None)
-            )
-        )
-        rescoring.start()
-        wait_until_blocked(parts.database)
-    rescoring.join(timeout=30)
-
-    (summary,) = summaries
-    assert (summary.changed, [failed.id for failed in summary.failed]) == ([], [submission_id])
-    assert "being verified" in summary.failed[0].error
-
-
-@pytest.mark.processes
+@ON_POSTGRESQL
 def test_a_verification_is_sealed_under_the_definition_that_is_kept_at_that_moment(
-    raced: tuple[Parts, Benchmark, str],
+    submission_id: str,
+    database: Database,
+    verify: Callable[[str], Any],
+    settings: Settings,
+    benchmarks_dir: Path,
+    tmp_path: Path,
 ) -> None:
-    parts, other, submission_id = raced
+    write_another_definition(settings, benchmarks_dir, tmp_path)
+    path = settings.benchmarks_dir / "digits.toml"
+    other = load_benchmark(path)
+    kept = {"sha256": other.sha256, "benchmark_id": "digits", "version": other.version}
+    with ThreadPoolExecutor(1) as others, holding(database, submission_id) as connection:
+        asked = others.submit(verify, submission_id)  # It has read the submission before.
+        wait_until_blocked(database)
+        row = kept | {"content": path.read_text(), "created_at": utc_now()}
+        connection.execute(insert(BenchmarkDefinition).values(row))
+        connection.execute(update(Submission).values(benchmark_sha256=other.sha256))
 
-    def verify() -> None:
-        with parts.database.write() as session:
-            # A request has read the submission before it comes to lock it.
-            submission = session.get_one(Submission, submission_id)
-            read.set()
-            changed.wait(timeout=20)
-            request_verification(session, submission, requested_by=submission.user_id, reason=None)
-
-    read, changed = threading.Event(), threading.Event()
-    verifying = threading.Thread(target=verify)
-    verifying.start()
-    read.wait(timeout=20)
-    with parts.database.write() as session:
-        lock_submission(session, submission_id)
-        keep_definition(session, other, parts.settings.benchmarks_dir)
-        session.get_one(Submission, submission_id).benchmark_sha256 = other.sha256
-        session.flush()
-        changed.set()
-        wait_until_blocked(parts.database)
-    verifying.join(timeout=30)
-
-    with parts.database.read() as session:
+    assert asked.result().status_code == 201, asked.result().text
+    with database.read() as session:
         (made,) = session.get_one(Submission, submission_id).verifications
-        plan = Draw(tuple(made.seeds), made.nonce, made.own_runs)
-        assert made.seal == seal(other, submission_id, plan)
+        draw = Draw(tuple(made.seeds), made.nonce, made.own_runs)
+        assert made.seal == seal(other, submission_id, draw)
 
 
 def test_an_unknown_benchmark_is_said(settings: Settings, submission_id: str) -> None:
@@ -435,14 +415,15 @@ def test_an_archive_gets_the_day_that_was_not_known_when_it_was_imported(
     olivia: Any,
     client: TestClient,
     database: Database,
+    rescore: Callable[..., Any],
 ) -> None:
     digits_submission.form = {"archive": "true"}
     digits_submission.claim["submitted_on"] = "2024-11-13"
     stored = submit(digits_submission, by=olivia).json()["id"]
     with database.write() as session:
         session.get_one(PublishedResult, stored).published_on = None
-    parts: Parts = client.app.state.parts  # type: ignore[attr-defined]
-    (changed,) = rescore_submissions(parts, Choice(), print).changed
+    _, summary, _ = rescore()
 
-    assert [str(change) for change in changed.changes] == ["submitted_on None -> 2024-11-13"]
+    (changed,) = summary["changed"]
+    assert changed["changes"] == [{"field": "submitted_on", "before": None, "after": "2024-11-13"}]
     assert client.get(f"/api/v1/submissions/{stored}").json()["submitted_on"] == "2024-11-13"
