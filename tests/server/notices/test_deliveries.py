@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -16,12 +17,12 @@ from sqlalchemy import update
 
 from server.database import utc_now
 from server.models import Delivery, Webhook
-from server.notices.answers import Answer
-from server.notices.deliveries import retry_seconds, settle
-from server.notices.pruning import prune
-from server.operations.figures import read_figures
 from server.settings import Settings
-from tests.support.processes import wait_for
+from tests.support.copies import serving
+from tests.support.processes import free_port, wait_for
+
+# After each failure, in seconds, but for a tenth more or less: a day and some in all.
+PLAIN_WAITS = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 36_000.0)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
@@ -45,6 +46,16 @@ def let_time_pass(hooks: Any) -> None:
         session.execute(update(Delivery).values(due_at=utc_now() - timedelta(seconds=1)))
 
 
+def figures(settings: Settings) -> dict[str, float]:
+    """Webhooks' deliveries by their state, and how late the latest is, as a new server shows it."""
+    with serving(settings) as client:
+        text = client.get("/metrics").text
+    states = r'^finishline_deliveries\{channel="webhook",state="(\w+)"\} (.+)$'
+    found = {state: float(value) for state, value in re.findall(states, text, re.MULTILINE)}
+    (overdue,) = re.findall(r"^finishline_delivery_overdue_seconds (.+)$", text, re.MULTILINE)
+    return found | {"overdue": float(overdue)}
+
+
 def signed_by(secret: str, post: Any) -> bool:
     """Whether a post carries the signature of a secret, worked out from the specification alone."""
     key = base64.b64decode(secret.split("_", 1)[1])
@@ -56,7 +67,7 @@ def signed_by(secret: str, post: Any) -> bool:
 
 
 def test_a_receiver_that_fails_twice_and_then_works_gets_one_message(
-    hooks: Any, receiver: Any, alice: Any
+    hooks: Any, receiver: Any, alice: Any, settings: Settings
 ) -> None:
     receiver.answers = [500, 302]
     receiver.headers = {"Location": receiver.url + "/elsewhere"}
@@ -70,15 +81,13 @@ def test_a_receiver_that_fails_twice_and_then_works_gets_one_message(
         wanted = {1: 5.0, 2: 300.0}[tries]
         assert wanted * 0.9 <= _seconds_between(waiting, waiting) <= wanted * 1.1
         let_time_pass(hooks)
-    late = read_figures(hooks.database, alive_seconds=20.0)
-    assert late.deliveries == {("webhook", "waiting"): 1}
+    late = figures(settings)
+    assert (late["waiting"], late["delivered"]) == (1, 0)
     own = f"/api/v1/webhooks/{hook['id']}"
     assert hooks.client.get(own, headers=alice.headers).json()["failing_since"] is not None
-    assert 1.0 <= late.delivery_overdue_seconds < 60.0
+    assert 1.0 <= late["overdue"] < 60.0
     hooks.run(lambda: hooks.log(alice, hook)[0]["state"] == "delivered")
-    settled = read_figures(hooks.database, alive_seconds=20.0)
-    assert settled.deliveries == {("webhook", "delivered"): 1}
-    assert settled.delivery_overdue_seconds == 0.0
+    assert figures(settings) == {"waiting": 0, "delivered": 1, "failed": 0, "overdue": 0}
     assert hooks.client.get(own, headers=alice.headers).json()["failing_since"] is None
 
     (delivered,) = hooks.log(alice, hook)
@@ -183,20 +192,25 @@ class TestOnOneDatabase:
         hooks.run(lambda: {item["state"] for item in hooks.log(alice, hook)} == {"delivered"})
 
     def test_a_failure_that_comes_late_takes_nothing_back(
-        self, hooks: Any, receiver: Any, alice: Any
+        self, hooks: Any, receiver: Any, make_loop: Any, alice: Any
     ) -> None:
         hook = hooks.make(alice, receiver.url)
-        sent = ping(hooks, alice, hook)
-        failed = Answer(None, 60_000.0, error="No answer.")
-        with hooks.database.write() as session:
-            session.execute(update(Delivery).values(claims=2))
-            settle(session, sent["id"], failed, claims=1)
-        assert hooks.log(alice, hook)[0]["tries"] == []
-        with hooks.database.write() as session:
-            settle(session, sent["id"], Answer(200, 60_000.0), claims=1)
-            settle(session, sent["id"], failed, claims=2)
+        receiver.answers = [200, 500]  # The second post is answered first.
+        receiver.gate = late = threading.Event()
+        ping(hooks, alice, hook)
+        slow = make_loop()
+        slow.run_once()
+        wait_for(lambda: receiver.posts, seconds=20, what="the first post")
+        receiver.gate = None
+        let_time_pass(hooks)  # So long that another server may try.
+        hooks.run(lambda: hooks.log(alice, hook)[0]["state"] == "delivered")
+        late.set()
+        wait_for(lambda: not slow._under_way, seconds=20, what="the first answer")
+
+        assert receiver.answers == []
         (delivered,) = hooks.log(alice, hook)
-        assert (delivered["state"], len(delivered["tries"])) == ("delivered", 1)
+        assert delivered["state"] == "delivered"
+        assert [made["status"] for made in delivered["tries"]] == [200]
 
     def test_little_of_a_long_answer_is_read_and_less_is_kept(
         self, hooks: Any, receiver: Any, alice: Any
@@ -253,7 +267,8 @@ class TestOnOneDatabase:
         ping(hooks, alice, hook)
         with hooks.database.write() as session:
             session.execute(update(Delivery).values(created_at=utc_now() - timedelta(days=31)))
-        assert prune(hooks.database) == 1
+        hooks.loop._prune_at = utc_now()
+        hooks.loop.run_once()
 
         counts = row_counts()
         # The one that waits is kept however old it is.
@@ -284,6 +299,8 @@ def test_two_servers_never_send_one_message_twice(
     )
     ping(hooks, alice, made[0])
     wait_for(lambda: len(receivers[0].posts) == 2, seconds=20, what="the other", pause=0.01)
+    for loop in loops:  # All first: they share one wakeup, which each of them clears.
+        loop._stop.set()
     for loop in loops:
         loop.stop()
 
@@ -322,30 +339,44 @@ def test_a_try_that_died_is_made_again_by_another_server(
     assert first.body == second.body
 
 
-def test_waits_grow_to_about_a_day_and_differ() -> None:
-    waits = [retry_seconds(failures, None) for failures in range(1, 8)]
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_waits_grow_to_about_a_day_and_differ(hooks: Any, receiver: Any, alice: Any) -> None:
+    receiver.answers = [500] * 7
+    hook = hooks.make(alice, receiver.url)
+    ping(hooks, alice, hook)
+    waits = []
+    for tries in range(1, 8):
+        hooks.run(lambda tries=tries: len(hooks.log(alice, hook)[0]["tries"]) == tries)
+        (waiting,) = hooks.log(alice, hook)
+        waits.append(_seconds_between(waiting, waiting))
+        let_time_pass(hooks)
 
     assert waits[:6] == sorted(waits[:6])
-    assert 0.9 * 99_305 <= sum(waits) <= 1.1 * 99_305  # 27.6 hours.
-    assert len({retry_seconds(7, None) for _ in range(9)}) > 1
-    assert retry_seconds(1, 1e9) == 86_400.0
+    assert sum(PLAIN_WAITS) == 99_305  # 27.6 hours.
+    # A tenth more or less each, so that messages that failed together do not come back together.
+    shares = [wait / plain for wait, plain in zip(waits, PLAIN_WAITS, strict=True)]
+    assert all(0.9 <= round(share, 2) <= 1.1 for share in shares)
+    assert len({round(share, 3) for share in shares}) > 1
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_receiver_that_asks_for_two_days_is_tried_again_after_a_day(
+    hooks: Any, receiver: Any, alice: Any
+) -> None:
+    receiver.answers = [429]
+    receiver.headers = {"Retry-After": "172800"}
+    hook = hooks.make(alice, receiver.url)
+    ping(hooks, alice, hook)
+    hooks.run(lambda: hooks.log(alice, hook)[0]["tries"])
+
+    (waiting,) = hooks.log(alice, hook)
+    assert _seconds_between(waiting, waiting) == pytest.approx(86_400, abs=1)
 
 
 def _seconds_between(tried: dict[str, Any], waits: dict[str, Any]) -> float:
     """From the latest try of one delivery until another, or the same, is due."""
     latest = datetime.fromisoformat(tried["tries"][-1]["at"])
     return (datetime.fromisoformat(waits["due_at"]) - latest).total_seconds()
-
-
-LOOP_OF_A_SERVER = """
-import time
-from server.database import Database
-from server.notices.loop import NoticeLoop
-from server.settings import Settings
-settings = Settings()
-NoticeLoop(Database(settings.database_url), {}, settings).start()
-time.sleep(60)
-"""
 
 
 @pytest.mark.processes
@@ -356,11 +387,13 @@ def test_a_server_killed_in_the_middle_of_a_post_loses_nothing(
     hook = hooks.make(alice, receiver.url)
     sent = ping(hooks, alice, hook)
     receiver.gate = threading.Event()
+    command = [sys.executable, "-m", "uvicorn", "server.app:app", "--port", str(free_port())]
     server = subprocess.Popen(
-        [sys.executable, "-c", LOOP_OF_A_SERVER],
+        command,
         env=os.environ
         | {
             "FINISHLINE_DATABASE_URL": settings.database_url,
+            "FINISHLINE_ARTIFACTS_DIR": str(settings.artifacts_dir),
             "FINISHLINE_WEBHOOK_PRIVATE_ADDRESSES": "true",
         },
     )
