@@ -339,7 +339,6 @@ def board_app(url: str, folder: Path) -> FastAPI:
     """The server without its dispatch loop, and an address that changes a submission of a board."""
     app = create_app(settings_of(url, folder), dispatch=False)
     parts: Parts = app.state.parts
-    app.state.version_watch.start()
     written = 0
 
     @app.get(WRITE, status_code=204)

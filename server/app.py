@@ -20,9 +20,8 @@ from server.asgi import FinishlineApp
 from server.audit import endpoints as audit
 from server.benchmarks import endpoints as benchmarks
 from server.benchmarks.queries import load_definitions
-from server.board_versions import known_versions
+from server.board_versions import VersionReader
 from server.boards import endpoints as boards
-from server.boards.watch import VersionWatch
 from server.broker import Broker
 from server.database import Database
 from server.dependencies import Parts
@@ -123,7 +122,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
         raise
     dispatcher = Dispatcher(parts.database, Broker(settings.broker_url), settings)
     readiness = Readiness(make_checks(parts, dispatcher, definitions, revision=revision))
-    watch = VersionWatch(parts.database)
+    version_reader = VersionReader(parts.database)
     last_uses = LastUses(parts.database)
     request_metrics = RequestMetrics()
     phase_watch = PhaseWatch(parts.database, definitions, settings)
@@ -133,7 +132,6 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         if dispatch:
             dispatcher.start()
-            watch.start()
             last_uses.start()
             phase_watch.start()
             notice_loop.start()
@@ -143,8 +141,8 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
             notice_loop.stop()
             phase_watch.stop()
             last_uses.stop()
-            watch.stop()
             dispatcher.stop()
+        version_reader.close()
         parts.database.close()
 
     app = FinishlineApp(
@@ -157,8 +155,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     )
     app.state.parts = parts
     app.state.dispatcher = dispatcher
-    app.state.known_versions = known_versions(parts.database.engine)
-    app.state.version_watch = watch
+    app.state.version_reader = version_reader
     app.state.last_uses = last_uses
     app.state.phase_watch = phase_watch
     app.state.failed_sign_ins = FailedSignIns()

@@ -1,4 +1,4 @@
-"""Boards that the protocol writes itself: the bytes uvicorn would send of the same answers."""
+"""Cached boards that the protocol writes itself: the bytes that uvicorn would send."""
 
 import asyncio
 import re
@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from server.board_versions import known_versions, raise_board_version
+from server.board_versions import raise_board_version
 from server.database import Database
 from server.operations.heads import BoundedHttpProtocol
 from tests.support.loops import run_async
@@ -71,11 +71,8 @@ async def answers(connection: Connection, *requests: bytes) -> list[bytes]:
 
 
 @pytest.fixture
-def app(
-    digits_submission: Any, submit: Callable[..., Any], client: TestClient, database: Database
-) -> FastAPI:
-    """A server whose board is kept; what is known of its version stays fresh for a minute."""
-    known_versions(database.engine).fresh_seconds = 60.0
+def app(digits_submission: Any, submit: Callable[..., Any], client: TestClient) -> FastAPI:
+    """A server whose board is cached."""
     assert submit(digits_submission).status_code == 201
     for headers in ({}, {"Accept-Encoding": "identity"}):
         assert client.get(BOARD.decode(), headers=headers).status_code == 200
@@ -96,7 +93,7 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return found
 
 
-def test_a_kept_board_is_written_as_uvicorn_would_send_it(
+def test_a_cached_board_is_written_as_uvicorn_would_send_it(
     app: FastAPI, client: TestClient, tasks: list[bytes]
 ) -> None:
     etag = client.get(BOARD.decode()).headers["etag"].encode()
@@ -146,11 +143,11 @@ def test_requests_sent_together_are_answered_in_their_order(
 
     alone, found = run_async(ask())
     assert found == alone
-    # One of a piece is written at once; the others wait in uvicorn's queue for their turn.
-    assert len(tasks) == len(together) - 1
+    # All but the one that is no board: each waits in uvicorn's queue for its turn.
+    assert len(tasks) == 1
 
 
-def test_a_connection_does_not_end_while_what_came_with_a_kept_board_is_answered(
+def test_a_connection_does_not_end_while_what_came_with_a_cached_board_is_answered(
     app: FastAPI,
 ) -> None:
     """It ends when nothing was asked for so long: here at once, and a thread answers later."""

@@ -1,23 +1,20 @@
-"""Boards answered in front of the application: the same answers, and never an older board."""
+"""Boards cached in front of the application: the same answers, and never an older board."""
 
-import asyncio
-import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from server.app import create_app
-from server.board_versions import KnownVersions, known_versions, raise_board_version
-from server.boards.fast_path import FastPath
-from server.boards.lessons import LESSON
-from server.boards.watch import VersionWatch
+from server.board_versions import VersionReader, raise_board_version
+from server.boards.cache import HINT, OVERHEAD_BYTES, BoardCache
 from server.database import Database
+from server.models import Submission
 from server.operations.logs import Observed
 from server.request_metrics import RequestMetrics
 from server.settings import Settings
@@ -61,7 +58,7 @@ def ask(
 ) -> Answer:
     """What an application sends: status, headers in their order, and the body's bytes.
 
-    An answer that was kept has no id of its own: no line speaks of it.
+    An answer from the cache has no id of its own: no line speaks of it.
     """
     sent: list[Any] = []
     scope = {
@@ -92,9 +89,8 @@ def ask(
 
 
 @pytest.fixture
-def board(digits_submission: Any, submit: Callable[..., Any], database: Database) -> str:
-    """A board of three submissions; what is known of its version stays fresh for a minute."""
-    known_versions(database.engine).fresh_seconds = 60.0
+def board(digits_submission: Any, submit: Callable[..., Any]) -> str:
+    """A board of three submissions."""
     for model in ("first", "second", "third"):
         digits_submission.claim["model"] = model
         assert submit(digits_submission).status_code == 201
@@ -103,7 +99,7 @@ def board(digits_submission: Any, submit: Callable[..., Any], database: Database
 
 @pytest.fixture
 def slow_app(settings: Settings) -> Iterator[FastAPI]:
-    """The same server without the fast path."""
+    """The same server without the cache."""
     app = create_app(settings, dispatch=False)
     stack = FastAPI.build_middleware_stack(app)
     app.middleware_stack = Observed(stack, app.state.request_metrics)
@@ -146,7 +142,7 @@ def test_every_answer_is_the_applications_own_to_the_byte(
 
 
 @pytest.mark.usefixtures("board")
-def test_what_is_known_is_said_without_the_database_from_the_first_time_on(
+def test_not_modified_is_cached_from_the_first_time_on(
     client: TestClient, database: Database, slow_app: FastAPI
 ) -> None:
     tag = dict(ask(slow_app, BOARD)[1])[b"etag"]
@@ -163,15 +159,10 @@ def test_what_is_known_is_said_without_the_database_from_the_first_time_on(
 @pytest.mark.usefixtures("board")
 @pytest.mark.parametrize(
     ("query", "headers"),
-    [
-        (b"price=3", []),
-        (b"q=first", []),
-        (b"framework=" + b"x" * 3000, []),
-        (b"", [(b"content-length", b"1")]),
-    ],
-    ids=["a price of one's own", "words of one's own", "a long query", "a request with a body"],
+    [(b"framework=" + b"x" * 3000, []), (b"", [(b"content-length", b"1")])],
+    ids=["a long query", "a request with a body"],
 )
-def test_what_only_one_asks_for_is_not_kept(
+def test_a_long_query_and_a_request_with_a_body_are_not_cached(
     query: bytes, headers: list[tuple[bytes, bytes]], client: TestClient, database: Database
 ) -> None:
     first = ask(client.app, BOARD, query, headers)
@@ -184,7 +175,7 @@ def test_what_only_one_asks_for_is_not_kept(
 
 
 @pytest.mark.usefixtures("board")
-def test_what_the_fast_path_answers_is_counted_under_its_route(client: TestClient) -> None:
+def test_a_cached_board_is_counted_under_its_route(client: TestClient) -> None:
     counted = 'finishline_http_requests_total{method="GET",route="/api/v1/leaderboards/'
     before = client.get("/metrics").text
     for _ in range(3):
@@ -199,23 +190,21 @@ def test_what_the_fast_path_answers_is_counted_under_its_route(client: TestClien
 
 
 @pytest.mark.usefixtures("board")
-def test_a_kept_board_is_counted_timed_and_written_down_at_debug_alone(
+def test_a_cached_board_is_counted_and_timed_and_leaves_no_line(
     client: TestClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     labels = 'method="GET",route="/api/v1/leaderboards/{benchmark_id}"'
     names = ("finishline_http_requests_total", "finishline_http_request_duration_seconds_count")
     ask(client.app, BOARD)
     before = client.get("/metrics").text
-    for level, lines in (("INFO", 0), ("DEBUG", 1)):
-        caplog.clear()
-        with caplog.at_level(level, "server.access"):
-            ask(client.app, BOARD)
-        assert len(caplog.records) == lines
+    with caplog.at_level("INFO", "server.access"):
+        ask(client.app, BOARD)
+    assert [record for record in caplog.records if record.name == "server.access"] == []
     after = client.get("/metrics").text
 
     for name in names:
         counts = [sample(text, name, labels) for text in (before, after)]
-        assert counts[1] - counts[0] == 2
+        assert counts[1] - counts[0] == 1
 
 
 def sample(text: str, name: str, labels: str) -> float:
@@ -232,42 +221,29 @@ def test_a_made_up_host_reaches_nobody_else(client: TestClient, slow_app: FastAP
 
 
 @pytest.mark.usefixtures("board")
-def test_another_process_writes_and_is_seen_once_its_version_is_read(
-    client: TestClient, settings: Settings, database: Database
+@pytest.mark.parametrize("headers", [[], [(b"accept-encoding", b"gzip")]])
+def test_a_write_of_another_process_is_shown_from_the_moment_it_is_acknowledged(
+    client: TestClient, settings: Settings, headers: list[tuple[bytes, bytes]]
 ) -> None:
-    before = client.get(BOARD).json()["version"]
     other = Database(settings.database_url)
-    with other.write() as session:
-        raise_board_version(session, "digits")
+    for path in (BOARD, f"{BOARD}.csv", "/benchmarks/digits"):
+        first = ask(client.app, path, b"", headers)
+        tag = dict(first[1])[b"etag"]
+        for model in ("once", "twice"):
+            with other.write() as session:
+                session.execute(update(Submission).values(model=f"{model} {path}"))
+                raise_board_version(session, "digits")
+            asked = [*headers, (b"if-none-match", tag)]
+            again = ask(client.app, path, b"", asked)
+            assert again[0] == 200
+            tag = dict(again[1])[b"etag"]
+            assert ask(client.app, path, b"", [*headers, (b"if-none-match", tag)])[0] == 304
     other.close()
-    known = known_versions(database.engine)
-
-    assert client.get(BOARD).json()["version"] == before
-    VersionWatch(database).ask_once()
-    assert client.get(BOARD).json()["version"] == before + 1
-    known.fresh_seconds = 0.0
-    with database.write() as session:
-        raise_board_version(session, "digits")
-    assert client.get(BOARD).json()["version"] == before + 2
 
 
 @pytest.mark.usefixtures("board")
-def test_one_query_never_shows_a_board_before_the_one_another_query_showed(
-    client: TestClient, settings: Settings
-) -> None:
-    before = client.get(BOARD).json()["version"]
-    other = Database(settings.database_url)
-    with other.write() as session:
-        raise_board_version(session, "digits")
-    other.close()
-
-    assert client.get(BOARD, params={"limit": 2}).json()["version"] == before + 1
-    assert client.get(BOARD).json()["version"] == before + 1
-
-
-@pytest.mark.usefixtures("board")
-def test_a_database_that_is_away_is_told_as_soon_as_nothing_fresh_is_known(
-    client: TestClient, database: Database, monkeypatch: pytest.MonkeyPatch
+def test_a_database_that_is_away_is_told_at_once(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert client.get(BOARD).status_code == 200
 
@@ -276,7 +252,7 @@ def test_a_database_that_is_away_is_told_as_soon_as_nothing_fresh_is_known(
 
     monkeypatch.setattr(Database, "read_snapshot", away)
     assert client.get(BOARD).status_code == 200
-    known_versions(database.engine).fresh_seconds = 0.0
+    monkeypatch.setattr(VersionReader, "read_now", lambda _self: None)
     assert client.get(BOARD).status_code == 503
 
 
@@ -298,72 +274,6 @@ def write_and_fail(session: Session) -> None:
     raise RuntimeError("nothing of this is kept")
 
 
-def test_an_older_read_that_ends_late_takes_nothing_back() -> None:
-    known = KnownVersions()
-    began = time.monotonic()
-    known.note("digits", 4, asked_at=began)
-    known.note_write("digits", 5)
-    known.note_all({"digits": 4}, asked_at=began)
-
-    assert known.is_current("digits", 5, began)
-    assert not known.is_current("digits", 4, began)
-
-
-def test_a_database_restored_from_a_copy_is_believed() -> None:
-    known, now = KnownVersions(), time.monotonic()
-    known.note("digits", 5, asked_at=now)
-    known.note_all({"digits": 3}, asked_at=now + 0.001)
-
-    assert known.is_current("digits", 3, now + 0.002)
-
-
-def test_a_board_is_current_by_fresh_knowledge_alone() -> None:
-    known, now = KnownVersions(fresh_seconds=0.25), time.monotonic()
-    known.note("digits", 5, asked_at=now - 0.3)
-    assert not known.is_current("digits", 5, now)
-    known.note_write("digits", 5)
-    assert not known.is_current("digits", 5, now), "a write says nothing of what others wrote since"
-    known.note("digits", 5, asked_at=now)
-    assert known.is_current("digits", 5, now + 0.2)
-    assert not known.is_current("digits", 5, now + 0.3)
-    assert not known.is_current("cifar10", 0, now)
-
-
-def test_versions_are_asked_for_while_boards_are_read_and_not_without(
-    client: TestClient, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("server.boards.watch.IDLE_SECONDS", 0.2)
-    monkeypatch.setattr("server.boards.watch.INTERVAL_SECONDS", 0.01)
-    watch = VersionWatch(database)
-    with statements_of(database) as statements:
-        watch.start()
-        assert statements == []
-        wait_until(lambda: watch.want(time.monotonic()) or len(statements) >= 6)  # type: ignore[func-returns-value]
-        wait_until(lambda: not watch._is_wanted())
-        wait_until(lambda: is_quiet(statements))
-        watch.want(time.monotonic())
-        before = len(statements)
-        wait_until(lambda: len(statements) > before)
-        watch.stop()
-    assert not watch._thread.is_alive()
-    assert all("FROM boards" in text for text in statements if not text.startswith("BEGIN"))
-
-
-def wait_until(condition: Callable[[], Any]) -> None:
-    """Poll for up to ten seconds."""
-    deadline = time.monotonic() + 10.0
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        threading.Event().wait(0.005)
-
-
-def is_quiet(statements: list[str]) -> bool:
-    """Whether nothing was sent for ten intervals."""
-    count = len(statements)
-    threading.Event().wait(0.1)
-    return len(statements) == count
-
-
 class Made:
     """An application that answers everything with a board, and counts how often."""
 
@@ -374,83 +284,39 @@ class Made:
 
     async def __call__(self, scope: Any, _receive: Any, send: Any) -> None:
         self.calls += 1
-        lesson = scope[LESSON]
-        lesson.benchmark_id, lesson.version, lesson.etag = "digits", 1, 'W/"a"'
-        lesson.is_kept = True
+        hint = scope[HINT]
+        hint.benchmark_id, hint.version, hint.etag = "digits", 1, 'W/"a"'
         await send({"type": "http.response.start", "status": 200, "headers": self.headers})
         await send({"type": "http.response.body", "body": b"x" * self.size})
 
 
-def fast(made: Made, database: Database, **limits: int) -> FastPath:
-    """The fast path in front of such an application."""
-    known = KnownVersions(fresh_seconds=60.0)
-    known.note("digits", 1, asked_at=time.monotonic())
-    return FastPath(
-        made, known=known, watch=VersionWatch(database), metrics=RequestMetrics(), **limits
-    )
+class AtVersion:
+    """A reader of versions that always finds the first."""
+
+    async def read(self) -> dict[str, int]:
+        return {"digits": 1}
 
 
-def test_an_answer_that_sets_a_cookie_is_one_persons(database: Database) -> None:
+def cached(made: Made) -> BoardCache:
+    """The cache in front of such an application."""
+    reader: Any = AtVersion()
+    return BoardCache(made, reader, RequestMetrics())
+
+
+def test_an_answer_that_sets_a_cookie_is_one_readers() -> None:
     made = Made((b"set-cookie", b"session=1"))
-    path = fast(made, database)
+    cache = cached(made)
     for _ in range(3):
-        assert ask(path, BOARD)[0] == 200
+        assert ask(cache, BOARD)[0] == 200
     assert made.calls == 3
 
 
-def test_the_longest_unread_go_when_too_much_is_kept(database: Database) -> None:
+def test_the_longest_unread_go_when_too_much_is_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     made = Made()
-    path = fast(made, database, most_bytes=25_000)
+    monkeypatch.setattr("server.boards.cache.MOST_BYTES", 2 * (made.size + OVERHEAD_BYTES))
+    cache = cached(made)
     for query in (b"a", b"b", b"a", b"c", b"a"):
-        ask(path, BOARD, query)
+        ask(cache, BOARD, query)
     assert made.calls == 3
-    ask(path, BOARD, b"b")
+    ask(cache, BOARD, b"b")
     assert made.calls == 4
-
-
-class AskedWatch:
-    """A watch that nobody gives time: it learns a version when it is asked to, and counts."""
-
-    def __init__(self, known: KnownVersions, version: int) -> None:
-        self.known = known
-        self.version = version
-        self.asked = 0
-
-    def want(self, now: float) -> None:
-        """Nothing is done in the background."""
-
-    def try_once(self) -> None:
-        self.asked += 1
-        self.known.note("digits", self.version, asked_at=time.monotonic())
-
-
-@pytest.mark.parametrize(("version", "made_again"), [(1, 0), (2, 5)])
-def test_many_whose_board_is_only_old_ask_once_for_its_version(
-    version: int, made_again: int
-) -> None:
-    known, made = KnownVersions(fresh_seconds=60.0), Made()
-    watch: Any = AskedWatch(known, version)
-    path = FastPath(made, known=known, watch=watch, metrics=RequestMetrics())
-    known.note("digits", 1, asked_at=time.monotonic())
-    ask(path, BOARD)
-    known._boards.clear()
-    known.note("digits", 1, asked_at=time.monotonic() - 100.0)
-
-    async def many() -> None:
-        await asyncio.gather(*(path(board_scope(), no_body, discard) for _ in range(5)))
-
-    run_async(many())
-    assert (watch.asked, made.calls) == (1, 1 + made_again)
-
-
-def board_scope() -> dict[str, Any]:
-    """A read of the board."""
-    return {"type": "http", "method": "GET", "path": BOARD, "query_string": b"", "headers": []}
-
-
-async def no_body() -> Any:
-    return {"type": "http.request", "body": b"", "more_body": False}
-
-
-async def discard(_message: Any) -> None:
-    """Nobody listens."""
