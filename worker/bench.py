@@ -25,8 +25,7 @@ from finishline.rules.scoring.utilisation import best_roof_tflops, roofline
 from finishline.rules.submissions.settings import check_settings, reference_of
 from worker.local import hyperparameters, read_setting
 from worker.measuring import Answer, Measure, measure_apart
-from worker.probe import probe
-from worker.surroundings import describe_surroundings
+from worker.probe import describe_surroundings, probe
 
 ROOFS_SECONDS = 20.0
 ROOF_SECONDS_EACH = 0.4

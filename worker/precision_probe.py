@@ -1,14 +1,12 @@
-"""The precision audit: what every matmul and convolution of a training step is computed in.
-
-A dispatch mode sees each operation with the operands it really gets, after autocast. It does not
-see into compiled code, hand-written kernels or fused attention, and not that an accelerator
-shortens float32 to TF32: the first are listed as opaque, the second is found in torch's flags and
-by a canary, a product held against float64.
-"""
+"""Precision and work of a training, untimed: `python -m worker.precision_probe`."""
 
 import contextlib
+import json
+import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,7 +16,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from finishline.rules.scoring.measurements import PrecisionAudit, PrecisionName
+from finishline.rules.scoring.run import Phase
 from finishline.rules.verification.precision import narrowest, precision_by_error
+from reference_models import Reference, load_reference, synthetic_of
+from worker.parent_death import die_with_parent
+from worker.utilisation import count_work
 
 NAMES: dict[torch.dtype, PrecisionName] = {
     torch.float64: "fp64",
@@ -184,3 +186,58 @@ def _relative_error(
     exact = product(left.double(), right.double())
     found = product(left.to(device), right.to(device)).cpu().double()
     return float(((found - exact).norm() / exact.norm()).item())
+
+
+SEED = 0
+COMPILED_CODE = "compiled code"
+
+
+def audit(told: dict[str, Any]) -> dict[str, Any]:
+    """The audit of a reference with its settings, as it is answered."""
+    reference = load_reference(told["reference"])
+    config = reference.configure(told["hyperparameters"])
+    device = told["device"]
+    compiled = bool(getattr(config, "compile", False))
+    plain = (
+        replace(config, compile=0) if compiled else config
+    )  # Compiled code hides its operations.
+    synthetic = synthetic_of(reference, plain, device)
+    if synthetic is None:
+        found = audit_warm_up(reference, config, device=device, data_dir=Path(told["data_dir"]))
+        return {"precision": asdict(found), "work": None}
+    synthetic.train_step()  # The first step also plans kernels, which is no part of the work.
+    precision = audit_step(synthetic.train_step, device, scope="one training step")
+    if compiled:
+        precision = replace(precision, opaque=sorted({*precision.opaque, COMPILED_CODE}))
+    work = count_work(synthetic.train_step, batch_size=synthetic.batch_size)
+    return {"precision": asdict(precision), "work": None if work is None else asdict(work)}
+
+
+def audit_warm_up(
+    reference: Reference, config: Any, *, device: str, data_dir: Path
+) -> PrecisionAudit:
+    """Watch a training up to where it first touches its data, and leave it there."""
+    training = reference.train(config, seed=SEED, device=device, data_dir=data_dir)
+    watch = PrecisionWatch(device)
+    compiled = False
+    with watch.autocast, watch:
+        for item in training:
+            compiled = compiled or item is Phase.COMPILE
+            if item not in (Phase.INIT, Phase.COMPILE, Phase.WARMUP):
+                break
+    if compiled:
+        watch.opaque.add(COMPILED_CODE)
+    return conclude(watch, device, scope="the warm-up")
+
+
+def main() -> None:
+    """Audit and tell; what a reference prints goes to standard error."""
+    told = json.loads(sys.stdin.buffer.read())
+    die_with_parent(told["parent_pid"])
+    answers, sys.stdout = sys.stdout, sys.stderr
+    torch.manual_seed(SEED)
+    print(json.dumps(audit(told)), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
