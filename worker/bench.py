@@ -59,6 +59,13 @@ class Bench:
         }
 
 
+MODULES = {
+    "throughput": "worker.throughput",
+    "audit": "worker.precision_probe",
+    "roofs": "worker.roofs",
+}
+
+
 class BenchError(RuntimeError):
     """A measurement without which there is no result was not made."""
 
@@ -146,7 +153,7 @@ def place_under_roofs(
 
 def _measure(what: str, asked: Bench, measure: Measure, seconds: float) -> Answer | None:
     tell({"kind": "doing", "doing": what})
-    return measure(f"worker.{what}", asked.orders(), seconds + START_SECONDS)
+    return measure(MODULES[what], asked.orders(), seconds + START_SECONDS)
 
 
 def tell(event: Mapping[str, Any]) -> None:
