@@ -37,6 +37,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._head_bytes: int | None = None
+        self._head_until: float | None = None
         self._head_timer: TimerHandle | None = None
         self._answered: RequestResponseCycle | None = None
         # uvicorn wraps the application in what believes a proxy; a board needs no address.
@@ -53,7 +54,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         uvicorn tells the request that came last; where several came in one piece, an earlier one is
         being answered, and would write to a transport that is closed.
         """
-        self._stop_waiting()
+        if self._head_timer is not None:
+            self._head_timer.cancel()
         self.pipeline.clear()
         super().connection_lost(exc)
         if self._answered is not None and not self._answered.response_complete:
@@ -64,13 +66,12 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         """Start counting, and the header timeout."""
         super().on_message_begin()
         self._head_bytes = 0
-        if self._head_timer is None:
+        if self._head_until is None:
             self._wait_for_head()
 
     def on_headers_complete(self) -> None:
         """Cancel the header timeout."""
-        self._head_bytes = None
-        self._stop_waiting()
+        self._head_bytes = self._head_until = None
         super().on_headers_complete()
 
     def data_received(self, data: bytes) -> None:
@@ -109,14 +110,18 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self.on_response_complete()
 
     def _wait_for_head(self) -> None:
-        self._head_timer = self.loop.call_later(HEAD_SECONDS, self._give_up)
+        """Start the header timeout. A timer that runs is left: most heads come before it ends."""
+        self._head_until = self.loop.time() + HEAD_SECONDS
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_SECONDS, self._look_at_head)
 
-    def _stop_waiting(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
-    def _give_up(self) -> None:
+    def _look_at_head(self) -> None:
+        """End a connection whose head is late; else look again when it would be."""
         self._head_timer = None
-        if not self.transport.is_closing():
+        if self._head_until is None or self.transport.is_closing():
+            return
+        seconds = self._head_until - self.loop.time()
+        if seconds > 0:
+            self._head_timer = self.loop.call_later(seconds, self._look_at_head)
+        else:
             self.transport.close()
