@@ -13,10 +13,12 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.error_answers import has_body, refuse
-from server.operations.rates import REQUESTER, is_free
+from server.operations.rates import REQUESTER, Requester, is_free, is_worker_post
 from server.request_metrics import RequestMetrics
 
 MOST_WAITING = 64
+# Beside all others. A worker gives up on an answer after five seconds.
+WORKER_POSTS, WORKER_WAIT_SECONDS = 8, 4.0
 RETRY_SECONDS = 2
 SEND_SECONDS = 30.0
 EVENT_STREAM = "text/event-stream"
@@ -87,6 +89,16 @@ class OpenResponses:
             del self._by_key[key]
 
 
+def is_of_worker(scope: Scope) -> bool:
+    """Whether a request is a post of a worker whose token is good.
+
+    A report is compared with the times of its worker's posts, so one that waits behind readers
+    would fail the verification.
+    """
+    requester: Requester | None = scope.get(REQUESTER)
+    return requester is not None and requester.role == "worker" and is_worker_post(scope)
+
+
 class InFlight:
     """Let in as many requests as there are slots, and answer 503 with Retry-After to the rest."""
 
@@ -100,6 +112,7 @@ class InFlight:
         metrics: RequestMetrics,
     ) -> None:
         self.slots = slots
+        self.posts = Slots(WORKER_POSTS, wait_seconds=WORKER_WAIT_SECONDS)
         self.streams = streams
         self.downloads = downloads
         self._app = app
@@ -109,10 +122,11 @@ class InFlight:
         if scope["type"] != "http" or is_free(scope):
             await self._app(scope, receive, send)
             return
-        if not await self.slots.acquire():
+        slots = self.posts if is_of_worker(scope) else self.slots
+        if not await slots.acquire():
             await self.refuse("requests", scope, receive, send)
             return
-        request = RequestInFlight(self, scope, receive, send)
+        request = RequestInFlight(self, slots, scope, receive, send)
         try:
             await self._app(scope, request.receive, request.send)
         except Exception:
@@ -145,8 +159,11 @@ class InFlight:
 class RequestInFlight:
     """A request that was let in: its slot, its body, and its response on the way out."""
 
-    def __init__(self, limits: InFlight, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(
+        self, limits: InFlight, slots: Slots, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         self._limits = limits
+        self._slots = slots
         self._scope = scope
         self._receive = receive
         self._send = send
@@ -165,7 +182,7 @@ class RequestInFlight:
         message = await self._receive()
         if not message.get("more_body", False):
             self._body_comes = False
-            self._has_slot = await self._limits.slots.acquire(was_admitted=True)
+            self._has_slot = await self._slots.acquire(was_admitted=True)
             if not self._has_slot:
                 raise self._limits.busy()
         return message
@@ -209,7 +226,7 @@ class RequestInFlight:
     def _release(self) -> None:
         if self._has_slot:
             self._has_slot = False
-            self._limits.slots.release()
+            self._slots.release()
 
 
 def sentence(full: str) -> str:

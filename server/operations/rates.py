@@ -148,9 +148,9 @@ def rate_limits(settings: Settings) -> dict[str, RateLimit]:
 def limit_of(scope: Scope, role: str | None) -> str | None:
     """Name of the limit for a request, by its address and method; None if it is free."""
     path: str = scope["path"]
+    if is_worker_post(scope):
+        return "worker_posts"
     if scope["method"] not in SAFE:
-        if path in WORKER_POSTS or path.startswith(WORKER_UNDER):
-            return "worker_posts"
         return "organiser_writes" if role in ORGANISERS else "writes"
     if is_free(scope):
         return None
@@ -162,6 +162,13 @@ def is_free(scope: Scope) -> bool:
     """Whether a request is answered without limits."""
     path: str = scope["path"]
     return scope["method"] in SAFE and (path in FREE or path.startswith(FREE_UNDER))
+
+
+def is_worker_post(scope: Scope) -> bool:
+    """Whether a request is a post of a worker while it trains."""
+    path: str = scope["path"]
+    is_under = path in WORKER_POSTS or path.startswith(WORKER_UNDER)
+    return scope["method"] not in SAFE and is_under
 
 
 class RateLimiting:

@@ -49,17 +49,19 @@ class Server:
     async def ask(
         self,
         *,
+        method: str = "GET",
         path: str = "/x",
         address: str = "192.0.2.1",
+        role: str | None = None,
         body: Callable[[], Awaitable[Message]] | None = None,
         read: Callable[[Message], Awaitable[None]] | None = None,
     ) -> tuple[int, dict[str, str]]:
         """Status and headers of the response."""
         started: list[Message] = []
         scope: Scope = {
-            "type": "http", "method": "GET", "path": path, "query_string": b"",
+            "type": "http", "method": method, "path": path, "query_string": b"",
             "headers": [(b"content-length", b"10")] if body else [],
-            REQUESTER: Requester(address, None, None),
+            REQUESTER: Requester(address, "f" * 64, role),
         }  # fmt: skip
 
         async def silence() -> Message:
@@ -118,6 +120,25 @@ def test_a_request_over_the_bound_waits_and_one_over_the_queue_is_503_at_once() 
         await until(lambda: server.working == 3)
         server.go_on.set()
         assert {(await task)[0] for task in [*asked, waits, probe]} == {200}
+        assert await server.has_room()
+
+    run_async(scenario())
+
+
+def test_a_flood_holds_up_no_worker_whose_token_is_good() -> None:
+    """A report is compared with the server's clock: posts that wait would fail a verification."""
+    post = {"method": "POST", "path": "/api/v1/attempts/a/events"}
+
+    async def scenario() -> None:
+        server = Server()
+        asked = [asyncio.create_task(server.ask()) for _ in range(2)]
+        await until(lambda: server.working == 2)
+        assert (await server.ask(**post))[0] == 503  # A token that is made up, or not known yet.
+        assert (await server.ask(role="worker"))[0] == 503  # It reads.
+        asked.append(asyncio.create_task(server.ask(**post, role="worker")))
+        await until(lambda: server.working == 3)
+        server.go_on.set()
+        assert {(await task)[0] for task in asked} == {200}
         assert await server.has_room()
 
     run_async(scenario())
