@@ -9,7 +9,8 @@ from celery import Celery
 from celery.worker.consumer import Consumer
 
 from finishline.rules.verification.messages import REPLAY_TASK
-from worker.intake import Intake, WorkerState
+from worker.intake import Intake
+from worker.state import WorkerState
 
 QUEUE = "replay.grace"
 

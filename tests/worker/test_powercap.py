@@ -2,7 +2,7 @@
 
 import pytest
 
-from worker.sensors import open_powercap
+from worker.powercap import open_powercap
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from worker.precision_probe import (
+from worker.precision import (
     audit_step,
     canary_errors,
     precision_by_flags,

@@ -8,7 +8,7 @@ from finishline.rules.verification.messages import (
     EvaluationBatch,
     ReplayReport,
 )
-from worker.link import (
+from worker.server_client import (
     FencedOffError,
     RefusedError,
     ServerClient,

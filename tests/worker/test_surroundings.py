@@ -2,7 +2,7 @@
 
 import pytest
 
-from worker.probe import (
+from worker.surroundings import (
     accelerator_facts,
     container_id,
     describe_surroundings,

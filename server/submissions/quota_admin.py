@@ -1,0 +1,314 @@
+"""Quotas over HTTP: read one's own; read and set everybody's as an organiser."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from server.audit.service import Subject, record
+from server.benchmarks.queries import find_benchmark
+from server.database import utc_now
+from server.dependencies import Caller, CallerDep, OrganiserDep, Parts, PartsDep
+from server.errors import NotFoundError
+from server.models import Charge, Organisation, Quota, Submission, User
+from server.settings import Settings
+from server.submissions.quotas import (
+    MEASURES,
+    Measure,
+    Use,
+    allowance_of_benchmark,
+    allowance_of_user,
+    amounts_set,
+    default_allowance,
+    find_quota,
+    names_of_user,
+    quotas_set,
+    use_of_gpu_seconds,
+    use_of_submissions,
+)
+from server.viewer import ORGANISER
+
+SubjectKind = Literal["user", "organisation", "benchmark"]
+
+
+def _no_text(value: Any) -> Any:
+    """A text or a yes counts nothing, though it could be read as a number."""
+    if isinstance(value, (str, bool)):
+        raise ValueError("expected a whole number")
+    return value
+
+
+# Up to what a database's integer holds; a day has fewer submissions, a month fewer seconds.
+Count = Annotated[int, BeforeValidator(_no_text), Field(ge=0, le=10**12)]
+Amount = Count | Literal["unlimited", "default"]
+
+
+class UseView(BaseModel):
+    """What is used of one quota. `allowed` is null where there is no limit.
+
+    Submissions count for 24 hours, accelerator seconds for 30 days. `reserved`, part of `used`, is
+    what verifications under way will probably take. `room_at` is when there is room again.
+    """
+
+    measure: Measure
+    allowed: int | None
+    used: float
+    reserved: float
+    room_at: datetime | None
+
+
+class QuotaView(BaseModel):
+    """What a user may use, or all submitters of a benchmark together; for an organisation what
+    each member may, with nothing used."""
+
+    subject_kind: SubjectKind
+    subject: str
+    quotas: list[UseView]
+
+
+class MyQuotaView(QuotaView):
+    """Your own quotas, and those of benchmarks that have any."""
+
+    benchmarks: list[QuotaView]
+
+
+class QuotaSet(BaseModel):
+    """What is to hold; what is absent stays as it is. "default" is what the settings say."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"submissions_per_day": 5, "gpu_seconds_per_month": "unlimited",
+                          "reason": "a course of 30"}]
+        },
+    )  # fmt: skip
+
+    submissions_per_day: Amount | None = None
+    gpu_seconds_per_month: Amount | None = None
+    reason: Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S")]
+
+
+class SetQuotaView(BaseModel):
+    """One quota that an organiser set; `amount` null is no limit."""
+
+    subject_kind: SubjectKind
+    subject: str
+    measure: Measure
+    amount: int | None
+    reason: str
+    set_at: datetime
+
+
+class QuotaList(BaseModel):
+    """What the settings allow each user, and everything that is set otherwise."""
+
+    defaults: dict[Measure, int | None]
+    quotas: list[SetQuotaView]
+
+
+def own_quotas(session: Session, settings: Settings, caller: Caller) -> MyQuotaView:
+    """What the caller has used and may use, and what holds on benchmarks."""
+    user = session.get_one(User, caller.user_id)
+    named = sorted({row.subject for row in quotas_set(session) if row.subject_kind == "benchmark"})
+    return MyQuotaView(
+        subject_kind="user",
+        subject=user.name,
+        quotas=_quotas_of_user(session, settings, user),
+        benchmarks=[_view_of_benchmark(session, name) for name in named],
+    )
+
+
+def read_quota(session: Session, parts: Parts, kind: SubjectKind, subject: str) -> QuotaView:
+    """What somebody, or a benchmark, has used and may use. Raises NotFoundError."""
+    require_subject(session, parts, kind, subject)
+    if kind == "benchmark":
+        return _view_of_benchmark(session, subject)
+    if kind == "user":
+        user = _find_user(session, subject)
+        quotas = _quotas_of_user(session, parts.settings, user)
+        return QuotaView(subject_kind=kind, subject=subject, quotas=quotas)
+    quotas = []
+    for measure in MEASURES:
+        found = find_quota(session, kind, subject, measure)
+        allowed = found.amount if found else default_allowance(parts.settings, measure)
+        quotas.append(_use_view(measure, Use(allowed, 0.0, 0.0, None)))
+    return QuotaView(subject_kind=kind, subject=subject, quotas=quotas)
+
+
+def read_quotas(session: Session, settings: Settings) -> QuotaList:
+    """The settings' quotas and every other one."""
+    return QuotaList(
+        defaults={measure: default_allowance(settings, measure) for measure in MEASURES},
+        quotas=[
+            SetQuotaView.model_validate(row, from_attributes=True) for row in quotas_set(session)
+        ],
+    )
+
+
+def change_quota(
+    session: Session,
+    parts: Parts,
+    caller: Caller,
+    kind: SubjectKind,
+    subject: str,
+    wanted: QuotaSet,
+) -> None:
+    """Set what somebody may use; written to the audit log. Raises NotFoundError."""
+    require_subject(session, parts, kind, subject)
+    before = _set_amounts(session, kind, subject)
+    for measure in sorted(MEASURES):  # As they are locked by whoever is held to them.
+        amount = getattr(wanted, measure)
+        if amount is not None:
+            _set_one(session, caller, kind, subject, measure, amount, wanted.reason)
+    session.flush()
+    record(
+        session,
+        caller,
+        "quota.set",
+        Subject(kind, subject),
+        reason=wanted.reason,
+        before=before,
+        after=_set_amounts(session, kind, subject),
+    )
+
+
+def require_subject(session: Session, parts: Parts, kind: SubjectKind, subject: str) -> None:
+    """Raise NotFoundError unless there is such a user, organisation or benchmark."""
+    if kind == "benchmark":
+        find_benchmark(parts.benchmarks, subject)
+    elif kind == "user":
+        _find_user(session, subject)
+    elif session.scalar(select(Organisation.id).where(Organisation.name == subject)) is None:
+        raise NotFoundError(f"There is no organisation {subject[:100]!r}.")
+
+
+def _find_user(session: Session, name: str) -> User:
+    user = session.scalar(select(User).where(User.name == name))
+    if user is None:
+        raise NotFoundError(f"There is no user {name[:100]!r}.")
+    return user
+
+
+def _set_one(
+    session: Session,
+    caller: Caller,
+    kind: SubjectKind,
+    subject: str,
+    measure: Measure,
+    amount: int | str,
+    reason: str,
+) -> None:
+    found = session.get(Quota, (kind, subject, measure), with_for_update=True)
+    if amount == "default":
+        if found is not None:
+            session.delete(found)
+        return
+    if found is None:
+        found = Quota(subject_kind=kind, subject=subject, measure=measure)
+        session.add(found)
+    found.amount = None if isinstance(amount, str) else amount
+    found.reason = reason
+    found.set_by = caller.user_id
+    found.set_at = utc_now()
+
+
+def _set_amounts(session: Session, kind: str, subject: str) -> dict[str, Any]:
+    """What is set, as the audit log keeps it."""
+    found = ((measure, find_quota(session, kind, subject, measure)) for measure in MEASURES)
+    return {
+        measure: "default" if row is None else "unlimited" if row.amount is None else row.amount
+        for measure, row in found
+    }
+
+
+def _quotas_of_user(session: Session, settings: Settings, user: User) -> list[UseView]:
+    names = names_of_user(user)
+    amounts = amounts_set(session, names)
+    return _views(
+        session,
+        lambda measure: allowance_of_user(amounts, settings, names, measure),
+        submissions=Submission.user_id == user.id,
+        charges=Charge.user_id == user.id,
+    )
+
+
+def _view_of_benchmark(session: Session, benchmark_id: str) -> QuotaView:
+    ours = Submission.benchmark_id == benchmark_id
+    amounts = amounts_set(session, [("benchmark", benchmark_id)])
+    quotas = _views(
+        session,
+        lambda measure: allowance_of_benchmark(amounts, benchmark_id, measure),
+        submissions=ours,
+        charges=ours,
+    )
+    return QuotaView(subject_kind="benchmark", subject=benchmark_id, quotas=quotas)
+
+
+def _views(
+    session: Session,
+    allowance: Callable[[Measure], int | None],
+    *,
+    submissions: Any,
+    charges: Any,
+) -> list[UseView]:
+    now = utc_now()
+    made = use_of_submissions(
+        session, submissions, allowed=allowance("submissions_per_day"), now=now
+    )
+    took = use_of_gpu_seconds(session, charges, allowed=allowance("gpu_seconds_per_month"), now=now)
+    return [_use_view("submissions_per_day", made), _use_view("gpu_seconds_per_month", took)]
+
+
+def _use_view(measure: Measure, use: Use) -> UseView:
+    return UseView(
+        measure=measure,
+        allowed=use.allowed,
+        used=use.used,
+        reserved=use.reserved,
+        room_at=use.room_at,
+    )
+
+
+router = APIRouter(tags=["quotas"])
+SubjectDep = Annotated[str, Path(max_length=100)]
+
+
+@router.get("/me/quota")
+def my_quota(parts: PartsDep, caller: CallerDep) -> MyQuotaView:
+    """What you may submit and have replayed, what you used of it, and when there is room again."""
+    with parts.database.read(ORGANISER) as session:
+        return own_quotas(session, parts.settings, caller)
+
+
+@router.get("/quotas")
+def list_quotas(parts: PartsDep, _caller: OrganiserDep) -> QuotaList:
+    """What each user may use, and who may use more or less. For organisers."""
+    with parts.database.read(ORGANISER) as session:
+        return read_quotas(session, parts.settings)
+
+
+@router.get("/quotas/{kind}/{subject}")
+def get_quota(
+    kind: SubjectKind, subject: SubjectDep, parts: PartsDep, _caller: OrganiserDep
+) -> QuotaView:
+    """What a user, or everybody on a benchmark, used of what is allowed. For organisers."""
+    with parts.database.read(ORGANISER) as session:
+        return read_quota(session, parts, kind, subject)
+
+
+@router.put("/quotas/{kind}/{subject}")
+def set_quota(
+    kind: SubjectKind, subject: SubjectDep, body: QuotaSet, parts: PartsDep, caller: OrganiserDep
+) -> QuotaView:
+    """Set what a user, each member of an organisation, or everybody on a benchmark may use.
+
+    For organisers; it holds from the next request on.
+    """
+    with parts.database.write() as session:
+        change_quota(session, parts, caller, kind, subject, body)
+    with parts.database.read(ORGANISER) as session:
+        return read_quota(session, parts, kind, subject)
