@@ -22,7 +22,7 @@ from finishline.rules.verification.messages import ClaimGrant, ReplayJob, Replay
 from reference_models import Measurement
 from worker import child
 from worker.child_process import ChildProcess, Host
-from worker.server_client import ServerClient
+from worker.link import ServerClient
 
 CHILD = (sys.executable, __file__, "child")
 CURVE = (50.0, 80.0, 96.0, 98.0)

@@ -26,10 +26,9 @@ from finishline.rules.verification.messages import ClaimGrant, ReplayJob, Target
 from perf.harness import DIGITS, Bars, in_turn, print_table
 from worker.announcer import Announcer
 from worker.child_process import Host, child_environment
+from worker.link import ServerClient
 from worker.outbox import Outbox
-from worker.powercap import open_powercap
-from worker.sensors import open_sensors
-from worker.server_client import ServerClient
+from worker.sensors import open_powercap, open_sensors
 from worker.telemetry import EVERY_SECONDS, Sensors
 from worker.training import train_run
 

@@ -20,9 +20,8 @@ from server.asgi import FinishlineApp
 from server.audit import endpoints as audit
 from server.benchmarks import endpoints as benchmarks
 from server.benchmarks.queries import load_definitions
-from server.board_versions import known_versions
+from server.board_versions import VersionReader
 from server.boards import endpoints as boards
-from server.boards.watch import VersionWatch
 from server.broker import Broker
 from server.database import Database
 from server.dependencies import Parts
@@ -46,16 +45,17 @@ from server.phases import endpoints as phases
 from server.phases.definitions import RulingDefinitions
 from server.phases.watch import PhaseWatch
 from server.prices import endpoints as prices
+from server.quotas import endpoints as quotas
+from server.quotas.usage import MEASURES
 from server.reactions import connect_rooms
 from server.request_metrics import RequestMetrics
+from server.rescoring import endpoints as rescoring
 from server.revision import require_current_schema
 from server.sessions.sign_in_throttle import FailedSignIns
 from server.settings import Settings, get_settings
 from server.submissions import endpoints as submissions
-from server.submissions import quota_admin as quotas
-from server.submissions import rescoring, tickets, withdrawals
-from server.submissions.quotas import MEASURES
-from server.submissions.upload import move_what_waits
+from server.submissions.recovery import move_what_waits
+from server.tickets import endpoints as tickets
 from server.users import endpoints as users
 from server.verifications import calibration_endpoints as calibrations
 from server.verifications import endpoints as verifications
@@ -63,6 +63,7 @@ from server.verifications import proof_endpoints as proofs
 from server.verifications import worker_endpoints as workers
 from server.verifications.dispatch import Dispatcher
 from server.verifications.event_stream import Feeds
+from server.withdrawals import endpoints as withdrawals
 
 API = "/api/v1"
 # A request is held against the routes in this order: what is heaviest is found first.
@@ -121,7 +122,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
         raise
     dispatcher = Dispatcher(parts.database, Broker(settings.broker_url), settings)
     readiness = Readiness(make_checks(parts, dispatcher, definitions, revision=revision))
-    watch = VersionWatch(parts.database)
+    version_reader = VersionReader(parts.database)
     last_uses = LastUses(parts.database)
     request_metrics = RequestMetrics()
     phase_watch = PhaseWatch(parts.database, definitions, settings)
@@ -131,7 +132,6 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         if dispatch:
             dispatcher.start()
-            watch.start()
             last_uses.start()
             phase_watch.start()
             notice_loop.start()
@@ -141,8 +141,8 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
             notice_loop.stop()
             phase_watch.stop()
             last_uses.stop()
-            watch.stop()
             dispatcher.stop()
+        version_reader.close()
         parts.database.close()
 
     app = FinishlineApp(
@@ -155,8 +155,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     )
     app.state.parts = parts
     app.state.dispatcher = dispatcher
-    app.state.known_versions = known_versions(parts.database.engine)
-    app.state.version_watch = watch
+    app.state.version_reader = version_reader
     app.state.last_uses = last_uses
     app.state.phase_watch = phase_watch
     app.state.failed_sign_ins = FailedSignIns()

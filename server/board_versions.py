@@ -4,25 +4,31 @@ The database decides: a version is raised in the transaction that changes the bo
 derived from a board is cached for one version of it.
 """
 
+import asyncio
+import logging
+import sqlite3
 import threading
-import time
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Hashable
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import Engine, delete, insert, select
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
-from server.database import INSERTS, after_commit
+from server.database import INSERTS, Database
 from server.models import Board, BoardChange
 from server.viewer import seeing_as_anybody
 
-_Derived = TypeVar("_Derived")
+log = logging.getLogger(__name__)
+_Value = TypeVar("_Value")
+Versions = dict[str, int]
 # A board that has changed this often since it was read may as well be read whole.
 MOST_CHANGES = 200
-MOST_DERIVED = 2000
+MOST_DERIVED = 1000
+VERSIONS = "SELECT benchmark_id, version FROM boards"
 _RAISING = {
     dialect: upsert(Board)
     .on_conflict_do_update(index_elements=["benchmark_id"], set_={"version": Board.version + 1})
@@ -48,8 +54,6 @@ def raise_board_version(
     version = session.connection().execute(raising, first).scalar_one()
     if submission_id is not None:
         _note_change(session, benchmark_id, version, submission_id)
-    known = known_versions_of(session)
-    after_commit(session, lambda: known.note_write(benchmark_id, version))
 
 
 def raise_all_board_versions(session: Session) -> None:
@@ -102,39 +106,147 @@ def changes_between(
     return set(changed) if len(changed) == later - earlier else None
 
 
-class _Derivations:
-    """The latest value of each name, with the version of the board that it was derived from."""
+class VersionReader:
+    """Reads the versions of all boards, once for all requests that wait for them.
 
-    def __init__(self) -> None:
+    SQLite answers from memory within microseconds, so the event loop reads it. PostgreSQL is read
+    in a thread, one statement at a time.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._sqlite: Any = None
+        self._waiting: list[Callable[[Versions | None], None]] = []
+        self._is_reading = False
+
+    def when_read(self, call: Callable[[Versions | None], None]) -> None:
+        """Call back with versions read after this moment; None while the database is away."""
+        self._waiting.append(call)
+        if not self._is_reading:
+            self._is_reading = True
+            asyncio.get_running_loop().call_soon(self._read_for_all)
+
+    async def read(self) -> Versions | None:
+        """The versions as they are after this moment; None while the database is away."""
+        found: asyncio.Future[Versions | None] = asyncio.get_running_loop().create_future()
+
+        def tell(versions: Versions | None) -> None:
+            if not found.done():  # Whoever waited may be gone.
+                found.set_result(versions)
+
+        self.when_read(tell)
+        return await found
+
+    def _read_for_all(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        if self._database.is_sqlite:
+            self._tell(waiting, self.read_now())
+            return
+        reading = asyncio.get_running_loop().run_in_executor(None, self.read_now)
+        reading.add_done_callback(
+            lambda future: self._tell(waiting, None if future.cancelled() else future.result())
+        )
+
+    def _tell(
+        self, waiting: list[Callable[[Versions | None], None]], versions: Versions | None
+    ) -> None:
+        self._is_reading = bool(self._waiting)
+        if self._waiting:
+            self._read_for_all()
+        loop = asyncio.get_running_loop()
+        for call in waiting:  # Each by itself, so that one that fails is not the others' fault.
+            loop.call_soon(call, versions)
+
+    def read_now(self) -> Versions | None:
+        """The versions, read by this thread; None while the database is away."""
+        try:
+            if not self._database.is_sqlite:
+                with self._database.read_columns() as connection:
+                    rows: Any = connection.exec_driver_sql(VERSIONS).all()
+                    return dict(rows)
+            if self._sqlite is None:
+                self._sqlite = self._database.engine.raw_connection()
+            return dict(self._sqlite.cursor().execute(VERSIONS).fetchall())
+        except (DBAPIError, PoolTimeoutError, sqlite3.Error):
+            return None
+        except Exception:  # Whoever waits is answered, whatever it was.
+            log.exception("the versions of the boards could not be read")
+            return None
+
+    def close(self) -> None:
+        """Give its connection back."""
+        if self._sqlite is not None:
+            self._sqlite.close()
+            self._sqlite = None
+
+
+class VersionedCache:
+    """The latest value of each key, with the version of the board that it was made for.
+
+    A value may have a `weight`; together they weigh at most `most`, and the longest unused go. Of
+    one key one thread makes a value while the others wait for it.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._values: OrderedDict[Hashable, tuple[int, Any]] = OrderedDict()
         self._lock = threading.Lock()
+        self._makers: defaultdict[Hashable, threading.Lock] = defaultdict(threading.Lock)
 
-    def get(self, key: Hashable, version: int, make: Callable[[], _Derived]) -> _Derived:
-        """The cached value if it is of this version, else a new one."""
+    def get(
+        self, key: Hashable, version: int, make: Callable[[tuple[int, Any] | None], _Value]
+    ) -> _Value:
+        """The value of a version. `make` gets the cached one with its version, if there is any."""
         with self._lock:
-            found = self._values.get(key)
-        if found is not None and found[0] == version:
-            return cast(_Derived, found[1])
-        value = make()
+            maker = self._makers[key]
+        with maker:
+            found = self.latest(key)
+            if found is not None and found[0] == version:
+                return cast(_Value, found[1])
+            value = make(found)
+            self._store(key, version, value)
+        return value
+
+    def latest(self, key: Hashable) -> tuple[int, Any] | None:
+        """The cached value with its version, whichever that is."""
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+            return self._values.get(key)
+
+    def _store(self, key: Hashable, version: int, value: Any) -> None:
         with self._lock:
             self._values[key] = version, value
             self._values.move_to_end(key)
-            while len(self._values) > MOST_DERIVED:
-                self._values.popitem(last=False)
-        return value
+            # Weighed each time: a value may grow while it is used.
+            weight = sum(getattr(one, "weight", 1) for _, one in self._values.values())
+            while weight > self._most and len(self._values) > 1:
+                weight -= getattr(self._values.popitem(last=False)[1][1], "weight", 1)
 
 
-_derived: WeakKeyDictionary[Engine, _Derivations] = WeakKeyDictionary()
+_caches: WeakKeyDictionary[Engine, dict[str, VersionedCache]] = WeakKeyDictionary()
+_making = threading.Lock()
+
+
+def versioned_cache(session: Session, name: str, *, most: int) -> VersionedCache:
+    """The cache of a name for the database that a session reads, of at most this weight.
+
+    The session must be one that only reads: what a writing one sees may be rolled back, and its
+    version given to something else.
+    """
+    with _making:
+        of_database = _caches.setdefault(cast(Engine, session.get_bind()), {})
+        return of_database.setdefault(name, VersionedCache(most))
 
 
 def cached_for_board(
     session: Session,
     benchmark_id: str,
     name: str,
-    make: Callable[[], _Derived],
+    make: Callable[[], _Value],
     *,
     version: int | None = None,
-) -> _Derived:
+) -> _Value:
     """The value of `make`, cached for each version of a benchmark's boards.
 
     For values derived from the submissions of one benchmark, their runs and their published
@@ -143,92 +255,6 @@ def cached_for_board(
     """
     if version is None:
         version = board_version(session, benchmark_id)
-    with _making:
-        derivations = _derived.setdefault(cast(Engine, session.get_bind()), _Derivations())
+    derived = versioned_cache(session, "derived", most=MOST_DERIVED)
     with seeing_as_anybody(session):
-        return derivations.get((benchmark_id, name), version, make)
-
-
-# What another process writes is seen here after at most this long.
-FRESH_SECONDS = 0.25
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A committed version; the times are of time.monotonic()."""
-
-    version: int
-    asked_at: float
-    noted_at: float
-
-
-class KnownVersions:
-    """The committed versions of one database's boards.
-
-    They are told by whoever reads one and by each write of this process after its commit, so that
-    whoever asks after a write was acknowledged finds its version or a later one.
-    """
-
-    def __init__(self, *, fresh_seconds: float = FRESH_SECONDS) -> None:
-        self.fresh_seconds = fresh_seconds
-        self._boards: dict[str, _Known] = {}
-        self._lock = threading.Lock()
-
-    def is_current(self, benchmark_id: str, version: int, now: float) -> bool:
-        """Whether a board has this version, by knowledge fresh at this time.monotonic()."""
-        known = self._boards.get(benchmark_id)
-        return (
-            known is not None
-            and known.version == version
-            and now - known.asked_at <= self.fresh_seconds
-        )
-
-    def is_latest(self, benchmark_id: str, version: int) -> bool:
-        """Whether a board had this version when it was last asked for, however long ago."""
-        known = self._boards.get(benchmark_id)
-        return known is not None and known.version == version
-
-    def note(self, benchmark_id: str, version: int, *, asked_at: float) -> None:
-        """A version that a read found which began at `asked_at`."""
-        with self._lock:
-            self._note(benchmark_id, version, asked_at)
-
-    def note_all(self, versions: Mapping[str, int], *, asked_at: float) -> None:
-        """What one statement found of all boards; one that is left out has version 0."""
-        with self._lock:
-            for benchmark_id in self._boards.keys() | versions.keys():
-                self._note(benchmark_id, versions.get(benchmark_id, 0), asked_at)
-
-    def note_write(self, benchmark_id: str, version: int) -> None:
-        """A version that this process has committed; what else is known grows no fresher by it."""
-        with self._lock:
-            known = self._boards.get(benchmark_id)
-            self._note(benchmark_id, version, known.asked_at if known is not None else 0.0)
-
-    def _note(self, benchmark_id: str, version: int, asked_at: float) -> None:
-        """Keep the later version: a read that began before it was noted may have found an older
-        one. A lower one found after that is the truth: the database was restored from a copy.
-        """
-        known = self._boards.get(benchmark_id)
-        if known is None or version > known.version or asked_at > known.noted_at:
-            self._boards[benchmark_id] = _Known(version, asked_at, time.monotonic())
-        elif version == known.version and asked_at > known.asked_at:
-            self._boards[benchmark_id] = _Known(version, asked_at, known.noted_at)
-
-
-_known: WeakKeyDictionary[Engine, KnownVersions] = WeakKeyDictionary()
-_making = threading.Lock()
-
-
-def known_versions(engine: Engine) -> KnownVersions:
-    """What this process knows of the boards of a database."""
-    with _making:
-        known = _known.get(engine)
-        if known is None:
-            known = _known[engine] = KnownVersions()
-        return known
-
-
-def known_versions_of(session: Session) -> KnownVersions:
-    """What this process knows of the boards of a session's database."""
-    return known_versions(cast(Engine, session.get_bind()))
+        return derived.get((benchmark_id, name), version, lambda _earlier: make())

@@ -8,18 +8,16 @@ from finishline.rules.verification.messages import ReplayJob
 from worker.app import make_app, run_worker
 from worker.attempt_checks import AttemptChecks
 from worker.child_process import Host
-from worker.hello import HelloThread
+from worker.intake import HelloThread, WorkerState
+from worker.link import ServerClient
 from worker.logs import configure_logging
 from worker.measuring import measure_apart
-from worker.probe import probe
+from worker.probe import describe_surroundings, probe
 from worker.replay import replay
 from worker.self_check import SelfCheck
 from worker.sensors import open_sensors
-from worker.server_client import ServerClient
 from worker.settings import load_settings
-from worker.state import WorkerState
 from worker.stop_guard import guard_stop
-from worker.surroundings import describe_surroundings
 
 
 def main() -> int:

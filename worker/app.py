@@ -14,9 +14,8 @@ from celery.signals import worker_shutting_down
 
 from finishline.rules.verification.messages import REPLAY_TASK, ReplayJob, queue_of
 from worker.broker import transport_options, use_careful_transport
-from worker.intake import Intake
+from worker.intake import Intake, WorkerState
 from worker.logs import attempt_in_logs
-from worker.state import WorkerState
 from worker.wire import read_job
 
 log = logging.getLogger(__name__)

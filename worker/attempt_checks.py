@@ -91,7 +91,7 @@ class AttemptChecks:
             "data_dir": str(self._data_dir),
             "threads": self._threads,
         }
-        answer = self._measure("worker.audit", orders, AUDIT_LIMIT_SECONDS)
+        answer = self._measure("worker.precision_probe", orders, AUDIT_LIMIT_SECONDS)
         if answer is None:
             return Audited()
         try:

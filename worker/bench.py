@@ -25,8 +25,7 @@ from finishline.rules.scoring.utilisation import best_roof_tflops, roofline
 from finishline.rules.submissions.settings import check_settings, reference_of
 from worker.local import hyperparameters, read_setting
 from worker.measuring import Answer, Measure, measure_apart
-from worker.probe import probe
-from worker.surroundings import describe_surroundings
+from worker.probe import describe_surroundings, probe
 
 ROOFS_SECONDS = 20.0
 ROOF_SECONDS_EACH = 0.4
@@ -58,6 +57,13 @@ class Bench:
             "seconds_each": min(ROOF_SECONDS_EACH, self.seconds),
             "data_dir": "",
         }
+
+
+MODULES = {
+    "throughput": "worker.throughput",
+    "audit": "worker.precision_probe",
+    "roofs": "worker.roofs",
+}
 
 
 class BenchError(RuntimeError):
@@ -147,7 +153,7 @@ def place_under_roofs(
 
 def _measure(what: str, asked: Bench, measure: Measure, seconds: float) -> Answer | None:
     tell({"kind": "doing", "doing": what})
-    return measure(f"worker.{what}", asked.orders(), seconds + START_SECONDS)
+    return measure(MODULES[what], asked.orders(), seconds + START_SECONDS)
 
 
 def tell(event: Mapping[str, Any]) -> None:

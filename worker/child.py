@@ -37,7 +37,7 @@ from worker.communication import Communication
 from worker.group_channel import open_events, read_orders
 from worker.memory import accelerator_peak_bytes, resident_peak_bytes
 from worker.parent_death import die_with_parent
-from worker.target import is_reached
+from worker.stopwatch import is_reached
 
 MESSAGE_LIMIT = 2_000  # A pipe keeps lines of several writers apart up to 4,096 bytes.
 

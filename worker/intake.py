@@ -1,23 +1,68 @@
-"""What a worker takes from the broker: nothing while it is out, paused or drained.
-
-A message that a worker takes and leaves is lost until the server sends it again; one that waits in
-the queue is there for the worker beside it.
-
-A message is acknowledged when its training has ended. Where the broker is away at that moment the
-failed acknowledgement keeps the one place that a worker has for messages, and nobody asks the
-broker for anything any more: so the connection is given up, and the next one begins with a free
-place.
-"""
+"""Messages from the broker, taken one at a time, and the hellos between them."""
 
 import logging
 import signal
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from worker.state import WorkerState
+from finishline.rules.verification.messages import (
+    HelloAnswer,
+    WorkerHello,
+    WorkerSystem,
+    WorkerWord,
+)
+from worker.link import (
+    RefusedError,
+    ServerClient,
+    TokenRefusedError,
+    UnreachableError,
+)
+
+REFUSED_EXIT_CODE = 3
+
+
+@dataclass
+class WorkerState:
+    """Flags. Plain booleans, because a signal handler sets one and may not take a lock.
+
+    `out` is whether the server found this worker off its own baseline; `paused` and `drained` are
+    what an organiser wants of it. `leave_by`, on time.monotonic(), is until when it may finish
+    what it is at since its own operator told it to stop. `refused` is the server's sentence where
+    it refuses this worker's token: the worker ends. `roof_wanted` is whether the server knows no
+    roof of this worker's hardware class.
+    """
+
+    busy: bool = False
+    stopping: bool = False
+    out: bool = False
+    paused: bool = False
+    drained: bool = False
+    leave_by: float | None = None
+    refused: str | None = None
+    roof_wanted: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """What the process ends with if all else went well."""
+        return REFUSED_EXIT_CODE if self.refused is not None else 0
+
+    @property
+    def takes_nothing(self) -> bool:
+        """Whether messages are left in their queue, for the worker beside it."""
+        return self.out or self.paused or self.drained
+
+    def word(self) -> WorkerWord:
+        """The state as a hello tells it."""
+        if self.stopping:
+            return "stopping"
+        if self.leave_by is not None:
+            return "draining"
+        return "busy" if self.busy else "idle"
+
 
 log = logging.getLogger(__name__)
 
@@ -117,3 +162,94 @@ class Intake:
 
     def _must_end(self) -> bool:
         return self._state.drained and not self._is_ending
+
+
+HELLO_SECONDS = 5.0
+
+
+class HelloThread:
+    """Says hello at the start, every five seconds, when told to, and when the worker stops.
+
+    The answer says whether the worker is to take work, which its state then holds. A server that
+    refuses the token ends the worker: `end` ends the process as its operator would. The first hello
+    is over when this is entered, which leaves the end to its caller.
+
+    A server that is away is nothing to stop for: it is logged when it goes and when it is back.
+    """
+
+    def __init__(
+        self,
+        server: ServerClient,
+        system: WorkerSystem,
+        state: WorkerState,
+        *,
+        every_seconds: float = HELLO_SECONDS,
+        end: Callable[[], object] = end_process,
+    ) -> None:
+        self._server = server
+        self._system = system
+        self._state = state
+        self._every_seconds = every_seconds
+        self._end = end
+        self._over = False
+        self._due = threading.Event()
+        self._heard = True
+        self._thread = threading.Thread(target=self._work, name="hello", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._say()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._state.stopping = True
+        self._over = True
+        self._due.set()
+        self._thread.join()
+
+    def say_soon(self) -> None:
+        """Say hello at once, in the thread of this class: the worker has become free."""
+        self._due.set()
+
+    def _work(self) -> None:
+        while self._state.refused is None:
+            self._due.wait(self._every_seconds)
+            self._due.clear()
+            is_last = self._over
+            self._say()
+            if is_last:
+                return
+            if self._state.refused is not None:
+                self._end()
+
+    def _say(self) -> None:
+        try:
+            answer = self._server.hello(WorkerHello(self._system, self._state.word()))
+        except TokenRefusedError as error:
+            self._state.refused = (
+                f"{str(error).rstrip('.')}. This worker ends; give it a token of role worker in "
+                "FINISHLINE_WORKER_TOKEN or FINISHLINE_WORKER_TOKEN_FILE."
+            )
+            log.error(self._state.refused)
+            return
+        except (RefusedError, UnreachableError, ValueError) as error:
+            if self._heard:
+                log.warning("hello was not heard: %s", error)
+            self._heard = False
+            return
+        if not self._heard:
+            log.info("the server hears this worker again")
+        self._heard = True
+        self._follow(answer)
+
+    def _follow(self, answer: HelloAnswer) -> None:
+        paused, drained = answer.order == "pause", answer.order == "drain"
+        if (paused, drained) != (self._state.paused, self._state.drained):
+            log.info("asked to %s%s", answer.order, f": {answer.why}" if answer.why else "")
+        self._state.paused, self._state.drained = paused, drained
+        self._state.roof_wanted = answer.roof_wanted

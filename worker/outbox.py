@@ -12,7 +12,7 @@ from typing import Self
 
 from finishline.rules.verification.messages import BatchAnswer, EvaluationBatch, ReplayEvent
 from finishline.rules.verification.report_stream import PREPARATION
-from worker.server_client import RefusedError, UnreachableError
+from worker.link import RefusedError, UnreachableError
 from worker.training import StopReason
 
 log = logging.getLogger(__name__)

@@ -15,9 +15,9 @@ from worker.announcer import Announcer
 from worker.attempt_checks import AttemptChecks, Audited
 from worker.child_process import Host
 from worker.failures import ends_attempt, failure
+from worker.intake import WorkerState
+from worker.link import FencedOffError, RefusedError, ServerClient, UnreachableError
 from worker.outbox import Outbox
-from worker.server_client import FencedOffError, RefusedError, ServerClient, UnreachableError
-from worker.state import WorkerState
 from worker.training import StopReason, train_run
 
 log = logging.getLogger(__name__)

@@ -1,15 +1,11 @@
-"""A worker looks after itself: its roofs when it starts, its canary around every verification.
+"""The worker's own speed: a canary before and after each attempt, roofs now and then."""
 
-The worker measures, the server compares with the worker's own baseline and decides. A worker that
-is off its baseline is asked again before it is believed: a neighbour can slow one reading down. It
-then is out until a later reading is well.
-"""
-
+import json
 import logging
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -25,12 +21,43 @@ from finishline.rules.scoring.measurements import (
     WorkerProbe,
 )
 from finishline.rules.verification.messages import WorkerSystem
-from worker.kept_roofs import KeptRoofs
+from worker.intake import WorkerState
+from worker.link import RefusedError, ServerClient, UnreachableError
 from worker.measuring import Answer, Measure, measure_apart
-from worker.server_client import RefusedError, ServerClient, UnreachableError
-from worker.state import WorkerState
 
 log = logging.getLogger(__name__)
+
+
+class KeptRoofs:
+    """A JSON file with a canary for each hardware class; one that cannot be read is empty."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self, hardware_class: str) -> Canary | None:
+        """The roof of a class, None if it was never measured."""
+        return self._read_all().get(hardware_class)
+
+    def write(self, hardware_class: str, canary: Canary) -> None:
+        """Keep the roof of a class. A file that cannot be written is a line in the log."""
+        kept = self._read_all() | {hardware_class: canary}
+        table = {name: asdict(roof) for name, roof in kept.items()}
+        beside = self._path.with_suffix(".new")
+        try:
+            beside.write_text(json.dumps(table, indent=2) + "\n")
+            beside.replace(self._path)
+        except OSError as error:
+            log.warning("the roof cannot be kept in %s: %s", self._path, error)
+
+    def _read_all(self) -> dict[str, Canary]:
+        try:
+            return TypeAdapter(dict[str, Canary]).validate_json(self._path.read_bytes())
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValidationError) as error:
+            log.warning("the roofs in %s cannot be read: %s", self._path, error)
+            return {}
+
 
 Extent = Literal["all", "canary", "off"]
 

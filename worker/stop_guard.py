@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from worker.state import WorkerState
+from worker.intake import WorkerState
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from finishline.rules.errors import RuleError
 from finishline.rules.scoring.run import Clock, Phase
 from reference_models import load_reference, synthetic_of
 from reference_models.memory import is_out_of_memory
-from worker.latency_backends import first_line
+from worker.latency import first_line
 from worker.memory import accelerator_peak_bytes, resident_peak_bytes
 from worker.parent_death import die_with_parent
 from worker.sensors import open_sensors

@@ -1,16 +1,222 @@
-"""One run of a replay: follow the training process to its target, its limit or its death."""
+"""One run of a job: a process of its own, and the ledger of its parent's stamps."""
 
+import json
 import time
 from collections.abc import Callable
-from typing import Literal
+from dataclasses import asdict
+from typing import Any, Literal
 
 from finishline.rules.scoring.measurements import QUIET_CPU_SHARE
-from finishline.rules.verification.messages import ReplayJob, ReplayRun
+from finishline.rules.scoring.run import Clock, Phase
+from finishline.rules.verification.messages import (
+    BackendLatency,
+    Failure,
+    ReplayEvaluation,
+    ReplayJob,
+    ReplayRun,
+    RunStatus,
+)
 from worker.announcer import Announcer
 from worker.child_process import ChildProcess, Host, Line
 from worker.failures import count_oom_kills, death_of_child, failure
-from worker.run_record import RunRecord
+from worker.stopwatch import Stopwatch, clocks_disagree, is_below_band, is_reached
 from worker.telemetry import Telemetry
+from worker.wire import read_latency
+
+
+class RunRecord:
+    """Keeps the ledger of one run from the stamps of its parent, and tells what to do next.
+
+    `status` is None while the run goes on; `failure` says why it failed.
+    """
+
+    def __init__(
+        self,
+        job: ReplayJob,
+        index: int,
+        *,
+        at: float,
+        announcer: Announcer,
+        telemetry: Telemetry | None = None,
+    ) -> None:
+        self.job = job
+        self.index = index
+        self.training = job.trainings[index]
+        self.evaluations: list[ReplayEvaluation] = []
+        self.latency: list[BackendLatency] = []
+        self.status: RunStatus | None = None
+        self.failure: Failure | None = None
+        self._tta_seconds: float | None = None
+        self._watch = Stopwatch(at)
+        self._announcer = announcer
+        self._telemetry = telemetry or Telemetry(None)
+        self._clock = Clock(job.clock)
+        self._child_span: tuple[float, float] | None = None  # clock: (start, last)
+        self._cpu_span: tuple[float, float] | None = None
+        self._last_at = at
+        announcer.run_started(index)
+
+    def processor_share(self, *, least_seconds: float) -> float | None:
+        """Processor seconds of the training for each second of its clock so far.
+
+        None while that clock has told of less than `least_seconds`.
+        """
+        if self._child_span is None or self._cpu_span is None:
+            return None
+        seconds = self._child_span[1] - self._child_span[0]
+        if seconds < least_seconds:
+            return None
+        return (self._cpu_span[1] - self._cpu_span[0]) / seconds
+
+    def read(self, text: bytes, at: float) -> None:
+        """Take one line of the training process, stamped on arrival."""
+        try:
+            event = json.loads(text)
+            self._take(event, at)
+        except (ValueError, KeyError, TypeError) as error:
+            self.fail(failure("child_died", f"the training wrote a line that is no event: {error}"))
+
+    def fail(self, reason: Failure) -> None:
+        """End the run without a result."""
+        self.end("failed")
+        self.failure = reason
+
+    def end(self, status: RunStatus) -> None:
+        """End the run."""
+        if self.status is None:
+            self.status = status
+
+    def close(self, log_tail: str) -> ReplayRun:
+        """The run as it is reported; announces its end."""
+        parent_seconds, child_seconds = self._spans()
+        if self.status in ("reached", "not_reached"):
+            self._compare_clocks(parent_seconds, child_seconds)
+        status = self.status or "failed"
+        seconds = self._seconds()
+        cpu_seconds = self._cpu_span[1] - self._cpu_span[0] if self._cpu_span else None
+        self._announcer.run_finished(
+            self.index,
+            status,
+            seconds=seconds,
+            ledger=self._watch.ledger,
+            cpu_seconds=cpu_seconds,
+            failure=self.failure,
+        )
+        return ReplayRun(
+            index=self.index,
+            seed=self.training.seed,
+            status=status,
+            evaluations=self.evaluations,
+            ledger=asdict(self._watch.ledger),
+            tta_seconds=self._tta_seconds if status == "reached" else None,
+            parent_seconds=parent_seconds,
+            child_seconds=child_seconds,
+            cpu_seconds=cpu_seconds,
+            failure=self.failure,
+            log_tail=log_tail,
+            latency=self.latency,
+            telemetry=self._telemetry.summary(self._clock, samples=self._samples()),
+        )
+
+    def _take(self, event: dict[str, Any], at: float) -> None:
+        match event["event"]:
+            case "phase":
+                self._watch.enter(Phase(event["phase"]), at)
+                self._telemetry.enter(
+                    Phase(event["phase"]), on_clock=self._watch.started_at is not None
+                )
+                self._follow_clocks(event, at)
+                self._announcer.phase(
+                    self.index,
+                    event["phase"],
+                    seconds=self._seconds(),
+                    ledger=self._watch.ledger,
+                )
+            case "measurement":
+                self._watch.stamp(at)
+                self._follow_clocks(event, at)
+                self._measure(event)
+            case "latency":
+                self._watch.stamp(at)
+                self._follow_clocks(event, at)
+                self.latency.append(read_latency(event["latency"]))
+            case "failure":
+                self._watch.stamp(at)
+                self.fail(failure(event["code"], event["message"]))
+            case "end":
+                self._watch.stamp(at)
+                self._follow_clocks(event, at)
+                if self.job.target.fixed_stop and self.evaluations:
+                    self._tta_seconds = self.evaluations[-1].seconds
+                self.end("not_reached" if self._tta_seconds is None else "reached")
+            case unknown:
+                raise ValueError(f"unknown event {unknown!r}")
+
+    def _measure(self, event: dict[str, Any]) -> None:
+        evaluation = ReplayEvaluation(
+            epoch=float(event["epoch"]),
+            samples=int(event["samples"]),
+            seconds=self._watch.seconds(self._clock, division=self.job.division),
+            quality=float(event["quality"]),
+            ledger=asdict(self._watch.ledger),
+        )
+        self.evaluations.append(evaluation)
+        self._telemetry.note_memory(
+            resident=event.get("resident_peak_bytes"),
+            accelerator=event.get("accelerator_peak_bytes"),
+        )
+        self._telemetry.note_communication(
+            event.get("communication_seconds"),
+            train_seconds=self._watch.ledger.train,
+            how=event.get("communication_how"),
+        )
+        self._announcer.evaluation(self.index, evaluation)
+        qualities = [item.quality for item in self.evaluations]
+        if self._tta_seconds is None and is_reached(qualities, self.job.target):
+            self._tta_seconds = evaluation.seconds
+        if self.training.stop_at == "end":
+            return
+        if self._tta_seconds is not None:
+            if (
+                "latency" not in self.training.measure
+            ):  # Otherwise the model at the target is still to be timed.
+                self.end("reached")
+        elif is_below_band(qualities, self.job.control_points, self.job.target):
+            self.end("below_band")
+
+    def _samples(self) -> int:
+        return self.evaluations[-1].samples if self.evaluations else 0
+
+    def _seconds(self) -> float | None:
+        if self._watch.started_at is None:
+            return None
+        return self._watch.seconds(self._clock, division=self.job.division)
+
+    def _follow_clocks(self, event: dict[str, Any], at: float) -> None:
+        if self._watch.started_at is None:
+            return
+        self._last_at = at
+        clock, cpu = float(event["clock"]), float(event["cpu"])
+        self._child_span = (self._child_span[0] if self._child_span else clock, clock)
+        self._cpu_span = (self._cpu_span[0] if self._cpu_span else cpu, cpu)
+
+    def _spans(self) -> tuple[float | None, float | None]:
+        if self._watch.started_at is None or self._child_span is None:
+            return None, None
+        return self._last_at - self._watch.started_at, self._child_span[1] - self._child_span[0]
+
+    def _compare_clocks(self, parent_seconds: float | None, child_seconds: float | None) -> None:
+        if parent_seconds is None or child_seconds is None:
+            return  # Its clock never started.
+        if not clocks_disagree(parent_seconds, child_seconds):
+            return
+        self.status = "failed"
+        self.failure = failure(
+            "clock_mismatch",
+            f"the worker measured {parent_seconds:.3f} s where the training measured"
+            f" {child_seconds:.3f} s",
+        )
+
 
 POLL_SECONDS = 0.05
 EXIT_SECONDS = 5.0

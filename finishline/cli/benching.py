@@ -1,15 +1,18 @@
-"""The throughput of a reference on this machine, as `python -m worker.bench` measures it."""
+"""Throughput of a reference on this machine, measured and shown."""
 
 import json
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
+from rich.table import Table
+
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.processes import end, python_module, spawn
+from finishline.cli.tables import ABSENT, make_table
 
 DOING = {
     "throughput": "training and inferring on made-up data",
@@ -74,3 +77,70 @@ def _follow(lines: Any, told: Callable[[str], None]) -> dict[str, Any] | None:
         elif event.get("kind") == "result":
             result = dict(event["result"])
     return result
+
+
+MIB, GIGA = 2**20, 1e9
+Row = tuple[str, str, str]
+
+
+def bench_table(result: Mapping[str, Any]) -> Table:
+    """One line for each figure; what is absent says so and why."""
+    table = make_table("what", "figure", "how", right=("figure",))
+    for row in (*_throughput(result), *_beside(result), *_roofs(result)):
+        table.add_row(*row)
+    return table
+
+
+def _throughput(result: Mapping[str, Any]) -> Iterator[Row]:
+    for name, items in (("training", "samples"), ("inference", "items")):
+        found = result[name]
+        low, high = found["slowest"], found["fastest"]
+        how = f"{found['items_per_call']} at once; rounds from {low:.4g} to {high:.4g}"
+        yield name, f"{found['items_per_second']:.4g} {items}/s", how
+    target = result.get("to_target")
+    if target is None:
+        yield "to the target", ABSENT, "no reference runs at this batch size"
+        return
+    how = f"{target['epochs']:.2f} epochs of {target['epoch_seconds']:.4g} s, steps alone"
+    yield "to the target", f"{target['training_seconds']:.4g} s", how
+
+
+def _beside(result: Mapping[str, Any]) -> Iterator[Row]:
+    sensors = result["telemetry"]
+    joules = sensors["samples_per_joule"]
+    source = sensors["energy_source"] or "no energy counter can be read"
+    yield "samples per joule", ABSENT if joules is None else f"{joules:.4g}", source
+    watts = sensors["power_mean_watts"]
+    yield "power, mean", ABSENT if watts is None else f"{watts:.4g} W", "of the accelerators"
+    for name, what in (
+        ("memory_peak_bytes", "memory, peak"),
+        ("accelerator_memory_peak_bytes", "accelerator memory, peak"),
+    ):
+        peak = sensors[name]
+        yield what, ABSENT if peak is None else f"{peak / MIB:.4g} MiB", "of the training process"
+    yield from _work(result)
+
+
+def _work(result: Mapping[str, Any]) -> Iterator[Row]:
+    audit, work, point = result.get("precision"), result.get("work"), result.get("roofline")
+    if audit is not None:
+        yield "precision", audit["lowest"] or ABSENT, f"narrowest type touched in {audit['scope']}"
+    if work is not None:
+        how = f"matmuls and convolutions of {work['batch_size']} samples"
+        yield "work of a step", f"{work['step_flops'] / GIGA:.4g} GFLOP", how
+    if point is None:
+        return
+    mfu = point["utilisation"]
+    how = f"{point['achieved_flops'] / GIGA:.4g} GFLOP/s of the best measured roof"
+    yield "utilisation (MFU)", ABSENT if mfu is None else f"{100 * mfu:.3g} %", how
+    if point["intensity"] is not None:
+        bound = point["bound"]
+        how = "no roof to hold it against" if bound is None else f"bound by {bound}"
+        yield "arithmetic intensity", f"{point['intensity']:.4g} FLOP/byte", how
+
+
+def _roofs(result: Mapping[str, Any]) -> Iterator[Row]:
+    for name, figure in result["roofs"].items():
+        value = figure["value"]
+        text = ABSENT if value is None else f"{value:.4g} {figure['unit']}"
+        yield name.replace("_", " "), text, figure["how"]

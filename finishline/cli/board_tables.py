@@ -6,9 +6,18 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from finishline.cli.fitting_table import one_line
-from finishline.cli.formats import cost_text, number_text, quality_text
-from finishline.cli.tables import View, make_table, minute, or_dash, standing_text, status_text
+from finishline.cli.tables import (
+    View,
+    cost_text,
+    make_table,
+    minute,
+    number_text,
+    one_line,
+    or_dash,
+    quality_text,
+    standing_text,
+    status_text,
+)
 from finishline.rules.ranking.evidence import place_words, ranked_seconds
 from finishline.rules.scoring.tta import display_seconds
 

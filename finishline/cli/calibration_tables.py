@@ -1,19 +1,20 @@
-"""Calibrations as tables and lines for people, and as a benchmark file would hold them."""
+"""Calibrations as tables and lines, and followed to their end."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from rich.console import RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from finishline.cli.formats import ABSENT, number_text
-from finishline.cli.tables import make_table
+from finishline.cli.client import ServerClient, View, segment
+from finishline.cli.screen import Screen
+from finishline.cli.tables import ABSENT, make_table, number_text
 from finishline.rules.benchmarks.benchmark import ReferenceRun
 from finishline.rules.benchmarks.calibration import reference_run_toml
 from finishline.rules.text import count_text
-
-View = Mapping[str, Any]
 
 
 def calibration_table(calibrations: Sequence[View]) -> RenderableType:
@@ -102,3 +103,62 @@ def calibration_toml(view: View) -> Iterable[str]:
 def _made_on(system: View) -> str:
     software = ", ".join(f"{name} {found}" for name, found in sorted(system["software"].items()))
     return " ".join(f"{system['processor']}, {software}".split())
+
+
+POLL_SECONDS = 1.0
+Show = Callable[[View], None]
+
+
+def watch_calibration(
+    server: ServerClient,
+    view: View,
+    screen: Screen,
+    *,
+    wait: Callable[[float], None] = time.sleep,
+) -> View:
+    """Show a calibration until nothing of it is under way; its last view. Raises CliError."""
+    with progress_screen(screen) as show:
+        show(view)
+        while view["state"] == "running":
+            wait(POLL_SECONDS)
+            view = server.get(f"/calibrations/{segment(str(view['id']))}")
+            show(view)
+    return view
+
+
+def runs_trained(view: View) -> int:
+    """Runs that are finished, and those of chunks under way that are trained already."""
+    return sum(int(size["finished"]) + int(size["under_way"]) for size in view["sizes"])
+
+
+@contextmanager
+def progress_screen(screen: Screen) -> Iterator[Show]:
+    """Something that shows how far a calibration is."""
+    if screen.as_json or not screen.console.is_terminal:
+        yield _line_by_line(screen)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=screen.console) as progress:
+        bars = {}
+
+        def show(view: View) -> None:
+            for size in view["sizes"]:
+                name = f"batch size {size['batch_size']}"
+                if name not in bars:
+                    bars[name] = progress.add_task(name, total=size["planned"])
+                trained = size["finished"] + size["under_way"]
+                progress.update(bars[name], completed=trained, total=size["planned"])
+
+        yield show
+
+
+def _line_by_line(screen: Screen) -> Show:
+    said: list[int] = []
+
+    def show(view: View) -> None:
+        trained = runs_trained(view)
+        if trained not in said:
+            said.append(trained)
+            screen.say(f"  {trained} of {count_text(view['runs_planned'], 'run')} trained")
+
+    return show

@@ -13,10 +13,9 @@ import orjson
 
 from finishline.cli.archive_parts import Parcel, key_of, parts_of
 from finishline.cli.client import ServerClient
-from finishline.cli.crew import Crew
 from finishline.cli.errors import CliError, ExitCode, Problem
 from finishline.cli.import_plan import Unsent
-from finishline.cli.interrupts import Interrupts
+from finishline.cli.processes import Crew, Interrupts
 from finishline.rules.archive.files import Archive
 from finishline.rules.errors import RuleError
 

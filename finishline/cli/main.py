@@ -13,31 +13,22 @@ from rich.text import Text
 from finishline.cli.commands import (
     account,
     admin,
-    admin_tokens,
     benchmark,
     calibration,
     lists,
-    prices,
     quota,
     webhook,
 )
-from finishline.cli.commands.audit_log import audit_log
-from finishline.cli.commands.bench import bench
-from finishline.cli.commands.calibrate import calibrate
+from finishline.cli.commands.calibration import calibrate
 from finishline.cli.commands.check import check
-from finishline.cli.commands.check_proof import check_proof_of
-from finishline.cli.commands.decide import compare_verifications, decide
-from finishline.cli.commands.demo import demo
-from finishline.cli.commands.duel import duel
+from finishline.cli.commands.check_proof import audit_log, check_proof_of
 from finishline.cli.commands.import_archive import import_archive
 from finishline.cli.commands.rescore import rescore
-from finishline.cli.commands.run import run
+from finishline.cli.commands.run import bench, run
 from finishline.cli.commands.score import score
-from finishline.cli.commands.submit import submit
-from finishline.cli.commands.ticket import ticket
-from finishline.cli.commands.up import up
-from finishline.cli.commands.verify import verify
-from finishline.cli.commands.withdraw import withdraw
+from finishline.cli.commands.submit import submit, ticket, withdraw
+from finishline.cli.commands.up import demo, up
+from finishline.cli.commands.verify import compare_verifications, decide, duel, verify
 from finishline.cli.commands.workers import queue_app, workers_app
 from finishline.cli.errors import INTERRUPTED, CliError, ExitCode
 from finishline.cli.screen import flowing, open_console
@@ -67,10 +58,10 @@ for registered in app.registered_commands:
     registered.help = flowing(inspect.getdoc(registered.callback) or "")
 app.add_typer(account.app, name="account")
 app.add_typer(admin.app, name="admin")
-app.add_typer(admin_tokens.app, name="token")
+app.add_typer(admin.tokens_app, name="token")
 app.add_typer(benchmark.app, name="benchmark")
-app.add_typer(prices.app, name="prices")
-app.add_typer(quota.app, name="quota")
+app.add_typer(quota.prices_app, name="prices")
+app.add_typer(quota.quota_app, name="quota")
 app.add_typer(workers_app, name="workers")
 app.add_typer(queue_app, name="queue")
 app.add_typer(webhook.app, name="webhook")

@@ -1,13 +1,17 @@
-"""Child processes that end with their parent and can be ended with all of their own."""
+"""Child processes that end with their parent, threads that end with a command, and Ctrl-C."""
 
 import contextlib
 import ctypes
 import os
+import queue
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import IO
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from types import FrameType
+from typing import IO, Generic, TypeVar
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -78,3 +82,81 @@ def end(process: "subprocess.Popen[bytes]", *, limit_seconds: float = 5.0) -> No
             process.wait(limit_seconds)
     signal_group(process.pid, signal.SIGKILL)
     process.wait()
+
+
+Task = TypeVar("Task")
+Done = TypeVar("Done")
+
+
+class Crew(Generic[Task, Done]):
+    """Works on at most `size` tasks at a time; on no other once `ends` says so.
+
+    A ThreadPoolExecutor would wait at the end of the process for a request that is not answered.
+    """
+
+    def __init__(
+        self, size: int, work: Callable[[Task], Done], *, ends: Callable[[], bool]
+    ) -> None:
+        self._work = work
+        self._ends = ends
+        self._waiting: queue.SimpleQueue[tuple[Task, Future[Done]] | None] = queue.SimpleQueue()
+        self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(size)]
+        for thread in self._threads:
+            thread.start()
+
+    def hand(self, task: Task) -> "Future[Done]":
+        """Work on a task as soon as somebody is free; what is not begun is cancelled."""
+        future: Future[Done] = Future()
+        self._waiting.put((task, future))
+        return future
+
+    def dismiss(self) -> None:
+        """Let everybody go once the tasks at hand are done, without waiting for it."""
+        for _ in self._threads:
+            self._waiting.put(None)
+
+    def _run(self) -> None:
+        while (handed := self._waiting.get()) is not None:
+            task, future = handed
+            if self._ends():
+                future.cancel()
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(self._work(task))
+            except BaseException as error:  # noqa: BLE001 - whoever asked for it decides
+                future.set_exception(error)
+
+
+SENTENCE = b"Stopping: waiting for what is on its way; press Ctrl-C again to leave it.\n"
+
+
+class Interrupts:
+    """How often Ctrl-C was pressed. `stopping` is an event, so that threads can wait for it."""
+
+    def __init__(self) -> None:
+        self.stopping = threading.Event()
+        self.leaving = False
+
+    def take(self, _number: int, _frame: FrameType | None) -> None:
+        """Note one. From the third on it is a KeyboardInterrupt like any other."""
+        if self.leaving:
+            raise KeyboardInterrupt
+        if self.stopping.is_set():
+            self.leaving = True
+            return
+        self.stopping.set()
+        # A buffered write is not allowed here: one may have been interrupted.
+        with contextlib.suppress(OSError, ValueError):
+            os.write(sys.stderr.fileno(), SENTENCE)
+
+
+@contextlib.contextmanager
+def noted_interrupts() -> Iterator[Interrupts]:
+    """Note Ctrl-C within the block instead of raising KeyboardInterrupt (main thread only)."""
+    interrupts = Interrupts()
+    previous = signal.signal(signal.SIGINT, interrupts.take)
+    try:
+        yield interrupts
+    finally:
+        signal.signal(signal.SIGINT, previous)

@@ -1,14 +1,21 @@
-"""The records of an archive on this machine, one for each submission in it."""
+"""Records of an archive's submissions: made here, as JSON lines, CSV or a table."""
 
+import csv
 import gc
-from collections.abc import Iterator, Mapping
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import orjson
+from rich.text import Text
+
 from finishline.cli.archive_files import list_archive
 from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.tables import ABSENT, FittingTable, number_text, seconds_text
 from finishline.rules.archive.dawnbench import score_entry
 from finishline.rules.archive.definitions import Definitions, tell_rounds
 from finishline.rules.archive.files import Archive
@@ -17,6 +24,7 @@ from finishline.rules.archive.problems import Problems
 from finishline.rules.archive.same_training import find_identical
 from finishline.rules.archive.submissions import EntryFiles, ResultSet, Submission, find_submissions
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.text import count_text
 
 Record = dict[str, Any]
 
@@ -93,3 +101,98 @@ def _fault(submission: Submission, error: Exception) -> Record:
     )
     listed = [asdict(problem) for problem in problems]
     return {"path": submission.path, "eligible": False, "problems": listed}
+
+
+COLUMNS = (
+    "path", "benchmark", "kind", "reached", "tta_seconds", "tta_epoch", "tta_display", "cost_usd",
+    "latency_ms", "cost_usd_per_10000", "metric", "best_metric", "organisation", "system",
+    "division", "n_runs", "olympic_mean_seconds", "normalised_seconds", "rcp_verdict",
+    "rcp_message", "rcp_factor", "cv_percent", "reached_fraction", "global_batch_size", "eligible",
+    "runs_reached", "runs_started", "errors", "warnings", "first_problem",
+)  # fmt: skip
+SEVERITIES = ("error", "warning")
+FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def json_line(record: Record) -> str:
+    """A record as one line of JSON."""
+    try:
+        return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE).decode()
+    except TypeError:  # An integer beyond 64 bits, or half of a surrogate pair.
+        return json.dumps(record) + "\n"
+
+
+def csv_lines(records: Iterable[Record]) -> Iterable[str]:
+    """The header, then a line for each record."""
+    yield _csv_line(COLUMNS)
+    for record in records:
+        flat = _flat(record)
+        yield _csv_line([_cell(flat.get(column)) for column in COLUMNS])
+
+
+def record_table(records: Iterable[Record]) -> FittingTable:
+    """The records for people."""
+    table = FittingTable(spare=("normalised", "benchmark", "CV"), readable=30)
+    for column in ("submission", "benchmark", "time", "normalised", "CV", "reached", "problems"):
+        right = column in ("time", "normalised", "CV", "reached")
+        table.add_column(column, justify="right" if right else "left", overflow="fold")
+    for record in records:
+        table.add_row(*_row(record))
+    return table
+
+
+def problem_text(problem: Record) -> str:
+    """A problem as one line: how bad, where, what, and what was expected."""
+    place = problem["file"] or ""
+    if problem["line"] is not None:
+        place += f" line {problem['line']}"
+    if problem["field"] is not None:
+        place += f", field {problem['field']}"
+    expected = f"; expected {problem['expected']}" if problem["expected"] else ""
+    return f"{problem['severity']}: {place}: {problem['message']}{expected} [{problem['code']}]"
+
+
+def _row(record: Record) -> list[Text]:
+    flat = _flat(record)
+    seconds = flat.get("tta_seconds", flat.get("olympic_mean_seconds"))
+    latency = flat.get("latency_ms")
+    time = seconds_text(seconds) if latency is None else number_text(latency, digits=3, unit=" ms")
+    reached = flat.get("reached")
+    if flat.get("n_runs"):
+        reached = f"{sum(run['converged'] for run in record['runs'])}/{flat['n_runs']}"
+    cells = (
+        record["path"],
+        flat.get("benchmark") or ABSENT,
+        time,
+        seconds_text(flat.get("normalised_seconds")),
+        number_text(flat.get("cv_percent"), digits=2, unit=" %"),
+        {True: "yes", False: "no", None: ABSENT}.get(reached, reached),
+        ", ".join(count_text(flat[f"{kind}s"], kind) for kind in SEVERITIES if flat[f"{kind}s"]),
+    )
+    return [Text(str(cell)) for cell in cells]
+
+
+def _flat(record: Record) -> Record:
+    problems = record["problems"]
+    rcp = record.get("rcp") or {}
+    return record | {
+        "rcp_verdict": rcp.get("verdict"),
+        "rcp_message": rcp.get("message"),
+        "rcp_factor": rcp.get("factor"),
+        "errors": sum(problem["severity"] == "error" for problem in problems),
+        "warnings": sum(problem["severity"] == "warning" for problem in problems),
+        "first_problem": problem_text(problems[0]) if problems else None,
+    }
+
+
+def _cell(value: Any) -> str:
+    """A cell that no spreadsheet takes for a formula."""
+    if isinstance(value, str):
+        return f"'{value}" if value.startswith(FORMULA_SIGNS) else value
+    return "" if value is None else str(value)
+
+
+def _csv_line(cells: Iterable[str]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue()

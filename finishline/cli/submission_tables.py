@@ -1,13 +1,26 @@
-"""A submission, its runs, and what was found of it, as tables and lines for people."""
+"""A submission, its runs and its findings as tables and lines; the files it is made of."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from finishline.cli.formats import cost_text, number_text, seconds_text
-from finishline.cli.tables import View, make_table, minute, or_dash, standing_text, status_text
+from finishline.cli.client import cli_errors
+from finishline.cli.tables import (
+    View,
+    cost_text,
+    make_table,
+    minute,
+    number_text,
+    or_dash,
+    seconds_text,
+    standing_text,
+    status_text,
+)
+from finishline.client import files
+from finishline.client.files import CLAIM_NAME, SubmissionFiles
 from finishline.rules.proof.check import Check
 from finishline.rules.text import count_text
 
@@ -134,3 +147,12 @@ def _backend_table(backends: Sequence[View]) -> Table:
             number_text(item.get("passes")),
         )
     return table
+
+
+__all__ = ["CLAIM_NAME", "SubmissionFiles", "find_submission_files"]
+
+
+def find_submission_files(path: Path) -> SubmissionFiles:
+    """The files of the submission at `path`. Raises CliError for what is missing."""
+    with cli_errors():
+        return files.find_submission_files(path)

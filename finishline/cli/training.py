@@ -1,7 +1,8 @@
-"""The reference training on this machine, as a submitter runs it: `python -m worker.local`."""
+"""The reference training on this machine, from the seeds of a ticket or its own."""
 
 import importlib.util
 import json
+import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,13 +10,15 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
+from finishline.cli.client import ServerClient, View
 from finishline.cli.errors import CliError, ExitCode, refusal
 from finishline.cli.processes import end, python_module, spawn
-from finishline.cli.replay import Target
+from finishline.cli.replay_screen import Target
 from finishline.rules.archive.definitions import shipped_definitions
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark, load_benchmarks
 from finishline.rules.errors import RuleError
 from finishline.rules.submissions.settings import check_settings, reference_of
+from finishline.rules.submissions.tickets import Ticket, read_ticket
 from finishline.rules.text import did_you_mean
 
 
@@ -165,3 +168,59 @@ def _failed(code: int, errors: str) -> CliError:
     said = [line.strip() for line in errors.splitlines() if line.strip()]
     last = said[-1].removeprefix("error: ") if said else f"it ended with exit code {code}"
     return CliError(f"The training failed: {last}", exit_code=ExitCode.REFUSED)
+
+
+SYSTEM_FIELDS = ("accelerator", "accelerator_count", "processor", "processor_count")
+PROBE_SECONDS = 30.0
+
+
+def local_system(device: str | None) -> View:
+    """Return the system of this machine with the device that trains, as a worker finds it."""
+    command = python_module("worker.local", "--describe")
+    if device is not None:
+        command += ["--device", device]
+    try:
+        ended = subprocess.run(command, capture_output=True, timeout=PROBE_SECONDS, check=True)
+        system: View = json.loads(ended.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise CliError(
+            "This machine could not be described; name its class with --hardware-class.",
+            exit_code=ExitCode.REFUSED,
+        ) from error
+    return system
+
+
+def name_of_class(server: ServerClient, system: Mapping[str, Any]) -> str:
+    """Return the server's name of this machine's hardware class, else the one made of its parts."""
+    own = str(system["hardware_class"])
+    try:
+        listed = server.get("/hardware-classes")["hardware_classes"]
+    except (CliError, KeyError, TypeError):
+        return own
+    wanted = [system[name] for name in SYSTEM_FIELDS]
+    names = [str(each["name"]) for each in listed if [each.get(n) for n in SYSTEM_FIELDS] == wanted]
+    return own if own in names or not names else names[0]
+
+
+def write_ticket(path: Path, ticket: View) -> None:
+    """Write a ticket file. Raises CliError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(ticket, indent=2) + "\n")
+    except OSError as error:
+        raise CliError(
+            f"Cannot write {path} ({error.strerror}).", exit_code=ExitCode.REFUSED
+        ) from error
+
+
+def open_ticket(path: Path) -> Ticket:
+    """Return the ticket in a file. Raises CliError naming file and field."""
+    try:
+        return read_ticket(path.read_bytes(), file=str(path))
+    except RuleError as error:
+        raise refusal(error) from error
+    except OSError as error:
+        raise CliError(
+            f"Cannot read {path} ({error.strerror}); get one with `finishline ticket`.",
+            exit_code=ExitCode.USAGE,
+        ) from error

@@ -6,8 +6,13 @@ from typing import Any
 
 from finishline.cli.client import ServerClient, View, cli_errors, segment
 from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.replay import ReplayProgress, read_bands, read_target
-from finishline.cli.replay_screen import ReplayScreen, replay_screen
+from finishline.cli.replay_screen import (
+    ReplayProgress,
+    ReplayScreen,
+    read_bands,
+    read_target,
+    replay_screen,
+)
 from finishline.cli.screen import Screen
 from finishline.client.sse import ServerEvent, follow_events
 

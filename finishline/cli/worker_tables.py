@@ -1,12 +1,11 @@
-"""Workers and what waits for them as tables for people."""
+"""Workers, their queue and their holds as tables for people."""
 
 from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from finishline.cli.formats import number_text
-from finishline.cli.tables import View, make_table, minute, or_dash
+from finishline.cli.tables import View, make_table, minute, minute_text, number_text, or_dash
 
 
 def worker_table(workers: Sequence[View]) -> RenderableType:
@@ -88,3 +87,32 @@ def queue_table(queue: View) -> RenderableType:
                 else or_dash(item.get("why_unknown")),
             )
     return table
+
+
+def held_lines(view: View) -> Iterator[Text]:
+    """A line for each worker that an organiser paused or drained."""
+    for worker in view.get("workers") or []:
+        if worker.get("held"):
+            yield _line(
+                f"{worker.get('name')} {worker['held']}",
+                by=worker.get("held_by"),
+                since=worker.get("held_at"),
+                why=worker.get("held_because"),
+            )
+
+
+def paused_lines(queue: View) -> Iterator[Text]:
+    """A line for each hardware class that is paused, and for all of them together."""
+    classes = [(str(one.get("hardware_class") or "any"), one) for one in queue.get("classes") or []]
+    for name, one in [("every queue", queue), *classes]:
+        if pause := one.get("paused"):
+            yield _line(
+                f"{name} paused",
+                by=pause.get("by"),
+                since=pause.get("since"),
+                why=pause.get("reason"),
+            )
+
+
+def _line(what: str, *, by: str | None, since: str | None, why: str | None) -> Text:
+    return Text(f"{what} by {by or 'somebody'} since {minute_text(since)} UTC: {why}", "yellow")

@@ -13,7 +13,7 @@ from finishline.rules.text import count_text
 from server.boards.comparison_schemas import ComparedView, ComparisonView, PairView
 from server.errors import ContentError, NotFoundError
 from server.models import SUBMITTER, Submission
-from server.submissions.service import convergence_factor, run_times
+from server.submissions.run_times import convergence_factor, run_times
 
 FEWEST, MOST = 2, 6
 EXPECTED = f"{FEWEST} to {MOST} different ids, separated by commas"

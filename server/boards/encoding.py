@@ -1,4 +1,4 @@
-"""A board as bytes: JSON or CSV, encoded and compressed once per version."""
+"""A board as a response: JSON, CSV or a page, as bytes that the cache may keep."""
 
 import csv
 import gzip
@@ -6,12 +6,17 @@ import hashlib
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import orjson
+from fastapi import Request, Response
+from sqlalchemy.orm import Session
 
+from server.board_versions import board_version
+from server.boards.cache import hint_of
+from server.conditions import reader_has, reader_takes_gzip
 from server.csv_cells import csv_cell
+from server.dependencies import Parts
 
 Board = dict[str, Any]
 CSV_COLUMNS = (
@@ -83,22 +88,21 @@ GZIP_LEVEL = 6
 
 @dataclass(frozen=True)
 class Encoded:
-    """An answer ready to send, as it is or with `Content-Encoding: gzip`."""
+    """A board as bytes, how many entries there are on all pages, and where the next ones are."""
 
     content: bytes
-    etag: str
     total: int
-    next_cursor: str | None
-
-    @cached_property
-    def gzip_content(self) -> bytes:
-        """The same compressed, for the first who takes it so and all after."""
-        return gzip.compress(self.content, compresslevel=GZIP_LEVEL, mtime=0)
+    next_cursor: str | None = None
 
     @property
-    def weight(self) -> int:
-        """Bytes in memory, at most: no encoding makes a board longer than twice what it is."""
-        return 2 * len(self.content)
+    def etag(self) -> str:
+        """A tag of the content in any encoding, so a weak one."""
+        return f'W/"{hashlib.sha256(self.content).hexdigest()[:32]}"'
+
+
+def encode(board: Board, write: Callable[[Board], bytes]) -> Encoded:
+    """The board written one way."""
+    return Encoded(write(board), total=board["total"], next_cursor=board["next_cursor"])
 
 
 def encode_json(board: Board) -> bytes:
@@ -130,16 +134,40 @@ def encode_csv(board: Board) -> bytes:
     return text.getvalue().encode()
 
 
-def encode(board: Board, write: Callable[[Board], bytes]) -> Encoded:
-    """The board written one way, with what its headers say."""
-    return encoded(write(board), total=board["total"], next_cursor=board["next_cursor"])
+def answer_board(
+    parts: Parts,
+    request: Request,
+    benchmark_id: str,
+    media_type: str,
+    make: Callable[[Session], Encoded],
+) -> Response:
+    """Respond with what `make` reads, and mark it for the cache: nothing in it is one reader's."""
+    with parts.database.read_snapshot() as session:
+        version = board_version(session, benchmark_id)
+        encoded = make(session)
+    content, etag = encoded.content, encoded.etag
+    hint = hint_of(request.scope)
+    hint.benchmark_id, hint.version, hint.etag = benchmark_id, version, etag
+    headers = {
+        "ETag": etag,
+        "Cache-Control": "no-cache",
+        "Vary": "Accept, Accept-Encoding",
+        **place_headers(request, encoded),
+    }
+    if reader_has(request, etag):
+        return Response(status_code=304, headers=headers)
+    if reader_takes_gzip(request):
+        content = gzip.compress(content, compresslevel=GZIP_LEVEL, mtime=0)
+        headers["Content-Encoding"] = "gzip"
+    return Response(content, media_type=media_type, headers=headers)
 
 
-def encoded(content: bytes, *, total: int, next_cursor: str | None) -> Encoded:
-    """Bytes made ready to send; one tag names them in either encoding, so it is a weak one."""
-    return Encoded(
-        content=content,
-        etag=f'W/"{hashlib.sha256(content).hexdigest()[:32]}"',
-        total=total,
-        next_cursor=next_cursor,
-    )
+def place_headers(request: Request, encoded: Encoded) -> dict[str, str]:
+    """How many entries there are in all, and where the next ones are."""
+    headers = {"X-Total-Count": str(encoded.total)}
+    if encoded.next_cursor is not None:
+        following = request.url.remove_query_params("page").include_query_params(
+            cursor=encoded.next_cursor
+        )
+        headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'
+    return headers

@@ -6,10 +6,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from server.benchmarks.queries import find_benchmark
-from server.boards.answers import answer_board, place_headers
 from server.boards.comparison import compare_submissions
 from server.boards.comparison_schemas import ComparisonView
-from server.boards.encoding import encode, encode_csv, encode_json
+from server.boards.encoding import answer_board, encode, encode_csv, encode_json, place_headers
 from server.boards.preview import preview_board
 from server.boards.queries import Board, read_board
 from server.boards.race import RaceView, read_race
@@ -103,7 +102,6 @@ def _answer(
         parts,
         request,
         benchmark_id,
-        query,
         media_type,
         lambda session: encode(read_board(session, benchmark, query), write),
     )

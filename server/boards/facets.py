@@ -3,7 +3,9 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
+
+from server.boards.ranked import PlacedRow
 
 # A menu of thousands is none; what is left out can be searched for.
 MOST_CHOICES = 60
@@ -24,13 +26,6 @@ FIGURES = (
 Counts = tuple[tuple[str, int], ...]
 
 
-class HasFigures(Protocol):
-    """What a field of a board entry can be asked of."""
-
-    def figure(self, name: str) -> Any:
-        """The value of a field."""
-
-
 @dataclass(frozen=True)
 class Facets:
     """The values on a whole board with how many entries have each, the most frequent first.
@@ -48,15 +43,16 @@ class Facets:
     days: tuple[str, str] | None = None
 
 
-def facets_of(rows: Sequence[HasFigures]) -> Facets:
-    """What is on a board of these rows."""
-    qualities = [value for row in rows if (value := row.figure("quality")) is not None]
-    days = [str(row.figure("submitted_on") or row.figure("submitted_at"))[:10] for row in rows]
+def facets_of(rows: Sequence[PlacedRow]) -> Facets:
+    """The values on a board of these rows."""
+    shown = [placed.row.shown for placed in rows]
+    qualities = [one["quality"] for one in shown if one["quality"] is not None]
+    days = [placed.row.standing.submitted_at[:10] for placed in rows]
     return Facets(
-        divisions=_counts(row.figure("division") for row in rows),
-        statuses=_counts(row.figure("status") for row in rows),
-        hardware_classes=_counts(row.figure("system")["hardware_class"] for row in rows),
-        frameworks=_counts(row.figure("framework") for row in rows),
+        divisions=_counts(one["division"] for one in shown),
+        statuses=_counts(one["status"] for one in shown),
+        hardware_classes=_counts(one["system"]["hardware_class"] for one in shown),
+        frameworks=_counts(one["framework"] for one in shown),
         present=frozenset(
             name for name in FIGURES if any(row.figure(name) is not None for row in rows)
         ),

@@ -21,9 +21,8 @@ from finishline.rules.ranking.lens import (
 )
 from finishline.rules.scoring.measured_time import interval_of
 from finishline.rules.scoring.tta import display_seconds
-from server.boards.rows import BoardRow, BoardRows
+from server.boards.rows import BoardRow
 from server.boards.schemas import BoardQuery, LensView
-from server.boards.separated import METRICS_OF_RUNS
 from server.models import Attempt, PoolRun, RunRow, Submission, Verification
 from server.models.visibility import hides_runs
 from server.verifications.pool_runs import ENDED_EARLY, posted_runs
@@ -31,6 +30,8 @@ from server.verifications.pool_runs import ENDED_EARLY, posted_runs
 # Curves are long: so many are in memory at once, as text. Each is decoded when its turn comes,
 # because a few hundred decoded ones keep the garbage collector busier than the decoding takes.
 CURVES_AT_ONCE = 200
+# Of these metrics a submission's figure is a multiple of what its runs took.
+METRICS_OF_RUNS = ("tta", "cost")
 HIDDEN = "its curves are hidden until its first verdict"
 NO_CURVES = "no curve of its sealed runs is stored"
 
@@ -61,24 +62,19 @@ def lens_view(lens: Lens, benchmark: Benchmark) -> LensView:
 
 def lens_rows(
     session: Session,
-    rows: BoardRows,
+    rows: Mapping[str, BoardRow],
     which: Sequence[ColumnElement[bool]],
     lens: Lens,
     benchmark: Benchmark,
-) -> BoardRows:
-    """The rows with their times, costs and `run_seconds` through the lens.
+) -> dict[str, BoardRow]:
+    """The rows with their times and costs through the lens.
 
     A measured row is seen by the curves of its sealed runs, any other by those of its own logs.
     `lens_reason` says why a row has no time, None where its runs did not reach the target.
     """
-    times = _times_of_runs(session, rows.rows, which, lens, benchmark)
-    times |= _times_of_pools(session, rows.rows, which, lens, benchmark)
-    return BoardRows(
-        {
-            submission_id: _seen(row, times[submission_id], lens, benchmark)
-            for submission_id, row in rows.rows.items()
-        }
-    )
+    times = _times_of_runs(session, rows, which, lens, benchmark)
+    times |= _times_of_pools(session, rows, which, lens, benchmark)
+    return {name: _seen(row, times[name], lens, benchmark) for name, row in rows.items()}
 
 
 def _times_of_runs(
@@ -101,7 +97,8 @@ def _times_of_runs(
         # A submission may have come in since the rows were read.
         if (row := rows.get(submission_id)) is not None:
             run = StoredRun(file, reached, orjson.loads(curve))
-            times[submission_id].append(time_of_run(run, lens, benchmark, division=row.division))
+            division = row.standing.division
+            times[submission_id].append(time_of_run(run, lens, benchmark, division=division))
     return times
 
 
@@ -145,7 +142,7 @@ def _times_of_pools(
         for posted in posted_runs(session, session.get_one(Attempt, attempt_id), benchmark):
             trained[attempt_id, posted.index] = asdict(posted)
     times: dict[str, list[LensTime]] = {
-        run.id: [] for run in runs if run.id in rows and is_measured(rows[run.id])
+        run.id: [] for run in runs if run.id in rows and rows[run.id].is_measured
     }
     for run in runs:
         found = trained.get((run.attempt_id if run.lost else run.verification_id, run.index))
@@ -153,11 +150,6 @@ def _times_of_pools(
             stored = _stored(found)
             times[run.id].append(time_of_run(stored, lens, benchmark, division=run.division))
     return times
-
-
-def is_measured(row: BoardRow) -> bool:
-    """Whether a row shows our time and not one of its own logs."""
-    return row.shown["evidence"] == "measured" and row.shown["measured_seconds"] is not None
 
 
 def _stored(run: Mapping[str, Any]) -> StoredRun:
@@ -168,7 +160,7 @@ def _stored(run: Mapping[str, Any]) -> StoredRun:
 
 
 def _seen(row: BoardRow, times: Sequence[LensTime], lens: Lens, benchmark: Benchmark) -> BoardRow:
-    ours = is_measured(row)
+    ours = row.is_measured
     found = result_of_set(times, lens, benchmark, factor=row.factor, sealed=ours)
     tta = found.tta_seconds
     interval = None if tta is None else interval_of(tta, runs=len(times), spread=row.spread)
@@ -193,11 +185,10 @@ def _seen(row: BoardRow, times: Sequence[LensTime], lens: Lens, benchmark: Bench
             "measured_low_seconds": low,
             "measured_high_seconds": high,
         }
+    cost = training_cost_usd(tta, row.price_usd_per_hour)
     return replace(
         row,
-        tta_seconds=tta,
-        cost_usd=training_cost_usd(tta, row.price_usd_per_hour),
-        run_seconds=list(found.runs),
+        standing=row.standing._replace(tta_seconds=tta, cost_usd=cost),
         lens_reason=found.reason if times else NO_CURVES if ours else HIDDEN,
         changed=changed,
     )

@@ -14,9 +14,8 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.phases import moment_words
 from server.board_versions import board_version
-from server.boards.divisions import board_in_division
 from server.boards.queries import Board, cut_board
-from server.boards.ranked import RankedBoard, board_as_seen
+from server.boards.ranked import RankedBoard, board_as_seen, board_in_division
 from server.boards.schemas import BoardQuery, PreviewPart
 from server.models import Submission
 from server.phases.queries import current_dates
@@ -67,7 +66,7 @@ def _part(
             entry["submission_id"] for entry in board["entries"] if entry["submission_id"] in hidden
         ],
         hidden_total=hidden_total,
-        note=_note(hidden_total, of=len(ranked.rows), until=until),
+        note=_note(hidden_total, of=len(ranked), until=until),
     )
 
 

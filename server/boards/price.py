@@ -1,5 +1,6 @@
 """A board at other prices: the visitor's own of an accelerator, or the book's of one day."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
 
@@ -9,7 +10,7 @@ from finishline.rules.benchmarks.prices import (
     system_price_usd_per_hour,
     training_cost_usd,
 )
-from server.boards.rows import BoardRow, BoardRows, is_own_price
+from server.boards.rows import BoardRow, is_own_price
 from server.boards.schemas import BoardQuery, PriceView
 
 # US dollars for an accelerator and hour, or the day whose prices hold.
@@ -40,16 +41,14 @@ def price_view(price: OtherPrice) -> PriceView:
     )
 
 
-def priced_rows(rows: BoardRows, price: OtherPrice, book: PriceBook) -> BoardRows:
+def priced_rows(
+    rows: Mapping[str, BoardRow], price: OtherPrice, book: PriceBook
+) -> dict[str, BoardRow]:
     """The rows with what their times cost at other prices."""
-    return BoardRows(
-        {
-            submission_id: _at_day(row, price, book)
-            if isinstance(price, date)
-            else _at_own_price(row, price)
-            for submission_id, row in rows.rows.items()
-        }
-    )
+    return {
+        name: _at_day(row, price, book) if isinstance(price, date) else _at_own_price(row, price)
+        for name, row in rows.items()
+    }
 
 
 def _at_own_price(row: BoardRow, usd_per_accelerator_hour: float) -> BoardRow:
@@ -68,10 +67,10 @@ def _at_day(row: BoardRow, day: date, book: PriceBook) -> BoardRow:
 def _costing(
     row: BoardRow, usd_per_hour: float | None, *, number: int | None, is_own: bool
 ) -> BoardRow:
+    cost = training_cost_usd(row.standing.tta_seconds, usd_per_hour)
     return replace(
         row,
-        cost_usd=training_cost_usd(row.tta_seconds, usd_per_hour),
-        price_is_own=is_own,
+        standing=row.standing._replace(cost_usd=cost, price_is_own=is_own),
         changed=dict(row.changed) | {"cost_price": number},
     )
 

@@ -9,13 +9,12 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.ranking import FIRST_METRIC
 from server.board_versions import board_version
-from server.boards.divisions import board_in_division
 from server.boards.lens import lens_of, lens_view
 from server.boards.other_rules import other_rules
 from server.boards.price import price_of, price_view
-from server.boards.ranked import RankedBoard, ranked_board
+from server.boards.ranked import RankedBoard, board_in_division, ranked_board
 from server.boards.schemas import BoardQuery
-from server.boards.selection import first_place, select_rows
+from server.boards.selection import first_place, select_page
 from server.models import Submission
 
 Board = dict[str, Any]
@@ -63,7 +62,8 @@ class Standings:
         board = self._board(submission.benchmark_id, submission.kind, submission.division)
         if submission.id not in board.found:
             return {}
-        placed = board.rows[board.order.position(board.found[submission.id].standing)]
+        place = board.order.position(board.found[submission.id])
+        (placed,) = board.page(self._session, place, place + 1)
         return {name: placed.figure(name) for name in OF_SUBMISSION}
 
     def _board(self, benchmark_id: str, kind: str, division: str) -> RankedBoard:
@@ -88,11 +88,9 @@ def cut_board(
     version: int,
 ) -> Board:
     """The page of a ranked board that a query asks for, with the fields of BoardView."""
-    chosen = select_rows(ranked.rows, query)
     start = first_place(query, version)
-    page = chosen[start : start + query.limit]
+    page, total = select_page(session, ranked, query, start)
     end = start + len(page)
-    total = len(chosen)
     lens, price = lens_of(benchmark, query), price_of(query)
     return {
         "benchmark": benchmark.benchmark_id,

@@ -1,28 +1,39 @@
-"""Everything of a division, ranked and separated: kept in memory until the board changes."""
+"""A division's submissions in the order of their ranks, and which of them can be told apart.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, overload
+The rows of a board and its order are cached for its latest version; after a write only the
+submissions that changed are read again, and put into the order that was there.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.lens import Lens
 from finishline.rules.ranking.ranking import Metric, Order, Ranked, Standing, order_of
+from finishline.rules.statistics.separation import RankedTime, Separated, separate
 from finishline.rules.submissions.claim import Kind
-from server.board_versions import changes_between
-from server.boards.also_by import one_row_each
-from server.boards.facets import Facets, facets_of
-from server.boards.lens import lens_of, lens_rows
-from server.boards.memory import BoardMemory, memory_of
+from server.board_versions import changes_between, versioned_cache
+from server.boards.lens import METRICS_OF_RUNS, lens_of, lens_rows
 from server.boards.price import OtherPrice, price_of, priced_rows
-from server.boards.rows import BoardRow, BoardRows, read_rows, which_submissions
+from server.boards.rows import (
+    BoardRow,
+    BoardRows,
+    read_details,
+    read_rows,
+    which_submissions,
+)
 from server.boards.schemas import BoardEntry, BoardQuery
-from server.boards.separated import BoardSeparation
 from server.prices.costs import read_book
 from server.viewer import seeing_as_anybody
 
+# A row takes 4 KB.
+MOST_ROWS = 50_000
 # Sorting thousands anew takes less time than putting so many in one by one.
 MOST_CHANGES = 200
 ENTRY_FIELDS = tuple(BoardEntry.model_fields)
@@ -30,85 +41,138 @@ PLACE_FIELDS = ("rank", "tied", "unranked_reason", "provisional_rank", "listed_r
 DEFAULTS = {
     name: item.default for name, item in BoardEntry.model_fields.items() if not item.is_required()
 }
+# The division, the metric, and whether what was withdrawn is shown.
+OrderKey = tuple[str | None, str, str]
+BoardOf = Callable[[BoardQuery], "RankedBoard"]
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedRow:
-    """A submission and what the ranking says of it."""
+    """A submission, its place in the ranking, and the fields of its entry that depend on it."""
 
     row: BoardRow
-    ranked: Ranked
-    separation: BoardSeparation
-
-    @property
-    def place(self) -> dict[str, Any]:
-        """What the ranking says of it, as fields of its board entry."""
-        own = {name: getattr(self.ranked, name) for name in PLACE_FIELDS}
-        return own | self.separation.of(self.ranked)
+    place: Mapping[str, Any]
 
     def figure(self, name: str) -> Any:
         """One field of its board entry."""
         if name == "cost_usd":
-            return self.row.cost_usd
-        for table in (self.row.changed, self.row.shown):
+            return self.row.standing.cost_usd
+        for table in (self.row.changed, self.row.shown, self.place):
             if name in table:
                 return table[name]
-        return self.place.get(name, DEFAULTS.get(name))
+        return DEFAULTS.get(name)
 
     def entry(self) -> dict[str, Any]:
         """Its board entry, with the fields of BoardEntry in their order."""
-        own = {"cost_usd": self.row.cost_usd}
-        known = DEFAULTS | dict(self.row.shown) | dict(self.row.changed) | own | self.place
+        row = self.row
+        known = DEFAULTS | dict(row.shown) | dict(row.changed) | dict(self.place)
+        known["cost_usd"] = row.standing.cost_usd
         return {name: known[name] for name in ENTRY_FIELDS}
 
 
-class PlacedRows(Sequence[PlacedRow]):
-    """The rows of a board in its order; each is placed when somebody asks for it."""
-
-    def __init__(self, order: Order, rows: Mapping[str, BoardRow]) -> None:
-        self._order = order
-        self._rows = rows
-        self._separation = BoardSeparation(order, rows)
-        self._placed: list[PlacedRow | None] = [None] * len(order)
-
-    def __len__(self) -> int:
-        return len(self._placed)
-
-    @overload
-    def __getitem__(self, index: int) -> PlacedRow: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[PlacedRow]: ...
-
-    def __getitem__(self, index: int | slice) -> PlacedRow | list[PlacedRow]:
-        if isinstance(index, slice):
-            return [self._place(position) for position in range(*index.indices(len(self)))]
-        return self._place(range(len(self))[index])
-
-    def _place(self, position: int) -> PlacedRow:
-        placed = self._placed[position]
-        if placed is None:
-            place = self._order.place(position)
-            placed = PlacedRow(self._rows[place.submission_id], place, self._separation)
-            self._placed[position] = placed
-        return placed
-
-
-@dataclass(frozen=True)
 class RankedBoard:
     """A division's submissions in the order of their ranks, those without one last.
 
-    `order` and `found` are what the next version's board is made from.
+    `found` has the one submission of each configuration that stands for it, `sharing` the others
+    of its pool.
     """
 
-    rows: Sequence[PlacedRow]
-    order: Order
-    found: Mapping[str, BoardRow]
+    def __init__(
+        self,
+        rows: BoardRows,
+        order: Order,
+        found: Mapping[str, Standing],
+        sharing: Mapping[str, Sequence[str]],
+    ) -> None:
+        self.order = order
+        self.found = found
+        self._rows = rows
+        self._sharing = sharing
+        self._placed: dict[int, PlacedRow] = {}
+        self._lock = threading.Lock()
+        self._separated: dict[str, Separated] = {}
+        self._rest: Iterator[Separated] = iter(())
+        if order.metric in METRICS_OF_RUNS:
+            # Nothing in there refers to this object: in a circle it would outlive its use.
+            places = map(order.place, range(self._numbered))
+            self._rest = separate(map(partial(_ranked_time, rows.details), places))
 
-    @cached_property
-    def facets(self) -> Facets:
-        """What is on it; derived when a page asks, because JSON shows none of it."""
-        return facets_of(self.rows)
+    def __len__(self) -> int:
+        return len(self.order)
+
+    @property
+    def _numbered(self) -> int:
+        return len(self.order.ranked)
+
+    def page(self, session: Session, start: int, stop: int) -> list[PlacedRow]:
+        """The rows from one place up to another, counted from 0."""
+        stop = min(stop, len(self))
+        with self._lock:
+            missing = [place for place in range(start, stop) if place not in self._placed]
+            if missing:
+                self._load(session, missing)
+            for place in missing:
+                self._placed[place] = self._place(self.order.place(place))
+            return [self._placed[place] for place in range(start, stop)]
+
+    def all_rows(self, session: Session) -> list[PlacedRow]:
+        """Every row in order."""
+        return self.page(session, 0, len(self))
+
+    def _load(self, session: Session, places: Sequence[int]) -> None:
+        """Read the details of some places, and of the numbered rows that they are separated from.
+
+        Whether a number is shared is known from the row below.
+        """
+        above = range(len(self._separated), min(max(places) + 2, self._numbered))
+        names = [self.order.place(place).submission_id for place in (*above, *places)]
+        names += [other for name in names for other in self._sharing.get(name, ())]
+        self._rows.load(session, names)
+
+    def _place(self, ranked: Ranked) -> PlacedRow:
+        row = self._rows.details[ranked.submission_id]
+        place = {name: getattr(ranked, name) for name in PLACE_FIELDS}
+        others = self._sharing.get(ranked.submission_id)
+        if others:
+            row = _with_others(row, [self._rows.details[name] for name in others])
+        return PlacedRow(row, place | self._separation(ranked, row))
+
+    def _separation(self, ranked: Ranked, row: BoardRow) -> dict[str, Any]:
+        """The fields of an entry that say how far its runs tell it from others."""
+        if self.order.metric not in METRICS_OF_RUNS:
+            return {}
+        if ranked.rank is None:
+            says_more = row.lens_reason is not None and not row.standing.withdrawn
+            if says_more and row.standing.eligible and row.standing.status != "rejected":
+                return {"unranked_reason": row.lens_reason}
+            return {}
+        while ranked.submission_id not in self._separated:
+            found = next(self._rest)
+            self._separated[found.submission_id] = found
+        one = self._separated[ranked.submission_id]
+        fields = {
+            "rank": one.number,
+            "not_separated_from": one.not_separated_from,
+            "visible_gap_percent": one.visible_gap_percent,
+        }
+        return fields | ({"tied": True} if one.shares else {})
+
+
+@dataclass
+class _Version:
+    """The rows of a board at one version, the boards ranked from them, and earlier orders.
+
+    An order is with the standings it is made of: from these a later one is made.
+    """
+
+    rows: BoardRows
+    orders: dict[OrderKey, tuple[Order, Mapping[str, Standing]]]
+    boards: dict[OrderKey, RankedBoard]
+
+    @property
+    def weight(self) -> int:
+        """How many rows it takes the memory of."""
+        return self.rows.weight
 
 
 def ranked_board(
@@ -116,108 +180,158 @@ def ranked_board(
 ) -> RankedBoard:
     """The board that a query asks for, before anything of it is filtered or sorted.
 
+    As anybody sees it, for it is cached; under a lens or at other prices it is made each time.
     Raises RuleError for a target that the benchmark cannot have.
     """
-    memory = memory_of(session)
     lens, price = lens_of(benchmark, query), price_of(query)
-    key = (benchmark.benchmark_id, query.division, query.metric, query.withdrawn, lens, price)
-    kept = memory.boards if lens is None and price is None else memory.own_boards
-
-    def make() -> RankedBoard:
-        rows = _rows(session, memory, benchmark, query, lens, version)
-        earlier = kept.latest(key)
-        found = _repriced(session, rows, price)
-        return _rank(found, query, benchmark, None if earlier is None else earlier[1])
-
-    # What is kept is shown to everybody, whoever asks for it first.
     with seeing_as_anybody(session):
-        return kept.get(key, version, make)
+        cached = _cached_rows(session, benchmark, query.kind, version)
+        if lens is not None or price is not None:
+            return _rank(_changed_rows(session, cached.rows, query, lens, price), query)
+        key = (query.division, query.metric, query.withdrawn)
+        if key not in cached.boards:
+            rows = _changed_rows(session, cached.rows, query, None, None)
+            board = cached.boards[key] = _rank(rows, query, cached.orders.get(key))
+            cached.orders[key] = board.order, board.found
+        return cached.boards[key]
 
 
 def board_as_seen(session: Session, benchmark: Benchmark, query: BoardQuery) -> RankedBoard:
-    """The same of all that the session's viewer sees: made for them alone and kept nowhere.
+    """The same of everything that the session's viewer sees; it is cached nowhere.
 
     Raises RuleError for a target that the benchmark cannot have.
     """
-    rows = read_rows(session, benchmark, query.kind)
-    rows = _through_lens(session, rows, benchmark, query, lens_of(benchmark, query))
-    return _rank(_repriced(session, rows, price_of(query)), query, benchmark, None)
+    lens, price = lens_of(benchmark, query), price_of(query)
+    details = read_details(session, benchmark, query.kind)
+    standings = {name: row.standing for name, row in details.items()}
+    rows = BoardRows(benchmark, query.kind, standings, details)
+    return _rank(_changed_rows(session, rows, query, lens, price), query)
 
 
-def _rows(
+def board_in_division(
+    benchmark: Benchmark, query: BoardQuery, board_of: BoardOf
+) -> tuple[BoardQuery, RankedBoard]:
+    """The board of a query, and the query with its division.
+
+    Where it names none, that is the first division with a training. Divisions of trainings are
+    never ranked together; they say nothing of an inference.
+    """
+    if query.division is not None or query.kind != "train":
+        return query, board_of(query)
+    asked = [query.model_copy(update={"division": name}) for name in benchmark.divisions]
+    boards = []
+    for one in asked:
+        boards.append((one, board_of(one)))
+        if len(boards[-1][1]):
+            return boards[-1]
+    return boards[0]
+
+
+def _cached_rows(session: Session, benchmark: Benchmark, kind: Kind, version: int) -> _Version:
+    """The rows of a board at a version: only those that changed are read, where that is known."""
+
+    def read(cached: tuple[int, Any] | None) -> _Version:
+        if cached is not None:
+            earlier, known = cached
+            changed = changes_between(session, benchmark.benchmark_id, earlier, version)
+            if changed is not None and known.rows.benchmark == benchmark:
+                return _Version(known.rows.after(session, changed), dict(known.orders), {})
+        return _Version(read_rows(session, benchmark, kind), {}, {})
+
+    rows = versioned_cache(session, "rows", most=MOST_ROWS)
+    return rows.get((benchmark.benchmark_id, kind), version, read)
+
+
+def _changed_rows(
     session: Session,
-    memory: BoardMemory,
-    benchmark: Benchmark,
+    rows: BoardRows,
     query: BoardQuery,
     lens: Lens | None,
-    version: int,
+    price: OtherPrice | None,
 ) -> BoardRows:
-    key = (benchmark.benchmark_id, query.kind)
-
-    def read() -> BoardRows:
-        since = _since(session, memory, key, version)
-        return read_rows(session, benchmark, query.kind, since=since)
-
-    rows = memory.submissions.get(key, version, read)
-    return _through_lens(session, rows, benchmark, query, lens)
-
-
-def _through_lens(
-    session: Session, rows: BoardRows, benchmark: Benchmark, query: BoardQuery, lens: Lens | None
-) -> BoardRows:
-    if lens is None:
+    """The rows through a lens, at other prices, and with their costs where these are ranked."""
+    if lens is None and price is None and query.metric != "cost":
         return rows
-    which = which_submissions(benchmark.benchmark_id, query.kind)
-    return lens_rows(session, rows, which, lens, benchmark)
-
-
-def _since(
-    session: Session, memory: BoardMemory, key: tuple[str, Kind], version: int
-) -> tuple[BoardRows, set[str]] | None:
-    """What an earlier version had and which submissions changed since, if both are known."""
-    kept = memory.submissions.latest(key)
-    if kept is None:
-        return None
-    earlier, rows = kept
-    changed = changes_between(session, key[0], earlier, version)
-    return None if changed is None else (rows, changed)
-
-
-def _repriced(session: Session, rows: BoardRows, price: OtherPrice | None) -> BoardRows:
-    return rows if price is None else priced_rows(rows, price, read_book(session))
+    details = rows.load_all(session)
+    if lens is not None:
+        which = which_submissions(rows.benchmark.benchmark_id, rows.kind)
+        details = lens_rows(session, details, which, lens, rows.benchmark)
+    if price is not None:
+        details = priced_rows(details, price, read_book(session))
+    standings = {name: row.standing for name, row in details.items()}
+    return BoardRows(rows.benchmark, rows.kind, standings, dict(details))
 
 
 def _rank(
-    found: BoardRows, query: BoardQuery, benchmark: Benchmark, earlier: RankedBoard | None
+    rows: BoardRows,
+    query: BoardQuery,
+    earlier: tuple[Order, Mapping[str, Standing]] | None = None,
 ) -> RankedBoard:
-    wanted = (row for row in found.rows.values() if _is_wanted(row, query))
-    rows = one_row_each({row.submission_id: row for row in wanted})
-    order = _order(rows, query.metric, benchmark.ranking.numbers, earlier)
-    return RankedBoard(PlacedRows(order, rows), order, rows)
+    found = {
+        name: one
+        for name, one in rows.standings.items()
+        if query.division in (None, one.division)
+        and (not one.withdrawn or query.withdrawn == "show")
+    }
+    sharing = _pool_sharing(found.values())
+    for others in sharing.values():
+        for name in others:
+            del found[name]
+    order = _order(found, query.metric, rows.benchmark.ranking.numbers, earlier)
+    return RankedBoard(rows, order, found, sharing)
+
+
+def _pool_sharing(standings: Iterable[Standing]) -> dict[str, list[str]]:
+    """The other submissions of each measured configuration, by its earliest, which names it."""
+    pools: defaultdict[str, list[Standing]] = defaultdict(list)
+    for one in standings:
+        if one.pool_id is not None:
+            pools[one.pool_id].append(one)
+    found = {}
+    for those in pools.values():
+        first, *others = sorted(those, key=lambda one: (one.submitted_at, one.submission_id))
+        if others:
+            found[first.submission_id] = [one.submission_id for one in others]
+    return found
+
+
+def _with_others(first: BoardRow, others: Sequence[BoardRow]) -> BoardRow:
+    own = first.shown["submitter"]
+    names = tuple(dict.fromkeys(row.shown["submitter"] for row in others))
+    return replace(
+        first,
+        search_text="\n".join((first.search_text, *(row.search_text for row in others))),
+        changed=dict(first.changed) | {"also_by": tuple(name for name in names if name != own)},
+    )
+
+
+def _ranked_time(details: Mapping[str, BoardRow], place: Ranked) -> RankedTime:
+    row = details[place.submission_id]
+    return RankedTime(
+        place.submission_id,
+        place.rank or 0,
+        place.value or 0.0,
+        runs=row.runs,
+        spread=row.spread,
+        convergence_values=row.convergence_values,
+    )
 
 
 def _order(
-    rows: Mapping[str, BoardRow],
+    found: Mapping[str, Standing],
     metric: Metric,
     numbers: tuple[str, ...] | None,
-    earlier: RankedBoard | None,
+    earlier: tuple[Order, Mapping[str, Standing]] | None,
 ) -> Order:
-    """The order of a board, from that of an earlier version where few rows are other ones."""
+    """The order of a board, from an earlier one where few submissions stand otherwise."""
     if earlier is not None:
-        gone, come = _others(earlier.found, rows), _others(rows, earlier.found)
-        is_alike = earlier.order.numbers == numbers
-        if is_alike and len(gone) + len(come) <= MOST_CHANGES:
-            return earlier.order.changed(gone=gone, come=come)
-    standings = (row.standing for row in rows.values())
-    return order_of(standings, metric=metric, numbers=numbers)
+        order, known = earlier
+        gone, come = _others(known, found), _others(found, known)
+        if order.numbers == numbers and len(gone) + len(come) <= MOST_CHANGES:
+            return order.changed(gone=gone, come=come)
+    return order_of(found.values(), metric=metric, numbers=numbers)
 
 
-def _others(rows: Mapping[str, BoardRow], known: Mapping[str, BoardRow]) -> list[Standing]:
-    """Those that are not the same rows, unchanged, among the known ones."""
-    return [row.standing for name, row in rows.items() if known.get(name) is not row]
-
-
-def _is_wanted(row: BoardRow, query: BoardQuery) -> bool:
-    if row.withdrawn and query.withdrawn != "show":
-        return False
-    return query.division is None or row.division == query.division
+def _others(those: Mapping[str, Standing], known: Mapping[str, Standing]) -> list[Standing]:
+    """The standings that are not the known ones, unchanged."""
+    return [one for name, one in those.items() if known.get(name) is not one]

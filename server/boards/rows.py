@@ -1,9 +1,8 @@
-"""The submissions of a board, read once per version: figures to rank by, and what is shown."""
+"""The submissions of a board: how each stands in the ranking, and all that an entry shows."""
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,59 +18,45 @@ from finishline.rules.scoring.tta import display_seconds
 from finishline.rules.statistics.comparison import log_times
 from finishline.rules.submissions.claim import Kind
 from finishline.rules.verification.sealed_runs import why_held_back
-from server.boards.published import verifications_behind
-from server.models import SUBMITTER, Pool, PoolRun, PublishedResult, RunRow, Submission
-from server.prices.costs import BookCosts
-from server.submissions.schemas import RcpView, SystemView
-from server.submissions.service import convergence_factor
-from server.verifications.pool_runs import Spreads
-from server.viewer import seeing_figures
-
-COLUMNS = (
-    Submission.id,
-    Submission.model,
-    Submission.framework,
-    Submission.division,
-    Submission.status,
-    Submission.system,
-    Submission.result,
-    Submission.eligible,
-    Submission.tta_seconds,
-    Submission.latency_ms,
-    Submission.cost_usd_per_10000,
-    Submission.measured_latency_ms,
-    Submission.energy_joules,
-    Submission.submitted_at,
-    PublishedResult.published_on,
-    Submission.precision,
-    Submission.precision_measured,
-    Submission.withdrawn_at,
-    Submission.benchmark_sha256,
-    Submission.evidence,
-    Submission.check_word,
-    Submission.pool_id,
-    Submission.trained_with,
-    Submission.tuning,
-    PublishedResult.source,
-    Submission.ticket_id,
-    Submission.witnessed_by,
-    Pool.measured_seconds,
-    Pool.low_seconds,
-    Pool.high_seconds,
-    Pool.state.label("pool_state"),
-    Pool.owners,
-    Pool.by_organisers,
+from server.boards.schemas import BoardEntry
+from server.models import (
     SUBMITTER,
+    Decision,
+    Pool,
+    PoolRun,
+    PublishedResult,
+    RunRow,
+    Submission,
+    Verification,
 )
-SOURCE_NOT_CHECKED = "published, source not checked"
-# A stored result explains every step: many decoded ones at once keep the garbage collector busier
-# than the decoding takes.
-ROWS_AT_ONCE = 100
-# What a system stored before a field was known has in it.
-SYSTEM_FIELDS = {
-    name: None if field.is_required() else field.default
-    for name, field in SystemView.model_fields.items()
-}
+from server.prices.costs import BookCosts
+from server.standing import KIND_THAT_CHECKS, PUBLISH
+from server.submissions.result_views import RcpView
+from server.submissions.run_times import convergence_factor
+from server.submissions.schemas import SystemView
+from server.verifications.pool_runs import Spreads
+from server.viewer import seeing_as_anybody, seeing_figures
+
+STANDING_COLUMNS = (
+    *(Submission.id, Submission.division, Submission.status, Submission.eligible),
+    *(Submission.submitted_at, Submission.withdrawn_at, PublishedResult.published_on),
+    *(Submission.tta_seconds, Submission.latency_ms, Submission.measured_latency_ms),
+    *(Submission.cost_usd_per_10000, Submission.evidence, Submission.check_word),
+    *(Submission.ticket_id, Submission.pool_id, PublishedResult.source),
+    *(Pool.measured_seconds, Pool.state.label("pool_state")),
+)
+# Fields of a board entry that are columns of the submission.
+OWN_FIELDS = tuple(name for name in BoardEntry.model_fields if name in Submission.__table__.c)
+COLUMNS = tuple(
+    dict.fromkeys(
+        (
+            *STANDING_COLUMNS,
+            *(getattr(Submission, name) for name in OWN_FIELDS),
+            *(Submission.result, SUBMITTER),
+            *(Pool.low_seconds, Pool.high_seconds, Pool.owners, Pool.by_organisers),
+        )
+    )
+)
 RESULT_FIELDS = (
     "tta_display",
     "tta_low_seconds",
@@ -80,74 +65,87 @@ RESULT_FIELDS = (
     "epochs_to_target",
     "evaluation_interval_seconds",
 )
+# A system that was stored before a field was known has this in it.
+SYSTEM_FIELDS = {
+    name: None if field.is_required() else field.default
+    for name, field in SystemView.model_fields.items()
+}
+SOURCE_NOT_CHECKED = "published, source not checked"
+UNDER_WAY = ("queued", "running")
+# A stored result explains every step: many decoded ones at once keep the garbage collector busier
+# than the decoding takes.
+ROWS_AT_ONCE = 100
+# More ids than these are read with the whole board.
+MOST_IDS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class BoardRow:
-    """A submission as a board needs it.
+    """A submission as a board shows it.
 
-    `run_seconds` is what the runs that reached the target took, on the scale of `tta_seconds`,
-    which is `factor` times what was measured. `shown` has the fields of a board entry that do not
-    depend on the ranking, `changed` those of them that a lens gives another value. `lens_reason`
-    says why a lens leaves the submission without a time, None where its runs did not get there.
-
-    `runs` started, `spread` is that of the log of one's time and `convergence_values` counts their
-    distinct epochs (or samples) to the target. `standing` is what ranking needs to know: most rows
-    outlive many versions of their board, so it is derived with the row.
+    `shown` has the fields of a board entry that do not depend on the ranking, `changed` those of
+    them that a lens or another price gives another value. `lens_reason` says why a lens leaves the
+    submission without a time, None where its runs did not get there. `runs` started, `spread` is
+    that of the log of one's time, `convergence_values` counts their distinct epochs (or samples) to
+    the target. The time is `factor` times what the runs took.
     """
 
-    submission_id: str
-    status: Any
-    eligible: bool
-    division: str
-    date: str
-    tta_seconds: float | None
-    cost_usd: float | None
-    latency_ms: float | None
-    cost_usd_per_10000: float | None
-    price_usd_per_hour: float | None
-    price_is_own: bool
-    run_seconds: Sequence[float]
-    factor: float
-    search_text: str
+    standing: Standing
     shown: Mapping[str, Any]
+    search_text: str
+    price_usd_per_hour: float | None
+    factor: float
+    runs: int
+    spread: Spread | None
+    convergence_values: int
     changed: Mapping[str, Any] = field(default_factory=dict)
     lens_reason: str | None = None
-    withdrawn: bool = False
-    held_back: str | None = None
-    has_ticket: bool = False
-    runs: int = 0
-    spread: Spread | None = None
-    convergence_values: int = 0
-    standing: Standing = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "standing", self._standing())
-
-    def _standing(self) -> Standing:
-        return Standing(
-            submission_id=self.submission_id,
-            status=self.status,
-            submitted_at=self.date,
-            tta_seconds=self.tta_seconds,
-            cost_usd=self.cost_usd,
-            latency_ms=self.latency_ms,
-            eligible=self.eligible,
-            cost_usd_per_10000=self.cost_usd_per_10000,
-            withdrawn=self.withdrawn,
-            evidence=self.shown["evidence"],
-            check=self.shown["check"],
-            held_back=self.held_back,
-            price_is_own=self.price_is_own,
-            has_ticket=self.has_ticket,
-        )
+    @property
+    def is_measured(self) -> bool:
+        """Whether it shows our time and not one of its own logs."""
+        return self.shown["evidence"] == "measured" and self.shown["measured_seconds"] is not None
 
 
 @dataclass(frozen=True)
 class BoardRows:
-    """The submissions of one kind of a benchmark, by id."""
+    """The submissions of one kind of a benchmark, at one version of its board.
 
-    rows: Mapping[str, BoardRow]
+    How each stands is read of all of them, `details` of those that somebody asked for.
+    """
+
+    benchmark: Benchmark
+    kind: Kind
+    standings: Mapping[str, Standing]
+    details: dict[str, BoardRow]
+
+    @property
+    def weight(self) -> int:
+        """How many rows it takes the memory of."""
+        return len(self.details) + len(self.standings) // 8
+
+    def load(self, session: Session, ids: Collection[str]) -> Mapping[str, BoardRow]:
+        """The details of these submissions at least, as anybody sees them."""
+        missing = [name for name in ids if name not in self.details]
+        if missing:
+            among = missing if len(missing) <= MOST_IDS else None
+            with seeing_as_anybody(session):
+                found = read_details(session, self.benchmark, self.kind, among=among)
+            self.details.update((n, row) for n, row in found.items() if n in self.standings)
+        return self.details
+
+    def load_all(self, session: Session) -> Mapping[str, BoardRow]:
+        """The details of every submission."""
+        return self.load(session, self.standings)
+
+    def after(self, session: Session, changed: Collection[str]) -> "BoardRows":
+        """The same at a later version, which changed, added or removed these submissions."""
+        again = read_standings(session, self.benchmark, self.kind, among=changed)
+        standings, details = dict(self.standings), dict(self.details)
+        for submission_id in changed:
+            standings.pop(submission_id, None)
+            details.pop(submission_id, None)
+        return BoardRows(self.benchmark, self.kind, standings | again, details)
 
 
 @dataclass
@@ -167,7 +165,7 @@ class _Runs:
 
 
 def which_submissions(
-    benchmark_id: str, kind: Kind, *, among: AbstractSet[str] | None = None
+    benchmark_id: str, kind: Kind, *, among: Collection[str] | None = None
 ) -> list[ColumnElement[bool]]:
     """The conditions that name the submissions of a board, or those of them among some ids."""
     if among is None:
@@ -177,42 +175,85 @@ def which_submissions(
     return [Submission.id.in_(among), is_of_board, Submission.kind == kind]
 
 
-def read_rows(
-    session: Session,
-    benchmark: Benchmark,
+def read_rows(session: Session, benchmark: Benchmark, kind: Kind) -> BoardRows:
+    """The submissions of a kind, as the session sees them."""
+    return BoardRows(benchmark, kind, read_standings(session, benchmark, kind), {})
+
+
+def read_standings(
+    session: Session, benchmark: Benchmark, kind: Kind, *, among: Collection[str] | None = None
+) -> dict[str, Standing]:
+    """How the submissions of a kind stand, all or some; costs are with the details alone.
+
+    An index has all that is read of a submission: its result is long, and a board has thousands.
+    """
+    which = which_submissions(benchmark.benchmark_id, kind, among=among)
+    statement = select(*STANDING_COLUMNS).outerjoin_from(Submission, PublishedResult)
+    joined = statement.outerjoin(Pool, Submission.pool_id == Pool.id).where(*which)
+    runs = benchmark.ranking.confirm_runs
+    return {row.id: _standing(row, kind, confirm_runs=runs) for row in session.execute(joined)}
+
+
+def _standing(
+    row: Any,
     kind: Kind,
     *,
-    since: tuple[BoardRows, AbstractSet[str]] | None = None,
-) -> BoardRows:
-    """The submissions of a kind with their runs and the verifications they rest on.
+    confirm_runs: int,
+    cost_usd: float | None = None,
+    price_is_own: bool = False,
+) -> Standing:
+    evidence, day = row.evidence, row.published_on or row.submitted_at
+    is_measured = evidence == "measured"
+    held_back = None
+    if is_measured:
+        held_back = why_held_back(row.pool_state, runs=confirm_runs)
+    elif evidence == "published" and row.source is None:
+        held_back = SOURCE_NOT_CHECKED
+    is_ours = is_measured and row.measured_seconds is not None
+    # An inference board ranks our median where it was measured, else the claimed one.
+    ours_first = is_measured and kind == "inference"
+    return Standing(
+        submission_id=row.id,
+        status=row.status,
+        submitted_at=day.isoformat(),
+        tta_seconds=row.measured_seconds if is_ours else row.tta_seconds,
+        cost_usd=cost_usd,
+        latency_ms=row.measured_latency_ms if ours_first else row.latency_ms,
+        eligible=row.eligible,
+        cost_usd_per_10000=row.cost_usd_per_10000,
+        withdrawn=row.withdrawn_at is not None,
+        evidence=evidence,
+        check=row.check_word,
+        held_back=held_back,
+        price_is_own=price_is_own,
+        has_ticket=row.ticket_id is not None,
+        division=row.division,
+        pool_id=row.pool_id if is_measured else None,
+    )
 
-    `since` has what was read earlier and the ids of all submissions that have changed, come or
-    gone: only those are read again.
-    """
-    if since is not None:
-        earlier, changed = since
-        which = which_submissions(benchmark.benchmark_id, kind, among=changed)
-        again = _read(session, benchmark, kind, which)
-        kept = dict(earlier.rows)
-        for submission_id in changed:
-            kept.pop(submission_id, None)
-        return BoardRows(kept | again)
-    which = which_submissions(benchmark.benchmark_id, kind)
-    return BoardRows(_read(session, benchmark, kind, which))
+
+@dataclass(frozen=True)
+class _Reading:
+    """Everything that rows of a board are read with."""
+
+    benchmark: Benchmark
+    kind: Kind
+    spreads: Spreads
 
 
-def _read(
-    session: Session, benchmark: Benchmark, kind: Kind, which: Sequence[ColumnElement[bool]]
+def read_details(
+    session: Session, benchmark: Benchmark, kind: Kind, *, among: Collection[str] | None = None
 ) -> dict[str, BoardRow]:
+    """The submissions of a kind with their runs and the verifications they rest on."""
+    which = which_submissions(benchmark.benchmark_id, kind, among=among)
     runs = _read_runs(session, which, benchmark)
-    behind = verifications_behind(session, which, kind)
+    behind = _verifications_behind(session, which, kind)
+    measured = _measured_runs(session, which)
+    costs = BookCosts(session)
+    reading = _Reading(benchmark, kind, Spreads(session, benchmark))
     of_pool = Submission.pool_id == Pool.id
     joined = select(*COLUMNS).join(Submission.user).outerjoin(Submission.published)
     statement = joined.outerjoin(Pool, of_pool).where(*which)
-    found = session.execute(statement.execution_options(yield_per=ROWS_AT_ONCE))
-    costs = BookCosts(session)
-    measured = _measured_runs(session, which)
-    reading = _Reading(benchmark, kind, Spreads(session, benchmark))
     return {
         row.id: _row(
             row,
@@ -222,17 +263,33 @@ def _read(
             behind.get(row.id),
             costs.price(row),
         )
-        for row in found
+        for row in session.execute(statement.execution_options(yield_per=ROWS_AT_ONCE))
     }
 
 
-@dataclass(frozen=True)
-class _Reading:
-    """What all rows of a board are read with."""
+def _verifications_behind(
+    session: Session, which: Sequence[ColumnElement[bool]], kind: Kind
+) -> dict[str, str]:
+    """The verification published last, or the one under way while a claim waits for its first.
 
-    benchmark: Benchmark
-    kind: Kind
-    spreads: Spreads
+    A submission that nobody verifies is left out.
+    """
+    statement = (
+        select(Verification.submission_id, Verification.id, Decision.decided_at, Submission.status)
+        .join(Submission, Submission.id == Verification.submission_id)
+        .outerjoin(Decision, Decision.verification_id == Verification.id)
+        .where(
+            *which,
+            Verification.kind == KIND_THAT_CHECKS[kind],
+            (Decision.decision == PUBLISH) | Verification.state.in_(UNDER_WAY),
+        )
+        .order_by(Decision.decided_at, Verification.created_at)
+    )
+    found: dict[str, str] = {}
+    for submission_id, verification_id, decided_at, status in session.execute(statement):
+        if (decided_at is None) == (status == "verifying") and submission_id is not None:
+            found[submission_id] = verification_id
+    return found
 
 
 def _measured_runs(
@@ -286,7 +343,6 @@ def _row(
 ) -> BoardRow:
     is_measured = row.evidence == "measured" and row.measured_seconds is not None
     seconds = row.measured_seconds if is_measured else row.tta_seconds
-    factor = 1.0 if is_measured else convergence_factor(row.tta_seconds, row.result)
     cost = training_cost_usd(seconds, price.usd_per_hour)
     shown = _shown(row, reading.kind, runs)
     shown |= _measured(row, sealed) if is_measured else _claimed_interval(row, reading)
@@ -297,38 +353,28 @@ def _row(
     }
     system = shown["system"]
     texts = (
-        shown["model"],
-        shown["submitter"],
-        shown["framework"],
-        system["name"],
-        system["hardware_class"],
-        system["accelerator"] or "",
+        *(shown["model"], shown["submitter"], shown["framework"]),
+        *(system["name"], system["hardware_class"], system["accelerator"] or ""),
     )
-    times = [run.seconds for run in sealed if run.seconds is not None]
     epochs = {run.epochs for run in sealed if run.epochs is not None}
-    times = times if is_measured else [seconds * factor for seconds in runs.seconds]
-    return BoardRow(
-        submission_id=row.id,
-        status=row.status,
-        eligible=row.eligible,
-        division=row.division,
-        date=shown["submitted_on"] or row.submitted_at.isoformat(),
-        tta_seconds=seconds,
+    standing = _standing(
+        row,
+        reading.kind,
+        confirm_runs=reading.benchmark.ranking.confirm_runs,
         cost_usd=cost,
-        price_usd_per_hour=price.usd_per_hour,
         price_is_own=is_own_price(price, row.evidence),
-        latency_ms=_latency(row, reading.kind),
-        cost_usd_per_10000=row.cost_usd_per_10000,
-        run_seconds=times,
-        runs=shown["runs_started"],
-        spread=_spread(row, shown, times, reading),
-        convergence_values=len(epochs if is_measured else runs.convergence),
-        factor=factor,
-        search_text="\n".join(texts).casefold(),
+    )
+    factor = 1.0 if is_measured else convergence_factor(row.tta_seconds, row.result)
+    own_times = [] if is_measured else [seconds * factor for seconds in runs.seconds]
+    return BoardRow(
+        standing=standing,
         shown=shown,
-        withdrawn=row.withdrawn_at is not None,
-        held_back=_held_back(row, reading.benchmark),
-        has_ticket=row.ticket_id is not None,
+        search_text="\n".join(texts).casefold(),
+        price_usd_per_hour=price.usd_per_hour,
+        factor=factor,
+        runs=shown["runs_started"],
+        spread=_spread(row, shown, own_times, reading),
+        convergence_values=len(epochs if is_measured else runs.convergence),
     )
 
 
@@ -349,21 +395,6 @@ def _spread(
         return None
     step = shown["evaluation_interval_seconds"]
     return spread.at_least(resolution_of(step_seconds=step, seconds=shown["tta_seconds"]))
-
-
-def _latency(row: Any, kind: Kind) -> float | None:
-    """What an inference board ranks: our median where it was measured, else the claimed one."""
-    is_ours = kind == "inference" and row.evidence == "measured"
-    latency: float | None = row.measured_latency_ms if is_ours else row.latency_ms
-    return latency
-
-
-def _held_back(row: Any, benchmark: Benchmark) -> str | None:
-    if row.evidence == "published" and row.source is None:
-        return SOURCE_NOT_CHECKED
-    if row.evidence == "measured":
-        return why_held_back(row.pool_state, runs=benchmark.ranking.confirm_runs)
-    return None
 
 
 def _measured(row: Any, sealed: Sequence[Any]) -> dict[str, Any]:
@@ -409,37 +440,21 @@ def _shown(row: Any, kind: Kind, runs: _Runs) -> dict[str, Any]:
     result, training = row.result, kind == "train"
     rcp = result.get("rcp")
     return {
+        **{name: getattr(row, name) for name in OWN_FIELDS},
+        **{name: result.get(name) for name in RESULT_FIELDS},
         "submission_id": row.id,
         "submitter": row.submitter,
-        "model": row.model,
-        "framework": row.framework,
-        "division": row.division,
-        "status": row.status,
         "system": {name: row.system.get(name, absent) for name, absent in SYSTEM_FIELDS.items()},
-        "tta_seconds": row.tta_seconds,
         "runs_reached": result["reached"] if training else 0,
         "runs_started": result["started"] if training else 0,
-        "latency_ms": row.latency_ms,
-        "cost_usd_per_10000": row.cost_usd_per_10000,
-        "measured_latency_ms": row.measured_latency_ms,
-        "energy_joules": row.energy_joules,
         "samples_per_second": runs.samples_per_second(),
         "quality": result["best_quality" if training else "quality"],
         "submitted_at": row.submitted_at.isoformat().replace("+00:00", "Z"),
         "submitted_on": None if row.published_on is None else row.published_on.isoformat(),
         "raw_tta_seconds": result.get("raw_tta_seconds", row.tta_seconds),
         "rcp": None if rcp is None else RcpView(**rcp).model_dump(),
-        "precision": row.precision,
-        "precision_measured": row.precision_measured,
-        "withdrawn": row.withdrawn_at is not None,
-        "benchmark_sha256": row.benchmark_sha256,
-        "evidence": row.evidence,
-        "check": row.check_word,
-        "witnessed_by": row.witnessed_by,
-        "claimed_seconds": row.tta_seconds,
-        "pool_id": row.pool_id,
-        "trained_with": row.trained_with,
-        "tuning": row.tuning,
         "source": row.source,
-        **{name: result.get(name) for name in RESULT_FIELDS},
+        "withdrawn": row.withdrawn_at is not None,
+        "check": row.check_word,
+        "claimed_seconds": row.tta_seconds,
     }

@@ -1,10 +1,12 @@
-"""The part of a ranked board that a query asks for: filtered, sorted, cut. Only memory is read."""
+"""The part of a ranked board that a query asks for: filtered, sorted, cut."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
+from sqlalchemy.orm import Session
+
 from finishline.rules.scoring.measurements import PrecisionName
-from server.boards.ranked import PlacedRow
+from server.boards.ranked import PlacedRow, RankedBoard
 from server.boards.schemas import BoardQuery
 from server.errors import ConflictError, ContentError
 
@@ -34,10 +36,10 @@ SORT_KEYS: dict[str, Callable[[PlacedRow], Any]] = {
     "division": _text("division"),
     "framework": _text("framework"),
     "system": lambda row: row.row.shown["system"]["name"].casefold(),
-    "tta": lambda row: row.row.tta_seconds,
+    "tta": lambda row: row.row.standing.tta_seconds,
     "cv": _figure("cv_percent"),
     "epochs": _progress,
-    "cost": lambda row: row.row.cost_usd,
+    "cost": lambda row: row.row.standing.cost_usd,
     "latency": _figure("latency_ms"),
     "measured_latency": _figure("measured_latency_ms"),
     "inference_cost": _figure("cost_usd_per_10000"),
@@ -47,15 +49,24 @@ SORT_KEYS: dict[str, Callable[[PlacedRow], Any]] = {
     "precision": lambda row: PRECISIONS.get(
         row.figure("precision_measured") or row.figure("precision")
     ),
-    "status": lambda row: STATUSES.index(row.row.status),
-    "date": lambda row: row.row.date,
+    "status": lambda row: STATUSES.index(row.row.standing.status),
+    "date": lambda row: row.row.standing.submitted_at,
 }
 
 
-def select_rows(rows: Sequence[PlacedRow], query: BoardQuery) -> Sequence[PlacedRow]:
-    """What fits the filters, by one column; absent figures stand last whichever way it goes."""
+def select_page(
+    session: Session, board: RankedBoard, query: BoardQuery, start: int
+) -> tuple[list[PlacedRow], int]:
+    """The rows of a page that starts at a place, and how many there are on all pages."""
+    stop = start + query.limit
     if not query.is_selective:
-        return rows
+        return board.page(session, start, stop), len(board)
+    chosen = _selected(board.all_rows(session), query)
+    return chosen[start:stop], len(chosen)
+
+
+def _selected(rows: Sequence[PlacedRow], query: BoardQuery) -> list[PlacedRow]:
+    """The rows that fit the filters, by one column; absent figures stand last in either order."""
     chosen = [row for row in rows if _matches(row, query)]
     if query.sort == "rank" and query.order == "asc":
         return chosen
@@ -68,7 +79,7 @@ def select_rows(rows: Sequence[PlacedRow], query: BoardQuery) -> Sequence[Placed
 
 def _matches(placed: PlacedRow, query: BoardQuery) -> bool:
     row, shown = placed.row, placed.row.shown
-    if query.status is not None and row.status != query.status:
+    if query.status is not None and row.standing.status != query.status:
         return False
     for name in ("evidence", "check"):
         if getattr(query, name) not in (None, shown[name]):
@@ -78,7 +89,7 @@ def _matches(placed: PlacedRow, query: BoardQuery) -> bool:
     wanted_class = query.hardware_class
     if wanted_class is not None and shown["system"]["hardware_class"] != wanted_class:
         return False
-    day = row.date[:10]
+    day = row.standing.submitted_at[:10]
     if query.date_from is not None and day < query.date_from.isoformat():
         return False
     if query.date_to is not None and day > query.date_to.isoformat():

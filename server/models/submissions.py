@@ -59,6 +59,8 @@ class Submission(Base):
             "ix_submissions_standing",
             *("benchmark_id", "kind", "tta_seconds", "division", "status", "eligible"),
             *("withdrawn_at", "embargoed", "submitted_at", "id"),
+            *("latency_ms", "measured_latency_ms", "cost_usd_per_10000", "evidence", "check_word"),
+            *("ticket_id", "pool_id"),
         ),
         # All that counts what was handed in, published or not and by whom, for the same reason.
         Index(

@@ -18,7 +18,7 @@ from server.notices.contents import links_of, submission_content
 from server.notices.kinds import RECORD_CHECK
 from server.notices.listeners import Listener, find_listeners, find_organisers
 from server.notices.pruning import forget_events
-from server.submissions.service import find_submission
+from server.submissions.queries import find_submission
 
 log = logging.getLogger(__name__)
 

@@ -19,6 +19,17 @@ from server.code_version import code_version
 from server.database import Database, moment_text, utc_now
 from server.dependencies import Parts
 from server.errors import ContentError, NotFoundError
+from server.operations.copies import (
+    Copied,
+    audit_head,
+    copy_logs,
+    list_logs,
+    revision_of,
+    size_in,
+    snapshot,
+    write_log_list,
+    write_tables,
+)
 from server.operations.folders import (
     Progress,
     dated_copy,
@@ -27,7 +38,6 @@ from server.operations.folders import (
     silent,
     whole_or_not,
 )
-from server.operations.log_copies import Copied, copy_logs, list_logs, size_in, write_log_list
 from server.operations.manifest import (
     BACKUP_FORMAT,
     LOG_LIST,
@@ -39,7 +49,6 @@ from server.operations.manifest import (
     write_manifest,
 )
 from server.operations.selection import select_backup
-from server.operations.snapshot import audit_head, revision_of, snapshot, write_tables
 from server.verifications.proof_endpoints import current_signer
 
 POOL = "logs"

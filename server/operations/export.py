@@ -10,6 +10,16 @@ from server.benchmarks.queries import definition_file
 from server.code_version import code_version
 from server.database import moment_text, utc_now
 from server.dependencies import Parts
+from server.operations.copies import (
+    audit_head,
+    copy_logs,
+    link_from,
+    list_logs,
+    revision_of,
+    snapshot,
+    write_log_list,
+    write_tables,
+)
 from server.operations.folders import (
     Progress,
     dated_copy,
@@ -18,7 +28,6 @@ from server.operations.folders import (
     silent,
     whole_or_not,
 )
-from server.operations.log_copies import copy_logs, link_from, list_logs, write_log_list
 from server.operations.manifest import (
     EXPORT_FORMAT,
     LOG_LIST,
@@ -29,7 +38,6 @@ from server.operations.manifest import (
     write_manifest,
 )
 from server.operations.selection import select_export, tables_left_out
-from server.operations.snapshot import audit_head, revision_of, snapshot, write_tables
 from server.operations.table_files import has_parquet
 from server.verifications.proof_endpoints import current_signer
 

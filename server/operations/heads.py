@@ -3,12 +3,12 @@
 uvicorn itself reads a head of any size, for as long as it takes. An application sees a request only
 once its head is whole, so no middleware can bound that.
 
-A board that the application keeps as bytes is written from here: the task, the messages and the
-headers put together anew would be most of what it costs.
+A cached board is written from here: a task, messages and headers put together anew would be most of
+what it costs.
 """
 
-import time
 from asyncio import BaseTransport, TimerHandle
+from functools import partial
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import (
@@ -16,6 +16,8 @@ from uvicorn.protocols.http.httptools_impl import (
     HttpToolsProtocol,
     RequestResponseCycle,
 )
+
+from server.boards.cache import BoardCache, Reply
 
 MOST_HEAD_BYTES = 64 * 1024
 HEAD_SECONDS = 30.0
@@ -35,12 +37,11 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._head_bytes: int | None = None
+        self._head_until: float | None = None
         self._head_timer: TimerHandle | None = None
-        self._may_write_at_once = False
         self._answered: RequestResponseCycle | None = None
-        # uvicorn puts the application behind what believes a proxy; what is kept is for everybody.
-        application = getattr(self.app, "app", self.app)
-        self._kept_reply = getattr(application, "kept_reply", None)
+        # uvicorn wraps the application in what believes a proxy; a board needs no address.
+        self._application = getattr(self.app, "app", self.app)
 
     def connection_made(self, transport: BaseTransport) -> None:
         """Start the header timeout."""
@@ -53,7 +54,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         uvicorn tells the request that came last; where several came in one piece, an earlier one is
         being answered, and would write to a transport that is closed.
         """
-        self._stop_waiting()
+        if self._head_timer is not None:
+            self._head_timer.cancel()
         self.pipeline.clear()
         super().connection_lost(exc)
         if self._answered is not None and not self._answered.response_complete:
@@ -64,19 +66,16 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         """Start counting, and the header timeout."""
         super().on_message_begin()
         self._head_bytes = 0
-        if self._head_timer is None:
+        if self._head_until is None:
             self._wait_for_head()
 
     def on_headers_complete(self) -> None:
         """Cancel the header timeout."""
-        self._head_bytes = None
-        self._stop_waiting()
+        self._head_bytes = self._head_until = None
         super().on_headers_complete()
 
     def data_received(self, data: bytes) -> None:
         """Read on; count the bytes of a head that is not whole."""
-        # One for each piece that comes: whoever sends a thousand requests in one has them queued.
-        self._may_write_at_once = True
         super().data_received(data)
         if self._head_bytes is None or self.transport.is_closing():
             return
@@ -87,43 +86,42 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """Answer a request: at once, or by the application in a task of its own."""
+        """Answer a request from the cache of boards, or by the application in a task of its own."""
         if self.transport.is_closing():
             return
         self._answered = cycle
-        if not self._write_at_once(cycle, app):
-            # Where an earlier request of the same piece was written at once, the connection has
-            # begun to wait for another, and would end in the middle of this one's answer.
-            self._unset_keepalive_if_required()
+        cache: BoardCache | None = getattr(self._application, "board_cache", None)
+        scope: Any = cycle.scope
+        may = cycle.keep_alive and app is self.app
+        if not (may and cache is not None and cache.answer(scope, partial(self._write, cycle))):
             super()._start_asgi_task(cycle, app)
 
-    def _write_at_once(self, cycle: RequestResponseCycle, app: Any) -> bool:
-        """Write what the application keeps, if it does and the connection takes it and goes on."""
-        may = self._may_write_at_once and cycle.keep_alive and not self.flow.write_paused
-        if not may or self._kept_reply is None or app is not self.app:
-            return False
-        began = time.monotonic()
-        reply = self._kept_reply(cycle.scope, began)
-        if reply is None or reply.head is None:
-            return False
-        self._may_write_at_once = False
+    def _write(self, cycle: RequestResponseCycle, reply: Reply | None) -> None:
+        """Write a cached board; without one, or on a connection that ends, ask the application."""
+        if self.transport.is_closing():
+            return
+        if reply is None or reply.head is None or not cycle.keep_alive or self.flow.write_paused:
+            super()._start_asgi_task(cycle, self.app)
+            return
         of_server = [b"%s: %s\r\n" % header for header in cycle.default_headers]
         head = b"".join((STATUS_LINE[reply.status], *of_server, reply.head, b"\r\n"))
-        self.transport.writelines((head, reply.content))
+        self.transport.writelines((head, reply.body))
         cycle.response_started = cycle.response_complete = True
-        reply.tally.count(time.monotonic() - began)
         self.on_response_complete()
-        return True
 
     def _wait_for_head(self) -> None:
-        self._head_timer = self.loop.call_later(HEAD_SECONDS, self._give_up)
+        """Start the header timeout. A timer that runs is left: most heads come before it ends."""
+        self._head_until = self.loop.time() + HEAD_SECONDS
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_SECONDS, self._look_at_head)
 
-    def _stop_waiting(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
-    def _give_up(self) -> None:
+    def _look_at_head(self) -> None:
+        """End a connection whose head is late; else look again when it would be."""
         self._head_timer = None
-        if not self.transport.is_closing():
+        if self._head_until is None or self.transport.is_closing():
+            return
+        seconds = self._head_until - self.loop.time()
+        if seconds > 0:
+            self._head_timer = self.loop.call_later(seconds, self._look_at_head)
+        else:
             self.transport.close()

@@ -21,10 +21,9 @@ from server.audit.queries import all_records
 from server.dependencies import Parts
 from server.errors import ServerError, UnavailableError
 from server.models import BenchmarkDefinition, RunRow, SigningKey, Submission, Verification
+from server.operations.copies import list_logs, snapshot
 from server.operations.folders import Progress, now_and_then, silent
-from server.operations.log_copies import list_logs
-from server.operations.snapshot import snapshot
-from server.submissions.upload import LogFiles
+from server.submissions.log_files import LogFiles
 from server.verifications.proof_endpoints import SignedProof, current_signer, sign_proof
 from server.verifications.schemas import ENDED
 from server.viewer import ORGANISER

@@ -15,8 +15,8 @@ from server.database import Database, utc_now
 from server.dependencies import Parts
 from server.errors import ConflictError, ContentError
 from server.operations.backup import KEY, POOL, SQLITE_FILE, find_backup
+from server.operations.copies import LOG_COLUMNS, Copied, copy_logs, size_in
 from server.operations.folders import Progress, now_and_then, only_one, silent, sync
-from server.operations.log_copies import LOG_COLUMNS, Copied, copy_logs, size_in
 from server.operations.manifest import (
     BACKUP_FORMAT,
     LOG_LIST,

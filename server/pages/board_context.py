@@ -9,9 +9,9 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.schemas import benchmark_view
 from server.board_versions import board_version, cached_for_board
-from server.boards.divisions import board_in_division
+from server.boards.facets import facets_of
 from server.boards.queries import cut_board
-from server.boards.ranked import ranked_board
+from server.boards.ranked import board_in_division, ranked_board
 from server.boards.schemas import BoardQuery
 from server.pages.board_refusals import query_instead
 from server.pages.explanations import EXPLAIN
@@ -38,7 +38,7 @@ def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
     return _around(session, benchmark, query, version) | {
         "board": cut_board(session, ranked, benchmark, query, version=version),
         "filters": query.model_dump(mode="json", exclude_defaults=True),
-        "facets": ranked.facets,
+        "facets": facets_of(ranked.all_rows(session)),
     }
 
 
@@ -56,7 +56,7 @@ def refused_context(
     return _around(session, benchmark, query, version) | {
         "board": board | {"entries": [], "total": 0, "next_cursor": None, "first": None},
         "filters": typed,
-        "facets": ranked.facets,
+        "facets": facets_of(ranked.all_rows(session)),
         "problems": problems,
     }
 

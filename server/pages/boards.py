@@ -8,8 +8,7 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.benchmarks.queries import find_benchmark
-from server.boards.answers import answer_board
-from server.boards.encoding import Encoded, encoded
+from server.boards.encoding import Encoded, answer_board
 from server.boards.schemas import BoardQuery
 from server.dependencies import PartsDep
 from server.pages.board_context import board_context, refused_context
@@ -29,7 +28,7 @@ def benchmark_page(benchmark_id: str, parts: PartsDep, request: Request) -> Resp
     try:
         query = BoardQuery.model_validate(typed)
         return answer_board(
-            parts, request, benchmark_id, query, HTML, lambda s: _page(s, benchmark, query)
+            parts, request, benchmark_id, HTML, lambda s: _page(s, benchmark, query)
         )
     except REFUSALS as error:
         if wants_page:
@@ -44,7 +43,7 @@ def _page(session: Session, benchmark: Benchmark, query: BoardQuery) -> Encoded:
     context = board_context(session, benchmark, query)
     board = context["board"]
     page = render("benchmark.html", **context)
-    return encoded(page.encode(), total=board["total"], next_cursor=None)
+    return Encoded(page.encode(), total=board["total"])
 
 
 def _refusal(

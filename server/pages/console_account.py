@@ -14,12 +14,12 @@ from server.database import utc_now
 from server.dependencies import Parts, PartsDep
 from server.models import Submission, Token
 from server.pages.console_page import console_page
+from server.quotas.service import own_quotas
 from server.sessions.dependencies import AccountDep
 from server.sessions.schemas import SignedIn
 from server.sessions.viewing import viewer_for
 from server.standing import pending_verifications
-from server.submissions.quota_admin import own_quotas
-from server.submissions.service import CURSOR_PATTERN, submissions_page
+from server.submissions.queries import CURSOR_PATTERN, list_submissions
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/account"
@@ -54,7 +54,7 @@ def account_page(
     """The page, also after a form that was refused; its submissions are those `before` a cursor."""
     caller = signed_in.caller
     with parts.database.read(viewer_for(caller)) as session:
-        found, cursor = submissions_page(
+        found, cursor = list_submissions(
             session, user_id=caller.user_id, limit=LATEST, cursor=before
         )
         context: dict[str, Any] = {

@@ -9,6 +9,7 @@ from sqlalchemy import select
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.benchmarks.queries import NO_SUBMISSIONS, find_benchmark
 from server.benchmarks.schemas import benchmark_view
+from server.boards.facets import facets_of
 from server.boards.preview import preview_board
 from server.boards.schemas import BoardQuery
 from server.dependencies import Parts, PartsDep
@@ -51,6 +52,7 @@ def _page(
 ) -> HTMLResponse:
     with parts.database.read_snapshot(viewer_for(signed_in.caller)) as session:
         board, ranked = preview_board(session, benchmark, query)
+        facets = facets_of(ranked.all_rows(session))
         of_it = Submission.benchmark_id == benchmark.benchmark_id
         kinds = session.scalars(select(Submission.kind).where(of_it).distinct()).all()
     page = console_page(
@@ -59,7 +61,7 @@ def _page(
         "preview.html",
         benchmark=benchmark_view(benchmark, NO_SUBMISSIONS).model_dump(mode="json"),
         board=board,
-        facets=ranked.facets,
+        facets=facets,
         filters=filters,
         kinds=kinds,
         problems=problems or [],

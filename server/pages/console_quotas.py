@@ -11,16 +11,10 @@ from server.dependencies import Parts, PartsDep
 from server.errors import NotFoundError, ServerError
 from server.pages.console_page import console_page, go_on
 from server.pages.forms import Errors, filled, read_form
+from server.quotas.schemas import QuotaSet, QuotaView, SubjectKind
+from server.quotas.service import read_quota, read_quotas, set_quota
 from server.sessions.dependencies import ConsoleDep, FormDep
 from server.sessions.schemas import Notice, SignedIn
-from server.submissions.quota_admin import (
-    QuotaSet,
-    QuotaView,
-    SubjectKind,
-    change_quota,
-    read_quota,
-    read_quotas,
-)
 from server.viewer import ORGANISER
 
 router = APIRouter(include_in_schema=False)
@@ -56,7 +50,7 @@ def change(parts: PartsDep, signed_in: ConsoleDep, form: FormDep) -> Response:
         return _page(parts, signed_in, form, errors=errors)
     try:
         with parts.database.write() as session:
-            change_quota(session, parts, signed_in.caller, kind, subject, wanted)
+            set_quota(session, parts, signed_in.caller, kind, subject, wanted)
     except ServerError as error:
         return _page(parts, signed_in, form, refusal=error)
     return go_on(parts, signed_in, ADDRESS, Notice(f"The quota of {kind} {subject} is set."))

@@ -16,11 +16,12 @@ from server.pages.measured import measured_beside
 from server.pages.standings import place_of, places_of
 from server.prices.costs import BookCosts
 from server.standing import claim_of, find_verification, published_verification
-from server.submissions.service import (
+from server.submissions.queries import (
     benchmark_versions,
     find_submission,
 )
-from server.submissions.views import judged_on_others, submission_view
+from server.submissions.schemas import submission_view
+from server.verifications.judged import judged_on_others
 from server.verifications.queries import latest_of, view
 from web.thinning import even_sample
 

@@ -58,7 +58,7 @@ def places_of(
     query = BoardQuery.model_validate({"metric": FIRST_METRIC[kind], "division": division})
     version = board_version(session, benchmark.benchmark_id)
     board = ranked_board(session, benchmark, query, version=version)
-    return [_place(placed) for placed in board.rows]
+    return [_place(placed) for placed in board.all_rows(session)]
 
 
 def place_of(places: list[Place], submission_id: str) -> Context | None:

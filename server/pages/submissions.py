@@ -28,10 +28,11 @@ from server.sessions.dependencies import FormDep, SignedInDep, signed_in_or_none
 from server.sessions.origin import csrf_token
 from server.sessions.viewing import ViewerDep
 from server.standing import claim_of
-from server.submissions.service import find_submission
-from server.submissions.withdrawals import WithdrawalCreate, may_withdraw, withdraw
+from server.submissions.queries import find_submission
 from server.verifications.requests import ask_as_caller, why_no_room
 from server.verifications.schemas import VerificationCreate
+from server.withdrawals.schemas import WithdrawalCreate
+from server.withdrawals.service import may_withdraw, withdraw
 from web.badge import badge_svg
 from web.charts import curves_figure
 from web.render import render

@@ -19,7 +19,7 @@ from server.dependencies import Caller
 from server.errors import ConflictError, ContentError, ServerError
 from server.models import Pool, Submission, Verification
 from server.standing import OPEN, claim_of
-from server.submissions.service import find_submission
+from server.submissions.queries import find_submission
 from server.verifications.duel_schemas import DuelCreate
 from server.verifications.queueing import Order, queue_job
 from server.verifications.record_candidates import contenders, p_of_record_duel

@@ -37,7 +37,7 @@ from server.models import (
     Verification,
 )
 from server.standing import REPORT
-from server.submissions.service import runs_with_curves
+from server.submissions.queries import runs_with_curves
 
 
 def why_refused(

@@ -10,11 +10,11 @@ from server.dependencies import Caller
 from server.errors import ConflictError, NotAllowedError, NotFoundError, UsedUpError
 from server.models import Charge, Submission, Verification
 from server.models.visibility import may_see
+from server.quotas.room import NOTHING_KEPT, charge, reserve_replay, take_turns
 from server.sessions.viewing import viewer_for
 from server.settings import Settings
 from server.standing import KIND_THAT_CHECKS, OPEN, find_verification, lock_verification, standing
-from server.submissions.quota_check import NOTHING_KEPT, charge, reserve_replay, take_turns
-from server.submissions.service import find_submission
+from server.submissions.queries import find_submission
 from server.verifications.cross_checks import give_up_cross_check
 from server.verifications.outcomes import conclude_replay
 from server.verifications.schemas import VerificationCreate

@@ -19,7 +19,7 @@ from server.dependencies import Caller
 from server.errors import ConflictError
 from server.models import User, Verification
 from server.models.visibility import reveal
-from server.submissions.service import find_submission
+from server.submissions.queries import find_submission
 from server.verifications.evidence import follow_evidence
 from server.verifications.service import end_with_verdict, request_verification
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from finishline.cli.bench_table import bench_table
-from finishline.cli.benching import BenchOptions, run_bench
+from finishline.cli.benching import BenchOptions, bench_table, run_bench
 from finishline.cli.errors import CliError
 from finishline.cli.screen import open_console
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from finishline.cli.calibration_watching import watch_calibration
+from finishline.cli.calibration_tables import watch_calibration
 from finishline.cli.client import ServerClient
 from finishline.cli.screen import open_screen
 

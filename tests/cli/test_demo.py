@@ -1,6 +1,6 @@
 """What the demo says at its end."""
 
-from finishline.cli.commands.demo import outcome_line
+from finishline.cli.commands.up import outcome_line
 
 CLAIMED = {"evidence": "claimed", "unranked_reason": "claimed: the epochs agree"}
 

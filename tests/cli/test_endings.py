@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from finishline.cli.up.endings import ending_in_words, last_line, said_since, size_of
+from finishline.cli.up.lifecycle import ending_in_words, last_line, said_since, size_of
 
 FAREWELLS = {"drained: ending": "was drained"}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from finishline.cli.formats import cost_text, number_text, quality_text, seconds_text
+from finishline.cli.tables import cost_text, number_text, quality_text, seconds_text
 
 
 def test_a_cost_keeps_digits_that_tell_something() -> None:

@@ -2,9 +2,15 @@ from typing import Any
 
 import pytest
 
-from finishline.cli.formats import quality_text
-from finishline.cli.replay import Band, ReplayProgress, Target, read_bands, read_target
-from finishline.cli.replay_screen import line_of
+from finishline.cli.replay_screen import (
+    Band,
+    ReplayProgress,
+    Target,
+    line_of,
+    read_bands,
+    read_target,
+)
+from finishline.cli.tables import quality_text
 
 DIGITS = Target(metric="top1Accuracy", value=97.5, unit="percent", direction="higher")
 

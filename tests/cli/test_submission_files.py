@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.submission_files import find_submission_files
+from finishline.cli.submission_tables import find_submission_files
 from finishline.client.errors import Refused
 from finishline.client.files import find_submission_files as find_files_of_a_program
 from finishline.client.files import idempotency_key

@@ -5,7 +5,7 @@ import pytest
 
 from finishline.cli.errors import CliError
 from finishline.cli.up.paths import prepare_var
-from finishline.cli.up.tokens import ensure_tokens, read_token, token_in, write_token
+from finishline.cli.up.start import ensure_tokens, read_token, token_in, write_token
 
 if TYPE_CHECKING:
     from conftest import StandIn

@@ -13,7 +13,7 @@ import pytest
 
 from server.artifacts import HELD_BYTES, ArtifactStore
 from server.database import Database
-from server.operations.log_copies import copy_logs, size_in
+from server.operations.copies import copy_logs, size_in
 
 Written = list[tuple[str, int]]
 

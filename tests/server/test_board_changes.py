@@ -9,7 +9,6 @@ from sqlalchemy import update
 
 from server.app import create_app
 from server.board_versions import MOST_CHANGES, _note_change, changes_between, raise_board_version
-from server.boards.watch import VersionWatch
 from server.database import Database
 from server.models import Submission
 from server.settings import Settings
@@ -37,7 +36,7 @@ def reads_of_submissions(database: Database) -> Iterator[list[Statement]]:
     """The statements that read figures of submissions for a board."""
 
     def reads_figures(text: str) -> bool:
-        return "submissions.precision_measured" in text and "submissions.result" in text
+        return "submissions.ticket_id" in text and "submissions.check_word" in text
 
     with statements_of(database, reads_figures) as sent:
         yield sent
@@ -71,7 +70,8 @@ def test_a_board_after_each_step_of_a_submission_is_what_reading_all_gives(
     on_board = [
         text for text in reads_of_submissions if "(submissions.benchmark_id || ?) =" in text
     ]
-    assert len(on_board) == len(steps)
+    # How a submission stands, and its details.
+    assert len(on_board) == 2 * len(steps)
     assert all("submissions.id IN" in text for text in on_board)
     assert not any("WHERE submissions.benchmark_id" in text for text in reads_of_submissions)
 
@@ -117,12 +117,11 @@ def test_a_change_of_one_submission_by_another_process_has_that_one_read_again(
         session.execute(which.values(model="changed elsewhere"))
         raise_board_version(session, "digits", submission_id=changed)
     other.close()
-    VersionWatch(client.app.state.parts.database).ask_once()  # type: ignore[attr-defined]
 
     assert '"changed elsewhere"' in client.get(BOARD).text
     assert client.get(BOARD).text == read_whole(BOARD)
     assert all("submissions.id IN" in text for text in reads_of_submissions)
-    assert len(reads_of_submissions) == 1
+    assert len(reads_of_submissions) == 2
 
 
 def test_what_changed_is_known_only_if_every_version_is(database: Database) -> None:

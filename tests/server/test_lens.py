@@ -11,7 +11,6 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from server.boards.memory import memory_of
 from server.database import Database
 from server.models import RunRow, Submission
 
@@ -178,18 +177,3 @@ def test_pages_of_a_lens_follow_each_other(two: Two, client: TestClient) -> None
     assert first.json()["entries"][0]["submission_id"] == two.quick_start
     assert second.json()["entries"][0]["submission_id"] == two.quick_epochs
     assert second.json()["lens"]["clock"] == "dawnbench"
-
-
-def test_targets_without_end_drive_no_official_board_out_of_memory(
-    two: Two, client: TestClient, database: Database
-) -> None:
-    read(client)
-    with database.read() as session:
-        memory = memory_of(session)
-    official = dict(memory.boards._values), dict(memory.answers._values)
-    for target in range(12):
-        read(client, target=50 + target)
-    read(client)
-
-    assert len(memory.own_boards) == len(memory.own_answers) == 12
-    assert (dict(memory.boards._values), dict(memory.answers._values)) == official

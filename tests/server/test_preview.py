@@ -11,7 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 
-from server.boards.memory import memory_of
+from server.board_versions import versioned_cache
+from server.boards.ranked import MOST_ROWS
 from server.database import Database
 from server.models import Token, User
 from server.request_context import CURRENT
@@ -161,26 +162,24 @@ def test_it_is_for_organisers_and_admins_alone(
         assert client.get(PREVIEW, headers=olivia.headers).status_code == status
 
 
-def test_what_an_organiser_looks_at_is_kept_for_nobody(
+def test_what_an_organiser_looks_at_is_cached_for_nobody(
     hidden: list[str], client: TestClient, olivia: Any, database: Database
 ) -> None:
     addresses = [BOARD + query for query in QUERIES if "page=" not in query]
     addresses += [f"{BOARD}.csv", "/benchmarks/digits", "/benchmarks/digits?q=zyzzyva"]
-    with database.read() as session:
-        memory = memory_of(session)
 
-    def kept() -> list[tuple[Any, int]]:
-        return [
-            (key, version)
-            for cache in vars(memory).values()
-            for key, (version, _) in cache._values.items()
-        ]
+    def cached() -> list[Any]:
+        app: Any = client.app
+        with database.read() as session:
+            of_rows = versioned_cache(session, "rows", most=MOST_ROWS)
+        rows = [(key, version) for key, (version, _) in of_rows._values.items()]
+        return [*rows, *app.board_cache._entries]
 
-    before = kept()
+    before = cached()
     answers = [client.get(PREVIEW + query, headers=olivia.headers) for query in QUERIES]
     assert {answer.headers["Cache-Control"] for answer in answers} == {"private, no-store"}
     assert not any("ETag" in answer.headers for answer in answers)
-    assert kept() == before
+    assert cached() == before
     for address in addresses:
         assert "zyzzyva 1" not in client.get(address).text, address
         assert "zyzzyva 1" not in client.get(address, headers=olivia.headers).text, address

@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 
 from server.database import Database
 from server.models import Submission
-from server.submissions import rescoring as service
+from server.rescoring import service
 
 RESCORE = "/api/v1/rescore"
 

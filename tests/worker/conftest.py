@@ -20,7 +20,7 @@ from finishline.rules.verification.messages import (
 )
 from worker.announcer import Announcer
 from worker.child_process import Host
-from worker.server_client import ServerClient
+from worker.link import ServerClient
 
 CHILD_WITH_FAKES = Path(__file__).with_name("child_with_fakes.py")
 

@@ -6,9 +6,9 @@ import pytest
 
 from finishline.rules.scoring.measurements import Canary, ProbeAnswer
 from worker.attempt_checks import AttemptChecks
+from worker.intake import WorkerState
 from worker.replay import replay
 from worker.self_check import Checked
-from worker.state import WorkerState
 
 AUDIT = {
     "precision": {

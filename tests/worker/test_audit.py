@@ -7,8 +7,8 @@ import torch
 
 import reference_models
 from finishline.rules.scoring.run import Phase
-from worker.audit import audit
 from worker.measuring import measure_apart
+from worker.precision_probe import audit
 
 
 def told(reference, **hyperparameters):
@@ -77,10 +77,10 @@ def test_work_is_counted_of_a_step_that_is_not_compiled_even_where_the_training_
 
 
 def test_an_audit_answers_in_a_process_of_its_own():
-    answer = measure_apart("worker.audit", told("digits"), 120.0)
+    answer = measure_apart("worker.precision_probe", told("digits"), 120.0)
     assert answer["precision"]["lowest"] == "fp32"
     assert answer["work"]["batch_size"] == 64
 
 
 def test_an_audit_of_settings_the_reference_refuses_is_absent():
-    assert measure_apart("worker.audit", told("digits", batch_size=-1), 120.0) is None
+    assert measure_apart("worker.precision_probe", told("digits", batch_size=-1), 120.0) is None

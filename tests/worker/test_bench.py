@@ -24,7 +24,7 @@ ANSWERS = {
         "telemetry": {"readings": 0},
         "steps_per_epoch": 18,
     },
-    "worker.audit": {
+    "worker.precision_probe": {
         "precision": {"lowest": "fp32"},
         "work": {"batch_size": 64, "step_flops": 1e9, "step_bytes": 1e7},
     },
@@ -63,7 +63,7 @@ def test_a_batch_size_without_reference_runs_has_no_time_to_the_target():
 
 
 def test_without_audit_or_roofs_the_throughput_stands_alone():
-    found = result(ANSWERS | {"worker.audit": None, "worker.roofs": None})
+    found = result(ANSWERS | {"worker.precision_probe": None, "worker.roofs": None})
     assert found["training"]["items_per_second"] == 6400.0
     assert (found["precision"], found["work"], found["roofline"]) == (None, None, None)
     assert found["roofs"] == {}

@@ -1,8 +1,7 @@
 import httpx2
 
-from worker.hello import HelloThread
-from worker.server_client import ServerClient
-from worker.state import WorkerState
+from worker.intake import HelloThread, WorkerState
+from worker.link import ServerClient
 
 
 def test_worker_says_hello_at_once_repeatedly_and_when_it_stops(fake_server, server_client, system):
@@ -19,7 +18,7 @@ def test_worker_says_hello_at_once_repeatedly_and_when_it_stops(fake_server, ser
 
 
 def test_a_server_that_is_away_is_logged_once_and_again_when_it_is_back(system, caplog):
-    caplog.set_level("INFO", logger="worker.hello")
+    caplog.set_level("INFO", logger="worker.intake")
     answers = [httpx2.ConnectError("refused"), httpx2.ConnectError("refused"), httpx2.Response(204)]
 
     def answer(request):
@@ -36,7 +35,7 @@ def test_a_server_that_is_away_is_logged_once_and_again_when_it_is_back(system, 
 
 
 def test_a_hello_brings_an_organisers_order_and_takes_it_back(system, caplog):
-    caplog.set_level("INFO", logger="worker.hello")
+    caplog.set_level("INFO", logger="worker.intake")
     orders = [
         {"order": "pause", "why": "paused by olivia: new fans"},
         {"order": "drain", "why": None},

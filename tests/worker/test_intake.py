@@ -9,8 +9,7 @@ from celery import Celery
 from celery.worker.consumer import Consumer
 
 from finishline.rules.verification.messages import REPLAY_TASK
-from worker.intake import Intake
-from worker.state import WorkerState
+from worker.intake import Intake, WorkerState
 
 QUEUE = "replay.grace"
 

@@ -9,9 +9,10 @@ from torch import nn
 
 from finishline.rules.verification.messages import LatencyOrder
 from reference_models import digits
-from worker.latency import largest_difference, measure_latency
-from worker.latency_backends import (
+from worker.latency import (
     BackendAbsentError,
+    largest_difference,
+    measure_latency,
     prepare_compiled,
     prepare_eager,
     prepare_onnxruntime,

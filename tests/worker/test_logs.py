@@ -6,8 +6,8 @@ from dataclasses import asdict
 
 from finishline.rules.verification.messages import REPLAY_TASK
 from worker.app import make_app
+from worker.intake import WorkerState
 from worker.logs import FORMATTERS, attempt_in_logs
-from worker.state import WorkerState
 
 
 def line(formatter, message="two\nlines"):

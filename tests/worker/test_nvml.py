@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from worker.nvml import open_nvml
+from worker.sensors import open_nvml
 
 
 class NVMLError(Exception):

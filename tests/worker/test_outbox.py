@@ -3,8 +3,8 @@ import threading
 import pytest
 
 from finishline.rules.verification.messages import BatchAnswer, ReplayEvent
+from worker.link import FencedOffError, UnreachableError
 from worker.outbox import Outbox
-from worker.server_client import FencedOffError, UnreachableError
 
 
 class Server:

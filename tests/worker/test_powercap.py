@@ -2,7 +2,7 @@
 
 import pytest
 
-from worker.powercap import open_powercap
+from worker.sensors import open_powercap
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from worker.precision import (
+from worker.precision_probe import (
     audit_step,
     canary_errors,
     precision_by_flags,

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
+from worker.intake import WorkerState
 from worker.replay import replay
-from worker.state import WorkerState
 
 
 @pytest.fixture

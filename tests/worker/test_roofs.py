@@ -7,9 +7,17 @@ import pytest
 import torch
 
 from worker import roofs
-from worker.roof_shapes import Shapes
-from worker.roof_types import BF16, FP32, TF32, types_of
-from worker.roofs import Device, Roofs, all_reduce_bus_rate, find_device
+from worker.roofs import (
+    BF16,
+    FP32,
+    TF32,
+    Device,
+    Roofs,
+    Shapes,
+    all_reduce_bus_rate,
+    find_device,
+    types_of,
+)
 
 SMALL = Shapes(gemm_sides=(16, 32), convolutions=((1, 4, 8), (2, 4, 8)), copy_bytes=4096)
 ROOFS = {"gemm_fp32", "gemm_bf16", "convolution_fp32", "convolution_bf16"}

@@ -4,8 +4,8 @@ from dataclasses import replace
 import pytest
 
 from finishline.rules.verification.messages import Absence, LatencyOrder
-from worker.run_record import RunRecord
 from worker.telemetry import Reading, Telemetry
+from worker.training import RunRecord
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import time
 import pytest
 
 from finishline.rules.scoring.measurements import ProbeAnswer
+from worker.intake import WorkerState
+from worker.link import UnreachableError
 from worker.self_check import SelfCheck
-from worker.server_client import UnreachableError
-from worker.state import WorkerState
 
 CANARY = {"gflops": 100.0, "configuration": "numpy", "how": "best of 0.5 s"}
 ROOFS = {

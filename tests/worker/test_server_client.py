@@ -8,7 +8,7 @@ from finishline.rules.verification.messages import (
     EvaluationBatch,
     ReplayReport,
 )
-from worker.server_client import (
+from worker.link import (
     FencedOffError,
     RefusedError,
     ServerClient,

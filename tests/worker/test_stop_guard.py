@@ -2,7 +2,7 @@
 
 import time
 
-from worker.state import WorkerState
+from worker.intake import WorkerState
 from worker.stop_guard import guard_stop
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from worker.surroundings import (
+from worker.probe import (
     accelerator_facts,
     container_id,
     describe_surroundings,

@@ -1,7 +1,7 @@
 import pytest
 
 from finishline.rules.verification.messages import ControlPoint, TargetSpec
-from worker.target import is_below_band, is_reached
+from worker.stopwatch import is_below_band, is_reached
 
 ACCURACY = TargetSpec("top1Accuracy", 97.5, "higher")
 LOSS = TargetSpec("loss", 1.0, "lower")

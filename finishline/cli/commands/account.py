@@ -6,7 +6,7 @@ import typer
 
 from finishline.cli.account_tables import account_lines, token_table
 from finishline.cli.client import ServerClient, segment
-from finishline.cli.commands.admin_tokens import (
+from finishline.cli.commands.admin import (
     Days,
     Label,
     Overlap,

@@ -1,13 +1,255 @@
-"""`finishline admin`: users, organisations and their tokens, over the API.
+"""`finishline admin`: users, organisations and tokens, for organisers."""
 
-The first admin's token is made on the server's own machine: `python -m server.admin token`.
-"""
+from typing import Annotated, Any, Literal
 
 import typer
 
-from finishline.cli.commands import admin_tokens, admin_users
+from finishline.cli.account_tables import organisation_table, token_table, user_table
+from finishline.cli.client import ServerClient, View, segment
+from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.options import DEFAULT_URL, Json, Token, Url
+from finishline.cli.screen import open_screen
+from finishline.rules.text import count_text
+
+tokens_app = typer.Typer(no_args_is_help=True, help="Tokens of others: list, make, rotate, revoke.")
+Role = Literal["submitter", "organiser", "admin", "worker"]
+Scopes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scope",
+        help="read, submit, organise, administer, work or tokens; once for each, all if left out.",
+    ),
+]
+Label = Annotated[str | None, typer.Option("--label", help="What it is for.")]
+Days = Annotated[float | None, typer.Option("--days", min=0.001, help="Days until it expires.")]
+Overlap = Annotated[
+    float,
+    typer.Option("--overlap-hours", min=0, max=168, help="How long the old one still works."),
+]
+TokenId = Annotated[str, typer.Argument(metavar="ID", help="Id of the token.")]
+
+
+@tokens_app.command("list")
+def list_tokens(
+    user: Annotated[str | None, typer.Option("--user", help="Only of this user.")] = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """List the tokens you may revoke, without their secrets."""
+    with ServerClient(url, token) as server:
+        view = server.get("/tokens", user=user)
+    open_screen(as_json=as_json).answer(view, [token_table(view["tokens"])])
+    return int(ExitCode.OK)
+
+
+@tokens_app.command("make")
+def make_token(
+    user: Annotated[str, typer.Argument(help="Name of the user.")],
+    role: Annotated[Role, typer.Option("--role", help="Role of the token.")] = "submitter",
+    scopes: Scopes = None,
+    label: Label = None,
+    days: Days = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Make a token for somebody. It is shown this once."""
+    body = given(user=user, role=role, label=label, scopes=scopes, expires_in_days=days)
+    with ServerClient(url, token) as server:
+        view = server.post("/tokens", body)
+    show_secret(view, as_json=as_json)
+    return int(ExitCode.OK)
+
+
+# As it is called since there are tokens.
+tokens_app.command("create", hidden=True)(make_token)
+
+
+@tokens_app.command("rotate")
+def rotate_token(
+    token_id: TokenId,
+    overlap_hours: Overlap = 0.0,
+    days: Days = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Have a fresh token take over from one. It is shown this once."""
+    with ServerClient(url, token) as server:
+        view = rotate(server, f"/tokens/{segment(token_id)}", overlap_hours, days)
+    show_secret(view, as_json=as_json)
+    return int(ExitCode.OK)
+
+
+@tokens_app.command("revoke")
+def revoke_token(
+    token_id: TokenId, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
+) -> int:
+    """Revoke a token and all that descend from it: made with it, or rotated from it."""
+    with ServerClient(url, token) as server:
+        view = server.delete(f"/tokens/{segment(token_id)}")
+    show_revoked(token_id, view, as_json=as_json)
+    return int(ExitCode.OK)
+
+
+def rotate(server: ServerClient, path: str, overlap_hours: float, days: float | None) -> View:
+    """The token that takes over from the one at a path."""
+    body = given(expires_in_days=days) | {"overlap_hours": overlap_hours}
+    view: View = server.post(f"{path}/rotate", body)
+    return view
+
+
+def given(**options: object) -> dict[str, object]:
+    """What was asked for; no option that was left out."""
+    return {name: value for name, value in options.items() if value}
+
+
+def show_secret(view: View, *, as_json: bool) -> None:
+    """A token that was made, and that it has to be kept."""
+    lines = [str(view.get("token")), f"Keep it: it is not shown again (id {view.get('id')})."]
+    open_screen(as_json=as_json).answer(view, lines)
+
+
+def show_revoked(token_id: str, view: View, *, as_json: bool) -> None:
+    """Say which tokens ended together."""
+    ended = [str(each) for each in view["revoked"]]
+    lines = [f"Token {token_id} {'is revoked' if token_id in ended else 'had ended'}."]
+    if others := [each for each in ended if each != token_id]:
+        told = count_text(len(others), "token")
+        lines.append(f"With it ended {told} made with it or rotated from it: {', '.join(others)}.")
+    open_screen(as_json=as_json).answer(view, lines)
+
+
+users = typer.Typer(no_args_is_help=True, help="Users: list, add, set, disable, enable.")
+organisations = typer.Typer(no_args_is_help=True, help="Organisations: list, add.")
+Name = Annotated[str, typer.Argument(help="Name of the user.")]
+Organisation = Annotated[str | None, typer.Option("--organisation", help="Where they belong.")]
+Email = Annotated[str | None, typer.Option("--email", help="Where notices to them go.")]
+
+
+@users.command("list")
+def list_users(
+    search: Annotated[
+        str | None, typer.Option("--q", help="Only those whose name or e-mail holds this.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """List users by name."""
+    found: list[View] = []
+    after = None
+    with ServerClient(url, token) as server:
+        while True:
+            page = server.get("/users", q=search, after=after)
+            found += page["users"]
+            after = page.get("next_after")
+            if after is None:
+                break
+    open_screen(as_json=as_json).answer({"users": found}, [user_table(found)])
+    return int(ExitCode.OK)
+
+
+@users.command("add")
+def add_user(
+    name: Name,
+    role: Annotated[Role, typer.Option("--role", help="The highest role of their tokens.")] = (
+        "submitter"
+    ),
+    organisation: Organisation = None,
+    email: Email = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Add a user. Their tokens are made apart: `finishline admin token make`."""
+    body = {"name": name, "role": role, "organisation": organisation, "email": email}
+    with ServerClient(url, token) as server:
+        view = server.post("/users", body)
+    open_screen(as_json=as_json).answer(view, [user_table([view])])
+    return int(ExitCode.OK)
+
+
+@users.command("set")
+def set_user(
+    name: Name,
+    role: Annotated[
+        Role | None, typer.Option("--role", help="The highest role of their tokens.")
+    ] = None,
+    organisation: Organisation = None,
+    email: Email = None,
+    no_organisation: Annotated[
+        bool, typer.Option("--no-organisation", help="They belong to none.")
+    ] = False,
+    no_email: Annotated[
+        bool, typer.Option("--no-email", help="No notices go to them by mail.")
+    ] = False,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Change a user's role, organisation or e-mail. What is left out stays."""
+    given = {"role": role, "organisation": organisation, "email": email}
+    change: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    change |= {"organisation": None} if no_organisation else {}
+    change |= {"email": None} if no_email else {}
+    if not change:
+        raise CliError(
+            "Nothing to change: name --role, --organisation or --email.", exit_code=ExitCode.USAGE
+        )
+    return _change(name, change, url=url, token=token, as_json=as_json)
+
+
+@users.command("disable")
+def disable_user(
+    name: Name, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
+) -> int:
+    """Refuse a user's tokens and end their sessions; what they submitted stays."""
+    return _change(name, {"disabled": True}, url=url, token=token, as_json=as_json)
+
+
+@users.command("enable")
+def enable_user(
+    name: Name, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
+) -> int:
+    """Accept a user's tokens again, as far as they were not revoked."""
+    return _change(name, {"disabled": False}, url=url, token=token, as_json=as_json)
+
+
+def _change(
+    name: str, change: dict[str, Any], *, url: str, token: str | None, as_json: bool
+) -> int:
+    with ServerClient(url, token) as server:
+        view = server.patch(f"/users/{segment(name)}", change)
+    open_screen(as_json=as_json).answer(view, [user_table([view])])
+    return int(ExitCode.OK)
+
+
+@organisations.command("list")
+def list_organisations(url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False) -> int:
+    """List organisations by name."""
+    with ServerClient(url, token) as server:
+        view = server.get("/organisations")
+    open_screen(as_json=as_json).answer(view, [organisation_table(view["organisations"])])
+    return int(ExitCode.OK)
+
+
+@organisations.command("add")
+def add_organisation(
+    name: Annotated[str, typer.Argument(help="Name of the organisation.")],
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Add an organisation, for users to belong to."""
+    with ServerClient(url, token) as server:
+        view = server.post("/organisations", {"name": name})
+    open_screen(as_json=as_json).answer(view, [f"{name} is added."])
+    return int(ExitCode.OK)
+
 
 app = typer.Typer(no_args_is_help=True, help="Users, organisations and tokens (admins).")
-app.add_typer(admin_users.users, name="user")
-app.add_typer(admin_users.organisations, name="organisation")
-app.add_typer(admin_tokens.app, name="token")
+app.add_typer(users, name="user")
+app.add_typer(organisations, name="organisation")
+app.add_typer(tokens_app, name="token")

@@ -13,11 +13,16 @@ from rich.text import Text
 from finishline.cli.errors import CliError, ExitCode, Problem, refusal
 from finishline.cli.options import DEFAULT_BENCHMARKS, BenchmarksDir, Json
 from finishline.cli.phase_question import ServerToAsk, ask_phase
-from finishline.cli.record_views import problem_text
-from finishline.cli.records import Found, find_in, score_found
+from finishline.cli.records import Found, find_in, problem_text, score_found
 from finishline.cli.screen import as_it_is, open_screen
-from finishline.cli.submission_files import CLAIM_NAME, SubmissionFiles, find_submission_files
-from finishline.cli.submission_tables import inference_sentence, run_table, violation_lines
+from finishline.cli.submission_tables import (
+    CLAIM_NAME,
+    SubmissionFiles,
+    find_submission_files,
+    inference_sentence,
+    run_table,
+    violation_lines,
+)
 from finishline.cli.training import read_benchmarks
 from finishline.client.files import problems_of
 from finishline.rules.archive.submissions import task_and_kind

@@ -1,4 +1,4 @@
-"""`finishline check-proof`: check a verification's proof, without having to trust the server."""
+"""`finishline check-proof` and `audit-log`: hold a proof or a log against itself."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -9,15 +9,24 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from finishline.cli.audit_logs import check_log_file
-from finishline.cli.bundles import BUNDLE_LIMIT_BYTES, Bundle, read_bundle, read_bundle_file
+from finishline.cli.audit_logs import check_log_file, fetch_log, write_log
+from finishline.cli.bundles import (
+    BUNDLE_LIMIT_BYTES,
+    Bundle,
+    check_signature,
+    keys_in,
+    read_bundle,
+    read_bundle_file,
+    read_keys,
+)
 from finishline.cli.client import ServerClient, segment
 from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.options import DEFAULT_URL, Json, Token, Url
+from finishline.cli.options import DEFAULT_URL, Json, Limit, Token, Url
+from finishline.cli.organiser_tables import audit_table
 from finishline.cli.screen import open_screen
-from finishline.cli.signatures import check_signature, keys_in, read_keys
 from finishline.cli.submission_tables import check_table
 from finishline.rules.proof.check import Check, check_proof
+from finishline.rules.text import count_text
 
 FILE_ENDINGS = (".zip", ".json")
 WHERE_THEY_ARE = "`finishline show SUBMISSION` lists those of a submission."
@@ -151,3 +160,27 @@ def _headline(document: dict[str, Any]) -> Text:
         f"Verification {word('verification', 'id')} of submission {word('submission', 'id')}, "
         f"{word('benchmark', 'id')}: {word('verdict', 'outcome')}"
     )
+
+
+def audit_log(
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write the whole log to this file (JSON).")
+    ] = None,
+    limit: Limit = 50,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Show the audit log, newest first, or keep the whole of it in a file."""
+    screen = open_screen(as_json=as_json)
+    with ServerClient(url, token) as server:
+        if out is None:
+            page = server.get("/audit", limit=limit)
+            screen.answer(page, [audit_table(page["records"])])
+            return int(ExitCode.OK)
+        records = fetch_log(server)
+    write_log(out, records)
+    view = {"file": str(out), "records": len(records)}
+    told = f"{count_text(len(records), 'record')} in {out}; `finishline check-proof --log {out}`."
+    screen.answer(view, [told])
+    return int(ExitCode.OK)

@@ -19,8 +19,8 @@ from finishline.cli.client import ServerClient
 from finishline.cli.errors import INTERRUPTED, CliError, ExitCode
 from finishline.cli.import_plan import Kind, of_kind, plan_import
 from finishline.cli.importing import TIMEOUT, Outcome, Sender, describe, send_all
-from finishline.cli.interrupts import noted_interrupts
 from finishline.cli.options import DEFAULT_BENCHMARKS, DEFAULT_URL, BenchmarksDir, Json, Token, Url
+from finishline.cli.processes import noted_interrupts
 from finishline.cli.records import Found, find_in
 from finishline.cli.screen import as_it_is, open_screen
 from finishline.cli.training import read_benchmarks

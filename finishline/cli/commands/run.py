@@ -1,5 +1,6 @@
-"""`finishline run`: train the reference on this machine and write a submission."""
+"""`finishline run` and `bench`: train the reference, or measure its throughput."""
 
+import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -8,23 +9,26 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from finishline.cli.benching import BenchOptions, bench_table, run_bench
 from finishline.cli.client import ServerClient
 from finishline.cli.commands.check import remark_lines
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import DEFAULT_BENCHMARKS, DEFAULT_URL, BenchmarksDir, Json, Token
-from finishline.cli.replay import ReplayProgress
-from finishline.cli.replay_screen import show_all
+from finishline.cli.replay_screen import ReplayProgress, show_all
 from finishline.cli.screen import Screen, open_screen
-from finishline.cli.submission_files import CLAIM_NAME, find_submission_files
-from finishline.cli.tickets import local_system, name_of_class, open_ticket, write_ticket
+from finishline.cli.submission_tables import CLAIM_NAME, find_submission_files
 from finishline.cli.training import (
     Training,
     find_benchmark,
+    local_system,
+    name_of_class,
+    open_ticket,
     read_settings,
     require_trainable,
     require_training_packages,
     target_of,
     train_reference,
+    write_ticket,
 )
 from finishline.client.files import problems_of
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -161,3 +165,57 @@ def train_shown(training: Training, progress: ReplayProgress, screen: Screen) ->
     progress.runs_planned = training.runs
     show_all(screen, progress, train_reference(training))
     return progress
+
+
+Seconds = Annotated[
+    float, typer.Option(min=0.1, max=600.0, help="Seconds of training, and of inference.")
+]
+Threads = Annotated[int, typer.Option(min=1, max=1024, help="Processor threads to use.")]
+Device = Annotated[
+    str | None, typer.Option(help="cpu or cuda; by default cuda where there is one.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A hyperparameter; repeat for several."),
+]
+Out = Annotated[Path | None, typer.Option(help="Write the result there as JSON too.")]
+
+
+def bench(
+    benchmark: Annotated[str, typer.Argument(help="A benchmark's id, or the path of its file.")],
+    seconds: Seconds = 5.0,
+    device: Device = None,
+    threads: Threads = 1,
+    settings: Settings = None,
+    out: Out = None,
+    benchmarks_dir: BenchmarksDir = DEFAULT_BENCHMARKS,
+    as_json: Json = False,
+) -> int:
+    """Measure training and inference on made-up data, and what this machine could do at best."""
+    require_training_packages()
+    file, _ = find_benchmark(benchmark, benchmarks_dir)
+    options = BenchOptions(
+        benchmark_file=file,
+        settings=settings or [],
+        device=device,
+        threads=threads,
+        seconds=seconds,
+    )
+    screen = open_screen(as_json=as_json)
+    result = run_bench(options, told=lambda doing: screen.say(f"{doing} ..."))
+    if out is not None:
+        write_result(out, result)
+    screen.answer(result, [bench_table(result)])
+    return int(ExitCode.OK)
+
+
+def write_result(out: Path, result: dict[str, object]) -> None:
+    """The result as a file. Raises CliError where it cannot be written."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(result, indent=2) + "\n")
+    except OSError as error:
+        raise CliError(
+            f"Cannot write {out} ({error.strerror}); choose another file.",
+            exit_code=ExitCode.REFUSED,
+        ) from error

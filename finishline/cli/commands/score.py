@@ -12,8 +12,15 @@ from rich.progress import track
 
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import DEFAULT_BENCHMARKS
-from finishline.cli.record_views import csv_lines, json_line, record_table
-from finishline.cli.records import Found, Record, find_in, score_found
+from finishline.cli.records import (
+    Found,
+    Record,
+    csv_lines,
+    find_in,
+    json_line,
+    record_table,
+    score_found,
+)
 from finishline.cli.screen import open_console
 from finishline.cli.training import read_benchmarks
 from finishline.rules.benchmarks.benchmark import Benchmark

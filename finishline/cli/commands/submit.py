@@ -1,4 +1,4 @@
-"""`finishline submit`: send a submission to the server."""
+"""`finishline submit`, `ticket` and `withdraw`: a submission from its seeds to its end."""
 
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from finishline.cli.client import ServerClient, View
+from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.commands.check import (
     BenchmarkOption,
     DivisionOption,
@@ -19,8 +19,12 @@ from finishline.cli.commands.check import (
 from finishline.cli.errors import CliError, ExitCode, Problem
 from finishline.cli.options import DEFAULT_BENCHMARKS, DEFAULT_URL, BenchmarksDir, Json, Token, Url
 from finishline.cli.screen import open_screen
-from finishline.cli.submission_files import SubmissionFiles, find_submission_files
-from finishline.cli.submission_tables import submission_lines
+from finishline.cli.submission_tables import (
+    SubmissionFiles,
+    find_submission_files,
+    submission_lines,
+)
+from finishline.cli.training import local_system, name_of_class, read_settings, write_ticket
 from finishline.client.files import idempotency_key, open_parts
 
 
@@ -84,3 +88,74 @@ def send_submission(
             key=idempotency_key(files.upload, **fields),
         )
     return view
+
+
+def ticket(
+    benchmark: Annotated[str, typer.Argument(help="Id of a benchmark of the server.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="File to write (default: ticket-ID.json).")
+    ] = None,
+    runs: Annotated[
+        int | None, typer.Option("--runs", min=1, help="Seeds: as the rules ask, up to twice.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A hyperparameter; repeat for more."),
+    ] = None,
+    division: Annotated[str | None, typer.Option("--division", help="closed or open.")] = None,
+    hardware_class: Annotated[
+        str | None,
+        typer.Option("--hardware-class", help="What will train (default: this machine)."),
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option("--device", envvar="FINISHLINE_DEVICE", help="cpu or cuda:0."),
+    ] = None,
+    ticket_id: Annotated[
+        str | None, typer.Option("--id", help="Write the file of an open ticket of yours again.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Get a ticket: seeds for a training, good for 30 days and one submission.
+
+    `finishline run BENCHMARK --ticket FILE` then trains without a network.
+    """
+    with ServerClient(url, token) as server:
+        if ticket_id is not None:
+            got = server.get(f"/tickets/{segment(ticket_id)}")
+        else:
+            name = hardware_class or name_of_class(server, local_system(device))
+            wanted = {
+                "benchmark": benchmark,
+                "division": division,
+                "settings": read_settings(settings or []),
+                "hardware_class": name,
+                "runs": runs,
+            }
+            got = server.post("/tickets", wanted)
+    file = out or Path(f"ticket-{got['id']}.json")
+    write_ticket(file, got)
+    said = f"Wrote {file}. Next: finishline run {got['benchmark']} --ticket {file}"
+    open_screen(as_json=as_json).answer({**got, "file": str(file)}, [said])
+    return int(ExitCode.OK)
+
+
+def withdraw(
+    submission: Annotated[str, typer.Argument(help="Id of a submission of yours.")],
+    reason: Annotated[str, typer.Option("--reason", help="Why; shown on its page.")],
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Let it rank again (organisers only).")
+    ] = False,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Withdraw a submission: it ranks nowhere and stays readable at its address."""
+    path = f"/submissions/{segment(submission)}/{'reinstatement' if undo else 'withdrawal'}"
+    with ServerClient(url, token) as server:
+        view = server.post(path, {"reason": reason})
+    told = "ranks again" if undo else "is withdrawn; it stays at its address, unranked"
+    open_screen(as_json=as_json).answer(view, [f"Submission {view['id']} {told}."])
+    return int(ExitCode.OK)

@@ -1,17 +1,18 @@
-"""`finishline verify`: ask for one verification and watch its replay, or for many at once."""
+"""`finishline verify`, `duel`, `decide` and `compare`: ask for checks and decide about them."""
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import DEFAULT_URL, Json, Token, Url
-from finishline.cli.rerun_views import batch_lines
 from finishline.cli.screen import Screen, open_screen
 from finishline.cli.submission_tables import verdict_lines
+from finishline.cli.verification_tables import batch_lines, comparison_lines, duel_lines
 from finishline.cli.watching import ENDED, verdict_code, watch_verification
+from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS
 
 
 class Kind(StrEnum):
@@ -141,3 +142,78 @@ def request_verification(
         body["own_seeds"] = own_seeds
     view: View = server.post(path, body)
     return view
+
+
+def duel(
+    challenger: Annotated[str, typer.Argument(help="Id of submission A, the challenger.")],
+    holder: Annotated[str, typer.Argument(help="Id of submission B, which holds the record.")],
+    pairs: Annotated[
+        int, typer.Option("--pairs", min=FEWEST_PAIRS, max=MOST_PAIRS, help="Pairs of runs.")
+    ] = 4,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show the runs and wait for the verdict.")
+    ] = False,
+    reason: Annotated[
+        str | None, typer.Option("--reason", help="Why; shown with the duel.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Have two submissions trained in turn, A B B A, on one worker (organisers only).
+
+    With --watch the exit code is 0 when the duel says who is faster, or that it cannot be told
+    apart, and 3 when it ends without saying anything.
+    """
+    screen = open_screen(as_json=as_json)
+    body = {"challenger": challenger, "holder": holder, "pairs": pairs, "reason": reason}
+    with ServerClient(url, token) as server:
+        view: View = server.post("/duels", body)
+        if not watch:
+            page = f"{server.url}/verifications/{view['id']}"
+            screen.answer(view, [f"Duel {view['id']} is {view['state']}: {page}"])
+            return int(ExitCode.OK)
+        ended = watch_verification(server, view, screen)
+    screen.answer(ended, duel_lines(ended))
+    return int(duel_code(ended))
+
+
+def duel_code(view: View) -> ExitCode:
+    """The exit code of a duel that has ended."""
+    says_something = view.get("outcome") not in (None, "inconclusive")
+    return ExitCode.OK if says_something else ExitCode.NOT_VERIFIED
+
+
+def decide(
+    verification: Annotated[str, typer.Argument(help="Id of a verification with a verdict.")],
+    decision: Annotated[
+        Literal["publish", "keep"],
+        typer.Argument(help="Publish its verdict, or keep the one that is published."),
+    ],
+    reason: Annotated[str, typer.Option("--reason", help="Why; kept in the audit log.")],
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Decide about the verdict of a rerun (organisers only)."""
+    path = f"/verifications/{segment(verification)}/decide"
+    with ServerClient(url, token) as server:
+        view = server.post(path, {"decision": decision, "reason": reason})
+    published = "is published" if decision == "publish" else "is kept back"
+    line = f"The verdict of {view['id']}, {view['outcome']}, {published}: {reason}"
+    open_screen(as_json=as_json).answer(view, [line])
+    return int(ExitCode.OK)
+
+
+def compare_verifications(
+    first: Annotated[str, typer.Argument(help="Id of a verification.")],
+    second: Annotated[str, typer.Argument(help="Id of another one of the same submission.")],
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Show two verifications of one submission side by side."""
+    with ServerClient(url, token) as server:
+        view = server.get("/verifications/compare", first=first, second=second)
+    open_screen(as_json=as_json).answer(view, comparison_lines(view))
+    return int(ExitCode.OK)

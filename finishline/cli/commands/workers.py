@@ -6,10 +6,16 @@ import typer
 
 from finishline.cli.client import ServerClient, segment
 from finishline.cli.errors import ExitCode
-from finishline.cli.hold_lines import held_lines, paused_lines
 from finishline.cli.options import DEFAULT_URL, Json, Token, Url
 from finishline.cli.screen import open_screen
-from finishline.cli.worker_tables import embargo_lines, order_text, queue_table, worker_table
+from finishline.cli.worker_tables import (
+    embargo_lines,
+    held_lines,
+    order_text,
+    paused_lines,
+    queue_table,
+    worker_table,
+)
 
 workers_app = typer.Typer(
     help="Workers: list; confirm, pause, drain and resume one, witness one (organisers)."

@@ -1,7 +1,11 @@
-"""What becomes of a service: started, ready, dead, started again or given up. Pure values."""
+"""The services of `finishline up`: how they are started, ended and reported."""
 
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 
 
 class Phase(StrEnum):
@@ -74,3 +78,49 @@ class Lifecycle:
 def first_start(now: float) -> Lifecycle:
     """A service whose first process was just started."""
     return Lifecycle(phase=Phase.STARTING, started_at=now)
+
+
+TAIL_BYTES = 8192
+
+
+def ending(code: int) -> str:
+    """An exit code, or the name of the signal that a process died of."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
+
+
+def ending_in_words(code: int, said: str, farewells: Mapping[str, str]) -> str:
+    """What became of a process that `said` this in its log.
+
+    One that ends with exit code 0 did what it was told: `farewells` has the words for a phrase of
+    its log, which says by whom.
+    """
+    if code != 0:
+        return f"died ({ending(code)})"
+    told = next((words for phrase, words in farewells.items() if phrase in said), None)
+    return told or "ended as if it was told to (exit code 0)"
+
+
+def size_of(log: Path) -> int:
+    """How many bytes a log has; 0 where there is none yet."""
+    with suppress(OSError):
+        return log.stat().st_size
+    return 0
+
+
+def said_since(log: Path, offset: int) -> str:
+    """The end of what was written to a log after its first `offset` bytes."""
+    with suppress(OSError), log.open("rb") as written:
+        written.seek(max(offset, size_of(log) - TAIL_BYTES))
+        return written.read().decode(errors="replace")
+    return ""
+
+
+def last_line(log: Path) -> str:
+    """The last line of a log that holds something."""
+    lines = said_since(log, 0).splitlines()
+    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")

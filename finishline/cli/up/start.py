@@ -1,20 +1,22 @@
-"""Bring everything up in order, keep it, and take it down."""
+"""The start of `finishline up`: its folders, its tokens, its services in order."""
 
+import json
 import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 
+from finishline.cli.client import ServerClient
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.processes import python_module
 from finishline.cli.screen import Screen
 from finishline.cli.training import require_training_packages
-from finishline.cli.up.endings import last_line
+from finishline.cli.up.lifecycle import last_line
 from finishline.cli.up.paths import VarPaths, lock_var, prepare_var, require_free_port
 from finishline.cli.up.redis import choose_redis_address, redis_executable
 from finishline.cli.up.services import (
@@ -27,7 +29,76 @@ from finishline.cli.up.services import (
     worker_service,
 )
 from finishline.cli.up.supervisor import Service, StopAskedError, Supervisor
-from finishline.cli.up.tokens import BOOTSTRAPPED, ensure_tokens, token_in
+
+# file name -> (user, role)
+BOOTSTRAPPED = {
+    "organiser": ("organiser", "organiser"),
+    "worker": ("worker", "worker"),
+    "demo": ("demo", "submitter"),
+}
+
+MakeToken = Callable[[str, str], str]
+
+
+def token_path(paths: VarPaths, name: str) -> Path:
+    """The file that holds a bootstrapped token and nothing else."""
+    return paths.tokens / f"{name}.token"
+
+
+def read_token(path: Path) -> str | None:
+    """The token in a file, or None if there is no such file or nothing in it."""
+    try:
+        return path.read_text(encoding="ascii").strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def write_token(path: Path, token: str) -> None:
+    """Keep a token in a file of mode 0600, never readable by others for a moment."""
+    fresh = path.with_suffix(".new")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(token + "\n")
+    fresh.replace(path)
+
+
+def ensure_tokens(paths: VarPaths, *, url: str, make_token: MakeToken) -> Mapping[str, Path]:
+    """The file of each bootstrapped token; those the server does not accept are made anew.
+
+    A kept token outlives its database when someone deletes only that.
+    """
+    files = {name: token_path(paths, name) for name in BOOTSTRAPPED}
+    for name, path in files.items():
+        user, role = BOOTSTRAPPED[name]
+        kept = read_token(path)
+        if kept is None or not _is_accepted(kept, url, role):
+            write_token(path, make_token(user, role))
+    return files
+
+
+def _is_accepted(token: str, url: str, role: str) -> bool:
+    try:
+        with ServerClient(url, token) as server:
+            return bool(server.get("/me").get("role") == role)
+    except CliError as error:
+        if error.exit_code is ExitCode.NOT_ALLOWED:
+            return False
+        raise
+
+
+def token_in(output: str) -> str:
+    """The token in the one JSON line that the server's administration prints."""
+    for line in reversed(output.splitlines()):
+        try:
+            return str(json.loads(line)["token"])
+        except (ValueError, KeyError, TypeError):
+            continue
+    raise CliError(
+        "The server's administration printed no token; see tokens.log in its folder of logs.",
+        exit_code=ExitCode.SERVER,
+    )
+
 
 # Without these `python -m server.admin` looks at another database, at no log and makes a key.
 OF_ADMINISTRATORS = (

@@ -14,8 +14,17 @@ import psutil  # type: ignore[import-untyped,unused-ignore]
 
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.processes import adopt_orphans, signal_group, spawn
-from finishline.cli.up.endings import ending, ending_in_words, last_line, said_since, size_of
-from finishline.cli.up.lifecycle import Lifecycle, Phase, RestartPolicy, first_start
+from finishline.cli.up.lifecycle import (
+    Lifecycle,
+    Phase,
+    RestartPolicy,
+    ending,
+    ending_in_words,
+    first_start,
+    last_line,
+    said_since,
+    size_of,
+)
 
 TICK_SECONDS = 0.1
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

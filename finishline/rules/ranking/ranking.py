@@ -60,15 +60,15 @@ NOT_NUMBERED: dict[str | None, str] = {
 Status = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
 
 
-@dataclass(frozen=True)
-class Standing:
+class Standing(NamedTuple):
     """What ranking needs to know of one submission. Absent figures are None.
 
     `cost_usd` is what a training cost, `cost_usd_per_10000` what 10,000 items of inference do. A
     `withdrawn` one never ranks. `evidence` decides whether it is numbered, and
     `held_back` says why one that would be is not yet. `price_is_own` where the cost rests on a
     price that its submitter states: that is shown, and ranks nothing. `has_ticket` where its seeds
-    were drawn by the server before it was trained.
+    were drawn by the server before it was trained. `division` and `pool_id`, the configuration of a
+    measured one, choose what is ranked together; the order itself does not depend on them.
     """
 
     submission_id: str
@@ -85,6 +85,8 @@ class Standing:
     held_back: str | None = None
     price_is_own: bool = False
     has_ticket: bool = False
+    division: str = ""
+    pool_id: str | None = None
 
 
 @dataclass(frozen=True)

@@ -290,7 +290,7 @@ def test_a_store_that_fails_leaves_no_row_and_no_file(
         return settle(store, staged)
 
     with monkeypatch.context() as patched, unserved(fresh) as empty:
-        patched.setattr("server.operations.log_copies.FILES_AT_ONCE", 1)
+        patched.setattr("server.operations.copies.FILES_AT_ONCE", 1)
         patched.setattr(ArtifactStore, "settle", fail_late)
         with pytest.raises(OSError, match="No space left"):
             restore(empty, tmp_path / "backups")

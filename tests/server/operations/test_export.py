@@ -19,7 +19,7 @@ from finishline.rules.errors import RuleError
 from server.audit.service import Administrator, Subject, record
 from server.errors import ConflictError, ContentError
 from server.models import Base, Submission, Verification
-from server.operations import commands, log_copies, selection, snapshot, table_files
+from server.operations import commands, copies, selection, table_files
 from server.operations.export import Wanted, export_everything
 from server.operations.selection import DECISIONS, Included, LeftOut
 from server.operations.table_files import kind_of
@@ -137,8 +137,8 @@ def test_an_export_under_writes_is_of_one_moment(
         submitted.append(submit(digits_submission).status_code)
         return write_table(*arguments, **named)
 
-    write_table = snapshot._write_table
-    monkeypatch.setattr(snapshot, "_write_table", write_then_go_on)
+    write_table = copies._write_table
+    monkeypatch.setattr(copies, "_write_table", write_then_go_on)
     manifest = export_everything(parts_of(full), tmp_path / "all")
 
     assert submitted == [201] * len(manifest.tables)
@@ -195,7 +195,7 @@ def test_a_public_export_has_nothing_that_hangs_on_a_hidden_submission(
 ) -> None:
     hidden = Submission.model == "=1+1"
     monkeypatch.setattr(selection, "hidden_submissions", lambda: hidden)
-    monkeypatch.setattr(log_copies, "hidden_submissions", lambda: hidden)
+    monkeypatch.setattr(copies, "hidden_submissions", lambda: hidden)
     manifest = export_everything(parts_of(full), tmp_path / "public", Wanted(public=True))
     with parts_of(full).database.read() as session:
         [hidden_id] = session.scalars(select(Submission.id).where(hidden))

@@ -1,0 +1,151 @@
+"""Is there room? Asked inside of the transaction that takes it, while nobody else can take it."""
+
+import math
+from datetime import datetime
+from typing import cast
+
+from sqlalchemy import Table, bindparam, select
+from sqlalchemy.orm import Session
+
+from finishline.rules.text import count_text
+from server.benchmarks.queries import definition
+from server.database import utc_now
+from server.errors import NotAllowedError, UsedUpError
+from server.models import Charge, Organisation, Submission, User, Verification
+from server.quotas.queries import (
+    Amounts,
+    Named,
+    allowance_of_benchmark,
+    allowance_of_user,
+    amounts_set,
+    names_of,
+)
+from server.quotas.usage import Measure, Use, use_of_gpu_seconds, use_of_submissions
+from server.replay_estimate import Estimator
+from server.settings import Settings
+from server.standing import claim_of
+
+NOTHING_KEPT = "; nothing of this request was kept."
+_USERS, _ORGANISATIONS = (cast(Table, each.__table__) for each in (User, Organisation))
+_USER = (
+    select(_USERS.c.name, _ORGANISATIONS.c.name)
+    .outerjoin_from(_USERS, _ORGANISATIONS, _ORGANISATIONS.c.id == _USERS.c.organisation_id)
+    .where(_USERS.c.id == bindparam("user_id"))
+)
+_LOCKED_USER = _USER.with_for_update(of=_USERS, key_share=True)
+
+
+def take_turns(
+    session: Session, *, user_id: int, benchmark_id: str, lock: bool = True
+) -> tuple[list[Named], Amounts]:
+    """Whose quotas a user is held to, and what is set for these and the benchmark.
+
+    With `lock` the user and what is set are locked until the transaction ends.
+
+    So two requests of one user, or for one benchmark with a quota, are counted one after the other.
+    The lock lets others refer to the user meanwhile. SQLite has one writer anyway.
+    """
+    asked = _LOCKED_USER if lock else _USER
+    user, organisation = session.connection().execute(asked, {"user_id": user_id}).one()
+    names = names_of(user, organisation)
+    return names, amounts_set(session, [*names, ("benchmark", benchmark_id)], lock=lock)
+
+
+def require_room_for_submission(
+    session: Session, settings: Settings, *, user_id: int, benchmark_id: str
+) -> None:
+    """Raise UsedUpError unless a user, and everybody on a benchmark, may submit once more a day."""
+    names, amounts = take_turns(session, user_id=user_id, benchmark_id=benchmark_id)
+    measure: Measure = "submissions_per_day"
+    allowed = allowance_of_user(amounts, settings, names, measure)
+    if allowed is not None:
+        mine = Submission.user_id == user_id
+        use = use_of_submissions(session, mine, allowed=allowed, now=utc_now())
+        _require(use, 1, measure, "You have")
+    allowed = allowance_of_benchmark(amounts, benchmark_id, measure)
+    if allowed is not None:
+        ours = Submission.benchmark_id == benchmark_id
+        use = use_of_submissions(session, ours, allowed=allowed, now=utc_now())
+        _require(use, 1, measure, f"All submitters of {benchmark_id} together have")
+
+
+def reserve_replay(
+    session: Session,
+    settings: Settings,
+    submission: Submission,
+    *,
+    user_id: int,
+    kind: str,
+    lock: bool = True,
+) -> float:
+    """The seconds of accelerators that a verification will probably take, if there is room.
+
+    Without `lock` it is a look: somebody else may take the room. Raises UsedUpError, or
+    NotAllowedError where the estimate is more than all that is allowed.
+    """
+    names, amounts = take_turns(
+        session, user_id=user_id, benchmark_id=submission.benchmark_id, lock=lock
+    )
+    wanted = _estimate(session, submission, kind)
+    measure: Measure = "gpu_seconds_per_month"
+    allowed = allowance_of_user(amounts, settings, names, measure)
+    if allowed is not None:
+        use = use_of_gpu_seconds(
+            session, Charge.user_id == user_id, allowed=allowed, now=utc_now(), wanted=wanted
+        )
+        _require(use, wanted, measure, "You have")
+    allowed = allowance_of_benchmark(amounts, submission.benchmark_id, measure)
+    if allowed is not None:
+        ours = Submission.benchmark_id == submission.benchmark_id
+        use = use_of_gpu_seconds(session, ours, allowed=allowed, now=utc_now(), wanted=wanted)
+        _require(use, wanted, measure, f"All submitters of {submission.benchmark_id} together have")
+    return wanted
+
+
+def charge(session: Session, verification: Verification, *, user_id: int, reserved: float) -> None:
+    """Note whose a verification is."""
+    session.add(
+        Charge(
+            verification_id=verification.id,
+            user_id=user_id,
+            gpu_seconds_reserved=reserved,
+            created_at=verification.created_at,
+        )
+    )
+
+
+def _estimate(session: Session, submission: Submission, kind: str) -> float:
+    benchmark = definition(session, submission.benchmark_sha256)
+    expected = Estimator(session, kind).estimate(submission, benchmark, claim_of(submission))
+    return expected.seconds * expected.accelerators
+
+
+def _require(use: Use, wanted: float, measure: Measure, who: str) -> None:
+    if use.allowed is None or use.used + wanted <= use.allowed:
+        return
+    sentence = _used_sentence(use, wanted, measure, who)
+    if use.room_at is None:
+        raise NotAllowedError(
+            f"{sentence} That is more than there will be room for; ask an organiser."
+        )
+    raise UsedUpError(
+        f"{sentence} There is room again at {use.room_at:%Y-%m-%d %H:%M:%S} UTC{NOTHING_KEPT}",
+        measure=measure,
+        retry_seconds=_retry_seconds(use.room_at),
+    )
+
+
+def _used_sentence(use: Use, wanted: float, measure: Measure, who: str) -> str:
+    if measure == "submissions_per_day":
+        made = count_text(round(use.used), "submission")
+        verb = "is" if use.allowed == 1 else "are"
+        return f"{who} made {made} in 24 hours, {use.allowed} {verb} allowed."
+    return (
+        f"{who} used {use.used:.0f} accelerator seconds in 30 days, {use.reserved:.0f} of them "
+        f"reserved for what is under way; {use.allowed} are allowed, and this replay will take "
+        f"about {wanted:.0f}."
+    )
+
+
+def _retry_seconds(room_at: datetime) -> int:
+    return max(1, math.ceil((room_at - utc_now()).total_seconds()))

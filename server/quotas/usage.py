@@ -1,0 +1,132 @@
+"""What somebody has used of a quota: counted from what is stored, so no counter can be wrong.
+
+An attempt that failed by the machinery, was lost or cancelled counts nothing. That is the refund.
+One that its own submitter cut short by a withdrawal counts as long as it ran.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from sqlalchemy import ColumnElement, select
+from sqlalchemy.orm import Session
+
+from server.models import Attempt, Charge, Submission, Verification
+
+Measure = Literal["submissions_per_day", "gpu_seconds_per_month"]
+MEASURES: tuple[Measure, ...] = ("submissions_per_day", "gpu_seconds_per_month")
+DAY = timedelta(days=1)
+MONTH = timedelta(days=30)
+OPEN = ("queued", "running")
+MOST_COUNTED = 1_000_000
+
+
+@dataclass(frozen=True)
+class Use:
+    """What is used of a quota, `reserved` included; `allowed` None is no limit.
+
+    `room_at` is when there is room again, None while there is, or if there will never be any.
+    """
+
+    allowed: int | None
+    used: float
+    reserved: float
+    room_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Spent:
+    """A verification that counts: since when, its accelerators' seconds, and whether it goes on."""
+
+    created_at: datetime
+    gpu_seconds: float
+    is_open: bool
+
+
+def use_of_submissions(
+    session: Session, whose: ColumnElement[bool], *, allowed: int | None, now: datetime
+) -> Use:
+    """Submissions of the last 24 hours. Results published elsewhere do not count."""
+    query = (
+        select(Submission.submitted_at)
+        .where(whose, Submission.submitted_at > now - DAY, Submission.evidence != "published")
+        .order_by(Submission.submitted_at.desc())
+        .limit(MOST_COUNTED if allowed is None else max(allowed, 1))
+    )
+    moments = list(session.scalars(query))
+    is_full = allowed is not None and len(moments) >= allowed
+    # With the oldest of as many as are allowed gone, there is room for one.
+    room_at = moments[-1] + DAY if is_full and allowed else None
+    return Use(allowed, len(moments) if allowed != 0 else 0, 0.0, room_at)
+
+
+def use_of_gpu_seconds(
+    session: Session,
+    whose: ColumnElement[bool],
+    *,
+    allowed: int | None,
+    now: datetime,
+    wanted: float = 0.0,
+) -> Use:
+    """Seconds of accelerators of the last 30 days; what still goes on by its estimate at least."""
+    spent = list(_spent(session, whose, now=now))
+    used = sum(each.gpu_seconds for each in spent)
+    reserved = sum(each.gpu_seconds for each in spent if each.is_open)
+    return Use(allowed, used, reserved, _room_at(spent, allowed=allowed, used=used, wanted=wanted))
+
+
+def _room_at(
+    spent: Sequence[Spent], *, allowed: int | None, used: float, wanted: float
+) -> datetime | None:
+    """When enough of what was spent is more than 30 days ago."""
+    if allowed is None or used + wanted <= allowed or wanted > allowed:
+        return None
+    left = used + wanted - allowed
+    for each in spent:
+        left -= each.gpu_seconds
+        if left <= 0:
+            return each.created_at + MONTH
+    return None
+
+
+def _spent(session: Session, whose: ColumnElement[bool], *, now: datetime) -> Iterator[Spent]:
+    """What is charged, the oldest first."""
+    charges = session.execute(
+        select(Charge.verification_id, Charge.created_at, Charge.gpu_seconds_reserved,
+               Verification.state)
+        .join(Verification, Verification.id == Charge.verification_id)
+        .join(Submission, Submission.id == Verification.submission_id)
+        .where(whose, Charge.created_at > now - MONTH)
+        .order_by(Charge.created_at, Charge.verification_id)
+    ).all()  # fmt: skip
+    seconds = _seconds_by_verification(session, whose, now=now)
+    for verification_id, created_at, reserved, state in charges:
+        is_open, ran = state in OPEN, seconds.get(verification_id, 0.0)
+        yield Spent(created_at, max(ran, reserved) if is_open else ran, is_open)
+
+
+def _seconds_by_verification(
+    session: Session, whose: ColumnElement[bool], *, now: datetime
+) -> dict[str, float]:
+    rows = session.execute(
+        select(Attempt.verification_id, Attempt.state, Attempt.failure, Attempt.started_at,
+               Attempt.ended_at, Attempt.accelerators)
+        .join(Charge, Charge.verification_id == Attempt.verification_id)
+        .join(Verification, Verification.id == Attempt.verification_id)
+        .join(Submission, Submission.id == Verification.submission_id)
+        .where(whose, Charge.created_at > now - MONTH, Attempt.started_at.is_not(None))
+    )  # fmt: skip
+    found: dict[str, float] = {}
+    for verification_id, state, failure, started_at, ended_at, accelerators in rows:
+        if counts(state, failure):
+            seconds = ((ended_at or now) - started_at).total_seconds() * (accelerators or 0)
+            found[verification_id] = found.get(verification_id, 0.0) + seconds
+    return found
+
+
+def counts(state: str, failure: dict[str, Any] | None) -> bool:
+    """Whether an attempt costs its submitter anything."""
+    if state == "failed":
+        return failure is None or failure.get("kind") != "infrastructure"
+    return state in ("running", "done")

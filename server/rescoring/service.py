@@ -1,0 +1,291 @@
+"""Every result derived again from its raw logs, which never change."""
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import ColumnElement, func, select, true
+from sqlalchemy.orm import Session
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import RuleError
+from finishline.rules.submissions.submission import ScoredSubmission, score_submission
+from finishline.rules.text import count_text
+from server.audit.service import Actor, Administrator, Subject, record
+from server.benchmarks.queries import definition, find_benchmark, keep_definition
+from server.board_versions import raise_board_version
+from server.dependencies import Parts
+from server.errors import ConflictError, ServerError
+from server.models import RunRow, Submission
+from server.rescoring.figures import (
+    Change,
+    Figures,
+    derived_figures,
+    differences,
+    stored_figures,
+)
+from server.standing import verification_under_way
+from server.submissions.log_files import LogFiles
+from server.submissions.queries import (
+    find_submission,
+    lock_submission,
+    read_cursor,
+    runs_with_curves,
+    write_cursor,
+)
+from server.submissions.rows import result_figures, run_figures
+from server.viewer import ORGANISER
+
+BATCH_SUBMISSIONS = 50
+# A request that takes longer looks like a server that hangs.
+BATCH_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which submissions are scored again, of one benchmark if it is named, and how.
+
+    Under the definition each result names, or under the `current` one; a dry run keeps nothing.
+    The audit log names the `actor`.
+    """
+
+    benchmark_id: str | None = None
+    current: bool = False
+    dry_run: bool = False
+    actor: Actor = field(default_factory=Administrator)
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A submission with figures that came out differently."""
+
+    id: str
+    changes: list[Change]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A submission that could not be scored again; it is left as it is."""
+
+    id: str
+    error: str
+
+
+@dataclass
+class Summary:
+    """What scoring submissions again came to."""
+
+    definition: str
+    dry_run: bool
+    submissions: int = 0
+    unchanged: int = 0
+    changed: list[Changed] = field(default_factory=list)
+    failed: list[Failed] = field(default_factory=list)
+
+    def take(self, more: "Summary") -> None:
+        """Count another batch in."""
+        self.submissions += more.submissions
+        self.unchanged += more.unchanged
+        self.changed += more.changed
+        self.failed += more.failed
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some submissions scored again, how many there are in all, and where the others begin."""
+
+    summary: Summary
+    total: int
+    next_cursor: str | None
+
+
+def rescore_submissions(parts: Parts, choice: Choice, progress: Callable[[str], None]) -> Summary:
+    """Score every chosen submission again and keep what changed. Raises as `rescore_batch`."""
+    summary, cursor = _nothing(choice), None
+    while True:
+        batch = rescore_batch(parts, choice, cursor=cursor)
+        for changed in batch.summary.changed:
+            progress(f"{changed.id}: {', '.join(map(str, changed.changes))}")
+        for failed in batch.summary.failed:
+            progress(f"{failed.id}: could not be scored again: {failed.error}")
+        summary.take(batch.summary)
+        progress(f"{summary.submissions} of {count_text(batch.total, 'submission')}")
+        cursor = batch.next_cursor
+        if cursor is None:
+            return summary
+
+
+def rescore_batch(
+    parts: Parts, choice: Choice, *, cursor: str | None, limit: int = BATCH_SUBMISSIONS
+) -> Batch:
+    """Score the chosen submissions after `cursor` again, the oldest first, and keep what changed.
+
+    At most `limit`, and none is begun after BATCH_SECONDS. Each is one transaction with the version
+    of its board; one that cannot be scored again is left as it is and reported, and the rest go on.
+    Raises NotFoundError for an unknown benchmark, ContentError for a cursor that is none.
+    """
+    if choice.benchmark_id is not None:
+        find_benchmark(parts.benchmarks, choice.benchmark_id)
+    summary, end = _nothing(choice), time.monotonic() + BATCH_SECONDS
+    with parts.database.read(ORGANISER) as session:
+        total = session.scalar(select(func.count(Submission.id)).where(_chosen(choice))) or 0
+        places = _places_after(session, choice, cursor, limit=limit + 1)
+    for place in places[:limit]:
+        _count_in(summary, parts, place.id, choice)
+        if time.monotonic() >= end:
+            break
+    done = summary.submissions
+    more = len(places) > done
+    return Batch(summary, total=total, next_cursor=write_cursor(places[done - 1]) if more else None)
+
+
+def _nothing(choice: Choice) -> Summary:
+    return Summary(definition="current" if choice.current else "stored", dry_run=choice.dry_run)
+
+
+def _chosen(choice: Choice) -> ColumnElement[bool]:
+    if choice.benchmark_id is None:
+        return true()
+    return Submission.benchmark_id == choice.benchmark_id
+
+
+def _places_after(
+    session: Session, choice: Choice, cursor: str | None, *, limit: int
+) -> Sequence[Any]:
+    columns = (Submission.submitted_at, Submission.id)
+    query = select(*columns).where(_chosen(choice)).order_by(*columns).limit(limit)
+    if cursor is not None:
+        moment, last_id = read_cursor(cursor)
+        later = Submission.submitted_at > moment
+        query = query.where(
+            later | ((Submission.submitted_at == moment) & (Submission.id > last_id))
+        )
+    return session.execute(query).all()
+
+
+def _count_in(summary: Summary, parts: Parts, submission_id: str, choice: Choice) -> None:
+    summary.submissions += 1
+    try:
+        changes = _rescore(parts, submission_id, choice)
+    except (RuleError, ServerError) as error:
+        summary.failed.append(Failed(submission_id, str(error)))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        # What is stored is damaged; the kind of damage is in the name of the exception.
+        summary.failed.append(Failed(submission_id, f"{type(error).__name__}: {error}"))
+    else:
+        summary.unchanged += not changes
+        if changes:
+            summary.changed.append(Changed(submission_id, changes))
+
+
+def _rescore(parts: Parts, submission_id: str, choice: Choice) -> list[Change]:
+    with parts.database.read(ORGANISER) as session:
+        submission = find_submission(session, submission_id)
+        benchmark = _definition_for(parts, session, submission, current=choice.current)
+        before = stored_figures(submission, runs_with_curves(session, submission_id))
+    scored = _score_again(parts, submission, benchmark)
+    derived = derived_figures(scored, benchmark, is_published=submission.published is not None)
+    changes = differences(before, derived)
+    if changes and not choice.dry_run:
+        read_under = submission.benchmark_sha256
+        kept = _Kept(scored, benchmark, changes, read_under, choice.actor)
+        _keep(parts, submission_id, kept)
+    return changes
+
+
+def _definition_for(
+    parts: Parts, session: Session, submission: Submission, *, current: bool
+) -> Benchmark:
+    if not current:
+        return definition(session, submission.benchmark_sha256)
+    benchmark = find_benchmark(parts.benchmarks, submission.benchmark_id)
+    if benchmark.sha256 != submission.benchmark_sha256:
+        _refuse_while_verified(session, submission.id)
+    return benchmark
+
+
+def _refuse_while_verified(session: Session, submission_id: str) -> None:
+    """A replay is sealed, run and judged under one definition."""
+    if verification_under_way(session, submission_id) is not None:
+        raise ConflictError("It is being verified under its own definition; try again afterwards.")
+
+
+def _score_again(parts: Parts, submission: Submission, benchmark: Benchmark) -> ScoredSubmission:
+    """A submission that breaks a rule of today is not refused any more: it is not ranked."""
+    logs = {run.file: run.log_sha256 for run in submission.runs}
+    return score_submission(
+        _read(parts, submission.claim_sha256, what="the submission's JSON"),
+        LogFiles(logs, lambda name: _read(parts, logs[name], what=name)),
+        {benchmark.benchmark_id: benchmark},
+        benchmark_id=submission.benchmark_id,
+        division=submission.division,
+        archive=True,
+    )
+
+
+def _read(parts: Parts, sha256: str, *, what: str) -> bytes:
+    try:
+        with closing(parts.artifacts.open(sha256)) as stored:
+            content = stored.read()
+    except OSError as error:
+        reason = error.strerror or error
+        raise ConflictError(
+            f"{what} cannot be read from the artifact store ({reason}); expected a file of "
+            f"SHA-256 {sha256}."
+        ) from error
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise ConflictError(f"{what} in the artifact store is not what was sent (SHA-256 differs).")
+    return content
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What a submission was scored to again, and under which definition it was read before."""
+
+    scored: ScoredSubmission
+    benchmark: Benchmark
+    changes: Sequence[Change]
+    read_under: str
+    actor: Actor
+
+
+def _keep(
+    parts: Parts,
+    submission_id: str,
+    kept: _Kept,
+) -> None:
+    """Store what was derived, raise the board's version and log it, in one transaction."""
+    scored, benchmark, read_under = kept.scored, kept.benchmark, kept.read_under
+    with parts.database.write() as session:
+        lock_submission(session, submission_id)
+        submission = find_submission(session, submission_id)
+        if submission.benchmark_sha256 != read_under:
+            raise ConflictError("It was scored under another definition meanwhile; try again.")
+        if benchmark.sha256 != read_under:
+            _refuse_while_verified(session, submission_id)
+            keep_definition(session, benchmark, parts.settings.benchmarks_dir)
+            submission.benchmark_sha256 = benchmark.sha256
+        _set(submission, result_figures(scored.result))
+        if submission.published is not None:
+            submission.published.published_on = scored.claim.submitted_on
+        rows = runs_with_curves(session, submission_id)
+        for row, (run, score) in zip(rows, scored.scored_runs, strict=True):
+            _set(row, run_figures(run, score))
+        raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
+        record(
+            session,
+            kept.actor,
+            "submission.rescore",
+            Subject("submission", submission_id),
+            reason=None,
+            before={change.field: change.before for change in kept.changes},
+            after={change.field: change.after for change in kept.changes},
+        )
+
+
+def _set(row: Submission | RunRow, figures: Figures) -> None:
+    for name, value in figures.items():
+        setattr(row, name, value)

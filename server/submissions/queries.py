@@ -1,0 +1,126 @@
+"""Reading submissions."""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, or_, select
+from sqlalchemy.orm import Session, undefer
+
+from server.errors import ContentError, NotFoundError
+from server.models import BenchmarkDefinition, RunRow, Submission
+from server.models.visibility import is_hidden
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+# 17 digits of microseconds end in the year 5138, so every such text is a moment.
+CURSOR_PATTERN = r"^[0-9]{1,17}\.[a-z0-9]{1,20}$"
+
+_SUBMISSIONS = Submission.__table__.c
+_ID_UNDER_KEY = select(_SUBMISSIONS.id).where(
+    _SUBMISSIONS.user_id == bindparam("user_id"), _SUBMISSIONS.idempotency_key == bindparam("key")
+)
+
+
+def find_submission(session: Session, submission_id: str) -> Submission:
+    """A submission by id. Raises NotFoundError."""
+    submission = session.get(Submission, submission_id)
+    if submission is None:
+        raise NotFoundError(f"There is no submission {submission_id!r}.")
+    return submission
+
+
+def lock_submission(session: Session, submission_id: str) -> None:
+    """Keep others from changing a submission until this transaction ends."""
+    session.execute(select(Submission.id).where(Submission.id == submission_id).with_for_update())
+
+
+def find_run(session: Session, submission_id: str, index: int) -> RunRow:
+    """One run of a submission. Raises NotFoundError."""
+    run = session.scalar(
+        select(RunRow).where(RunRow.submission_id == submission_id, RunRow.index == index)
+    )
+    if run is None:
+        submission = find_submission(session, submission_id)
+        if is_hidden(submission) and not submission.runs:
+            raise NotFoundError(
+                "The curves and logs of this claim are its owner's and the organisers' until its "
+                f"first verdict, or until {submission.revealed_at:%Y-%m-%d}."
+            )
+        raise NotFoundError(f"Submission {submission_id!r} has no run {index}.")
+    return run
+
+
+def runs_with_curves(session: Session, submission_id: str) -> Sequence[RunRow]:
+    """The runs of a submission in order, curves and all. Raises NotFoundError."""
+    find_submission(session, submission_id)
+    return session.scalars(
+        select(RunRow)
+        .where(RunRow.submission_id == submission_id)
+        .order_by(RunRow.index)
+        .options(undefer(RunRow.curve))
+        .execution_options(populate_existing=True)
+    ).all()
+
+
+def id_under_key(connection: Connection, user_id: int, key: str) -> str | None:
+    """The submission a user made under a key, if any.
+
+    Mostly there is none, and to find that out takes less than to ask for a whole submission.
+    """
+    found: str | None = connection.scalar(_ID_UNDER_KEY, {"user_id": user_id, "key": key})
+    return found
+
+
+def benchmark_versions(session: Session, sha256s: set[str]) -> dict[str, str]:
+    """The version of each definition."""
+    rows = session.execute(
+        select(BenchmarkDefinition.sha256, BenchmarkDefinition.version).where(
+            BenchmarkDefinition.sha256.in_(sha256s)
+        )
+    )
+    return dict(rows.all())
+
+
+def list_submissions(
+    session: Session,
+    *,
+    benchmark_id: str | None = None,
+    user_id: int | None = None,
+    limit: int,
+    cursor: str | None,
+) -> tuple[list[Submission], str | None]:
+    """A page of a benchmark's, a user's or all submissions, newest first, and the cursor of the
+    next page.
+    """
+    query = select(Submission).order_by(Submission.submitted_at.desc(), Submission.id.desc())
+    if benchmark_id is not None:
+        query = query.where(Submission.benchmark_id == benchmark_id)
+    if user_id is not None:
+        query = query.where(Submission.user_id == user_id)
+    if cursor is not None:
+        moment, last_id = read_cursor(cursor)
+        query = query.where(
+            or_(
+                Submission.submitted_at < moment,
+                (Submission.submitted_at == moment) & (Submission.id < last_id),
+            )
+        )
+    found = list(session.scalars(query.limit(limit + 1)))
+    page = found[:limit]
+    more = len(found) > limit
+    return page, write_cursor(page[-1]) if more else None
+
+
+def write_cursor(submission: Submission | Row[Any]) -> str:
+    """The place of a submission among all, by its moment (in microseconds) and id."""
+    return f"{(submission.submitted_at - EPOCH) // MICROSECOND}.{submission.id}"
+
+
+def read_cursor(cursor: str) -> tuple[datetime, str]:
+    """The moment and id of a place. Raises ContentError for a text that is no cursor."""
+    if re.fullmatch(CURSOR_PATTERN, cursor, re.ASCII) is None:
+        raise ContentError("The cursor is not one: use the next_cursor of an earlier answer.")
+    microseconds, _, last_id = cursor.partition(".")
+    return EPOCH + int(microseconds) * MICROSECOND, last_id

@@ -1,0 +1,1 @@
+"""Tickets: seeds that are drawn for a claim before its training."""

@@ -1,0 +1,157 @@
+"""Withdrawing a submission: it ranks nowhere from then on, and nothing of it is deleted."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import or_, select
+from sqlalchemy.orm import Session
+
+from finishline.rules.ranking.evidence import evidence_words
+from server.audit.service import Subject, record
+from server.board_versions import raise_board_version
+from server.database import utc_now
+from server.dependencies import Caller
+from server.errors import ConflictError, NotAllowedError, NotFoundError
+from server.events import SubmissionWithdrawn, emit
+from server.models import Pool, Submission, Verification
+from server.models.visibility import may_see
+from server.sessions.viewing import viewer_for
+from server.standing import OPEN, find_verification, lock_verification, standing
+from server.submissions.queries import find_submission, lock_submission
+from server.verifications.fresh_runs import confirm_rank, confirm_risen
+from server.verifications.service import cancel_verification
+
+
+def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) -> Submission:
+    """Take a submission off its board and cancel what waits for it, and duels.
+
+    A replay that has started goes on: its sealed runs count in the pool of their settings, or an
+    unlucky one would be withdrawn and asked for again.
+
+    For its submitter and organisers; written to the audit log. Raises NotFoundError,
+    NotAllowedError, ConflictError if it is withdrawn already.
+    """
+    submission = _find_own(session, caller, submission_id)
+    # Before the submission, because a report locks its verification first too.
+    cancelled = _open_verifications(session, submission_id)
+    for verification_id in cancelled:
+        lock_verification(session, verification_id)
+    _lock(session, submission)
+    if submission.withdrawn_at is not None:
+        raise ConflictError(f"Submission {submission_id} is withdrawn already.")
+    if set(_open_verifications(session, submission_id)) - set(cancelled):
+        raise ConflictError("A verification was asked for at this moment; try again.")
+    submission.withdrawn_at = utc_now()
+    ended = [name for name in cancelled if _cancel(session, name)]
+    submission.withdrawn_by = caller.name
+    submission.withdrawn_because = reason
+    raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
+    emit(session, SubmissionWithdrawn(submission))
+    pool = _pool_of(session, submission)
+    if pool is not None:
+        confirm_risen(session, pool, requested_by=caller.user_id)
+    after = _logged(submission) | {
+        "cancelled": ended,
+        "consequence": f"the row, {evidence_words(standing(submission))}, leaves the board and the "
+        "records; the runs of its pool stay",
+    }
+    _record(session, caller, "submission.withdraw", submission, reason, before=None, after=after)
+    return submission
+
+
+def reinstate(session: Session, caller: Caller, submission_id: str, reason: str) -> Submission:
+    """Let a withdrawn submission rank again, for organisers; written to the audit log.
+
+    Raises NotFoundError, ConflictError if it is not withdrawn.
+    """
+    submission = find_submission(session, submission_id)
+    _lock(session, submission)
+    if submission.withdrawn_at is None:
+        raise ConflictError(f"Submission {submission_id} is not withdrawn.")
+    before = _logged(submission)
+    submission.withdrawn_at = submission.withdrawn_by = submission.withdrawn_because = None
+    raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
+    pool = _pool_of(session, submission)
+    if pool is not None:
+        confirm_rank(session, pool, requested_by=caller.user_id)
+    words = evidence_words(standing(submission))
+    after = {"consequence": f"the row comes back to the board as {words}"}
+    _record(session, caller, "submission.reinstate", submission, reason, before=before, after=after)
+    return submission
+
+
+def may_withdraw(caller: Caller, submission: Submission) -> bool:
+    """Whether somebody may withdraw a submission: its submitter, and organisers."""
+    is_own = caller.role != "worker" and submission.user_id == caller.user_id
+    return caller.may("submit") and (is_own or caller.may("organise"))
+
+
+def _find_own(session: Session, caller: Caller, submission_id: str) -> Submission:
+    submission = find_submission(session, submission_id)
+    if may_withdraw(caller, submission):
+        return submission
+    if not may_see(viewer_for(caller), submission):
+        raise NotFoundError(f"There is no submission {submission_id!r}.")
+    raise NotAllowedError(
+        f"Submission {submission_id} is not yours; its submitter or an organiser may withdraw it."
+    )
+
+
+def _pool_of(session: Session, submission: Submission) -> Pool | None:
+    return None if submission.pool_id is None else session.get(Pool, submission.pool_id)
+
+
+def _lock(session: Session, submission: Submission) -> None:
+    lock_submission(session, submission.id)
+    session.refresh(submission, ["withdrawn_at", "withdrawn_by", "withdrawn_because", "status"])
+
+
+def _open_verifications(session: Session, submission_id: str) -> Sequence[str]:
+    """What a withdrawal ends about a submission, in the order in which it is locked."""
+    about = or_(
+        Verification.submission_id == submission_id, Verification.against_id == submission_id
+    )
+    ends = (Verification.state == "queued") | (Verification.kind == "duel")
+    query = select(Verification.id).where(about, Verification.state.in_(OPEN), ends)
+    return session.scalars(query.order_by(Verification.id)).all()
+
+
+def _goes_on(verification: Verification) -> bool:
+    return verification.state == "running" and verification.kind != "duel"
+
+
+def _cancel(session: Session, verification_id: str) -> bool:
+    """Whether it was still under way."""
+    verification = find_verification(session, verification_id)
+    if verification.state not in OPEN or _goes_on(verification):
+        return False
+    cancel_verification(session, verification)
+    return True
+
+
+def _logged(submission: Submission) -> dict[str, Any]:
+    return {
+        "withdrawn_at": submission.withdrawn_at,
+        "withdrawn_by": submission.withdrawn_by,
+        "withdrawn_because": submission.withdrawn_because,
+    }
+
+
+def _record(
+    session: Session,
+    caller: Caller,
+    action: str,
+    submission: Submission,
+    reason: str,
+    **change: dict[str, Any] | None,
+) -> None:
+    subject = Subject("submission", submission.id)
+    record(
+        session,
+        caller,
+        action,
+        subject,
+        reason=reason,
+        before=change["before"],
+        after=change["after"],
+    )

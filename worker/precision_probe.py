@@ -1,0 +1,243 @@
+"""Precision and work of a training, untimed: `python -m worker.precision_probe`."""
+
+import contextlib
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from finishline.rules.scoring.measurements import PrecisionAudit, PrecisionName
+from finishline.rules.scoring.run import Phase
+from finishline.rules.verification.precision import narrowest, precision_by_error
+from reference_models import Reference, load_reference, synthetic_of
+from worker.parent_death import die_with_parent
+from worker.utilisation import count_work
+
+NAMES: dict[torch.dtype, PrecisionName] = {
+    torch.float64: "fp64",
+    torch.float32: "fp32",
+    torch.bfloat16: "bf16",
+    torch.float16: "fp16",
+    torch.float8_e4m3fn: "fp8",
+    torch.float8_e5m2: "fp8",
+    torch.int8: "int8",
+    torch.uint8: "int8",
+}
+PRODUCTS = frozenset({
+    "mm", "bmm", "addmm", "addbmm", "baddbmm", "mv", "addmv", "dot", "vdot", "matmul", "linear",
+    "addr", "einsum", "convolution", "_convolution", "convolution_backward", "cudnn_convolution",
+    "mkldnn_convolution", "miopen_convolution", "_scaled_mm", "_scaled_grouped_mm", "_grouped_mm",
+    "_int_mm", "mkldnn_linear", "_addmm_activation", "lstm", "gru", "_cudnn_rnn",
+    "mkldnn_rnn_layer", "_thnn_fused_lstm_cell", "_weight_int8pack_mm", "_weight_int4pack_mm",
+})  # fmt: skip
+TRANSPARENT = ("aten", "prim", "profiler")  # The rest computes where no mode can see it.
+FUSED_ATTENTION = "attention"
+FLAGS = (
+    ("cuda.matmul", ("backends", "cuda", "matmul", "fp32_precision")),
+    ("cuda.matmul.allow_tf32", ("backends", "cuda", "matmul", "allow_tf32")),
+    ("cudnn.conv", ("backends", "cudnn", "conv", "fp32_precision")),
+    ("cudnn.allow_tf32", ("backends", "cudnn", "allow_tf32")),
+    ("mkldnn.matmul", ("backends", "mkldnn", "matmul", "fp32_precision")),
+    ("mkldnn.conv", ("backends", "mkldnn", "conv", "fp32_precision")),
+)
+CANARY_SIDE = 512
+CANARY_CHANNELS = 64
+
+
+class AutocastWatch(TorchFunctionMode):  # type: ignore[misc]
+    """While it is entered, notes whether autocast was on. A dispatch mode comes after autocast,
+    where it is off again.
+    """
+
+    def __init__(self, device_type: str) -> None:
+        super().__init__()
+        self.seen = False
+        self._device_type = device_type
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Look and let it happen."""
+        self.seen = self.seen or torch.is_autocast_enabled(self._device_type)
+        return func(*args, **(kwargs or {}))
+
+
+class PrecisionWatch(TorchDispatchMode):  # type: ignore[misc]
+    """While it is entered, notes the floating types of the operands of every product."""
+
+    def __init__(self, device: str) -> None:
+        super().__init__()
+        self.observed: Counter[PrecisionName] = Counter()
+        self.opaque: set[str] = set()
+        self.autocast = AutocastWatch(torch.device(device).type)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Note one operation and let it happen."""
+        kwargs = kwargs or {}
+        namespace, _, name = func._schema.name.partition("::")
+        is_attention = FUSED_ATTENTION in name
+        if namespace not in TRANSPARENT:
+            self.opaque.add(f"{namespace}::{name}")
+        elif is_attention:
+            self.opaque.add(f"inside of {name}")
+        if name in PRODUCTS or is_attention:
+            self._note((args, kwargs))
+        return func(*args, **kwargs)
+
+    def _note(self, operands: Any) -> None:
+        types = {leaf.dtype for leaf in tree_leaves(operands) if isinstance(leaf, Tensor)}
+        names = [NAMES[kind] for kind in types if kind in NAMES]
+        lowest = narrowest(names)
+        if lowest is not None:
+            self.observed[lowest] += 1
+
+
+def audit_step(step: Callable[[], object], device: str, *, scope: str) -> PrecisionAudit:
+    """Watch one training step and say what the narrowest type was that it touched."""
+    watch = PrecisionWatch(device)
+    with watch.autocast, watch:
+        step()
+    return conclude(watch, device, scope=scope)
+
+
+def conclude(watch: PrecisionWatch, device: str, *, scope: str) -> PrecisionAudit:
+    """The lowest of what was observed, of what the flags allow, and of what the canary shows."""
+    names: set[PrecisionName] = set(watch.observed)
+    errors: dict[str, float] = {}
+    flags = read_flags()
+    if "fp32" in names:
+        names |= {precision_by_flags(flags, device)}
+        errors = canary_errors(device)
+        names |= {precision_by_error(error) for error in errors.values()}
+    return PrecisionAudit(
+        lowest=narrowest(names),
+        observed={str(name): count for name, count in watch.observed.items()},
+        autocast=watch.autocast.seen,
+        flags=flags,
+        canary_errors=errors,
+        opaque=sorted(watch.opaque),
+        scope=scope,
+    )
+
+
+def read_flags() -> dict[str, str]:
+    """torch's settings of what float32 means; one that cannot be read is left out.
+
+    torch raises where its old and its own newer settings were both used.
+    """
+    found = {"float32_matmul_precision": str(torch.get_float32_matmul_precision())}
+    for name, path in FLAGS:
+        with contextlib.suppress(RuntimeError, AttributeError):
+            value: Any = torch
+            for part in path:
+                value = getattr(value, part)
+            found[name] = str(value)
+    return found
+
+
+def precision_by_flags(flags: dict[str, str], device: str) -> PrecisionName:
+    """What float32 may become on a device by torch's settings.
+
+    On an accelerator without TF32 units the setting changes nothing, so nothing is held against
+    the training there.
+    """
+    if device.startswith("cuda"):
+        allowed = any(
+            flags.get(name) in ("tf32", "True")
+            for name in ("cuda.matmul", "cuda.matmul.allow_tf32", "cudnn.conv", "cudnn.allow_tf32")
+        )
+        return "tf32" if allowed and torch.cuda.get_device_capability(device) >= (8, 0) else "fp32"
+    kinds = {flags.get("mkldnn.matmul"), flags.get("mkldnn.conv")}
+    if "bf16" in kinds or flags["float32_matmul_precision"] == "medium":
+        return "bf16"
+    return "tf32" if "tf32" in kinds else "fp32"
+
+
+def canary_errors(device: str) -> dict[str, float]:
+    """Relative errors of a float32 matmul and convolution on the device against float64."""
+    noise = torch.Generator().manual_seed(0)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=noise)
+
+    left, right = normal(CANARY_SIDE, CANARY_SIDE), normal(CANARY_SIDE, CANARY_SIDE)
+    x, weight = normal(4, CANARY_CHANNELS, 16, 16), normal(CANARY_CHANNELS, CANARY_CHANNELS, 3, 3)
+    with torch.no_grad():
+        return {
+            "matmul": _relative_error(torch.matmul, left, right, device),
+            "convolution": _relative_error(torch.conv2d, x, weight, device),
+        }
+
+
+def _relative_error(
+    product: Callable[[Tensor, Tensor], Tensor], left: Tensor, right: Tensor, device: str
+) -> float:
+    exact = product(left.double(), right.double())
+    found = product(left.to(device), right.to(device)).cpu().double()
+    return float(((found - exact).norm() / exact.norm()).item())
+
+
+SEED = 0
+COMPILED_CODE = "compiled code"
+
+
+def audit(told: dict[str, Any]) -> dict[str, Any]:
+    """The audit of a reference with its settings, as it is answered."""
+    reference = load_reference(told["reference"])
+    config = reference.configure(told["hyperparameters"])
+    device = told["device"]
+    compiled = bool(getattr(config, "compile", False))
+    plain = (
+        replace(config, compile=0) if compiled else config
+    )  # Compiled code hides its operations.
+    synthetic = synthetic_of(reference, plain, device)
+    if synthetic is None:
+        found = audit_warm_up(reference, config, device=device, data_dir=Path(told["data_dir"]))
+        return {"precision": asdict(found), "work": None}
+    synthetic.train_step()  # The first step also plans kernels, which is no part of the work.
+    precision = audit_step(synthetic.train_step, device, scope="one training step")
+    if compiled:
+        precision = replace(precision, opaque=sorted({*precision.opaque, COMPILED_CODE}))
+    work = count_work(synthetic.train_step, batch_size=synthetic.batch_size)
+    return {"precision": asdict(precision), "work": None if work is None else asdict(work)}
+
+
+def audit_warm_up(
+    reference: Reference, config: Any, *, device: str, data_dir: Path
+) -> PrecisionAudit:
+    """Watch a training up to where it first touches its data, and leave it there."""
+    training = reference.train(config, seed=SEED, device=device, data_dir=data_dir)
+    watch = PrecisionWatch(device)
+    compiled = False
+    with watch.autocast, watch:
+        for item in training:
+            compiled = compiled or item is Phase.COMPILE
+            if item not in (Phase.INIT, Phase.COMPILE, Phase.WARMUP):
+                break
+    if compiled:
+        watch.opaque.add(COMPILED_CODE)
+    return conclude(watch, device, scope="the warm-up")
+
+
+def main() -> None:
+    """Audit and tell; what a reference prints goes to standard error."""
+    told = json.loads(sys.stdin.buffer.read())
+    die_with_parent(told["parent_pid"])
+    answers, sys.stdout = sys.stdout, sys.stderr
+    torch.manual_seed(SEED)
+    print(json.dumps(audit(told)), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
