@@ -14,8 +14,8 @@ from typing import Any
 import httpx2
 import psutil
 
-from server.accounts.service import create_token
 from server.database import Database
+from server.people.accounts import create_token
 from server.schema import migrate
 from tests.support.postgresql import running_postgresql
 from tests.support.processes import free_port, stop, wait_for

@@ -12,23 +12,23 @@ from pathlib import Path
 from sqlalchemy.exc import DBAPIError
 
 from finishline.rules.errors import RuleError
-from server.accounts.roles import ROLES
-from server.accounts.service import (
+from server.artifacts import make_store
+from server.benchmarks.queries import install_archives, load_definitions
+from server.broker import Broker
+from server.database import Database
+from server.errors import ConflictError, ServerError
+from server.operations import commands as copying
+from server.operations.integrity import look_first
+from server.people.accounts import (
+    ROLES,
     TOKEN_PREFIX,
     create_token,
     find_role,
     hash_token,
     record_new_token,
 )
-from server.artifacts import make_store
-from server.audit.service import Administrator
-from server.benchmarks.queries import install_archives, load_definitions
-from server.broker import Broker
-from server.database import Database
-from server.dependencies import Parts
-from server.errors import ConflictError, ServerError
-from server.operations import commands as copying
-from server.operations.integrity import look_first
+from server.people.audit import Administrator
+from server.people.dependencies import Parts
 from server.reactions import connect_rooms
 from server.rescoring.service import Choice, rescore_submissions
 from server.revision import current_revision, require_current_schema

@@ -12,19 +12,17 @@ from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 
-from server.accounts import endpoints as accounts
-from server.accounts.last_use import LastUses
-from server.accounts.service import find_role
 from server.artifacts import make_store
 from server.asgi import FinishlineApp
-from server.audit import endpoints as audit
 from server.benchmarks import endpoints as benchmarks
+from server.benchmarks import phase_endpoints as phases
+from server.benchmarks import price_endpoints as prices
+from server.benchmarks.phase_watch import PhaseWatch, RulingDefinitions
 from server.benchmarks.queries import load_definitions
 from server.board_versions import VersionReader
 from server.boards import endpoints as boards
 from server.broker import Broker
 from server.database import Database
-from server.dependencies import Parts
 from server.error_answers import ERROR_ANSWERS, add_error_handlers
 from server.middleware import HeadAnswers, SecurityHeaders
 from server.notices import endpoints as notices
@@ -41,22 +39,23 @@ from server.operations.rates import RateLimiting, rate_limits
 from server.operations.readiness import Readiness, drained_before_stop
 from server.pages import api_reference
 from server.pages import endpoints as pages
-from server.phases import endpoints as phases
-from server.phases.definitions import RulingDefinitions
-from server.phases.watch import PhaseWatch
-from server.prices import endpoints as prices
+from server.people import audit_endpoints as audit
+from server.people import endpoints as accounts
+from server.people import user_endpoints as users
+from server.people.accounts import find_role
+from server.people.dependencies import Parts
+from server.people.last_use import LastUses
+from server.people.sign_in_throttle import FailedSignIns
 from server.quotas import endpoints as quotas
 from server.quotas.usage import MEASURES
 from server.reactions import connect_rooms
 from server.request_metrics import RequestMetrics
 from server.rescoring import endpoints as rescoring
 from server.revision import require_current_schema
-from server.sessions.sign_in_throttle import FailedSignIns
 from server.settings import Settings, get_settings
 from server.submissions import endpoints as submissions
 from server.submissions.recovery import move_what_waits
 from server.tickets import endpoints as tickets
-from server.users import endpoints as users
 from server.verifications import calibration_endpoints as calibrations
 from server.verifications import endpoints as verifications
 from server.verifications import proof_endpoints as proofs

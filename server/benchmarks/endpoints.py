@@ -5,6 +5,8 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from server.benchmarks.convergence import ConvergenceView, convergence_view
+from server.benchmarks.phase_queries import all_current_phases, current_phases
+from server.benchmarks.phase_schemas import phases_view
 from server.benchmarks.queries import (
     NO_SUBMISSIONS,
     count_submissions,
@@ -13,9 +15,7 @@ from server.benchmarks.queries import (
 )
 from server.benchmarks.schemas import BenchmarkList, BenchmarkView, benchmark_view
 from server.database import utc_now
-from server.dependencies import PartsDep
-from server.phases.queries import all_current_phases, current_phases
-from server.phases.schemas import phases_view
+from server.people.dependencies import PartsDep
 
 router = APIRouter(tags=["benchmarks"])
 TOML_ANSWER: dict[int | str, dict[str, Any]] = {

@@ -20,10 +20,10 @@ from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmarks, re
 from finishline.rules.text import did_you_mean
 from server.board_versions import board_versions, cached_for_board
 from server.database import insert_missing, utc_now
-from server.dependencies import OfferedBenchmarks
 from server.errors import ConflictError, NotFoundError
 from server.models import BenchmarkDefinition, Board, Submission
 from server.models.visibility import ranks
+from server.people.dependencies import OfferedBenchmarks
 
 _KEPT = cast(Table, BenchmarkDefinition.__table__).c
 _KEPT_SHA256 = select(_KEPT.sha256).where(_KEPT.sha256 == bindparam("sha256"))

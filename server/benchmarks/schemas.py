@@ -5,8 +5,8 @@ from typing import Literal
 from pydantic import BaseModel
 
 from finishline.rules.benchmarks.benchmark import Benchmark, QualityTarget
+from server.benchmarks.phase_schemas import PhasesView
 from server.benchmarks.queries import NO_SUBMISSIONS, Counts
-from server.phases.schemas import PhasesView
 
 
 class DataSetView(BaseModel):

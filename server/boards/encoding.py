@@ -16,7 +16,7 @@ from server.board_versions import board_version
 from server.boards.cache import hint_of
 from server.conditions import reader_has, reader_takes_gzip
 from server.csv_cells import csv_cell
-from server.dependencies import Parts
+from server.people.dependencies import Parts
 
 Board = dict[str, Any]
 CSV_COLUMNS = (

@@ -15,8 +15,8 @@ from server.boards.race import RaceView, read_race
 from server.boards.record_schemas import RecordList
 from server.boards.records import list_records
 from server.boards.schemas import BoardQuery, BoardQueryDep, BoardView, PreviewView
-from server.dependencies import OrganiserDep, PartsDep
-from server.sessions.viewing import ViewerDep, viewer_for
+from server.people.dependencies import OrganiserDep, PartsDep
+from server.people.signed_in import ViewerDep, viewer_for
 
 router = APIRouter(tags=["leaderboards"])
 races = APIRouter(tags=["verifications"])

@@ -13,12 +13,12 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.phases import moment_words
+from server.benchmarks.phase_queries import current_dates
 from server.board_versions import board_version
 from server.boards.queries import Board, cut_board
 from server.boards.ranked import RankedBoard, board_as_seen, board_in_division
 from server.boards.schemas import BoardQuery, PreviewPart
 from server.models import Submission
-from server.phases.queries import current_dates
 
 log = logging.getLogger(__name__)
 

@@ -18,6 +18,7 @@ from finishline.rules.ranking.lens import Lens
 from finishline.rules.ranking.ranking import Metric, Order, Ranked, Standing, order_of
 from finishline.rules.statistics.separation import RankedTime, Separated, separate
 from finishline.rules.submissions.claim import Kind
+from server.benchmarks.prices import read_book
 from server.board_versions import changes_between, versioned_cache
 from server.boards.lens import METRICS_OF_RUNS, lens_of, lens_rows
 from server.boards.price import OtherPrice, price_of, priced_rows
@@ -29,7 +30,6 @@ from server.boards.rows import (
     which_submissions,
 )
 from server.boards.schemas import BoardEntry, BoardQuery
-from server.prices.costs import read_book
 from server.viewer import seeing_as_anybody
 
 # A row takes 4 KB.

@@ -18,6 +18,7 @@ from finishline.rules.scoring.tta import display_seconds
 from finishline.rules.statistics.comparison import log_times
 from finishline.rules.submissions.claim import Kind
 from finishline.rules.verification.sealed_runs import why_held_back
+from server.benchmarks.prices import BookCosts
 from server.boards.schemas import BoardEntry
 from server.models import (
     SUBMITTER,
@@ -29,7 +30,6 @@ from server.models import (
     Submission,
     Verification,
 )
-from server.prices.costs import BookCosts
 from server.standing import KIND_THAT_CHECKS, PUBLISH
 from server.submissions.result_views import RcpView
 from server.submissions.run_times import convergence_factor

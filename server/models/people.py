@@ -22,7 +22,7 @@ class Organisation(Base):
 class User(Base):
     """Somebody who submits, organises or lends a worker.
 
-    `role` is the highest their tokens may have (server.accounts.roles). The tokens and sessions of
+    `role` is the highest their tokens may have (server.people.accounts). The tokens and sessions of
     a user with a `disabled_at` are refused.
     """
 
@@ -40,7 +40,7 @@ class User(Base):
 
 
 class Token(Base):
-    """An API token; only its SHA-256 is kept. `role` and `scopes` are of server.accounts.roles.
+    """An API token; only its SHA-256 is kept. `role` and `scopes` are of server.people.accounts.
 
     `last_used_at` is right to about a minute. `rotated_from` is the token this one took over from,
     `made_with` the one that the request which made it was sent with: this one ends with either.

@@ -1,19 +1,19 @@
-"""Writing down what happened, in the transaction in which it does.
+"""Announcements: written in the transaction of their event, if somebody listens."""
 
-What is announced is written when the transaction commits, and only if somebody listens: on a
-server without webhooks a submission pays one SELECT. Nothing is told of what was published
-elsewhere.
-"""
-
+import hashlib
+import hmac
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal, cast, get_args
+from urllib.parse import quote
 
 from sqlalchemy import exists, insert, or_, select
 from sqlalchemy.orm import Session
 
 from server.database import after_commit, before_commit, utc_now
+from server.errors import NotFoundError
 from server.events import (
     CalibrationAdopted,
     StatusChanged,
@@ -23,6 +23,8 @@ from server.events import (
     WorkerOut,
 )
 from server.models import (
+    BenchmarkDefinition,
+    Calibration,
     MailSubscription,
     NoticeEvent,
     Submission,
@@ -30,16 +32,157 @@ from server.models import (
     Webhook,
     WorkerRow,
 )
-from server.notices.contents import (
-    calibration_content,
-    record_check_content,
-    submission_content,
-    verification_content,
-    worker_content,
-)
-from server.notices.kinds import RECORD_CHECK, EventKind, is_submission_status
-from server.notices.listeners import is_confirmed
-from server.notices.waking import waking_of
+from server.notices.subscribers import is_confirmed
+from server.notices.wakeup import waking_of
+
+EventKind = Literal[
+    "submission.accepted",
+    "submission.verifying",
+    "submission.verified",
+    "submission.rejected",
+    "submission.inconclusive",
+    "submission.withdrawn",
+    "verification.queued",
+    "verification.started",
+    "verification.lost",
+    "verification.done",
+    "verification.failed",
+    "verification.cancelled",
+    "record.set",
+    "calibration.adopted",
+    "decision.published",
+    "worker.drifted",
+    "worker.lost",
+    "worker.paused",
+    "worker.refused",
+]
+KINDS = cast(tuple[EventKind, ...], get_args(EventKind))
+ABOUT: dict[str, str] = {
+    "submission.accepted": "A submission is stored and scored.",
+    "submission.verifying": "The first check of its claim was asked for.",
+    "submission.verified": "It counts as verified.",
+    "submission.rejected": "It counts as rejected.",
+    "submission.inconclusive": "Its check left open whether it holds.",
+    "submission.withdrawn": "It was withdrawn.",
+    "verification.queued": "An attempt waits for a worker.",
+    "verification.started": "A worker has taken the attempt.",
+    "verification.lost": "The worker went silent; another attempt follows while any are left.",
+    "verification.done": "It ended with an outcome.",
+    "verification.failed": "It ended without one.",
+    "verification.cancelled": "It was cancelled.",
+    "record.set": "A measured time or a duel took the record of its division.",
+    "calibration.adopted": "A calibration judges what is planned from now on.",
+    "decision.published": "An organiser published the verdict of a rerun.",
+    "worker.drifted": "A worker is out: it is not as fast as it was.",
+    "worker.lost": "A worker went silent while it trained.",
+    "worker.paused": "The server paused a worker: it failed too often, or others contradict it.",
+    "worker.refused": "A worker's report was refused: it does not agree with what was seen.",
+}
+# What nobody can ask for: a ping, the confirmation of an address, a webhook that was switched off.
+TEST = "webhook.test"
+CONFIRM = "mail.confirm"
+SWITCHED_OFF = "webhook.disabled"
+# Not told to anybody: a submission that may have set a record.
+RECORD_CHECK = "record.check"
+
+
+def is_submission_status(status: str) -> bool:
+    """Whether a submission that comes to this status is an event."""
+    return f"submission.{status}" in KINDS
+
+
+API = "/api/v1"
+# Names are a stranger's; a message stays small however long one is.
+LONGEST_NAME = 200
+Content = dict[str, Any]
+
+
+def submission_content(submission: Submission) -> Content:
+    """A submission and its figures; those it has none of are None. Its cost follows the price book
+    and is read where the link leads.
+    """
+    return {
+        "submission": {
+            "id": submission.id,
+            "benchmark": submission.benchmark_id,
+            "division": submission.division,
+            "kind": submission.kind,
+            "model": submission.model[:LONGEST_NAME],
+            "submitter": submission.submitter,
+            "status": submission.status,
+            "tta_seconds": submission.tta_seconds,
+            "latency_ms": submission.latency_ms,
+        },
+        "links": links_of("submissions", submission.id),
+    }
+
+
+def record_check_content(submission: Submission, *, since: datetime) -> Content:
+    """The pool that may have taken a record, and the moment since which."""
+    return {"pool": submission.pool_id, "since": since.isoformat()}
+
+
+def verification_content(
+    session: Session, verification: Verification, *, attempt: dict[str, Any] | None
+) -> Content:
+    """A verification, the attempt that is told of, and the submission it is about."""
+    submission = verification.submission
+    return {
+        "verification": {
+            "id": verification.id,
+            "kind": verification.kind,
+            "benchmark": _benchmark_of(session, verification),
+            "state": verification.state,
+            "outcome": verification.outcome,
+        },
+        "attempt": attempt,
+        "submission": None if submission is None else submission_content(submission)["submission"],
+        "links": links_of("verifications", verification.id),
+    }
+
+
+def calibration_content(calibration: Calibration) -> Content:
+    """A calibration by its number."""
+    return {
+        "calibration": {
+            "id": calibration.id,
+            "benchmark": calibration.benchmark_id,
+            "version": calibration.version,
+            "state": calibration.state,
+        },
+        "links": links_of("calibrations", calibration.id),
+    }
+
+
+def worker_content(
+    name: str, worker: WorkerRow | None, *, why: str, attempt_id: str | None
+) -> Content:
+    """A worker, and why it is told of."""
+    return {
+        "worker": {
+            "name": name,
+            "hardware_class": worker.hardware_class if worker is not None else None,
+            "why": why,
+            "attempt": attempt_id,
+        },
+        "links": {"api": f"{API}/workers", "page": f"/workers/{quote(name, safe='')}"},
+    }
+
+
+def links_of(kind: str, subject_id: str) -> dict[str, str]:
+    """Where something is read: by programs and by people."""
+    return {"api": f"{API}/{kind}/{subject_id}", "page": f"/{kind}/{subject_id}"}
+
+
+def _benchmark_of(session: Session, verification: Verification) -> str | None:
+    if verification.submission is not None:
+        return verification.submission.benchmark_id
+    return session.scalar(
+        select(BenchmarkDefinition.benchmark_id).where(
+            BenchmarkDefinition.sha256 == verification.benchmark_sha256
+        )
+    )
+
 
 ANNOUNCED = "announced"
 MAY_TAKE_A_RECORD = ("replay", "duel")
@@ -49,7 +192,6 @@ SOMEBODY_LISTENS = select(
         exists(select(MailSubscription.id).where(is_confirmed())),
     )
 )
-Content = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -193,3 +335,28 @@ def _write(session: Session) -> None:
     rows = [new_event(item.kind, item.describe()) for item in announced]
     session.execute(insert(NoticeEvent), rows)
     after_commit(session, waking_of(session).set)
+
+
+Purpose = Literal["confirm", "unsubscribe"]
+
+
+def link_token(subscription: MailSubscription, purpose: Purpose) -> str:
+    """What a link carries: the subscription, and a signature that only its secret can make."""
+    return f"{subscription.id}.{_signature(subscription, purpose)}"
+
+
+def find_by_link(session: Session, token: str, purpose: Purpose) -> MailSubscription:
+    """The subscription a link is about. Raises NotFoundError, also for a signature that is none."""
+    subscription_id, _, signature = token.partition(".")
+    found = session.get(MailSubscription, subscription_id)
+    if (found is None or found.ended_at is not None) or not hmac.compare_digest(
+        _signature(found, purpose).encode(), signature.encode()
+    ):
+        raise NotFoundError("This link is not valid any more, or was not copied whole.")
+    return found
+
+
+def _signature(subscription: MailSubscription, purpose: Purpose) -> str:
+    # The address is part of it: a link confirms the one it was sent to.
+    content = f"{purpose}.{subscription.id}.{subscription.address}".encode()
+    return hmac.new(subscription.secret.encode(), content, hashlib.sha256).hexdigest()[:40]

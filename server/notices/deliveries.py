@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session
 
 from server.database import utc_now
 from server.models import Delivery, Webhook
-from server.notices.answers import Answer
-from server.notices.switching import switch_off
+from server.notices.webhook_disabling import switch_off
+from server.notices.webhooks import Answer
 
 # Longer than a try may take: what is not settled by then is tried again.
 CLAIM = timedelta(seconds=60)

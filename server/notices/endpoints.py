@@ -4,16 +4,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
 
-from server.dependencies import PartsDep, SubmitterDep
-from server.notices import mail_service, service
-from server.notices.queries import (
-    find_delivery,
-    find_mail,
-    find_webhook,
-    list_deliveries,
-    list_mails,
-    list_webhooks,
-)
+from server.notices import subscriptions
 from server.notices.schemas import (
     DeliveryList,
     DeliveryView,
@@ -29,6 +20,15 @@ from server.notices.schemas import (
     webhook_fields,
     webhook_view,
 )
+from server.notices.subscriptions import (
+    find_delivery,
+    find_mail,
+    find_webhook,
+    list_deliveries,
+    list_mails,
+    list_webhooks,
+)
+from server.people.dependencies import PartsDep, SubmitterDep
 
 router = APIRouter(tags=["notices"])
 IdDep = Annotated[str, Path(max_length=20)]
@@ -48,7 +48,7 @@ def get_webhooks(parts: PartsDep, caller: SubmitterDep) -> WebhookList:
 def create_webhook(body: WebhookCreate, parts: PartsDep, caller: SubmitterDep) -> WebhookCreated:
     """Have events posted to an address. The secret that signs them is in this answer alone."""
     with parts.database.write() as session:
-        hook = service.make_webhook(session, parts, caller, body)
+        hook = subscriptions.make_webhook(session, parts, caller, body)
         return WebhookCreated(**webhook_fields(hook), secret=hook.secret)
 
 
@@ -63,7 +63,7 @@ def get_webhook(webhook_id: IdDep, parts: PartsDep, caller: SubmitterDep) -> Web
 def delete_webhook(webhook_id: IdDep, parts: PartsDep, caller: SubmitterDep) -> None:
     """Delete a webhook and the log of its deliveries."""
     with parts.database.write() as session:
-        service.delete_webhook(session, caller, find_webhook(session, caller, webhook_id))
+        subscriptions.delete_webhook(session, caller, find_webhook(session, caller, webhook_id))
 
 
 @router.post("/webhooks/{webhook_id}/secret")
@@ -71,7 +71,7 @@ def replace_secret(webhook_id: IdDep, parts: PartsDep, caller: SubmitterDep) -> 
     """Make a fresh secret. For a day messages are signed with both."""
     with parts.database.write() as session:
         hook = find_webhook(session, caller, webhook_id)
-        secret = service.replace_secret(hook)
+        secret = subscriptions.replace_secret(hook)
         return WebhookCreated(**webhook_fields(hook), secret=secret)
 
 
@@ -80,7 +80,7 @@ def enable_webhook(webhook_id: IdDep, parts: PartsDep, caller: SubmitterDep) -> 
     """Post again to a webhook that was switched off."""
     with parts.database.write() as session:
         hook = find_webhook(session, caller, webhook_id)
-        service.switch_on(hook)
+        subscriptions.switch_on(hook)
         return webhook_view(hook)
 
 
@@ -88,7 +88,7 @@ def enable_webhook(webhook_id: IdDep, parts: PartsDep, caller: SubmitterDep) -> 
 def send_test(webhook_id: IdDep, parts: PartsDep, caller: SubmitterDep) -> DeliveryView:
     """Send a message of type webhook.test; the log of deliveries shows what came of it."""
     with parts.database.write() as session:
-        return delivery_view(service.ping(session, find_webhook(session, caller, webhook_id)))
+        return delivery_view(subscriptions.ping(session, find_webhook(session, caller, webhook_id)))
 
 
 @router.get("/webhooks/{webhook_id}/deliveries")
@@ -114,7 +114,7 @@ def resend_delivery(
     with parts.database.write() as session:
         hook = find_webhook(session, caller, webhook_id)
         delivery = find_delivery(session, hook, delivery_id)
-        return delivery_view(service.resend(session, hook, delivery))
+        return delivery_view(subscriptions.resend(session, hook, delivery))
 
 
 @router.get("/mail-subscriptions")
@@ -128,11 +128,11 @@ def get_mail_subscriptions(parts: PartsDep, caller: SubmitterDep) -> MailList:
 def create_mail_subscription(body: MailCreate, parts: PartsDep, caller: SubmitterDep) -> MailView:
     """Ask to be written to. The first mail has a link to confirm the address."""
     with parts.database.write() as session:
-        return mail_view(mail_service.subscribe(session, parts, caller, body))
+        return mail_view(subscriptions.subscribe(session, parts, caller, body))
 
 
 @router.delete("/mail-subscriptions/{mail_id}", status_code=204)
 def end_mail_subscription(mail_id: IdDep, parts: PartsDep, caller: SubmitterDep) -> None:
     """End a mail subscription."""
     with parts.database.write() as session:
-        mail_service.end_subscription(session, find_mail(session, caller, mail_id))
+        subscriptions.end_subscription(session, find_mail(session, caller, mail_id))

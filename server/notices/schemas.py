@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from server.models import Delivery, MailSubscription, Webhook
-from server.notices.kinds import KINDS, EventKind
+from server.notices.announce import KINDS, EventKind
 
 Scope = Literal["own", "benchmark", "all"]
 SHAPE = r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+$"

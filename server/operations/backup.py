@@ -17,7 +17,6 @@ from finishline.rules.proof.hash_chain import Head
 from server.artifacts import ArtifactStore
 from server.code_version import code_version
 from server.database import Database, moment_text, utc_now
-from server.dependencies import Parts
 from server.errors import ContentError, NotFoundError
 from server.operations.copies import (
     Copied,
@@ -49,6 +48,7 @@ from server.operations.manifest import (
     write_manifest,
 )
 from server.operations.selection import select_backup
+from server.people.dependencies import Parts
 from server.verifications.proof_endpoints import current_signer
 
 POOL = "logs"

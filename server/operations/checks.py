@@ -13,10 +13,10 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.orm import Session
 
 from server.artifacts import ArtifactStore
+from server.benchmarks.phase_watch import RulingDefinitions
 from server.database import Database, utc_now
-from server.dependencies import Parts
 from server.operations.figures import read_queues, read_workers
-from server.phases.definitions import RulingDefinitions
+from server.people.dependencies import Parts
 from server.settings import MIB, Settings
 from server.verifications.dispatch import Dispatcher
 from server.viewer import ORGANISER

@@ -10,13 +10,13 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from server.dependencies import Parts
 from server.errors import ContentError
 from server.operations.backup import Choice, back_up
 from server.operations.export import Wanted, export_everything, export_nightly
 from server.operations.integrity import check_server
 from server.operations.manifest import Manifest
 from server.operations.restore import restore
+from server.people.dependencies import Parts
 
 COMMANDS = frozenset({"export", "backup", "restore", "check"})
 KEEP = 14

@@ -9,7 +9,6 @@ from server.artifacts import ArtifactStore
 from server.benchmarks.queries import definition_file
 from server.code_version import code_version
 from server.database import moment_text, utc_now
-from server.dependencies import Parts
 from server.operations.copies import (
     audit_head,
     copy_logs,
@@ -39,6 +38,7 @@ from server.operations.manifest import (
 )
 from server.operations.selection import select_export, tables_left_out
 from server.operations.table_files import has_parquet
+from server.people.dependencies import Parts
 from server.verifications.proof_endpoints import current_signer
 
 LOGS = "logs"

@@ -17,12 +17,12 @@ from finishline.rules.proof.hash_chain import check_chain, read_json
 from finishline.rules.proof.proof import key_id_of, signed_bytes
 from finishline.rules.text import count_text
 from server.artifacts import CHUNK_BYTES, ArtifactStore
-from server.audit.queries import all_records
-from server.dependencies import Parts
 from server.errors import ServerError, UnavailableError
 from server.models import BenchmarkDefinition, RunRow, SigningKey, Submission, Verification
 from server.operations.copies import list_logs, snapshot
 from server.operations.folders import Progress, now_and_then, silent
+from server.people.audit import all_records
+from server.people.dependencies import Parts
 from server.submissions.log_files import LogFiles
 from server.verifications.proof_endpoints import SignedProof, current_signer, sign_proof
 from server.verifications.schemas import ENDED

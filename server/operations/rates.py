@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.accounts.roles import ORGANISERS
 from server.error_answers import refuse
+from server.people.accounts import ORGANISERS
+from server.people.sessions import HOST_PREFIX, NAME
+from server.people.sign_in_throttle import network_of
 from server.request_context import signed_in
 from server.request_metrics import RequestMetrics
-from server.sessions.cookies import HOST_PREFIX, NAME
-from server.sessions.sign_in_throttle import network_of
 from server.settings import Settings
 
 REQUESTER = "finishline.requester"

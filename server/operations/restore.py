@@ -12,7 +12,6 @@ from finishline.rules.errors import RuleError
 from finishline.rules.text import count_text
 from server.artifacts import ArtifactStore
 from server.database import Database, utc_now
-from server.dependencies import Parts
 from server.errors import ConflictError, ContentError
 from server.operations.backup import KEY, POOL, SQLITE_FILE, find_backup
 from server.operations.copies import LOG_COLUMNS, Copied, copy_logs, size_in
@@ -27,6 +26,7 @@ from server.operations.manifest import (
 )
 from server.operations.restore_database import Place, load_tables, place_of
 from server.operations.table_files import read_csv
+from server.people.dependencies import Parts
 from server.schema import migrate
 
 LOGS = "logs"

@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session
 
 from server.benchmarks.queries import definition, find_benchmark
 from server.database import Database
-from server.dependencies import PartsDep
 from server.models import SUBMITTER, PublishedResult, RunRow, Submission, User
+from server.people.dependencies import PartsDep
 from server.submissions.queries import read_cursor, write_cursor
 from server.submissions.schemas import SystemView
 

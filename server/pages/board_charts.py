@@ -8,10 +8,10 @@ from fastapi.responses import HTMLResponse
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.benchmarks.queries import find_benchmark
 from server.benchmarks.schemas import benchmark_view
-from server.dependencies import Parts, PartsDep
 from server.errors import NotFoundError
 from server.pages.chart_query import ChartQuery, ChartQueryDep
 from server.pages.chart_views import best_ranked, chart_view
+from server.people.dependencies import Parts, PartsDep
 from web.board_chart import AGAINST
 from web.board_charts import BY_NAME, BoardChart
 from web.chart_parts import names_of

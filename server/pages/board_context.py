@@ -6,6 +6,8 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
+from server.benchmarks.phase_queries import current_phases
+from server.benchmarks.phase_schemas import phases_of
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.schemas import benchmark_view
 from server.board_versions import board_version, cached_for_board
@@ -15,8 +17,6 @@ from server.boards.ranked import board_in_division, ranked_board
 from server.boards.schemas import BoardQuery
 from server.pages.board_refusals import query_instead
 from server.pages.explanations import EXPLAIN
-from server.phases.queries import current_phases
-from server.phases.schemas import phases_of
 
 Context = dict[str, Any]
 DATES = {

@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 from server.benchmarks import calibrations as queries
 from server.benchmarks.queries import definition, find_benchmark
 from server.benchmarks.schemas import benchmark_view
-from server.dependencies import PartsDep
 from server.models import Calibration
+from server.people.dependencies import PartsDep
 from server.verifications import calibration_views as views
 from server.verifications.calibration_schemas import CalibrationSummary
 from web.calibration_chart import calibration_figure

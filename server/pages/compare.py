@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from server.dependencies import Parts, PartsDep
 from server.errors import ContentError
 from server.pages.comparison_context import Context, board_beside, comparison_context, read_ids
-from server.sessions.viewing import ViewerDep
+from server.people.dependencies import Parts, PartsDep
+from server.people.signed_in import ViewerDep
 from server.viewer import Viewer
 from web.compare import compare_link
 from web.compare_chart import overlaid_curves, run_times_figure

@@ -8,11 +8,11 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from server.boards.comparison import FEWEST, MOST, compare_submissions
-from server.dependencies import Parts
 from server.models import Submission, Verification
 from server.pages.measured import measured_beside
 from server.pages.queries import submission_with_checks, submission_with_curves, title_of
 from server.pages.standings import places_of
+from server.people.dependencies import Parts
 
 Context = dict[str, Any]
 MOST_OFFERED = 300

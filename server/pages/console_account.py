@@ -7,17 +7,15 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
-from server.accounts.roles import ROLES, SCOPES_OF, Scope, is_within
-from server.accounts.schemas import me_view, token_view
-from server.accounts.service import is_expired, list_own_tokens
 from server.database import utc_now
-from server.dependencies import Parts, PartsDep
 from server.models import Submission, Token
 from server.pages.console_page import console_page
+from server.people.accounts import ROLES, SCOPES_OF, Scope, is_expired, is_within, list_own_tokens
+from server.people.dependencies import Parts, PartsDep
+from server.people.schemas import me_view, token_view
+from server.people.sessions import SignedIn
+from server.people.signed_in import AccountDep, viewer_for
 from server.quotas.service import own_quotas
-from server.sessions.dependencies import AccountDep
-from server.sessions.schemas import SignedIn
-from server.sessions.viewing import viewer_for
 from server.standing import pending_verifications
 from server.submissions.queries import CURSOR_PATTERN, list_submissions
 

@@ -9,13 +9,12 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, StreamingResponse
 from pydantic import ConfigDict, Field
 
-from server.audit import queries
-from server.audit.schemas import AuditFilter
-from server.audit.service import read_head
-from server.dependencies import Parts, PartsDep
 from server.pages.console_page import console_page
 from server.pages.forms import read_query
-from server.sessions.dependencies import ConsoleDep
+from server.people import audit
+from server.people.audit import AuditFilter, read_head
+from server.people.dependencies import Parts, PartsDep
+from server.people.signed_in import ConsoleDep
 from server.viewer import ORGANISER
 
 router = APIRouter(include_in_schema=False)
@@ -37,9 +36,9 @@ def audit_page(request: Request, parts: PartsDep, signed_in: ConsoleDep) -> HTML
     asked = read_query(AuditPage, request)
     filters = asked.model_dump(exclude={"before"}, exclude_none=True)
     with parts.database.read(ORGANISER) as session:
-        found = queries.list_records(session, before=asked.before, limit=PAGE + 1, only=asked)
-        records = [_shown(queries.hashed_view(row)) for row in found[:PAGE]]
-        head, actions = read_head(session), queries.list_actions(session)
+        found = audit.list_records(session, before=asked.before, limit=PAGE + 1, only=asked)
+        records = [_shown(audit.hashed_view(row)) for row in found[:PAGE]]
+        head, actions = read_head(session), audit.list_actions(session)
     older = None
     if len(found) > PAGE:
         older = f"{ADDRESS}?{urlencode(filters | {'before': records[-1]['id']})}"
@@ -65,7 +64,7 @@ def download(parts: PartsDep, _signed_in: ConsoleDep) -> StreamingResponse:
 def _whole(parts: Parts) -> Iterator[bytes]:
     yield b'{"records": ['
     with parts.database.read(ORGANISER) as session:
-        for number, record in enumerate(queries.all_records(session)):
+        for number, record in enumerate(audit.all_records(session)):
             yield (b",\n" if number else b"\n") + orjson.dumps(record)
     yield b"\n]}\n"
 

@@ -7,13 +7,12 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, Response
 
 from server.benchmarks import calibrations as queries
-from server.dependencies import Parts, PartsDep
 from server.errors import ServerError
 from server.pages.console_page import console_page, go_on
 from server.pages.forms import filled, read_form
-from server.sessions.dependencies import ConsoleDep, Fields, FormDep
-from server.sessions.schemas import Notice, SignedIn
-from server.sessions.viewing import viewer_for
+from server.people.dependencies import Parts, PartsDep
+from server.people.sessions import Notice, SignedIn
+from server.people.signed_in import ConsoleDep, Fields, FormDep, viewer_for
 from server.verifications import calibration_views as views
 from server.verifications.calibration_schemas import (
     CalibrationAdopt,

@@ -6,15 +6,14 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
-from server.dependencies import Parts, PartsDep
 from server.errors import ServerError
 from server.models import Submission, Verification
 from server.pages.console_lists import pending_verdicts
 from server.pages.console_page import console_page, go_on
 from server.pages.forms import filled, read_form
-from server.sessions.dependencies import ConsoleDep, FormDep
-from server.sessions.schemas import Notice, SignedIn
-from server.sessions.viewing import viewer_for
+from server.people.dependencies import Parts, PartsDep
+from server.people.sessions import Notice, SignedIn
+from server.people.signed_in import ConsoleDep, FormDep, viewer_for
 from server.standing import (
     find_verification,
     is_pending,

@@ -6,19 +6,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import HTMLResponse, Response
 
-from server.accounts.roles import ORGANISERS
-from server.dependencies import Parts, PartsDep, require_allowed
 from server.errors import ServerError
-from server.notices import mail_service, service
-from server.notices.kinds import ABOUT, KINDS
-from server.notices.queries import (
-    find_delivery,
-    find_mail,
-    find_webhook,
-    list_deliveries,
-    list_mails,
-    list_webhooks,
-)
+from server.notices import subscriptions
+from server.notices.announce import ABOUT, KINDS
 from server.notices.schemas import (
     MailCreate,
     WebhookCreate,
@@ -26,10 +16,20 @@ from server.notices.schemas import (
     mail_view,
     webhook_view,
 )
+from server.notices.subscriptions import (
+    find_delivery,
+    find_mail,
+    find_webhook,
+    list_deliveries,
+    list_mails,
+    list_webhooks,
+)
 from server.pages.console_page import console_page, go_on
 from server.pages.forms import filled, read_form
-from server.sessions.dependencies import Fields, FormDep, SignedInDep
-from server.sessions.schemas import Notice, SignedIn
+from server.people.accounts import ORGANISERS
+from server.people.dependencies import Parts, PartsDep, require_allowed
+from server.people.sessions import Notice, SignedIn
+from server.people.signed_in import Fields, FormDep, SignedInDep
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/notices"
@@ -62,7 +62,7 @@ def add_webhook(parts: PartsDep, signed_in: ToldDep, form: FormDep) -> Response:
         return _page(parts, signed_in, form, errors=errors)
     try:
         with parts.database.write() as session:
-            hook = service.make_webhook(session, parts, signed_in.caller, wanted)
+            hook = subscriptions.make_webhook(session, parts, signed_in.caller, wanted)
     except ServerError as error:
         return _page(parts, signed_in, form, refusal=error)
     told = Notice(f"Webhook {hook.id} is made. This secret signs its posts:", hook.secret)
@@ -77,7 +77,7 @@ def add_mail(parts: PartsDep, signed_in: ToldDep, form: FormDep) -> Response:
         return _page(parts, signed_in, form, errors=errors)
     try:
         with parts.database.write() as session:
-            made = mail_service.subscribe(session, parts, signed_in.caller, wanted)
+            made = subscriptions.subscribe(session, parts, signed_in.caller, wanted)
     except ServerError as error:
         return _page(parts, signed_in, form, refusal=error)
     if made.verified_at is not None:
@@ -92,7 +92,7 @@ def end_mail(mail_id: IdDep, parts: PartsDep, signed_in: ToldDep, _form: FormDep
     """Write no more to an address."""
     with parts.database.write() as session:
         found = find_mail(session, signed_in.caller, mail_id)
-        mail_service.end_subscription(session, found)
+        subscriptions.end_subscription(session, found)
     return go_on(parts, signed_in, ADDRESS, Notice(f"{found.address} is sent no more of these."))
 
 
@@ -107,7 +107,7 @@ def send_test(webhook_id: IdDep, parts: PartsDep, signed_in: ToldDep, _form: For
     """Send a test message."""
     try:
         with parts.database.write() as session:
-            service.ping(session, find_webhook(session, signed_in.caller, webhook_id))
+            subscriptions.ping(session, find_webhook(session, signed_in.caller, webhook_id))
     except ServerError as error:
         return _webhook_page(parts, signed_in, webhook_id, refusal=error)
     told = Notice("A test is on its way; load this page again to see what came of it.")
@@ -120,7 +120,7 @@ def replace_secret(
 ) -> Response:
     """Make a fresh secret; the next page shows it, once."""
     with parts.database.write() as session:
-        fresh = service.replace_secret(find_webhook(session, signed_in.caller, webhook_id))
+        fresh = subscriptions.replace_secret(find_webhook(session, signed_in.caller, webhook_id))
     told = Notice("This secret signs from now on; for a day the earlier one does as well:", fresh)
     return go_on(parts, signed_in, f"{ADDRESS}/{webhook_id}", told)
 
@@ -129,7 +129,7 @@ def replace_secret(
 def enable(webhook_id: IdDep, parts: PartsDep, signed_in: ToldDep, _form: FormDep) -> Response:
     """Post to a webhook again."""
     with parts.database.write() as session:
-        service.switch_on(find_webhook(session, signed_in.caller, webhook_id))
+        subscriptions.switch_on(find_webhook(session, signed_in.caller, webhook_id))
     return go_on(parts, signed_in, f"{ADDRESS}/{webhook_id}", Notice("It is switched on again."))
 
 
@@ -138,7 +138,7 @@ def delete(webhook_id: IdDep, parts: PartsDep, signed_in: ToldDep, _form: FormDe
     """Delete a webhook."""
     with parts.database.write() as session:
         hook = find_webhook(session, signed_in.caller, webhook_id)
-        service.delete_webhook(session, signed_in.caller, hook)
+        subscriptions.delete_webhook(session, signed_in.caller, hook)
     return go_on(parts, signed_in, ADDRESS, Notice(f"Webhook {webhook_id} is deleted."))
 
 
@@ -154,7 +154,7 @@ def resend(
     try:
         with parts.database.write() as session:
             hook = find_webhook(session, signed_in.caller, webhook_id)
-            service.resend(session, hook, find_delivery(session, hook, delivery_id))
+            subscriptions.resend(session, hook, find_delivery(session, hook, delivery_id))
     except ServerError as error:
         return _webhook_page(parts, signed_in, webhook_id, refusal=error)
     told = Notice(f"Delivery {delivery_id} is on its way again, with the same id.")

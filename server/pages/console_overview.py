@@ -5,8 +5,6 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response
 
-from server.accounts.roles import ORGANISERS
-from server.dependencies import PartsDep
 from server.pages.console_lists import (
     failed_attempts,
     open_calibrations,
@@ -15,8 +13,9 @@ from server.pages.console_lists import (
     workers_out,
 )
 from server.pages.console_page import console_page
-from server.sessions.dependencies import SignedInDep
-from server.sessions.viewing import viewer_for
+from server.people.accounts import ORGANISERS
+from server.people.dependencies import PartsDep
+from server.people.signed_in import SignedInDep, viewer_for
 
 router = APIRouter(include_in_schema=False)
 

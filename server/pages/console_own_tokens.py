@@ -5,17 +5,16 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from fastapi.responses import Response
 
-from server.accounts import giving
-from server.accounts.roles import SCOPES
-from server.accounts.schemas import OwnTokenCreate, TokenRotate
-from server.dependencies import PartsDep
 from server.errors import ServerError
 from server.pages.console_account import ADDRESS, account_page, revoked_words
 from server.pages.console_page import go_on
 from server.pages.forms import filled, read_form
-from server.sessions.dependencies import AccountDep, Fields, FormDep
-from server.sessions.schemas import Notice
-from server.sessions.service import go_on_with
+from server.people import token_issue
+from server.people.accounts import SCOPES
+from server.people.dependencies import PartsDep
+from server.people.schemas import OwnTokenCreate, TokenRotate
+from server.people.sessions import Notice, go_on_with
+from server.people.signed_in import AccountDep, Fields, FormDep
 
 router = APIRouter(include_in_schema=False)
 TOKENS = ADDRESS + "/tokens"
@@ -31,7 +30,7 @@ def make(parts: PartsDep, signed_in: AccountDep, form: FormDep) -> Response:
     caller = signed_in.caller
     try:
         with parts.database.write() as session:
-            made = giving.make_own_token(session, caller, wanted.wanted(caller.role))
+            made = token_issue.make_own_token(session, caller, wanted.wanted(caller.role))
     except ServerError as error:
         return account_page(parts, signed_in, typed=form, refusal=error)
     told = f"Token {made.token.id}, role {made.token.role}, is made."
@@ -54,7 +53,7 @@ def rotate(token_id: TokenId, parts: PartsDep, signed_in: AccountDep, form: Form
     caller = signed_in.caller
     try:
         with parts.database.write() as session:
-            made = giving.rotate_own_token(session, caller, token_id, wanted.rotation())
+            made = token_issue.rotate_own_token(session, caller, token_id, wanted.rotation())
             if token_id == caller.token_id:
                 go_on_with(session, signed_in.secret, made.token.id)
     except ServerError as error:
@@ -68,7 +67,7 @@ def revoke(token_id: TokenId, parts: PartsDep, signed_in: AccountDep, _form: For
     """End one of one's own tokens now."""
     try:
         with parts.database.write() as session:
-            ended = giving.revoke_own_token(session, signed_in.caller, token_id)
+            ended = token_issue.revoke_own_token(session, signed_in.caller, token_id)
     except ServerError as error:
         return account_page(parts, signed_in, refusal=error)
     return go_on(parts, signed_in, ADDRESS, Notice(revoked_words(token_id, ended)))

@@ -5,12 +5,10 @@ from typing import Any
 
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from server.dependencies import Parts
 from server.errors import ServerError
 from server.pages.forms import Errors
-from server.sessions.origin import csrf_token
-from server.sessions.schemas import Notice, SignedIn
-from server.sessions.service import leave_notice, take_notices
+from server.people.dependencies import Parts
+from server.people.sessions import Notice, SignedIn, csrf_token, leave_notice, take_notices
 from web.render import render
 
 

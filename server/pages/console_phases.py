@@ -6,17 +6,17 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
+from server.benchmarks.phase_queries import all_current_phases, phases_history
+from server.benchmarks.phase_schemas import PhasesCreate, phases_set, phases_view
+from server.benchmarks.phases import set_phases
 from server.benchmarks.queries import find_benchmark
 from server.database import utc_now
-from server.dependencies import Parts, PartsDep
 from server.errors import ServerError
 from server.pages.console_page import console_page, go_on
 from server.pages.forms import Errors, filled, read_form
-from server.phases.queries import all_current_phases, phases_history
-from server.phases.schemas import PhasesCreate, phases_set, phases_view
-from server.phases.service import set_phases
-from server.sessions.dependencies import ConsoleDep, FormDep
-from server.sessions.schemas import Notice, SignedIn
+from server.people.dependencies import Parts, PartsDep
+from server.people.sessions import Notice, SignedIn
+from server.people.signed_in import ConsoleDep, FormDep
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/phases"

@@ -12,14 +12,13 @@ from server.benchmarks.schemas import benchmark_view
 from server.boards.facets import facets_of
 from server.boards.preview import preview_board
 from server.boards.schemas import BoardQuery
-from server.dependencies import Parts, PartsDep
 from server.models import Submission
 from server.pages.board_refusals import REFUSALS, Problem, problems_of, query_instead
 from server.pages.console_page import console_page
+from server.people.dependencies import Parts, PartsDep
+from server.people.sessions import SignedIn
+from server.people.signed_in import ConsoleDep, viewer_for
 from server.request_context import note
-from server.sessions.dependencies import ConsoleDep
-from server.sessions.schemas import SignedIn
-from server.sessions.viewing import viewer_for
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/leaderboards/{benchmark_id}/preview"

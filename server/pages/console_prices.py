@@ -5,16 +5,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
 
+from server.benchmarks.price_schemas import PriceCreate, PriceQuery, price_of
+from server.benchmarks.prices import add_price, find_price, list_prices
 from server.database import utc_now
-from server.dependencies import Parts, PartsDep
 from server.errors import ServerError
 from server.pages.console_page import console_page, go_on
 from server.pages.forms import filled, read_form
-from server.prices.queries import find_price, list_prices
-from server.prices.schemas import PriceCreate, PriceQuery, price_of
-from server.prices.service import add_price
-from server.sessions.dependencies import ConsoleDep, FormDep
-from server.sessions.schemas import Notice, SignedIn
+from server.people.dependencies import Parts, PartsDep
+from server.people.sessions import Notice, SignedIn
+from server.people.signed_in import ConsoleDep, FormDep
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/prices"

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
 
-from server.dependencies import Parts, PartsDep
 from server.errors import NotFoundError, ServerError
 from server.pages.console_page import console_page, go_on
 from server.pages.forms import Errors, filled, read_form
+from server.people.dependencies import Parts, PartsDep
+from server.people.sessions import Notice, SignedIn
+from server.people.signed_in import ConsoleDep, FormDep
 from server.quotas.schemas import QuotaSet, QuotaView, SubjectKind
 from server.quotas.service import read_quota, read_quotas, set_quota
-from server.sessions.dependencies import ConsoleDep, FormDep
-from server.sessions.schemas import Notice, SignedIn
 from server.viewer import ORGANISER
 
 router = APIRouter(include_in_schema=False)

@@ -9,19 +9,25 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from finishline.rules.text import count_text
-from server.accounts.service import find_holder
-from server.dependencies import Parts, PartsDep
 from server.errors import NotSignedInError
-from server.sessions.cookies import clear_cookie, clear_mark, read_cookie, set_cookie
-from server.sessions.dependencies import (
+from server.people.accounts import find_holder
+from server.people.dependencies import Parts, PartsDep
+from server.people.sessions import (
+    clear_cookie,
+    clear_mark,
+    end_session,
+    read_cookie,
+    require_same_origin,
+    set_cookie,
+    start_session,
+)
+from server.people.signed_in import (
     SIGN_IN,
     FieldsDep,
     FormDep,
     SignedInDep,
     signed_in_or_none,
 )
-from server.sessions.origin import require_same_origin
-from server.sessions.service import end_session, start_session
 from web.render import render
 
 log = logging.getLogger(__name__)

@@ -6,16 +6,15 @@ from fastapi import APIRouter, Path, Request
 from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, Field
 
-from server.accounts import giving
-from server.accounts.schemas import TokenCreate, TokenRotate
-from server.dependencies import Parts, PartsDep
 from server.errors import ServerError
 from server.pages.console_account import revoked_words, token_row
 from server.pages.console_page import console_page, go_on
 from server.pages.forms import filled, read_form, read_query
-from server.sessions.dependencies import ConsoleDep, Fields, FormDep
-from server.sessions.schemas import Notice, SignedIn
-from server.sessions.service import go_on_with
+from server.people import token_issue
+from server.people.dependencies import Parts, PartsDep
+from server.people.schemas import TokenCreate, TokenRotate
+from server.people.sessions import Notice, SignedIn, go_on_with
+from server.people.signed_in import ConsoleDep, Fields, FormDep
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/tokens"
@@ -44,7 +43,7 @@ def make(parts: PartsDep, signed_in: ConsoleDep, form: FormDep) -> Response:
         return _page(parts, signed_in, form, errors=errors)
     try:
         with parts.database.write() as session:
-            made = giving.give_token(session, signed_in.caller, wanted.user, wanted.wanted())
+            made = token_issue.give_token(session, signed_in.caller, wanted.user, wanted.wanted())
     except ServerError as error:
         return _page(parts, signed_in, form, refusal=error)
     told = f"Token {made.token.id} of {wanted.user}, role {wanted.role}, is made."
@@ -59,7 +58,7 @@ def rotate(token_id: TokenId, parts: PartsDep, signed_in: ConsoleDep, form: Form
         return _page(parts, signed_in, {}, errors=errors)
     try:
         with parts.database.write() as session:
-            made = giving.rotate_token(session, signed_in.caller, token_id, wanted.rotation())
+            made = token_issue.rotate_token(session, signed_in.caller, token_id, wanted.rotation())
             if token_id == signed_in.caller.token_id:
                 go_on_with(session, signed_in.secret, made.token.id)
     except ServerError as error:
@@ -73,7 +72,7 @@ def revoke(token_id: TokenId, parts: PartsDep, signed_in: ConsoleDep, _form: For
     """End a token now."""
     try:
         with parts.database.write() as session:
-            ended = giving.revoke_token(session, signed_in.caller, token_id)
+            ended = token_issue.revoke_token(session, signed_in.caller, token_id)
     except ServerError as error:
         return _page(parts, signed_in, {}, refusal=error)
     return go_on(parts, signed_in, ADDRESS, Notice(revoked_words(token_id, ended)))
@@ -90,7 +89,7 @@ def _page(
     caller = signed_in.caller
     filters = (only or TokenFilter()).model_dump(exclude_none=True)
     with parts.database.read() as session:
-        found = giving.list_visible_tokens(session, caller, user_name=filters.get("user"))
+        found = token_issue.list_visible_tokens(session, caller, user_name=filters.get("user"))
         tokens = [token_row(token) for token in found]
     return console_page(
         parts,
@@ -99,7 +98,7 @@ def _page(
         typed=typed,
         tokens=tokens,
         own_token=caller.token_id,
-        roles=[(role, role) for role in giving.may_give(caller)],
+        roles=[(role, role) for role in token_issue.may_give(caller)],
         filters=filters,
         may_change=caller.may("organise"),
         **wrong,

@@ -7,17 +7,17 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from server.accounts.giving import list_visible_tokens
-from server.accounts.roles import ROLES
-from server.dependencies import Parts, PartsDep
 from server.errors import ServerError
 from server.pages.console_account import token_row
 from server.pages.console_page import console_page, go_on
 from server.pages.forms import filled, read_form, read_query
-from server.sessions.dependencies import AdminConsoleDep, Fields, FormDep
-from server.sessions.schemas import Notice, SignedIn
-from server.users import queries, service
-from server.users.schemas import OrganisationCreate, OrganisationView, UserChange, UserCreate
+from server.people import users
+from server.people.accounts import ROLES
+from server.people.dependencies import Parts, PartsDep
+from server.people.schemas import OrganisationCreate, OrganisationView, UserChange, UserCreate
+from server.people.sessions import Notice, SignedIn
+from server.people.signed_in import AdminConsoleDep, Fields, FormDep
+from server.people.token_issue import list_visible_tokens
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/users"
@@ -49,7 +49,7 @@ def add_user(parts: PartsDep, signed_in: AdminConsoleDep, form: FormDep) -> Resp
         return _list(parts, signed_in, form, errors=errors)
     try:
         with parts.database.write() as session:
-            service.create_user(session, signed_in.caller, wanted)
+            users.create_user(session, signed_in.caller, wanted)
     except ServerError as error:
         return _list(parts, signed_in, form, refusal=error)
     return go_on(parts, signed_in, _address(wanted.name), Notice(f"{wanted.name} is added."))
@@ -64,7 +64,7 @@ def add_organisation(parts: PartsDep, signed_in: AdminConsoleDep, form: FormDep)
         return _list(parts, signed_in, form, errors={"organisation_name": errors["name"]})
     try:
         with parts.database.write() as session:
-            service.create_organisation(session, signed_in.caller, wanted.name)
+            users.create_organisation(session, signed_in.caller, wanted.name)
     except ServerError as error:
         return _list(parts, signed_in, form, refusal=error)
     return go_on(parts, signed_in, ADDRESS, Notice(f"{wanted.name} is added."))
@@ -114,7 +114,7 @@ def _change(
         return _one(parts, signed_in, user_name, typed=typed, errors=errors)
     try:
         with parts.database.write() as session:
-            service.change_user(session, signed_in.caller, user_name, change)
+            users.change_user(session, signed_in.caller, user_name, change)
     except ServerError as error:
         return _one(parts, signed_in, user_name, typed=typed, refusal=error)
     return go_on(parts, signed_in, _address(user_name), Notice(told))
@@ -134,8 +134,8 @@ def _list(
 ) -> HTMLResponse:
     asked = only or UserFilter()
     with parts.database.read() as session:
-        found = queries.list_users(session, limit=PAGE + 1, after=asked.after, search=asked.q)
-        organisations = queries.list_organisations(session)
+        found = users.list_users(session, limit=PAGE + 1, after=asked.after, search=asked.q)
+        organisations = users.list_organisations(session)
     filters = asked.model_dump(exclude={"after"}, exclude_none=True)
     next_page = None
     if len(found) > PAGE:
@@ -164,8 +164,8 @@ def _one(
     **wrong: Any,
 ) -> HTMLResponse:
     with parts.database.read() as session:
-        user = queries.read_user(session, user_name)
-        organisations = queries.list_organisations(session)
+        user = users.read_user(session, user_name)
+        organisations = users.list_organisations(session)
         found = list_visible_tokens(session, signed_in.caller, user_name=user_name)
         tokens = [token_row(token) for token in found]
     kept = {"role": user.role, "organisation": user.organisation, "email": user.email}

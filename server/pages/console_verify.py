@@ -8,14 +8,13 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
 from finishline.rules.text import count_text
-from server.dependencies import Parts, PartsDep
 from server.errors import ServerError
 from server.pages.console_lists import under_way
 from server.pages.console_page import console_page, go_on
 from server.pages.forms import filled, read_form
-from server.sessions.dependencies import ConsoleDep, FormDep
-from server.sessions.schemas import Notice, SignedIn
-from server.sessions.viewing import viewer_for
+from server.people.dependencies import Parts, PartsDep
+from server.people.sessions import Notice, SignedIn
+from server.people.signed_in import ConsoleDep, FormDep, viewer_for
 from server.verifications.requests import cancel
 from server.verifications.rerun_schemas import BatchCreate, BatchView
 from server.verifications.reruns import verify_batch

@@ -7,12 +7,12 @@ from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
-from server.dependencies import Caller, Parts, PartsDep
 from server.errors import ConflictError, ServerError
 from server.pages.console_page import console_page, go_on
 from server.pages.forms import filled, read_form
-from server.sessions.dependencies import ConsoleDep, Fields, FormDep
-from server.sessions.schemas import Notice, SignedIn
+from server.people.dependencies import Caller, Parts, PartsDep
+from server.people.sessions import Notice, SignedIn
+from server.people.signed_in import ConsoleDep, Fields, FormDep
 from server.verifications import holds
 from server.verifications.queue import read_queue
 from server.verifications.worker_probes import confirm_worker

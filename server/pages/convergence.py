@@ -8,7 +8,7 @@ from fastapi.responses import HTMLResponse
 from server.benchmarks.convergence import convergence_view
 from server.benchmarks.queries import find_benchmark
 from server.benchmarks.schemas import benchmark_view
-from server.dependencies import PartsDep
+from server.people.dependencies import PartsDep
 from web.convergence_chart import convergence_figure
 from web.render import render
 

@@ -5,9 +5,9 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 
-from server.dependencies import PartsDep
 from server.errors import NotFoundError
 from server.pages.static_files import asset_answer
+from server.people.dependencies import PartsDep
 from web.documents import INDEX, Document, Documents, read_documents
 from web.render import render
 

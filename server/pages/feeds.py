@@ -11,8 +11,8 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from server.benchmarks.queries import find_benchmark
 from server.boards.records import records_by_benchmark
 from server.conditions import reader_has
-from server.dependencies import PartsDep
 from server.pages.addresses import site_address
+from server.people.dependencies import PartsDep
 from server.verifications.latest import latest_verdicts
 from web.feed import MEDIA_TYPE, Feed, FeedEntry, atom_feed
 from web.feed_entries import record_entry, verdict_entry

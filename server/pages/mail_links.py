@@ -3,9 +3,9 @@
 from fastapi import APIRouter, Response
 from fastapi.responses import HTMLResponse
 
-from server.dependencies import PartsDep
-from server.notices.links import Purpose, find_by_link
-from server.notices.mail_service import confirm, end_subscription
+from server.notices.announce import Purpose, find_by_link
+from server.notices.subscriptions import confirm, end_subscription
+from server.people.dependencies import PartsDep
 from web.render import render
 
 router = APIRouter(include_in_schema=False)

@@ -5,10 +5,10 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from server.dependencies import PartsDep
+from server.benchmarks.price_schemas import PriceQuery
+from server.benchmarks.prices import list_prices
 from server.pages.forms import read_query
-from server.prices.queries import list_prices
-from server.prices.schemas import PriceQuery
+from server.people.dependencies import PartsDep
 from web.render import render
 
 router = APIRouter(include_in_schema=False)

@@ -9,10 +9,9 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.replay_plan import why_not_replayable
-from server.accounts.roles import ORGANISERS
+from server.benchmarks.phase_queries import current_phases
 from server.benchmarks.queries import definition
 from server.conditions import reader_has
-from server.dependencies import Parts, PartsDep, require_allowed
 from server.errors import ContentError
 from server.models import Submission
 from server.pages.addresses import site_address
@@ -23,10 +22,10 @@ from server.pages.queries import (
     submission_with_checks,
     submission_with_curves,
 )
-from server.phases.queries import current_phases
-from server.sessions.dependencies import FormDep, SignedInDep, signed_in_or_none
-from server.sessions.origin import csrf_token
-from server.sessions.viewing import ViewerDep
+from server.people.accounts import ORGANISERS
+from server.people.dependencies import Parts, PartsDep, require_allowed
+from server.people.sessions import csrf_token
+from server.people.signed_in import FormDep, SignedInDep, ViewerDep, signed_in_or_none
 from server.standing import claim_of
 from server.submissions.queries import find_submission
 from server.verifications.requests import ask_as_caller, why_no_room

@@ -3,9 +3,9 @@
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from server.dependencies import PartsDep
 from server.pages.queries import submission_context
-from server.sessions.viewing import ViewerDep
+from server.people.dependencies import PartsDep
+from server.people.signed_in import ViewerDep
 from server.standing import find_verification
 from server.verifications.queries import view
 from server.verifications.reruns import compare_verifications

@@ -8,9 +8,9 @@ from sqlalchemy.orm import Session
 from starlette.exceptions import HTTPException
 
 from server.boards.race import read_race
-from server.dependencies import Parts, PartsDep
 from server.pages.queries import Context, verification_context
-from server.sessions.viewing import ViewerDep
+from server.people.dependencies import Parts, PartsDep
+from server.people.signed_in import ViewerDep
 from server.verifications.queue import read_place
 from web.duel_chart import duel_figure
 from web.render import render

@@ -5,8 +5,8 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from server.dependencies import PartsDep
-from server.sessions.viewing import ViewerDep
+from server.people.dependencies import PartsDep
+from server.people.signed_in import ViewerDep
 from server.verifications.queue import SHOWN_PER_CLASS, read_queue
 from server.verifications.worker_probes import canary_readings, find_worker, probe_history
 from server.verifications.worker_queries import list_workers, read_worker, worker_roofline

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 
-from server.dependencies import CallerDep, OrganiserDep, PartsDep
+from server.people.dependencies import CallerDep, OrganiserDep, PartsDep
 from server.quotas import service
 from server.quotas.schemas import MyQuotaView, QuotaList, QuotaSet, QuotaView, SubjectKind
 from server.viewer import ORGANISER

@@ -6,12 +6,12 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from server.audit.service import Subject, record
 from server.benchmarks.queries import find_benchmark
 from server.database import utc_now
-from server.dependencies import Caller, Parts
 from server.errors import NotFoundError
 from server.models import Charge, Organisation, Quota, Submission, User
+from server.people.audit import Subject, record
+from server.people.dependencies import Caller, Parts
 from server.quotas.queries import (
     allowance_of_benchmark,
     allowance_of_user,

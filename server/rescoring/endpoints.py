@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from fastapi import APIRouter
 
-from server.dependencies import OrganiserDep, PartsDep
+from server.people.dependencies import OrganiserDep, PartsDep
 from server.rescoring.schemas import RescoreRequest, RescoreView, rescore_view
 from server.rescoring.service import rescore_batch
 

@@ -14,12 +14,12 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.submissions.submission import ScoredSubmission, score_submission
 from finishline.rules.text import count_text
-from server.audit.service import Actor, Administrator, Subject, record
 from server.benchmarks.queries import definition, find_benchmark, keep_definition
 from server.board_versions import raise_board_version
-from server.dependencies import Parts
 from server.errors import ConflictError, ServerError
 from server.models import RunRow, Submission
+from server.people.audit import Actor, Administrator, Subject, record
+from server.people.dependencies import Parts
 from server.rescoring.figures import (
     Change,
     Figures,

@@ -13,13 +13,13 @@ from starlette.exceptions import HTTPException
 
 from finishline.rules.text import count_text
 from server.artifacts import pieces
+from server.benchmarks.prices import BookCosts
 from server.boards.queries import Standings
-from server.dependencies import Caller, PartsDep, SubmitterDep
 from server.errors import LostFileError, TooLargeError, UnsupportedMediaError
 from server.models import Submission
-from server.prices.costs import BookCosts
+from server.people.dependencies import Caller, PartsDep, SubmitterDep
+from server.people.signed_in import ViewerDep
 from server.request_context import note
-from server.sessions.viewing import ViewerDep
 from server.submissions import queries, service
 from server.submissions.schemas import (
     EXAMPLE_CLAIM,

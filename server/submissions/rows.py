@@ -18,8 +18,8 @@ from finishline.rules.submissions.claim import Claim
 from finishline.rules.submissions.submission import ScoredSubmission
 from server.artifacts import Staged
 from server.database import utc_now
-from server.dependencies import Caller
 from server.models import PublishedResult, RunRow, Submission, User
+from server.people.dependencies import Caller
 from server.submissions.result_views import stored_result, table_of
 from server.submissions.upload import Upload
 

@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session, object_session
 
 from finishline.rules.ranking.evidence import Check, Evidence
 from finishline.rules.submissions.claim import TrainedWith
+from server.benchmarks.prices import BookCosts
 from server.models import RunRow, Submission
 from server.models.visibility import is_hidden
-from server.prices.costs import BookCosts
 from server.standing import (
     decision_word,
     pending_verifications,

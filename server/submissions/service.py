@@ -11,15 +11,15 @@ from finishline.rules.archive.definitions import shipped_definition
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.submissions.submission import ScoredSubmission, score_submission
-from server.audit.service import Subject, record
+from server.benchmarks.phases import FrozenOtherwiseError, admit
 from server.benchmarks.queries import definition, importable_benchmarks, keep_definition
 from server.board_versions import raise_board_version
-from server.dependencies import Caller, Parts
 from server.errors import ConflictError, ContentError, NotAllowedError, UsedUpError
 from server.events import SubmissionAccepted, emit
 from server.models import Submission
 from server.models.visibility import LONGEST_HIDDEN
-from server.phases.service import FrozenOtherwiseError, admit
+from server.people.audit import Subject, record
+from server.people.dependencies import Caller, Parts
 from server.quotas.room import charge, require_room_for_submission, reserve_replay
 from server.standing import is_verified_by_policy
 from server.submissions.hardware import require_own_class

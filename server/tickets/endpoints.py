@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 
-from server.dependencies import PartsDep, SubmitterDep
+from server.people.dependencies import PartsDep, SubmitterDep
 from server.tickets import service
 from server.tickets.schemas import TicketCreate, TicketList, TicketView, ticket_view
 

@@ -22,10 +22,10 @@ from finishline.rules.submissions.tickets import (
 )
 from finishline.rules.text import did_you_mean
 from server.database import utc_now
-from server.dependencies import Caller, Parts
 from server.errors import ConflictError, NotFoundError, UsedUpError
 from server.models import User
 from server.models.tickets import TicketRow
+from server.people.dependencies import Caller, Parts
 from server.submissions.rows import new_id
 from server.tickets.schemas import TicketCreate
 

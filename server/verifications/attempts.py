@@ -24,13 +24,13 @@ from finishline.rules.verification.messages import (
 )
 from finishline.rules.verification.report_check import check_report
 from finishline.rules.verification.verdict import Reason
-from server.accounts.service import hash_token
 from server.bell import ring
 from server.database import to_json, utc_now
-from server.dependencies import Caller
 from server.errors import ConflictError, ContentError, NotAllowedError
 from server.events import VerificationChanged, emit
 from server.models import Attempt, ReplayEventRow, Token, Verification, WorkerRow
+from server.people.accounts import hash_token
+from server.people.dependencies import Caller
 from server.verifications.cross_checks import give_up_cross_check
 from server.verifications.holds import pause_failing, refuse_held
 from server.verifications.outcomes import conclude_replay, end_with_report

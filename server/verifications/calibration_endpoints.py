@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from server.benchmarks import calibrations as queries
-from server.dependencies import OrganiserDep, PartsDep
+from server.people.dependencies import OrganiserDep, PartsDep
 from server.verifications import calibration_views as views
 from server.verifications import calibrations
 from server.verifications.calibration_schemas import (

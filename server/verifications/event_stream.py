@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi.concurrency import run_in_threadpool
 
-from server.dependencies import Parts
+from server.people.dependencies import Parts
 from server.standing import find_verification
 from server.verifications import queries
 from server.verifications.figure_views import hidden_runs, without_quality

@@ -7,13 +7,13 @@ from sqlalchemy import func, or_, select, update
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.messages import HelloAnswer
-from server.audit.service import Actor, Administrator, Subject, record
 from server.bell import ring
 from server.database import insert_missing, utc_now
-from server.dependencies import Caller
 from server.errors import ConflictError, NotFoundError
 from server.events import WorkerOut, emit
 from server.models import Attempt, AuditRecord, QueueRow, WorkerRow
+from server.people.audit import Actor, Administrator, Subject, record
+from server.people.dependencies import Caller
 from server.verifications.free_workers import FAILED
 from server.verifications.pauses import EVERY_QUEUE, read_pauses
 from server.verifications.worker_owners import is_organisers_worker, owner_of

@@ -4,11 +4,11 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.text import count_text
-from server.audit.service import Subject, record
 from server.board_versions import raise_board_version
-from server.dependencies import Caller
 from server.errors import ConflictError, NotFoundError
 from server.models import Pool, PoolRun, Submission, Verification
+from server.people.audit import Subject, record
+from server.people.dependencies import Caller
 from server.standing import lock_verification
 from server.verifications.duel_schemas import PoolRunView, PoolView
 from server.verifications.evidence import follow_evidence

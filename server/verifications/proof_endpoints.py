@@ -12,10 +12,10 @@ from finishline.rules.proof.hash_chain import canonical
 from finishline.rules.proof.proof import FORMAT, part_hashes, signed_bytes
 from server.artifacts import pieces
 from server.database import insert_missing, utc_now
-from server.dependencies import Parts, PartsDep
 from server.errors import ConflictError
 from server.models import SigningKey
-from server.sessions.viewing import ViewerDep
+from server.people.dependencies import Parts, PartsDep
+from server.people.signed_in import ViewerDep
 from server.signing import ALGORITHM, Signer, load_signer
 from server.standing import find_verification
 from server.verifications.proofs import known_keys, proof_parts, write_bundle

@@ -14,6 +14,7 @@ from finishline.rules.scoring.measurements import Figure
 from finishline.rules.scoring.run import Evaluation, evaluation_of
 from finishline.rules.text import count_text
 from finishline.rules.verification.duel import Duel, judge_duel, pair_runs
+from server.benchmarks.prices import price_of_submission
 from server.benchmarks.queries import definition
 from server.database import utc_now
 from server.errors import NotFoundError
@@ -25,7 +26,6 @@ from server.models import (
     WorkerProbeRow,
     WorkerRow,
 )
-from server.prices.costs import price_of_submission
 from server.standing import REPORT, SHOWN, lock_verification, published_verification
 from server.submissions.queries import runs_with_curves
 from server.verifications.pauses import read_pauses

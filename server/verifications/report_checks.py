@@ -20,7 +20,6 @@ from finishline.rules.verification.report_check import (
     off_clock,
 )
 from finishline.rules.verification.report_stream import StreamedEvent, check_stream, streamed_event
-from server.audit.service import Administrator, Subject, record
 from server.benchmarks.calibrations import (
     adopted_calibration,
     benchmark_of,
@@ -36,6 +35,7 @@ from server.models import (
     Submission,
     Verification,
 )
+from server.people.audit import Administrator, Subject, record
 from server.standing import REPORT
 from server.submissions.queries import runs_with_curves
 

@@ -5,13 +5,13 @@ from sqlalchemy.orm import Session, undefer
 
 from finishline.rules.ranking.evidence import consequence
 from finishline.rules.verification.purposes import PURPOSES
-from server.audit.service import Subject, record
-from server.dependencies import Caller
 from server.errors import ConflictError, NotAllowedError, NotFoundError, UsedUpError
 from server.models import Charge, Submission, Verification
 from server.models.visibility import may_see
+from server.people.audit import Subject, record
+from server.people.dependencies import Caller
+from server.people.signed_in import viewer_for
 from server.quotas.room import NOTHING_KEPT, charge, reserve_replay, take_turns
-from server.sessions.viewing import viewer_for
 from server.settings import Settings
 from server.standing import KIND_THAT_CHECKS, OPEN, find_verification, lock_verification, standing
 from server.submissions.queries import find_submission

@@ -16,13 +16,13 @@ from finishline.rules.verification.rerun_comparison import (
     compare_systems,
     figures_of,
 )
-from server.audit.service import Subject, record
 from server.benchmarks.queries import definition, find_benchmark
 from server.database import utc_now
-from server.dependencies import Caller, Parts
 from server.errors import ContentError
 from server.events import VerificationChanged, emit
 from server.models import Decision, Evidence, Submission, Verification
+from server.people.audit import Subject, record
+from server.people.dependencies import Caller, Parts
 from server.replay_estimate import Estimator, Expected
 from server.standing import (
     OPEN,

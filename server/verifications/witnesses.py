@@ -9,16 +9,15 @@ from datetime import timedelta
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.verdict import Reason, Verdict
-from server.accounts.lineage import require_maker
-from server.accounts.roles import SCOPES_OF
-from server.accounts.service import NewToken, add_token, record_new_token
-from server.audit.service import Subject, record
 from server.board_versions import raise_board_version
 from server.database import utc_now
-from server.dependencies import Caller
 from server.errors import ConflictError
 from server.models import User, Verification
 from server.models.visibility import reveal
+from server.people.accounts import SCOPES_OF, NewToken, add_token, record_new_token
+from server.people.audit import Subject, record
+from server.people.dependencies import Caller
+from server.people.token_issue import require_maker
 from server.submissions.queries import find_submission
 from server.verifications.evidence import follow_evidence
 from server.verifications.service import end_with_verdict, request_verification

@@ -17,8 +17,8 @@ from finishline.rules.verification.messages import (
 )
 from server import hardware_classes
 from server.database import utc_now
-from server.dependencies import Caller, OrganiserDep, Parts, PartsDep, SecretDep, WorkerDep
-from server.sessions.viewing import ViewerDep
+from server.people.dependencies import Caller, OrganiserDep, Parts, PartsDep, SecretDep, WorkerDep
+from server.people.signed_in import ViewerDep
 from server.verifications import (
     attempts,
     holds,

@@ -5,8 +5,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from server.accounts.roles import ORGANISERS
 from server.models import User, WorkerRow
+from server.people.accounts import ORGANISERS
 
 
 def owner_of(session: Session, worker_name: str) -> int | None:

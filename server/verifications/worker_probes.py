@@ -7,14 +7,14 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.scoring.measurements import Canary, ProbeAnswer, WorkerProbe
 from finishline.rules.scoring.utilisation import BASELINE_READINGS, TOLERANCE, baseline_of, drift_of
-from server.audit.service import Actor, Subject, record
 from server.bell import ring
 from server.database import moment_text, utc_now
-from server.dependencies import Caller
 from server.errors import ConflictError, NotFoundError
 from server.events import WorkerOut, emit
 from server.hardware_classes import register_class, roof_misfit
 from server.models import User, WorkerProbeRow, WorkerRow
+from server.people.audit import Actor, Subject, record
+from server.people.dependencies import Caller
 from server.verifications.pool_runs import follow_worker
 from server.verifications.worker_schemas import ProbeView, probe_view
 from server.verifications.workers import require_own_name

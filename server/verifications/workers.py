@@ -10,10 +10,10 @@ from finishline.rules.text import fault_in, skeletons
 from finishline.rules.verification.messages import HelloAnswer, WorkerHello, WorkerSystem
 from server.bell import ring
 from server.database import insert_missing, to_json, utc_now
-from server.dependencies import Caller
 from server.errors import ConflictError, ContentError, NotAllowedError
 from server.hardware_classes import refuse_misfit
 from server.models import HardwareClassRow, WorkerRow
+from server.people.dependencies import Caller
 from server.verifications.holds import end_drain, order_for
 
 LONGEST_NAME = 200

@@ -3,10 +3,10 @@
 from fastapi import APIRouter
 from sqlalchemy.orm import Session
 
+from server.benchmarks.prices import BookCosts
 from server.benchmarks.queries import definition
-from server.dependencies import OrganiserDep, PartsDep, SubmitterDep
 from server.models import Submission
-from server.prices.costs import BookCosts
+from server.people.dependencies import OrganiserDep, PartsDep, SubmitterDep
 from server.request_context import note
 from server.submissions.schemas import SubmissionView, submission_view
 from server.withdrawals import service

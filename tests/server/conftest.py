@@ -27,10 +27,10 @@ from finishline.rules.verification.messages import (
     ReplayRun,
     WorkerSystem,
 )
-from server.accounts.service import create_token
 from server.app import create_app
 from server.database import Database, insert_missing, utc_now
 from server.models import Attempt, Base, Submission, Verification, WorkerRow
+from server.people.accounts import create_token
 from server.reactions import connect_rooms
 from server.schema import migrate
 from server.settings import MIB, Settings

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from server.accounts.roles import SCOPES_OF
-from server.accounts.service import create_token
 from server.database import Database, utc_now
 from server.models import Token
 from server.pages import endpoints as pages
-from server.sessions.origin import csrf_token
-from server.sessions.sign_in_throttle import FailedSignIns
+from server.people.accounts import SCOPES_OF, create_token
+from server.people.sessions import csrf_token
+from server.people.sign_in_throttle import FailedSignIns
 from server.settings import Settings
 from tests.server.access_table import (
     ADMINS,

@@ -14,8 +14,8 @@ from sqlalchemy.exc import DatabaseError
 from finishline.cli.audit_logs import write_log
 from finishline.cli.main import main
 from finishline.rules.proof.hash_chain import FIRST_PREVIOUS
-from server.audit.service import Administrator, Subject, record
 from server.database import Database
+from server.people.audit import Administrator, Subject, record
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])

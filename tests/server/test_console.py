@@ -13,9 +13,9 @@ from fastapi.testclient import TestClient
 
 from finishline.rules.proof.hash_chain import check_chain
 from server.app import create_app
-from server.audit.service import Administrator, Subject, record
 from server.database import Database, utc_now
 from server.models import Attempt, Calibration, WorkerRow
+from server.people.audit import Administrator, Subject, record
 from server.settings import Settings
 
 ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}

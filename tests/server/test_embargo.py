@@ -8,9 +8,9 @@ from fastapi.testclient import TestClient
 from sqlalchemy import update
 
 from server.app import create_app
+from server.benchmarks.phases import due_embargoes, lift_embargo
 from server.database import Database, utc_now
 from server.models import BenchmarkPhases, Token
-from server.phases.embargoes import due_embargoes, lift_embargo
 from server.settings import Settings
 
 BOARD = "/api/v1/leaderboards/digits"

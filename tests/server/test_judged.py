@@ -7,8 +7,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.database import Database
-from server.dependencies import Parts
 from server.models import RunRow
+from server.people.dependencies import Parts
 from server.rescoring.service import Choice, rescore_submissions
 from tests.server.conftest import curve_of
 

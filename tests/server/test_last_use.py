@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from server.accounts import last_use
-from server.accounts.last_use import LastUses
 from server.database import Database, utc_now
 from server.models import Token
+from server.people import last_use
+from server.people.last_use import LastUses
 from tests.support.processes import wait_for
 from tests.support.statements import statements_of
 

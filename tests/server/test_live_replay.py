@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from server.accounts.service import create_token
 from server.database import Database
 from server.models import Submission, Verification
+from server.people.accounts import create_token
 from tests.support.processes import asking, free_port, wait_for
 from tests.support.streams import stream_report
 from tests.support.workers import greet_as_servers, latest_attempt, send_to

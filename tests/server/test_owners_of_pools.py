@@ -5,9 +5,9 @@ from typing import Any
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from server.audit.service import Administrator
 from server.database import Database
 from server.models import Pool, Submission, User, WorkerRow
+from server.people.audit import Administrator
 from server.verifications.pool_runs import follow_owners
 from server.verifications.worker_probes import confirm_worker
 from tests.server.test_cross_checks import checks_of, train, workers  # noqa: F401  fixtures

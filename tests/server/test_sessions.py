@@ -9,11 +9,11 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from server.accounts.service import create_token
 from server.app import create_app
 from server.database import Database, utc_now
 from server.models import ConsoleSession, Token
-from server.sessions.sign_in_throttle import MOST_ADDRESSES, FailedSignIns, network_of
+from server.people.accounts import create_token
+from server.people.sign_in_throttle import MOST_ADDRESSES, FailedSignIns, network_of
 from server.settings import Settings
 
 SIGN_IN = "/console/sign-in"

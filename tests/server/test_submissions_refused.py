@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from server.accounts.service import create_token
 from server.database import Database, utc_now
 from server.models import Token
+from server.people.accounts import create_token
 
 SUBMISSIONS = "/api/v1/submissions"
 Change = Callable[[Any], None]

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from server.accounts import giving
-from server.accounts.service import find_token, holder_of
 from server.database import Database
-from server.dependencies import Caller, caller_of
 from server.errors import NotSignedInError
+from server.people import token_issue
+from server.people.accounts import find_token, holder_of
+from server.people.dependencies import Caller, caller_of
 from tests.server.test_account_pages import ACCOUNT, secret_in
 from tests.server.test_console import Console
 from tests.server.test_users import database_url, on_both_databases
@@ -147,12 +147,12 @@ def test_a_token_that_is_made_while_its_maker_is_revoked_ends_too(
     def revoke() -> None:
         made.wait(10)
         with database.write() as session:
-            revoked.extend(giving.revoke_own_token(session, caller, caller.token_id))
+            revoked.extend(token_issue.revoke_own_token(session, caller, caller.token_id))
 
     thread = threading.Thread(target=revoke)
     thread.start()
     with database.write() as session:
-        fresh = giving.make_own_token(session, caller, giving.Wanted("submitter"))
+        fresh = token_issue.make_own_token(session, caller, token_issue.Wanted("submitter"))
         made.set()
         thread.join(0.3)  # It waits for this transaction.
         secret, number = fresh.secret, fresh.token.id
@@ -162,7 +162,7 @@ def test_a_token_that_is_made_while_its_maker_is_revoked_ends_too(
 
     # The other way round: the token was good when the request came, and no more.
     with database.write() as session, pytest.raises(NotSignedInError, match="was revoked"):
-        giving.make_own_token(session, caller, giving.Wanted("submitter"))
+        token_issue.make_own_token(session, caller, token_issue.Wanted("submitter"))
 
 
 def _caller(database: Database, secret: str) -> Caller:

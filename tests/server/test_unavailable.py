@@ -11,10 +11,10 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, InternalError, OperationalError, ProgrammingError
 
 import server.app
-from server.accounts.service import create_token
 from server.app import create_app
 from server.artifacts import ArtifactStore
 from server.database import Database
+from server.people.accounts import create_token
 from server.settings import Settings
 from tests.server.conftest import Person, SubmissionParts, list_stored_files
 

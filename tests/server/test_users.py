@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from server.sessions.origin import csrf_token
+from server.people.sessions import csrf_token
 
 USERS = "/api/v1/users"
 ORGANISATIONS = "/api/v1/organisations"

@@ -13,8 +13,8 @@ from sqlalchemy import select
 from server.app import create_app
 from server.artifacts import make_store
 from server.database import Database
-from server.dependencies import Parts
 from server.models import Submission, Verification
+from server.people.dependencies import Parts
 from server.settings import Settings
 from server.verifications.schemas import ENDED
 

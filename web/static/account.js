@@ -1,4 +1,4 @@
-// Says who is signed in on a page that is the same for everybody: see server/sessions/cookies.py.
+// Says who is signed in on a page that is the same for everybody: see server/people/sessions.py.
 "use strict";
 (() => {
   const MARK = "finishline_signed_in=";

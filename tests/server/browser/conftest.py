@@ -13,7 +13,7 @@ from sqlalchemy import select
 from finishline.rules.scoring.measurements import Canary, Figure, WorkerProbe
 from server.database import Database, utc_now
 from server.models import MailSubscription, User
-from server.notices.links import link_token
+from server.notices.announce import link_token
 from tests.support.processes import wait_for
 
 HOSTILE = '<script>alert("x")</script>\'"><img src=x onerror=alert(1)>'

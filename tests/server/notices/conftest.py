@@ -13,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.database import Database
-from server.notices import spread
+from server.notices import fan_out as spread
 from server.notices.loop import NoticeLoop
 from server.settings import Settings
 from tests.support.processes import wait_for

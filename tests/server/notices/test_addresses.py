@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from server.errors import ContentError
-from server.notices import addresses
-from server.notices.addresses import NoAllowedAddressError, check_url, resolve
-from server.notices.posting import post
+from server.notices import webhooks as addresses
+from server.notices.webhooks import NoAllowedAddressError, check_url, post, resolve
 
 NOT_PUBLIC = [
     "127.0.0.1", "127.8.9.1", "0.0.0.0", "10.1.2.3", "172.16.0.1", "172.31.255.255",  # noqa: S104

@@ -319,12 +319,12 @@ def test_a_try_that_died_is_made_again_by_another_server(
         died.set()
         raise SystemExit("killed after the post, before its outcome was kept")
 
-    monkeypatch.setattr("server.notices.sender.settle", die)
+    monkeypatch.setattr("server.notices.loop.settle", die)
     hooks.run(died.is_set)
     (waiting,) = hooks.log(alice, hook)
     assert (waiting["state"], waiting["tries"]) == ("waiting", [])
     monkeypatch.undo()
-    monkeypatch.setattr("server.notices.spread.RECORD_WAIT", timedelta(0))
+    monkeypatch.setattr("server.notices.fan_out.RECORD_WAIT", timedelta(0))
     other = make_loop()
     other.run_once()
     assert len(receiver.posts) == 1  # It is somebody's until the claim runs out.

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from server.notices.kinds import KINDS
-from server.notices.signature import new_secret, signature_headers
+from server.notices.announce import KINDS
+from server.notices.webhooks import new_secret, signature_headers
 
 PAGE = (Path(__file__).parents[3] / "docs" / "notices.md").read_text()
 # The key, id, second and body of an example that was signed with `openssl dgst -sha256 -hmac`.

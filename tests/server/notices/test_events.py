@@ -15,8 +15,7 @@ from finishline.rules.verification.messages import WorkerSystem
 from server.database import Database, utc_now
 from server.events import SubmissionWithdrawn, emit
 from server.models import Calibration, Delivery, NoticeEvent, Submission, Token, Webhook
-from server.notices.announce import watched_benchmark
-from server.notices.kinds import ABOUT, KINDS
+from server.notices.announce import ABOUT, KINDS, watched_benchmark
 from server.verifications import calibrations
 from server.verifications.overdue import expire_leases
 from server.verifications.service import set_status

@@ -18,7 +18,7 @@ from sqlalchemy import func, select
 from server.database import Database, utc_now
 from server.mail_settings import MailServer, parse_smtp_url
 from server.models import Delivery, MailSubscription, NoticeEvent, Submission
-from server.notices import spread
+from server.notices import fan_out as spread
 from server.notices.mailing import compose, send_mail
 from server.settings import Settings
 from tests.support.processes import free_port

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from server.mail_settings import parse_smtp_url
-from server.notices import posting
+from server.notices import webhooks as posting
 from server.notices.mailing import send_mail
 
 HERE, ELSEWHERE = "localhost", "elsewhere.example"

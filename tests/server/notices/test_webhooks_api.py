@@ -8,7 +8,7 @@ from sqlalchemy import func, select
 
 from server.database import Database
 from server.models import AuditRecord, Webhook
-from server.notices.service import MOST_WEBHOOKS
+from server.notices.subscriptions import MOST_WEBHOOKS
 from server.settings import Settings
 
 WEBHOOKS = "/api/v1/webhooks"

@@ -13,7 +13,6 @@ from fastapi.testclient import TestClient
 from sqlalchemy import Engine, func, select
 
 from finishline.rules.untrusted import read_plain
-from server.accounts.service import create_token
 from server.artifacts import ArtifactStore
 from server.database import Database
 from server.errors import ConflictError, ContentError, NotFoundError
@@ -23,6 +22,7 @@ from server.operations.integrity import check_server
 from server.operations.manifest import Manifest, file_part, write_manifest
 from server.operations.restore import restore
 from server.operations.restore_database import PostgresqlPlace, place_of
+from server.people.accounts import create_token
 from server.settings import Settings
 from server.signing import load_signer
 from tests.server.conftest import SubmissionParts, list_stored_files, postgresql_database

@@ -19,8 +19,8 @@ from server.operations.rates import (
     parse_rate,
     rate_limits,
 )
+from server.people.sessions import HOST_PREFIX, NAME
 from server.request_metrics import RequestMetrics
-from server.sessions.cookies import HOST_PREFIX, NAME
 from server.settings import Settings
 from tests.support.loops import run_async
 

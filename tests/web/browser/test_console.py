@@ -13,9 +13,9 @@ import pytest
 import uvicorn
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from server.accounts.service import create_token
 from server.app import create_app
 from server.database import Database
+from server.people.accounts import create_token
 from server.schema import migrate
 from server.settings import Settings
 from tests.server.conftest import build_log

@@ -1,0 +1,41 @@
+"""The phases of a benchmark: read by everybody, set by organisers."""
+
+from fastapi import APIRouter
+
+from server.benchmarks import phase_queries, phases
+from server.benchmarks.phase_schemas import (
+    PhasesCreate,
+    PhasesHistory,
+    PhasesView,
+    phases_set,
+    phases_view,
+)
+from server.benchmarks.queries import find_benchmark
+from server.database import utc_now
+from server.people.dependencies import OrganiserDep, PartsDep
+
+router = APIRouter(tags=["benchmarks"])
+
+
+@router.get("/benchmarks/{benchmark_id}/phases")
+def get_phases(benchmark_id: str, parts: PartsDep) -> PhasesHistory:
+    """The phase a benchmark is in, its dates, and everything that was ever set, with the reason."""
+    find_benchmark(parts.benchmarks, benchmark_id)
+    with parts.database.read() as session:
+        rows = phase_queries.phases_history(session, benchmark_id)
+        return PhasesHistory(
+            benchmark=benchmark_id,
+            phases=phases_view(rows[0] if rows else None, utc_now()),
+            history=[phases_set(row) for row in rows],
+        )
+
+
+@router.post("/benchmarks/{benchmark_id}/phases", status_code=201)
+def set_phases(
+    benchmark_id: str, body: PhasesCreate, parts: PartsDep, caller: OrganiserDep
+) -> PhasesView:
+    """Set all dates of a benchmark, with the reason; a date that is left out is none."""
+    benchmark = find_benchmark(parts.benchmarks, benchmark_id)
+    with parts.database.write() as session:
+        row = phases.set_phases(session, caller, benchmark, body, parts.settings.benchmarks_dir)
+        return phases_view(row, utc_now())

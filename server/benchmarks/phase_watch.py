@@ -1,0 +1,154 @@
+"""The loop that ends phases, and the definitions that hold."""
+
+import logging
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.orm import Session
+
+from finishline.rules.benchmarks.phases import is_frozen
+from server.benchmarks.phase_queries import all_current_phases
+from server.benchmarks.phase_schemas import phases_of
+from server.benchmarks.phases import due_embargoes, freeze_if_due, lift_embargo
+from server.benchmarks.queries import definition, definition_on_disk, install_archives
+from server.board_versions import raise_board_version
+from server.database import Database, utc_now
+from server.models import BenchmarkPhases
+from server.people.dependencies import OfferedBenchmarks
+from server.settings import Settings
+from server.viewer import ORGANISER
+
+log = logging.getLogger(__name__)
+
+
+class RulingDefinitions:
+    """The benchmarks of a server, each as it is frozen or else as its file was at the start.
+
+    `benchmarks` is the application's own table; it is changed one whole entry at a time.
+    `redefined` are those changed since somebody emptied it: what was kept of their boards may have
+    been made under the definition before.
+    """
+
+    def __init__(self, benchmarks: OfferedBenchmarks, folder: Path) -> None:
+        self.benchmarks = benchmarks
+        self.redefined: set[str] = set()
+        self._own = dict(benchmarks)
+        self._folder = folder
+        self._frozen: dict[str, str] = {}
+
+    def begin(self, session: Session) -> None:
+        """At the start: also offer what is frozen and has no file here."""
+        rows = all_current_phases(session)
+        self._take_installed(session)
+        for benchmark_id, row in rows.items():
+            if benchmark_id not in self._own and row.frozen_sha256 is not None:
+                self._own[benchmark_id] = definition(session, row.frozen_sha256)
+                self.benchmarks.offer(self._own[benchmark_id])
+        self.follow(session, rows)
+        self.redefined.clear()  # Nothing is kept yet.
+        for sentence in self.differences():
+            log.warning("%s", sentence)
+
+    def follow(self, session: Session, rows: Mapping[str, BenchmarkPhases]) -> None:
+        """Take over what was frozen, unfrozen or installed, here or by another server."""
+        self._take_installed(session)
+        self._frozen = {
+            name: row.frozen_sha256 for name, row in rows.items() if row.frozen_sha256 is not None
+        }
+        for benchmark_id, own in self._own.items():
+            sha256 = self._frozen.get(benchmark_id, own.sha256)
+            if self.benchmarks[benchmark_id].sha256 == sha256:
+                continue
+            ruling = own if sha256 == own.sha256 else definition(session, sha256)
+            self.benchmarks.offer(ruling)
+            self.redefined.add(benchmark_id)
+            log.info("%s is served under definition %s", benchmark_id, sha256[:12])
+
+    def _take_installed(self, session: Session) -> None:
+        install_archives(self.benchmarks, session)
+        self._own = dict(self.benchmarks) | self._own
+
+    def differences(self) -> list[str]:
+        """A sentence for each frozen benchmark whose file is not the frozen text, as of now."""
+        told = []
+        for benchmark_id, frozen in sorted(self._frozen.items()):
+            found = definition_on_disk(benchmark_id, self._folder)
+            if found == frozen:
+                continue
+            is_what = "is missing" if found is None else f"is {found[:12]}"
+            told.append(
+                f"{benchmark_id}.toml {is_what}, but the rules are frozen as {frozen[:12]}, which "
+                "every submission is scored under; put the frozen text back, or unfreeze the "
+                "benchmark."
+            )
+        return told
+
+
+INTERVAL_SECONDS = 1.0
+
+
+class PhaseWatch:
+    """A thread that looks once a second. Any number of servers may: each change has one winner."""
+
+    def __init__(
+        self, database: Database, definitions: RulingDefinitions, settings: Settings
+    ) -> None:
+        self._database = database
+        self._definitions = definitions
+        self._settings = settings
+        self._stop = threading.Event()
+        self._is_away = False
+        self._thread = threading.Thread(target=self._loop, name="phases", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop after the look under way."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=10.0)
+
+    def look_once(self) -> None:
+        """Do what is due. Raises what SQLAlchemy does if the database is away."""
+        now = utc_now()
+        with self._database.read(ORGANISER) as session:
+            rows = all_current_phases(session)
+            to_freeze = [
+                name
+                for name, row in rows.items()
+                if row.frozen_sha256 is None and is_frozen(phases_of(row), now)
+            ]
+            to_show = due_embargoes(session, now)
+            self._definitions.follow(session, rows)
+        for name in sorted(self._definitions.redefined):
+            with self._database.write() as session:
+                raise_board_version(session, name)
+            self._definitions.redefined.discard(name)
+        for name in to_freeze:
+            if name in self._definitions.benchmarks:
+                with self._database.write() as session:
+                    folder = self._settings.benchmarks_dir
+                    benchmark = self._definitions.benchmarks[name]
+                    if freeze_if_due(session, benchmark, folder, now):
+                        log.info("%s is frozen as %s", name, benchmark.sha256[:12])
+        for name in to_show:
+            with self._database.write() as session:
+                shown = lift_embargo(session, name, now)
+            log.info("the embargo of %s is over: %d submissions are shown", name, shown)
+
+    def _loop(self) -> None:
+        while not self._stop.wait(INTERVAL_SECONDS):
+            try:
+                self.look_once()
+                self._is_away = False
+            except (DBAPIError, PoolTimeoutError) as error:
+                if not self._is_away:
+                    log.error("the phases cannot be read: %s", error)
+                self._is_away = True
+            except Exception:
+                log.exception("looking at the phases failed; trying again")

@@ -1,0 +1,58 @@
+"""The price book: read by everybody, added to by organisers."""
+
+from typing import Any
+
+from fastapi import APIRouter, Response
+
+from server.benchmarks import prices
+from server.benchmarks.price_schemas import (
+    PriceCreate,
+    PriceList,
+    PriceQueryDep,
+    PricesImport,
+    PricesImported,
+    PriceView,
+    price_view,
+)
+from server.people.dependencies import OrganiserDep, PartsDep
+
+router = APIRouter(tags=["prices"])
+CSV_ANSWER: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/csv": {}}, "description": "The same entries as CSV."}
+}
+
+
+@router.get("/prices.csv", response_class=Response, responses=CSV_ANSWER)
+def get_prices_csv(query: PriceQueryDep, parts: PartsDep) -> Response:
+    """The same entries as CSV."""
+    with parts.database.read() as session:
+        text = prices.prices_csv(prices.list_prices(session, query))
+    return Response(text, media_type="text/csv; charset=utf-8")
+
+
+@router.get("/prices")
+def list_prices(query: PriceQueryDep, parts: PartsDep) -> PriceList:
+    """What instances cost, since when, and who says so; with `on` what holds on that day."""
+    with parts.database.read() as session:
+        return PriceList(prices=prices.list_prices(session, query))
+
+
+@router.post("/prices", status_code=201)
+def add_price(body: PriceCreate, parts: PartsDep, caller: OrganiserDep) -> PriceView:
+    """Add a price. A wrong one is corrected by another that supersedes it."""
+    with parts.database.write() as session:
+        row = prices.add_price(session, caller, body)
+        session.refresh(row)
+        return price_view(row, None)
+
+
+@router.post("/prices/import")
+def import_prices(body: PricesImport, parts: PartsDep, caller: OrganiserDep) -> PricesImported:
+    """Add many prices or none; what is in the book already is left out."""
+    with parts.database.write() as session:
+        rows, already_there = prices.import_prices(session, caller, body.prices)
+        for row in rows:
+            session.refresh(row)
+        return PricesImported(
+            added=[price_view(row, None) for row in rows], already_there=already_there
+        )

@@ -1,0 +1,242 @@
+"""The price book: read, added to, and the costs that follow."""
+
+import csv
+import io
+import threading
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import Engine, Row, func, select
+from sqlalchemy.orm import Session
+
+from finishline.rules.benchmarks.prices import (
+    PriceBook,
+    PriceEntry,
+    SystemPrice,
+    price_of_system,
+    price_on,
+    superseded_by,
+)
+from server.benchmarks.price_schemas import PriceCreate, PriceQuery, PriceView, entry_of, price_view
+from server.board_versions import raise_all_board_versions
+from server.csv_cells import csv_cell
+from server.database import utc_now
+from server.errors import ConflictError, NotFoundError
+from server.models import PriceRow, Submission
+from server.people.audit import Subject, record
+from server.people.dependencies import Caller
+
+NAMES = ("provider", "instance", "region", "pricing")
+
+
+def find_price(session: Session, price_id: int) -> PriceRow:
+    """An entry by its number. Raises NotFoundError."""
+    row = session.get(PriceRow, price_id)
+    if row is None:
+        raise NotFoundError(f"There is no price {price_id}.")
+    return row
+
+
+def list_prices(session: Session, query: PriceQuery) -> list[PriceView]:
+    """Entries by name, the latest of each first; with `on` those a cost of that day rests on."""
+    rows = session.scalars(
+        select(PriceRow).order_by(
+            PriceRow.provider,
+            PriceRow.instance,
+            PriceRow.region,
+            PriceRow.pricing,
+            PriceRow.effective_on.desc(),
+            PriceRow.id.desc(),
+        )
+    ).all()
+    book = [entry_of(row) for row in rows]
+    holding = _holding(book, query.on) if query.on is not None else None
+    replaced = superseded_by(book)
+    return [
+        price_view(row, replaced.get(row.id))
+        for row in rows
+        if _is_asked_for(row, query) and (holding is None or row.id in holding)
+    ]
+
+
+def _is_asked_for(row: PriceRow, query: PriceQuery) -> bool:
+    wanted = ((name, getattr(query, name)) for name in NAMES)
+    return all(value is None or getattr(row, name) == value for name, value in wanted)
+
+
+def _holding(book: Sequence[PriceEntry], on: date) -> set[int]:
+    replaced = superseded_by(book)
+    by_name = defaultdict(list)
+    for entry in book:
+        if entry.number not in replaced:
+            price = entry.price
+            by_name[(price.provider, price.instance, price.region)].append(entry)
+    found = (price_on(entries, *name, on=on) for name, entries in by_name.items())
+    return {entry.number for entry in found if entry is not None}
+
+
+def prices_csv(views: Sequence[PriceView]) -> str:
+    """Entries as CSV; text that a spreadsheet would run as a formula gets an apostrophe."""
+    text = io.StringIO()
+    columns = list(PriceView.model_fields)
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    for view in views:
+        row = view.model_dump(mode="json")
+        writer.writerow({name: csv_cell(row[name]) for name in columns})
+    return text.getvalue()
+
+
+def add_price(session: Session, caller: Caller, wanted: PriceCreate) -> PriceRow:
+    """Add an entry; written to the audit log.
+
+    Raises ConflictError if the same is in the book or the superseded one has a successor already,
+    NotFoundError if there is no entry to supersede.
+    """
+    known = _the_same(session, wanted)
+    if known is not None:
+        raise ConflictError(f"This price is in the book already, as number {known}.")
+    row = _add(session, caller, wanted)
+    raise_all_board_versions(session)
+    record(
+        session,
+        caller,
+        "price.add",
+        Subject("price", str(row.id)),
+        reason=wanted.note,
+        before=None,
+        after=_logged(row),
+    )
+    return row
+
+
+def import_prices(
+    session: Session, caller: Caller, wanted: Sequence[PriceCreate]
+) -> tuple[list[PriceRow], int]:
+    """Add what is not in the book yet, in one transaction; the entries added, and how many it had.
+
+    So an import that is repeated adds nothing. Raises as `add_price` does.
+    """
+    added: list[PriceRow] = []
+    for price in wanted:
+        if _the_same(session, price) is None:
+            added.append(_add(session, caller, price))
+    if added:
+        raise_all_board_versions(session)
+        record(
+            session,
+            caller,
+            "price.import",
+            Subject("price", f"{added[0].id}-{added[-1].id}"),
+            reason=None,
+            before=None,
+            after={"prices": {str(row.id): _logged(row) for row in added}},
+        )
+    return added, len(wanted) - len(added)
+
+
+def _add(session: Session, caller: Caller, wanted: PriceCreate) -> PriceRow:
+    if wanted.supersedes is not None:
+        _require_standing(session, wanted.supersedes)
+    row = PriceRow(**wanted.model_dump(), added_by=caller.user_id, added_at=utc_now())
+    session.add(row)
+    session.flush()
+    return row
+
+
+def _require_standing(session: Session, price_id: int) -> None:
+    # Locked, so that of two corrections of one entry the second sees the first.
+    find_price(session, price_id)
+    session.execute(select(PriceRow.id).where(PriceRow.id == price_id).with_for_update())
+    successor = session.scalar(select(PriceRow.id).where(PriceRow.supersedes == price_id))
+    if successor is not None:
+        raise ConflictError(
+            f"Price {price_id} is superseded by number {successor} already; supersede that one."
+        )
+
+
+def _the_same(session: Session, wanted: PriceCreate) -> int | None:
+    columns = (getattr(PriceRow, name) == value for name, value in wanted.model_dump().items())
+    return session.scalar(select(PriceRow.id).where(*columns).limit(1))
+
+
+def _logged(row: PriceRow) -> dict[str, Any]:
+    return {
+        "provider": row.provider,
+        "instance": row.instance,
+        "region": row.region,
+        "pricing": row.pricing,
+        "usd_per_hour": row.usd_per_hour,
+        "effective_on": row.effective_on,
+        "source_url": row.source_url,
+        "supersedes": row.supersedes,
+    }
+
+
+NO_PRICES = PriceBook(())
+
+
+@dataclass(frozen=True)
+class _KeptBook:
+    """The book as it was when `last` was its latest entry: entries are only ever added."""
+
+    last: int
+    book: PriceBook
+
+
+_books: WeakKeyDictionary[Engine, _KeptBook] = WeakKeyDictionary()
+_keeping = threading.Lock()
+
+
+def read_book(session: Session) -> PriceBook:
+    """The price book as it is, read again only if it has a later entry than it had."""
+    engine = cast(Engine, session.get_bind())
+    last = session.scalar(select(func.max(PriceRow.id))) or 0
+    with _keeping:
+        kept = _books.get(engine)
+    if kept is not None and kept.last == last:
+        return kept.book
+    entries = [entry_of(row) for row in session.scalars(select(PriceRow))]
+    book = PriceBook(entries)
+    # What a writing session sees may be rolled back, and its number given to another entry.
+    if not session.connection().get_execution_options().get("finishline_write", False):
+        with _keeping:
+            _books[engine] = _KeptBook(max((e.number for e in entries), default=0), book)
+    return book
+
+
+class BookCosts:
+    """What the book says of many submissions; it is read once, and only if a system asks for it."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._book: PriceBook | None = None
+
+    def price(self, submission: Submission | Row[Any]) -> SystemPrice:
+        """What an hour of a submission's system costs on the day it was submitted."""
+        return self.price_on(submission.system, day_of(submission))
+
+    def price_on(self, system: Mapping[str, Any], day: date) -> SystemPrice:
+        """What an hour of a system costs on a day."""
+        if system.get("cloud") is None:
+            return price_of_system(system, NO_PRICES, on=day)
+        return price_of_system(system, self._read(), on=day)
+
+    def _read(self) -> PriceBook:
+        if self._book is None:
+            self._book = read_book(self._session)
+        return self._book
+
+
+def price_of_submission(session: Session, submission: Submission) -> SystemPrice:
+    """What an hour of a submission's system costs on the day it was submitted."""
+    return BookCosts(session).price(submission)
+
+
+def day_of(submission: Submission | Row[Any]) -> date:
+    """The day on which a result was published, else the one on which it was sent, in UTC."""
+    return submission.published_on or submission.submitted_at.date()

@@ -1,0 +1,298 @@
+"""Subscriptions: webhooks and mails that a user adds, tests and ends."""
+
+import secrets
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy.orm import Session
+
+from server.benchmarks.queries import find_benchmark
+from server.database import after_commit, utc_now
+from server.errors import ConflictError, NotAllowedError, NotFoundError
+from server.models import Delivery, MailSubscription, NoticeEvent, Webhook
+from server.notices.announce import CONFIRM, TEST, Subject, new_event
+from server.notices.fan_out import waiting_row
+from server.notices.pruning import forget_events
+from server.notices.schemas import MailCreate, Wanted, WebhookCreate
+from server.notices.subscribers import ALL, is_confirmed
+from server.notices.wakeup import waking_of
+from server.notices.webhooks import check_url, new_secret
+from server.people.accounts import ORGANISERS
+from server.people.audit import Subject as AuditSubject
+from server.people.audit import record
+from server.people.dependencies import Caller, Parts
+
+
+def list_webhooks(session: Session, caller: Caller) -> list[Webhook]:
+    """The caller's webhooks, newest first."""
+    own = Webhook.user_id == caller.user_id
+    order = (Webhook.created_at.desc(), Webhook.id)
+    return list(session.scalars(select(Webhook).where(own).order_by(*order)))
+
+
+def find_webhook(session: Session, caller: Caller, webhook_id: str) -> Webhook:
+    """A webhook of the caller's. Raises NotFoundError, also for somebody else's."""
+    hook = session.get(Webhook, webhook_id)
+    if hook is None or hook.user_id != caller.user_id:
+        raise NotFoundError(f"You have no webhook {webhook_id!r}.")
+    return hook
+
+
+def list_deliveries(
+    session: Session, hook: Webhook, *, state: str | None, limit: int
+) -> list[Delivery]:
+    """The latest deliveries of a webhook, newest first."""
+    query = select(Delivery).where(Delivery.webhook_id == hook.id)
+    if state is not None:
+        query = query.where(Delivery.state == state)
+    return list(session.scalars(query.order_by(Delivery.id.desc()).limit(limit)))
+
+
+def find_delivery(session: Session, hook: Webhook, delivery_id: int) -> Delivery:
+    """A delivery of a webhook. Raises NotFoundError."""
+    delivery = session.get(Delivery, delivery_id, with_for_update={"of": Delivery})
+    if delivery is None or delivery.webhook_id != hook.id:
+        raise NotFoundError(f"Webhook {hook.id} has no delivery {delivery_id}.")
+    return delivery
+
+
+def list_mails(session: Session, caller: Caller) -> list[MailSubscription]:
+    """The caller's addresses, newest first."""
+    own = (MailSubscription.user_id == caller.user_id, MailSubscription.ended_at.is_(None))
+    order = (MailSubscription.created_at.desc(), MailSubscription.id)
+    return list(session.scalars(select(MailSubscription).where(*own).order_by(*order)))
+
+
+def find_mail(session: Session, caller: Caller, mail_id: str) -> MailSubscription:
+    """An address of the caller's. Raises NotFoundError, also for somebody else's."""
+    found = session.get(MailSubscription, mail_id)
+    if found is None or found.user_id != caller.user_id or found.ended_at is not None:
+        raise NotFoundError(f"You have no mail subscription {mail_id!r}.")
+    return found
+
+
+MOST_WEBHOOKS = 20
+BOTH_VALID = timedelta(days=1)
+
+
+def new_id() -> str:
+    """A short random id for a URL: 60 bits."""
+    return secrets.token_hex(8)[:15]
+
+
+def require_wanted(parts: Parts, caller: Caller, wanted: Wanted) -> None:
+    """Raise unless the caller may be told of what is wanted, and there is such a benchmark.
+
+    Notices hold what the caller reads, under embargo too, and go on when the token has ended.
+    """
+    if not caller.may("read"):
+        raise NotAllowedError("To be told of events takes a token with the scope read.")
+    if wanted.scope == ALL and not (caller.role in ORGANISERS and caller.may("organise")):
+        raise NotAllowedError(
+            "Only an organiser, with a token of scope organise, may be told of everything; name a "
+            "benchmark."
+        )
+    if wanted.benchmark is not None:
+        find_benchmark(parts.benchmarks, wanted.benchmark)
+
+
+def make_webhook(session: Session, parts: Parts, caller: Caller, wanted: WebhookCreate) -> Webhook:
+    """A webhook of the caller's, with a secret that its answer shows once.
+
+    Raises ContentError for an address it may not have, NotAllowedError, ConflictError for too many.
+    """
+    require_wanted(parts, caller, wanted)
+    check_url(wanted.url, private_allowed=parts.settings.webhook_private_addresses)
+    if len(list_webhooks(session, caller)) >= MOST_WEBHOOKS:
+        raise ConflictError(f"You have {MOST_WEBHOOKS} webhooks; delete one first.")
+    hook = Webhook(
+        id=new_id(),
+        user_id=caller.user_id,
+        url=wanted.url,
+        kinds=sorted(set(wanted.kinds)),
+        scope=wanted.scope,
+        benchmark_id=wanted.benchmark,
+        secret=new_secret(),
+        created_at=utc_now(),
+    )
+    session.add(hook)
+    _record(session, caller, "webhook.create", hook)
+    return hook
+
+
+def _record(session: Session, caller: Caller, action: str, hook: Webhook) -> None:
+    """Write down who is told of everything; what others watch is their own affair."""
+    if hook.scope != ALL:
+        return
+    told: dict[str, Any] = {"url": hook.url, "kinds": hook.kinds, "scope": hook.scope}
+    is_new = action == "webhook.create"
+    record(
+        session,
+        caller,
+        action,
+        AuditSubject("webhook", hook.id),
+        reason=None,
+        before=None if is_new else told,
+        after=told if is_new else None,
+    )
+
+
+def replace_secret(hook: Webhook) -> str:
+    """A fresh secret; for a day the earlier one signs as well."""
+    hook.previous_secret, hook.previous_until = hook.secret, utc_now() + BOTH_VALID
+    hook.secret = new_secret()
+    return hook.secret
+
+
+def switch_on(hook: Webhook) -> None:
+    """Post to a webhook again."""
+    hook.disabled_at = hook.disabled_because = hook.failing_since = None
+
+
+def delete_webhook(session: Session, caller: Caller, hook: Webhook) -> None:
+    """Delete a webhook with its deliveries; a try under way comes to its end."""
+    session.refresh(hook, with_for_update=True)
+    of_hook = Delivery.webhook_id == hook.id
+    events = session.scalars(select(Delivery.event_id).where(of_hook)).all()
+    session.execute(delete(Delivery).where(of_hook))
+    forget_events(session, events)
+    session.delete(hook)
+    _record(session, caller, "webhook.delete", hook)
+
+
+def ping(session: Session, hook: Webhook) -> Delivery:
+    """Send a test message. Raises ConflictError while one is on its way, or it is switched off."""
+    _require_on(hook)
+    on_its_way = (
+        select(Delivery.id)
+        .join(NoticeEvent, NoticeEvent.id == Delivery.event_id)
+        .where(
+            Delivery.webhook_id == hook.id,
+            Delivery.state == "waiting",
+            NoticeEvent.kind == TEST,
+        )
+    )
+    if session.scalar(on_its_way) is not None:
+        raise ConflictError("A test of this webhook is on its way; wait for it.")
+    content = {"webhook": {"id": hook.id}, "links": {"api": f"/api/v1/webhooks/{hook.id}"}}
+    return send_now(session, new_event(TEST, Subject(hook.user_id, None, content)), hook=hook)
+
+
+def send_now(session: Session, row: dict[str, Any], *, hook: Webhook) -> Delivery:
+    """A delivery of an event that is one webhook's alone."""
+    now = utc_now()
+    session.flush()
+    session.execute(insert(NoticeEvent), [row | {"spread_at": now}])
+    delivery = Delivery(**waiting_row(row["id"], now), webhook=hook)
+    session.add(delivery)
+    session.flush()
+    after_commit(session, waking_of(session).set)
+    return delivery
+
+
+def resend(session: Session, hook: Webhook, delivery: Delivery) -> Delivery:
+    """Try a delivery that ended again from the start, with the same id, whatever came of it.
+
+    Raises ConflictError for one that is on its way, or if the webhook is switched off.
+    """
+    _require_on(hook)
+    if delivery.state == "waiting":
+        raise ConflictError(
+            f"Delivery {delivery.id} is on its way; its next try is at "
+            f"{delivery.due_at:%Y-%m-%d %H:%M:%S} UTC."
+        )
+    delivery.state, delivery.ended_at = "waiting", None
+    delivery.failures, delivery.due_at = 0, utc_now()
+    after_commit(session, waking_of(session).set)
+    return delivery
+
+
+def _require_on(hook: Webhook) -> None:
+    if hook.disabled_at is not None:
+        raise ConflictError(
+            f"Webhook {hook.id} is switched off ({hook.disabled_because}); switch it on first."
+        )
+
+
+MOST_ADDRESSES = 5
+# Nobody is written to more often by people who only claim to have an address.
+CONFIRMATIONS_PER_DAY = 3
+
+
+def subscribe(
+    session: Session, parts: Parts, caller: Caller, wanted: MailCreate
+) -> MailSubscription:
+    """Ask to be written to. Unless the caller has confirmed this address before, a mail asks.
+
+    Raises ConflictError if this server sends no mail, or for too many addresses or mails.
+    """
+    if parts.settings.smtp_url is None:
+        raise ConflictError("This server sends no mail; a webhook is told of the same events.")
+    require_wanted(parts, caller, wanted)
+    if len(list_mails(session, caller)) >= MOST_ADDRESSES:
+        raise ConflictError(f"You have {MOST_ADDRESSES} mail subscriptions; end one first.")
+    now = utc_now()
+    subscription = MailSubscription(
+        id=new_id(),
+        user_id=caller.user_id,
+        address=wanted.address,
+        kinds=sorted(set(wanted.kinds)),
+        scope=wanted.scope,
+        benchmark_id=wanted.benchmark,
+        secret=secrets.token_hex(32),
+        created_at=now,
+        verified_at=now if _has_confirmed(session, caller, wanted.address) else None,
+    )
+    session.add(subscription)
+    session.flush()
+    if subscription.verified_at is None:
+        _ask_to_confirm(session, caller, subscription, now=now)
+    return subscription
+
+
+def _has_confirmed(session: Session, caller: Caller, address: str) -> bool:
+    same = (MailSubscription.user_id == caller.user_id, MailSubscription.address == address)
+    found = select(MailSubscription.id).where(*same, is_confirmed()).limit(1)
+    return session.scalar(found) is not None
+
+
+def _ask_to_confirm(
+    session: Session, caller: Caller, subscription: MailSubscription, *, now: datetime
+) -> None:
+    asked = session.scalar(
+        select(func.count())
+        .select_from(Delivery)
+        .join(NoticeEvent, NoticeEvent.id == Delivery.event_id)
+        .join(MailSubscription, MailSubscription.id == Delivery.mail_id)
+        .where(
+            func.lower(MailSubscription.address) == subscription.address.lower(),
+            NoticeEvent.kind == CONFIRM,
+            Delivery.created_at > now - timedelta(days=1),
+        )
+    )
+    if (asked or 0) >= CONFIRMATIONS_PER_DAY:
+        raise ConflictError(
+            f"{subscription.address} was asked {asked} times within a day to confirm; look for "
+            "those mails, or try again tomorrow."
+        )
+    row = new_event(CONFIRM, Subject(subscription.user_id, None, {"user": caller.name}))
+    session.execute(insert(NoticeEvent), [row | {"spread_at": now}])
+    session.add(Delivery(**waiting_row(row["id"], now), mail=subscription))
+    after_commit(session, waking_of(session).set)
+
+
+def confirm(subscription: MailSubscription) -> None:
+    """From this moment on the address is told of events. Confirming twice changes nothing."""
+    subscription.verified_at = subscription.verified_at or utc_now()
+
+
+def end_subscription(session: Session, subscription: MailSubscription) -> None:
+    """Write no more to this address for this subscription; what waits is not sent."""
+    now = utc_now()
+    subscription.ended_at = now
+    session.execute(
+        update(Delivery)
+        .where(Delivery.mail_id == subscription.id, Delivery.state == "waiting")
+        .values(state="failed", ended_at=now)
+    )

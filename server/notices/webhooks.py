@@ -1,0 +1,321 @@
+"""Webhooks: signed posts to addresses that were checked, and their answers."""
+
+import base64
+import hashlib
+import hmac
+import secrets
+import socket
+import ssl
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, partial
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from urllib.parse import urlsplit
+
+import httpcore2
+import httpx2
+
+from server.errors import ContentError
+
+PREFIX = "whsec_"
+SECRET_BYTES = 32
+
+
+def new_secret() -> str:
+    """A random secret as its receiver is shown it."""
+    return PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+
+
+def signature_headers(
+    keys: Iterable[str], message_id: str, *, seconds: int, body: bytes
+) -> dict[str, str]:
+    """The three headers of a message: its id, the second of this try, a signature for each key."""
+    signed = [_sign(key, message_id, seconds=seconds, body=body) for key in keys]
+    return {
+        "webhook-id": message_id,
+        "webhook-timestamp": str(seconds),
+        "webhook-signature": " ".join(signed),
+    }
+
+
+def _sign(key: str, message_id: str, *, seconds: int, body: bytes) -> str:
+    raw = base64.b64decode(key.removeprefix(PREFIX))
+    content = f"{message_id}.{seconds}.".encode() + body
+    return "v1," + base64.b64encode(hmac.digest(raw, content, hashlib.sha256)).decode()
+
+
+Address = IPv4Address | IPv6Address
+LONGEST_URL = 2000
+# What is_global leaves in: multicast, relays, and addresses at which clouds serve their machines.
+NEVER_PUBLIC = tuple(
+    ip_network(text)
+    for text in (
+        "192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32", "224.0.0.0/4", "::/96",
+        "::ffff:0:0:0/96", "64:ff9b:1::/48", "3fff::/20", "5f00::/16", "fec0::/10", "ff00::/8",
+    )
+)  # fmt: skip
+# Not even in a network of one's own: credentials of the machine are served there.
+METADATA = tuple(
+    ip_network(text)
+    for text in (
+        "169.254.0.0/16", "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32",
+        "fe80::/10", "fd00:ec2::/32", "fd20:ce::254/128", "fd00:c1::a9fe:a9fe/128",
+        "fd00:42::42/128", "fd00:a9fe:a9fe::1/128", "fd00:100::100:200/128",
+    )
+)  # fmt: skip
+# The last 32 bits are an IPv4 address: compatible, translated (SIIT), NAT64.
+ENDS_IN_IPV4 = tuple(
+    ip_network(text) for text in ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")
+)
+# Of a network's own choice: where an IPv4 address begins is its choice too (RFC 6052, section 2.2).
+LOCAL_NAT64 = ip_network("64:ff9b:1::/48")
+LOCAL_NAT64_LENGTHS = (48, 56, 64)
+ISATAP = (0x00005EFE, 0x02005EFE)
+
+
+class NoAllowedAddressError(Exception):
+    """A host has no address that may be connected to."""
+
+
+def check_url(url: str, *, private_allowed: bool) -> None:
+    """Raise ContentError unless a webhook may have this URL as far as it can be told by reading."""
+    if len(url) > LONGEST_URL or not url.isascii() or not url.isprintable() or " " in url:
+        raise ContentError(
+            f"url: expected at most {LONGEST_URL} ASCII characters without a blank; write a name "
+            "in other letters as its xn-- form."
+        )
+    try:
+        parts = urlsplit(url)
+        port, host = parts.port, parts.hostname
+    except ValueError as error:
+        raise ContentError(f"url: {error}.") from error
+    schemes = ("https", "http") if private_allowed else ("https",)
+    if parts.scheme not in schemes or not host or port == 0:
+        raise ContentError(
+            f"url: expected {' or '.join(schemes)}, a host and a path, as in "
+            "https://hooks.example.org/finishline."
+        )
+    if parts.username is not None or parts.password is not None:
+        raise ContentError("url: expected no user name or password; use the secret to check posts.")
+    if parts.fragment:
+        raise ContentError("url: expected no fragment (#).")
+    literal = _literal(host)
+    if literal is not None and not is_allowed(literal, private_allowed=private_allowed):
+        raise ContentError(f"url: {host} is not a public address.")
+
+
+def _literal(host: str) -> Address | None:
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
+
+
+def is_allowed(address: Address, *, private_allowed: bool) -> bool:
+    """Whether a webhook may be posted to an address."""
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    places = [address] if isinstance(address, IPv4Address) else _places(address)
+    if any(_lies_in(place, METADATA) for place in places):
+        return False
+    if private_allowed:
+        return not address.is_multicast and not address.is_unspecified
+    return all(place.is_global and not _lies_in(place, NEVER_PUBLIC) for place in places)
+
+
+def _lies_in(address: Address, networks: tuple[object, ...]) -> bool:
+    return any(address in network for network in networks)  # type: ignore[operator]
+
+
+def _places(address: IPv6Address) -> list[Address]:
+    """Where a packet to an address may end: there, or at an IPv4 address inside it."""
+    value = int(address)
+    inside: list[IPv4Address] = []
+    if address.sixtofour is not None:
+        inside.append(address.sixtofour)
+    if address.teredo is not None:
+        inside.extend(address.teredo)
+    if _lies_in(address, ENDS_IN_IPV4) or (value >> 32) & 0xFFFFFFFF in ISATAP:
+        inside.append(_ipv4(value))
+    if address in LOCAL_NAT64:
+        # Bits 64 to 71 are zero and belong to no address.
+        joined = value >> 64 << 56 | value & (1 << 56) - 1
+        inside.extend(_ipv4(joined >> 88 - length) for length in LOCAL_NAT64_LENGTHS)
+    return [IPv6Address(value), *inside]  # Without the name of an interface.
+
+
+def _ipv4(value: int) -> IPv4Address:
+    return IPv4Address(value & 0xFFFFFFFF)
+
+
+def resolve(host: str, port: int, *, private_allowed: bool) -> str:
+    """An address of a host that may be connected to.
+
+    Raises NoAllowedAddressError if it has none, or one that may not: then somebody plays with its
+    name. The reason is not told apart: names of an internal network are nobody's to find out.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        found = []
+    addresses = [ip_address(str(entry[4][0])) for entry in found]
+    allowed = [is_allowed(address, private_allowed=private_allowed) for address in addresses]
+    if not addresses or not all(allowed):
+        raise NoAllowedAddressError(f"{host} has no public address.")
+    return str(addresses[0])
+
+
+ANSWER_CHARACTERS = 500
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of one try: a status and the start of the answer, or the error instead.
+
+    `retry_after_seconds` is what the receiver asks for.
+    """
+
+    status: int | None
+    milliseconds: float
+    text: str = ""
+    error: str | None = None
+    retry_after_seconds: float | None = None
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the receiver took it: 200 to 299, and nothing else."""
+        return self.status is not None and 200 <= self.status < 300
+
+
+LIMIT_SECONDS = 10.0
+ANSWER_BYTES = 4096
+
+
+class _LimitedStream(httpcore2.NetworkStream):
+    """A connection that ends at a moment, however slowly bytes drip in."""
+
+    def __init__(self, stream: httpcore2.NetworkStream, deadline: float) -> None:
+        self._stream = stream
+        self._deadline = deadline
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._stream.read(max_bytes, _left(self._deadline))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._stream.write(buffer, _left(self._deadline))
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> httpcore2.NetworkStream:
+        secured = self._stream.start_tls(ssl_context, server_hostname, _left(self._deadline))
+        return _LimitedStream(secured, self._deadline)
+
+    def get_extra_info(self, info: str) -> object:
+        return self._stream.get_extra_info(info)
+
+
+class _CheckedBackend(httpcore2.NetworkBackend):
+    """Connects to the address that was checked; the name stays in Host and in the handshake."""
+
+    def __init__(self, deadline: float, *, private_allowed: bool) -> None:
+        self._deadline = deadline
+        self._private_allowed = private_allowed
+        self._backend = httpcore2.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.NetworkStream:
+        address = resolve(host, port, private_allowed=self._private_allowed)
+        stream = self._backend.connect_tcp(
+            address, port, _left(self._deadline), local_address, socket_options
+        )
+        return _LimitedStream(stream, self._deadline)
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise httpcore2.ReadTimeout(f"no answer within {LIMIT_SECONDS:g} s")
+    return left
+
+
+def post(
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    private_allowed: bool,
+    limit_seconds: float = LIMIT_SECONDS,
+) -> Answer:
+    """Post a body; what came of it, also if nothing did. Redirects are not followed."""
+    began = time.monotonic()
+    backend = _CheckedBackend(began + limit_seconds, private_allowed=private_allowed)
+    took = partial(_milliseconds_since, began)
+    try:
+        with (
+            httpcore2.ConnectionPool(ssl_context=_trust(), network_backend=backend) as pool,
+            pool.stream("POST", url, headers=_with_host(url, headers), content=body) as response,
+        ):
+            text = _start_of(response)
+            return Answer(
+                response.status, took(), text=text, retry_after_seconds=_retry_after(response)
+            )
+    except NoAllowedAddressError as error:
+        return Answer(None, took(), error=str(error))
+    except (httpcore2.TimeoutException, TimeoutError):
+        return Answer(None, took(), error=f"No answer within {limit_seconds:g} s.")
+    except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError) as error:
+        return Answer(None, took(), error=f"The connection failed: {error}"[:ANSWER_CHARACTERS])
+
+
+@cache
+def _trust() -> ssl.SSLContext:
+    """The authorities that certificates are held against, read once."""
+    return httpx2.create_ssl_context()
+
+
+def _milliseconds_since(began: float) -> float:
+    return round((time.monotonic() - began) * 1000, 1)
+
+
+def _with_host(url: str, headers: Mapping[str, str]) -> list[tuple[str, str]]:
+    origin = httpcore2.URL(url)
+    host = origin.host.decode()
+    host = f"[{host}]" if ":" in host else host
+    named = host if origin.port is None else f"{host}:{origin.port}"
+    return [("Host", named), *headers.items()]
+
+
+def _start_of(response: httpcore2.Response) -> str:
+    """The first characters of an answer: no more of it is read than they need.
+
+    An answer that breaks off has its status all the same.
+    """
+    content = b""
+    with suppress(httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException):
+        for piece in response.iter_stream():
+            content += piece
+            if len(content) >= ANSWER_BYTES:
+                break
+    text = content[:ANSWER_BYTES].decode(errors="replace").replace("\0", "\ufffd")
+    return text[:ANSWER_CHARACTERS]
+
+
+def _retry_after(response: httpcore2.Response) -> float | None:
+    for name, value in response.headers:
+        if name.lower() == b"retry-after" and value.isdigit() and len(value) < 7:
+            return float(value)
+    return None

@@ -1,0 +1,333 @@
+"""Accounts: tokens and their holders, roles, scopes and names."""
+
+import hashlib
+import secrets
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Literal, NamedTuple, cast, get_args
+
+from sqlalchemy import Connection, Table, bindparam, literal, select, text, union_all
+from sqlalchemy.orm import Session
+
+from finishline.rules.text import fault_in, skeletons
+from server.database import insert_missing, utc_now
+from server.errors import ConflictError, ContentError, NotFoundError, NotSignedInError
+from server.models import Organisation, Token, User
+from server.people.audit import Actor, Subject, record
+
+# Any number that no other lock of this database has.
+LOCK = 0x66696E6E616D65
+
+
+def require_new_name(session: Session, name: str) -> None:
+    """Keep others from taking a like name until the end of the transaction.
+
+    Raises ContentError about its form, ConflictError naming the one that it looks like. The names
+    that are there already stay as they are.
+    """
+    if fault := fault_in(name):
+        raise ContentError(f"The name {name!r} {fault}.")
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
+    taken = union_all(
+        select(literal("a user"), User.name),
+        select(literal("an organisation"), Organisation.name),
+    )
+    shapes = skeletons(name)
+    for kind, other in session.execute(taken):
+        if other == name:
+            raise ConflictError(f"There is {kind} {other!r} already.")
+        if not shapes.isdisjoint(skeletons(other)):
+            raise ConflictError(
+                f"The name {name!r} looks like that of {kind}, {other!r}. Choose one that nobody "
+                "takes for it."
+            )
+
+
+Role = Literal["submitter", "organiser", "admin", "worker"]
+Scope = Literal["read", "submit", "organise", "administer", "work", "tokens"]
+
+ROLES: tuple[Role, ...] = get_args(Role)
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+# An admin may do whatever an organiser may.
+ORGANISERS: tuple[Role, ...] = ("organiser", "admin")
+# From the least to the most: a user's role is the highest that their tokens may have.
+RANK: dict[str, int] = {"worker": 0, "submitter": 1, "organiser": 2, "admin": 3}
+# What a token of a role may do at most. `read` is every GET that asks for a token, `tokens` making,
+# rotating and revoking one's own; a worker's token does none of it, for it lies on the host of a
+# stranger.
+SCOPES_OF: dict[str, tuple[Scope, ...]] = {
+    "submitter": ("read", "submit", "tokens"),
+    "organiser": ("read", "submit", "organise", "tokens"),
+    "admin": ("read", "submit", "organise", "administer", "tokens"),
+    "worker": ("read", "work"),
+}
+
+
+def may_hold(user_role: str, token_role: str) -> bool:
+    """Whether a user of a role may have tokens of another; a worker's token may be anybody's."""
+    return RANK[token_role] <= RANK[user_role]
+
+
+def is_within(role: str, other: str) -> bool:
+    """Whether everything a role may do the other may do too."""
+    return set(SCOPES_OF[role]) <= set(SCOPES_OF[other])
+
+
+def in_order(scopes: Iterable[str]) -> list[str]:
+    """Scopes as they are kept: each once, in one order."""
+    wanted = set(scopes)
+    return [scope for scope in SCOPES if scope in wanted]
+
+
+_TOKEN = select(Token).where(Token.token_sha256 == bindparam("sha256"))
+_TOKENS, _USERS = (cast(Table, each.__table__) for each in (Token, User))
+_HOLDER = (
+    select(
+        *(_TOKENS.c.id, _TOKENS.c.user_id, _USERS.c.name, _TOKENS.c.role, _USERS.c.role),
+        *(_TOKENS.c.scopes, _USERS.c.organisation_id),
+        *(_TOKENS.c.expires_at, _TOKENS.c.revoked_at, _USERS.c.disabled_at),
+        _TOKENS.c.submission_id,
+    )
+    .join_from(_TOKENS, _USERS, _USERS.c.id == _TOKENS.c.user_id)
+    .where(_TOKENS.c.token_sha256 == bindparam("sha256"))
+)
+TOKEN_PREFIX = "fl_"  # noqa: S105  a prefix, so that leaked tokens can be searched for
+
+
+@dataclass(frozen=True)
+class NewToken:
+    """A token just made; `secret` is shown this once. `new_user`: it is its user's first sign."""
+
+    token: Token
+    secret: str
+    new_user: bool = False
+
+
+class Holder(NamedTuple):
+    """Whose a token is, what it is for, and all that may end it; `role` is the token's.
+
+    `submission_id` is the one submission that a witness's token serves.
+    """
+
+    token_id: int
+    user_id: int
+    name: str
+    role: str
+    user_role: str
+    scopes: Sequence[str]
+    organisation_id: int | None
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    disabled_at: datetime | None
+    submission_id: str | None = None
+
+
+def hash_token(secret: str) -> str:
+    """What is stored of a token. It is random, so a plain SHA-256 cannot be guessed back."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def create_token(
+    session: Session, *, user_name: str, role: str, expires_in: timedelta | None
+) -> NewToken:
+    """A token with every scope of its role for a user, who is made if not there yet.
+
+    It asks nobody for leave: a user whose role is lower gets this one. Raises ConflictError if the
+    user is disabled or a new name looks like another, ContentError about a new name.
+    """
+    now = utc_now()
+    known = find_user_or_none(session, user_name) is not None
+    if not known:
+        require_new_name(session, user_name)
+    insert_missing(session, User, name=user_name, role=role, created_at=now)
+    user = session.scalars(select(User).where(User.name == user_name)).one()
+    if user.disabled_at is not None:
+        raise ConflictError(f"User {user_name} is disabled and gets no token.")
+    user.role = max(user.role, role, key=RANK.__getitem__)
+    expires_at = now + expires_in if expires_in is not None else None
+    made = add_token(session, user, role=role, scopes=SCOPES_OF[role], expires_at=expires_at)
+    return replace(made, new_user=not known)
+
+
+def add_token(
+    session: Session,
+    user: User,
+    *,
+    role: str,
+    scopes: Sequence[str],
+    expires_at: datetime | None,
+    label: str | None = None,
+    rotated_from: int | None = None,
+    made_with: int | None = None,
+    submission_id: str | None = None,
+) -> NewToken:
+    """One more token of a user."""
+    secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
+    token = Token(
+        user=user,
+        role=role,
+        scopes=in_order(scopes),
+        label=label,
+        token_sha256=hash_token(secret),
+        created_at=utc_now(),
+        expires_at=expires_at,
+        rotated_from=rotated_from,
+        made_with=made_with,
+        submission_id=submission_id,
+    )
+    session.add(token)
+    session.flush()
+    return NewToken(token=token, secret=secret)
+
+
+def find_user_or_none(session: Session, name: str) -> User | None:
+    """The user of a name, if there is one."""
+    return session.scalar(select(User).where(User.name == name))
+
+
+def find_token(session: Session, secret: str) -> Token:
+    """The valid token of a secret. Raises NotSignedInError saying what is wrong with it."""
+    token = session.scalar(_TOKEN, {"sha256": hash_token(secret)})
+    if token is None:
+        raise _unknown()
+    require_valid(holder_of(token))
+    return token
+
+
+def find_holder(connection: Connection, secret: str) -> Holder:
+    """Who holds the valid token of a secret. Raises NotSignedInError saying what is wrong with it.
+
+    Every request with a token asks for this much, and no more than columns are read for it.
+    """
+    row = connection.execute(_HOLDER, {"sha256": hash_token(secret)}).one_or_none()
+    if row is None:
+        raise _unknown()
+    holder = Holder._make(row)
+    require_valid(holder)
+    return holder
+
+
+def find_role(connection: Connection, sha256: str) -> str | None:
+    """The role of the valid token of a hash; None without one."""
+    row = connection.execute(_HOLDER, {"sha256": sha256}).one_or_none()
+    if row is None:
+        return None
+    holder = Holder._make(row)
+    with suppress(NotSignedInError):
+        require_valid(holder)
+        return holder.role
+    return None
+
+
+def holder_of(token: Token) -> Holder:
+    """Who holds a token that was read."""
+    user = token.user
+    return Holder(
+        token_id=token.id,
+        user_id=token.user_id,
+        name=user.name,
+        role=token.role,
+        user_role=user.role,
+        scopes=token.scopes,
+        organisation_id=user.organisation_id,
+        expires_at=token.expires_at,
+        revoked_at=token.revoked_at,
+        disabled_at=user.disabled_at,
+        submission_id=token.submission_id,
+    )
+
+
+def _unknown() -> NotSignedInError:
+    return NotSignedInError("This token is not known here; ask an organiser for one.")
+
+
+def require_valid(holder: Holder) -> None:
+    """Raise NotSignedInError if a token was revoked, its time is over or its user's."""
+    if holder.revoked_at is not None:
+        raise NotSignedInError("This token was revoked; ask an organiser for a new one.")
+    if is_expired(holder, utc_now()):
+        raise NotSignedInError(
+            f"This token expired on {holder.expires_at:%Y-%m-%d %H:%M} UTC; "
+            "ask an organiser for a new one."
+        )
+    if holder.disabled_at is not None:
+        raise NotSignedInError(f"The account {holder.name} is disabled; ask an admin.")
+    if not may_hold(holder.user_role, holder.role):
+        raise NotSignedInError(
+            f"This token is of role {holder.role}, and {holder.name} is no more than "
+            f"{holder.user_role} by now; ask an admin for one that fits."
+        )
+
+
+def is_expired(token: Token | Holder, now: datetime) -> bool:
+    """Whether a token's time is over."""
+    return token.expires_at is not None and token.expires_at <= now
+
+
+def find_own_token(session: Session, user_id: int, token_id: int) -> Token:
+    """One of a user's own tokens. Raises NotFoundError, also if it is somebody else's."""
+    token = session.get(Token, token_id)
+    if token is None or token.user_id != user_id:
+        raise NotFoundError(f"You have no token {token_id}.")
+    return token
+
+
+def list_own_tokens(session: Session, user_id: int) -> list[Token]:
+    """A user's tokens, newest first."""
+    query = select(Token).where(Token.user_id == user_id).order_by(Token.id.desc())
+    return list(session.scalars(query))
+
+
+def record_new_token(
+    session: Session, actor: Actor, token: Token, *, new_user: bool = False
+) -> None:
+    """Write to the audit log that a token was made; its secret is not in it."""
+    after = logged(token) | ({"new_user": True} if new_user else {})
+    _record(session, actor, "token.create", token, before=None, after=after)
+
+
+def record_rotation(
+    session: Session, actor: Actor, fresh: Token, *, old: Token, before: dict[str, Any]
+) -> None:
+    """Write to the audit log that a token took over from another, which was as `before`."""
+    ends_at = old.revoked_at or old.expires_at
+    after = logged(fresh) | {"rotated_from": old.id, "old_ends_at": ends_at}
+    _record(session, actor, "token.rotate", fresh, before=before, after=after)
+
+
+def record_revocation(
+    session: Session, actor: Actor, token: Token, *, at: datetime, named: int
+) -> None:
+    """Revoke a token and write it to the audit log, with the token that was named for it."""
+    before = logged(token)
+    token.revoked_at = at
+    after = logged(token) | ({"revoked_with": named} if token.id != named else {})
+    _record(session, actor, "token.revoke", token, before=before, after=after)
+
+
+def _record(
+    session: Session,
+    actor: Actor,
+    action: str,
+    token: Token,
+    *,
+    before: dict[str, Any] | None,
+    after: dict[str, Any],
+) -> None:
+    subject = Subject("token", str(token.id))
+    record(session, actor, action, subject, reason=None, before=before, after=after)
+
+
+def logged(token: Token) -> dict[str, Any]:
+    """What the audit log keeps of a token."""
+    return {
+        "user": token.user.name,
+        "role": token.role,
+        "scopes": token.scopes,
+        "label": token.label,
+        "expires_at": token.expires_at,
+        "revoked_at": token.revoked_at,
+    }

@@ -1,0 +1,167 @@
+"""What endpoints ask for: the application's parts, and who is asking."""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import Annotated
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+from server.artifacts import ArtifactStore
+from server.database import Database
+from server.errors import NotAllowedError, NotSignedInError
+from server.people.accounts import ORGANISERS, ROLES, SCOPES_OF, Holder, Scope, find_holder
+from server.request_context import note, note_signed_in
+from server.settings import Settings
+
+bearer = HTTPBearer(auto_error=False, description="An API token: `Bearer fl_...`")
+BearerDep = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
+
+
+class OfferedBenchmarks(Mapping[str, Benchmark]):
+    """Benchmarks in the order of their ids; one may be added while a thread goes through them."""
+
+    def __init__(self, benchmarks: Iterable[Benchmark]) -> None:
+        self._by_id = {each.benchmark_id: each for each in benchmarks}
+        self._lock = Lock()
+
+    def __getitem__(self, benchmark_id: str) -> Benchmark:
+        return self._by_id[benchmark_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_id)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def offer(self, benchmark: Benchmark) -> None:
+        """Add a benchmark, or replace its definition."""
+        with self._lock:
+            changed = self._by_id | {benchmark.benchmark_id: benchmark}
+            self._by_id = dict(sorted(changed.items()))
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Everything an application was built from; one per process."""
+
+    settings: Settings
+    database: Database
+    artifacts: ArtifactStore
+    benchmarks: OfferedBenchmarks
+
+
+async def get_parts(request: Request) -> Parts:
+    """The parts of the running application.
+
+    What waits for nothing is asked for in the event loop: handing it to a thread and back takes
+    longer than it does.
+    """
+    parts: Parts = request.app.state.parts
+    return parts
+
+
+PartsDep = Annotated[Parts, Depends(get_parts)]
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who is asking, in which role, for what, and from where if not over the API: "console".
+
+    A witness's token serves the verification of `submission_id` alone.
+    """
+
+    user_id: int
+    token_id: int
+    name: str
+    role: str
+    scopes: frozenset[str] = frozenset()
+    source: str | None = None
+    organisation_id: int | None = None
+    submission_id: str | None = None
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether they see what is an admin's to see; what they may change is in the scopes."""
+        return self.role == "admin"
+
+    def may(self, scope: Scope) -> bool:
+        """Whether their token has a scope."""
+        return scope in self.scopes
+
+
+def caller_of(holder: Holder, *, source: str | None = None) -> Caller:
+    """Whoever holds a token."""
+    return Caller(
+        user_id=holder.user_id,
+        token_id=holder.token_id,
+        name=holder.name,
+        role=holder.role,
+        scopes=frozenset(holder.scopes).intersection(SCOPES_OF[holder.role]),
+        source=source,
+        organisation_id=holder.organisation_id,
+        submission_id=holder.submission_id,
+    )
+
+
+async def bearer_secret(credentials: BearerDep) -> str:
+    """The bearer token of the request."""
+    if credentials is None:
+        raise NotSignedInError(
+            "This needs an API token: send the header 'Authorization: Bearer …'."
+        )
+    return credentials.credentials
+
+
+SecretDep = Annotated[str, Depends(bearer_secret)]
+
+
+def get_caller(request: Request, parts: PartsDep, secret: SecretDep) -> Caller:
+    """The owner of the token that came with the request."""
+    with parts.database.read_columns() as connection:
+        holder = find_holder(connection, secret)
+    note(user_id=holder.user_id)
+    note_signed_in(secret, holder.role)
+    request.app.state.last_uses.note(holder.token_id)
+    return caller_of(holder)
+
+
+CallerDep = Annotated[Caller, Depends(get_caller)]
+
+
+READING = ("GET", "HEAD")
+
+
+def require_allowed(caller: Caller, request: Request, roles: tuple[str, ...], scope: Scope) -> None:
+    """Raise NotAllowedError unless a caller's role and the scopes of their token allow a request.
+
+    To read what asks for a token, `read` is enough; `scope` is for what changes something.
+    """
+    if caller.role not in roles:
+        *others, last = roles
+        needed = f"{', '.join(others)} or {last}" if others else last
+        raise NotAllowedError(f"This needs a token of role {needed}; yours is {caller.role}.")
+    wanted: Scope = "read" if request.method in READING else scope
+    if not caller.may(wanted):
+        has = ", ".join(sorted(caller.scopes)) or "none"
+        raise NotAllowedError(f"This needs a token with the scope {wanted}; yours has {has}.")
+
+
+def require_role(*roles: str, scope: Scope) -> Callable[[Caller, Request], Awaitable[Caller]]:
+    """A dependency that lets only callers of these roles through whose token has the scope."""
+
+    async def check(caller: CallerDep, request: Request) -> Caller:
+        require_allowed(caller, request, roles, scope)
+        return caller
+
+    return check
+
+
+SubmitterDep = Annotated[Caller, Depends(require_role("submitter", *ORGANISERS, scope="submit"))]
+OrganiserDep = Annotated[Caller, Depends(require_role(*ORGANISERS, scope="organise"))]
+AdminDep = Annotated[Caller, Depends(require_role("admin", scope="administer"))]
+WorkerDep = Annotated[Caller, Depends(require_role("worker", scope="work"))]
+# Whoever looks after their own tokens.
+OwnTokensDep = Annotated[Caller, Depends(require_role(*ROLES, scope="tokens"))]

@@ -1,0 +1,255 @@
+"""Sessions of the console: cookies, their origin, and who is signed in."""
+
+import base64
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from urllib.parse import quote, urlsplit
+
+from cryptography.fernet import Fernet, InvalidToken
+from fastapi import Request, Response
+from sqlalchemy import delete
+from sqlalchemy.orm import Session
+
+from server.database import utc_now
+from server.errors import NotAllowedError, NotSignedInError
+from server.models import ConsoleSession
+from server.people.accounts import find_token, hash_token, holder_of, require_valid
+from server.people.dependencies import Caller
+from server.settings import Settings
+
+NAME = "finishline_console"
+# A browser takes a cookie of this prefix only if it is Secure, of Path=/ and without a Domain, so
+# a neighbour under the same domain can plant none.
+HOST_PREFIX = "__Host-"
+MARK = "finishline_signed_in"
+
+
+def is_secure(request: Request, settings: Settings) -> bool:
+    """Whether the cookie is for https alone: as the settings say, else as the request came."""
+    if settings.secure_cookies is not None:
+        return settings.secure_cookies
+    return request.url.scheme == "https"
+
+
+def cookie_name(request: Request, settings: Settings) -> str:
+    """The name the cookie has for this request."""
+    return f"{HOST_PREFIX}{NAME}" if is_secure(request, settings) else NAME
+
+
+def read_cookie(request: Request, settings: Settings) -> str | None:
+    """The session's secret that came with a request."""
+    return request.cookies.get(cookie_name(request, settings))
+
+
+def set_cookie(
+    response: Response, request: Request, settings: Settings, secret: str, *, user_name: str
+) -> None:
+    """Give a browser its session until it is closed; the server ends it sooner or later."""
+    response.set_cookie(
+        cookie_name(request, settings),
+        secret,
+        path="/",
+        secure=is_secure(request, settings),
+        httponly=True,
+        samesite="strict",
+    )
+    secure = is_secure(request, settings)
+    response.set_cookie(MARK, quote(user_name, safe=""), path="/", secure=secure, samesite="strict")
+
+
+def clear_cookie(response: Response, request: Request, settings: Settings) -> None:
+    """Have a browser forget its session."""
+    response.delete_cookie(
+        cookie_name(request, settings),
+        path="/",
+        secure=is_secure(request, settings),
+        httponly=True,
+        samesite="strict",
+    )
+    clear_mark(response, request, settings)
+
+
+def clear_mark(response: Response, request: Request, settings: Settings) -> None:
+    """Have a browser forget who was signed in; also where a session has ended by itself."""
+    if MARK in request.cookies:
+        secure = is_secure(request, settings)
+        response.delete_cookie(MARK, path="/", secure=secure, samesite="strict")
+
+
+CSRF_FIELD = "csrf"
+
+
+def require_same_origin(request: Request, settings: Settings) -> None:
+    """Raise NotAllowedError unless the browser says that one of our pages sent this.
+
+    Every browser of today sends Origin with a form; what has neither header is none of them.
+    """
+    site = request.headers.get("sec-fetch-site")
+    origin = request.headers.get("origin")
+    if site not in (None, "same-origin"):
+        raise NotAllowedError("This form was sent by a page of another site; nothing was changed.")
+    if origin is None and site is None:
+        raise NotAllowedError(
+            "The browser does not say which page sent this form (no Origin); nothing was changed."
+        )
+    if origin is not None and origin not in own_origins(request, settings):
+        raise NotAllowedError(
+            f"This form was sent by a page of {origin[:200]}, which is not this server; nothing "
+            "was changed. Behind a proxy set FINISHLINE_PUBLIC_URL to the address browsers use."
+        )
+
+
+def own_origins(request: Request, settings: Settings) -> set[str]:
+    """The origins of our pages: as the request was addressed, and the public address if named."""
+    scheme = "https" if is_secure(request, settings) else request.url.scheme
+    own = {f"{scheme}://{request.headers.get('host', '')}"}
+    if not settings.public_url:
+        return own
+    public = urlsplit(settings.public_url)
+    return own | {f"{public.scheme}://{public.netloc}"}
+
+
+def csrf_token(secret: str) -> str:
+    """What the forms of a session carry: only who knows the session's secret can make it."""
+    return hmac.new(secret.encode(), b"csrf", hashlib.sha256).hexdigest()
+
+
+def require_csrf(secret: str, given: str) -> None:
+    """Raise NotAllowedError unless a form carries its own session's token."""
+    if not hmac.compare_digest(csrf_token(secret).encode(), given.encode()):
+        raise NotAllowedError(
+            "This form belongs to another session; nothing was changed. Open the page again."
+        )
+
+
+IDLE = timedelta(hours=12)
+LONGEST = timedelta(days=7)
+
+
+def find_session(session: Session, secret: str) -> ConsoleSession:
+    """The session of a browser. Raises NotSignedInError saying why there is none any more."""
+    found = session.get(ConsoleSession, hash_token(secret))
+    if found is None:
+        raise NotSignedInError("You are not signed in, or signed out elsewhere.")
+    require_valid(holder_of(found.token))
+    if ends_at(found) <= utc_now():
+        raise NotSignedInError("This session has ended; sign in again.")
+    return found
+
+
+def ends_at(found: ConsoleSession) -> datetime:
+    """When a session ends if nothing more is heard of it."""
+    return min(found.last_seen_at + IDLE, found.created_at + LONGEST)
+
+
+@dataclass(frozen=True)
+class Notice:
+    """What a form changed, told by the next page; `once_only` is a token that was just made."""
+
+    text: str
+    once_only: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class SignedIn:
+    """Whose browser this is. `secret` is what its cookie holds and is never logged or shown."""
+
+    secret: str = field(repr=False)
+    caller: Caller
+    ends_at: datetime
+    token_expires_at: datetime | None
+    has_notices: bool
+
+
+SECRET_BYTES = 32
+# How stale the last sign of life may be: a write for every page would be one too many.
+SEEN_EVERY = timedelta(minutes=1)
+
+
+def start_session(
+    session: Session, token_secret: str, *, instead_of: str | None
+) -> tuple[str, str]:
+    """A session for the owner of a token: its secret, for the cookie, and the owner's name.
+
+    The secret is always a fresh one.
+
+    The browser's earlier session ends, as do all whose time is over. Raises NotSignedInError.
+    """
+    token = find_token(session, token_secret)
+    if "read" not in token.scopes:
+        raise NotSignedInError("This token has not the scope read, so it can show nothing here.")
+    now = utc_now()
+    if instead_of is not None:
+        end_session(session, instead_of)
+    session.execute(
+        delete(ConsoleSession).where(
+            (ConsoleSession.last_seen_at <= now - IDLE)
+            | (ConsoleSession.created_at <= now - LONGEST)
+        )
+    )
+    secret = secrets.token_urlsafe(SECRET_BYTES)
+    session.add(
+        ConsoleSession(
+            id_sha256=hash_token(secret), token=token, created_at=now, last_seen_at=now, notices=[]
+        )
+    )
+    return secret, token.user.name
+
+
+def end_session(session: Session, secret: str) -> None:
+    """Sign out."""
+    session.execute(delete(ConsoleSession).where(ConsoleSession.id_sha256 == hash_token(secret)))
+
+
+def go_on_with(session: Session, secret: str, token_id: int) -> None:
+    """Have a session go on with another token of its user, which took over from its own."""
+    found = session.get(ConsoleSession, hash_token(secret))
+    if found is not None:
+        found.token_id = token_id
+
+
+def is_stale(found: ConsoleSession) -> bool:
+    """Whether a session's last sign of life is worth writing again."""
+    return found.last_seen_at <= utc_now() - SEEN_EVERY
+
+
+def note_seen(session: Session, secret: str) -> None:
+    """A session is alive."""
+    found = session.get(ConsoleSession, hash_token(secret))
+    if found is not None:
+        found.last_seen_at = utc_now()
+
+
+def leave_notice(session: Session, secret: str, notice: Notice) -> None:
+    """What the next page tells. A token in it is sealed: the database never holds one readable."""
+    found = session.get(ConsoleSession, hash_token(secret))
+    if found is not None:
+        shown = notice.once_only
+        sealed = _seal(secret).encrypt(shown.encode()).decode() if shown is not None else None
+        found.notices = [*found.notices, {"text": notice.text, "sealed": sealed}]
+
+
+def take_notices(session: Session, secret: str) -> list[Notice]:
+    """What is to be told, once: it is gone afterwards."""
+    found = session.get(ConsoleSession, hash_token(secret), with_for_update=True)
+    if found is None:
+        return []
+    notices = [Notice(item["text"], _opened(secret, item["sealed"])) for item in found.notices]
+    found.notices = []
+    return notices
+
+
+def _opened(secret: str, sealed: str | None) -> str | None:
+    try:
+        return _seal(secret).decrypt(sealed.encode()).decode() if sealed is not None else None
+    except InvalidToken:
+        return None
+
+
+def _seal(secret: str) -> Fernet:
+    """A seal that only who has the session's secret, which is not kept here, can open."""
+    key = hmac.new(secret.encode(), b"notice", hashlib.sha256).digest()
+    return Fernet(base64.urlsafe_b64encode(key))

@@ -1,0 +1,326 @@
+"""Tokens given to others: made, rotated and revoked, with their lineage."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import or_, select
+from sqlalchemy.orm import Session
+
+from server.database import utc_now
+from server.errors import (
+    ConflictError,
+    ContentError,
+    NotAllowedError,
+    NotFoundError,
+    NotSignedInError,
+)
+from server.models import Token, User
+from server.people.accounts import (
+    ROLES,
+    SCOPES_OF,
+    NewToken,
+    add_token,
+    create_token,
+    find_own_token,
+    find_user_or_none,
+    in_order,
+    is_expired,
+    is_within,
+    logged,
+    may_hold,
+    record_new_token,
+    record_revocation,
+    record_rotation,
+)
+from server.people.audit import Actor
+from server.people.dependencies import Caller
+
+
+def require_maker(session: Session, token_id: int, *also: int) -> Token:
+    """Lock the token that another is made with, and others, until that one is stored.
+
+    A revocation at the same time then sees the one made. Raises NotSignedInError if it was first.
+    """
+    _lock(session, {token_id, *also})
+    maker = session.get_one(Token, token_id)
+    session.refresh(maker, ["revoked_at"])
+    if maker.revoked_at is not None:
+        raise NotSignedInError("This token was revoked; ask an organiser for a new one.")
+    return maker
+
+
+def revoke_line(session: Session, actor: Actor, token_id: int) -> list[int]:
+    """Revoke a token and all that descend from it; return the ids of those that still worked.
+
+    A token and the one that took over from it are one line: the children of either end.
+    """
+    ids: set[int] = set()
+    # One that is made meanwhile is seen once its maker is locked.
+    while (found := _line(session, token_id)) != ids:
+        ids = found
+        _lock(session, ids)
+    living = select(Token).where(Token.id.in_(ids), Token.revoked_at.is_(None)).order_by(Token.id)
+    ended = list(session.scalars(living, execution_options={"populate_existing": True}))
+    now = utc_now()
+    for token in ended:
+        record_revocation(session, actor, token, at=now, named=token_id)
+    return [token.id for token in ended]
+
+
+def _line(session: Session, token_id: int) -> set[int]:
+    older = select(Token.id, Token.rotated_from).where(Token.id == token_id).cte(recursive=True)
+    older = older.union(
+        select(Token.id, Token.rotated_from).where(Token.id == older.c.rotated_from)
+    )
+    line = select(older.c.id).cte(recursive=True)
+    line = line.union(
+        select(Token.id).where(or_(Token.made_with == line.c.id, Token.rotated_from == line.c.id))
+    )
+    return set(session.scalars(select(line.c.id)))
+
+
+def _lock(session: Session, ids: Iterable[int]) -> None:
+    """Lock in the order of ids, so that two never wait for each other."""
+    session.execute(select(Token.id).where(Token.id.in_(ids)).order_by(Token.id).with_for_update())
+
+
+# What an organiser may give and end; and whose tokens those may be, beside their own.
+ORGANISERS_GIVE = ("submitter", "worker")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a token is to be. None of `scopes`: all it may have; of `expires_in`: as long."""
+
+    role: str
+    scopes: Sequence[str] | None = None
+    label: str | None = None
+    expires_in: timedelta | None = None
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """How a token is taken over: `overlap` is how long the old one still works."""
+
+    overlap: timedelta = timedelta(0)
+    expires_in: timedelta | None = None
+
+
+def may_give(caller: Caller) -> tuple[str, ...]:
+    """The roles of the tokens that a caller may make, rotate and revoke for others."""
+    return ROLES if caller.may("administer") else ORGANISERS_GIVE
+
+
+def give_token(session: Session, caller: Caller, user_name: str, wanted: Wanted) -> NewToken:
+    """Make a token for anybody; a user who is not known yet is made with its role.
+
+    Raises NotAllowedError, ConflictError if the user may have no such token, ContentError.
+    """
+    scopes = _scopes_of(wanted)
+    _require_may_give(caller, wanted.role, scopes)
+    require_maker(session, caller.token_id)
+    user = find_user_or_none(session, user_name)
+    if user is not None:
+        _require_may_get(caller, user, wanted.role)
+    made = create_token(
+        session, user_name=user_name, role=wanted.role, expires_in=wanted.expires_in
+    )
+    made.token.scopes = scopes
+    made.token.label = wanted.label
+    made.token.made_with = caller.token_id
+    record_new_token(session, caller, made.token, new_user=made.new_user)
+    return made
+
+
+def list_visible_tokens(
+    session: Session, caller: Caller, *, user_name: str | None = None
+) -> list[Token]:
+    """The tokens that a caller may end, newest first: all for an admin."""
+    query = select(Token).join(Token.user).order_by(Token.id.desc())
+    if not caller.is_admin:
+        visible = Token.role.in_(ORGANISERS_GIVE) & User.role.in_(ORGANISERS_GIVE)
+        query = query.where(or_(visible, Token.user_id == caller.user_id))
+    if user_name is not None:
+        query = query.where(User.name == user_name)
+    return list(session.scalars(query))
+
+
+def revoke_token(session: Session, caller: Caller, token_id: int) -> list[int]:
+    """End somebody's token and all that descend from it, whoever holds them; the ids of all ended.
+
+    Raises NotFoundError, NotAllowedError.
+    """
+    return revoke_line(session, caller, _others_token(session, caller, token_id).id)
+
+
+def rotate_token(session: Session, caller: Caller, token_id: int, how: Rotation) -> NewToken:
+    """Have a fresh token take over from somebody's. It ends when the old one would have, if not
+    told otherwise. Raises NotFoundError, NotAllowedError, ConflictError."""
+    require_maker(session, caller.token_id, token_id)
+    token = _others_token(session, caller, token_id)
+    _require_may_give(caller, token.role, token.scopes)
+    expires_at = utc_now() + how.expires_in if how.expires_in is not None else token.expires_at
+    return _take_over(session, caller, token, how.overlap, expires_at)
+
+
+def make_own_token(session: Session, caller: Caller, wanted: Wanted) -> NewToken:
+    """Make a token for oneself, within the one held. Raises NotAllowedError, ContentError."""
+    held = require_maker(session, caller.token_id)
+    if not is_within(wanted.role, held.role):
+        raise NotAllowedError(
+            f"With a token of role {held.role} you can make none of role {wanted.role}."
+        )
+    scopes = (
+        in_order(set(SCOPES_OF[wanted.role]) & set(held.scopes))
+        if wanted.scopes is None
+        else _scopes_of(wanted)
+    )
+    _require_within(held, scopes)
+    made = add_token(
+        session,
+        held.user,
+        role=wanted.role,
+        scopes=scopes,
+        label=wanted.label,
+        expires_at=_own_expiry(held, wanted.expires_in),
+        made_with=held.id,
+    )
+    record_new_token(session, caller, made.token)
+    return made
+
+
+def revoke_own_token(session: Session, caller: Caller, token_id: int) -> list[int]:
+    """End one of one's own tokens and all that descend from it; the ids of all that ended.
+
+    Raises NotFoundError.
+    """
+    return revoke_line(session, caller, find_own_token(session, caller.user_id, token_id).id)
+
+
+def rotate_own_token(session: Session, caller: Caller, token_id: int, how: Rotation) -> NewToken:
+    """Have a fresh token take over from one of one's own, if that is within the one held.
+
+    Raises NotFoundError, NotAllowedError, ConflictError.
+    """
+    held = require_maker(session, caller.token_id, token_id)
+    token = find_own_token(session, caller.user_id, token_id)
+    if not is_within(token.role, held.role):
+        raise NotAllowedError(
+            f"Token {token_id} is of role {token.role}, the one you hold of role {held.role}: "
+            "rotate it with itself."
+        )
+    _require_within(held, token.scopes)
+    expires_at = _own_expiry(held, how.expires_in)
+    if how.expires_in is None and token.expires_at is not None:
+        expires_at = min(token.expires_at, expires_at or token.expires_at)
+    return _take_over(session, caller, token, how.overlap, expires_at)
+
+
+def _scopes_of(wanted: Wanted) -> list[str]:
+    """The scopes asked for; all of the role if none are. Raises ContentError."""
+    known = SCOPES_OF[wanted.role]
+    if wanted.scopes is None:
+        return list(known)
+    if beyond := [scope for scope in wanted.scopes if scope not in known]:
+        raise ContentError(
+            f"A token of role {wanted.role} has no scope {beyond[0]}; expected some of "
+            f"{', '.join(known)}."
+        )
+    return in_order(wanted.scopes)
+
+
+def _require_may_give(caller: Caller, role: str, scopes: Sequence[str]) -> None:
+    allowed = may_give(caller)
+    if role not in allowed:
+        raise NotAllowedError(
+            f"Tokens of role {role} are an admin's to make; yours may make {' and '.join(allowed)}."
+        )
+    # Whoever may organise lends out the one scope that is not theirs.
+    if beyond := [scope for scope in scopes if scope not in {*caller.scopes, "work"}]:
+        raise NotAllowedError(
+            f"Your token has not the scope {beyond[0]}, so it can give it nobody."
+        )
+
+
+def _require_may_get(caller: Caller, user: User, role: str) -> None:
+    if not may_hold(user.role, role):
+        raise ConflictError(
+            f"{user.name} is {user.role} and may have no token of role {role}; an admin can change "
+            f"that: `finishline admin user set`."
+        )
+    own = user.id == caller.user_id
+    if user.role not in ORGANISERS_GIVE and not own and not caller.may("administer"):
+        raise NotAllowedError(f"{user.name} is {user.role}: their tokens are an admin's to make.")
+
+
+def _others_token(session: Session, caller: Caller, token_id: int) -> Token:
+    token = session.get(Token, token_id)
+    if token is None:
+        raise NotFoundError(f"There is no token {token_id}.")
+    own = token.user_id == caller.user_id
+    theirs = token.role in ORGANISERS_GIVE and token.user.role in ORGANISERS_GIVE
+    if not (own or theirs or caller.may("administer")):
+        raise NotAllowedError(
+            f"Token {token_id} is {token.user.name}'s, who is {token.user.role}: it is an admin's "
+            "to change."
+        )
+    return token
+
+
+def _require_within(held: Token, scopes: Sequence[str]) -> None:
+    if not scopes:
+        raise ContentError("A token without any scope would open nothing.")
+    if beyond := [scope for scope in scopes if scope not in held.scopes]:
+        raise NotAllowedError(
+            f"The token you hold has not the scope {beyond[0]}, so it can make none that has."
+        )
+
+
+def _own_expiry(held: Token, expires_in: timedelta | None) -> datetime | None:
+    """When an own token ends: with the one held at the latest. Raises NotAllowedError."""
+    if expires_in is None:
+        return held.expires_at
+    expires_at = utc_now() + expires_in
+    if held.expires_at is not None and expires_at > held.expires_at:
+        raise NotAllowedError(
+            f"The token you hold ends on {held.expires_at:%Y-%m-%d %H:%M} UTC, and none made with "
+            "it may end later; an organiser can make you one that does."
+        )
+    return expires_at
+
+
+def _take_over(
+    session: Session,
+    caller: Caller,
+    old: Token,
+    overlap: timedelta,
+    expires_at: datetime | None,
+) -> NewToken:
+    # Of two that rotate it at once, the second finds it ended: it was locked with its maker.
+    session.refresh(old, ["revoked_at", "expires_at"])
+    now = utc_now()
+    if old.revoked_at is not None or is_expired(old, now):
+        raise ConflictError(f"Token {old.id} has ended; make a fresh one instead.")
+    if old.submission_id is not None:
+        raise ConflictError(
+            f"Token {old.id} is a witness's: make another one for submission {old.submission_id}."
+        )
+    before = logged(old)
+    made = add_token(
+        session,
+        old.user,
+        role=old.role,
+        scopes=old.scopes,
+        label=old.label,
+        expires_at=expires_at,
+        rotated_from=old.id,
+        made_with=caller.token_id,
+    )
+    if overlap:
+        end = now + overlap
+        old.expires_at = end if old.expires_at is None else min(old.expires_at, end)
+    else:
+        old.revoked_at = now
+    record_rotation(session, caller, made.token, old=old, before=before)
+    return made

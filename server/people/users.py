@@ -1,0 +1,184 @@
+"""Users and organisations, as admins read and change them."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, delete, func, or_, select
+from sqlalchemy.orm import Session, joinedload
+
+from server.database import utc_now
+from server.errors import ConflictError, ContentError, NotFoundError
+from server.models import ConsoleSession, Organisation, Token, User
+from server.people.accounts import require_new_name
+from server.people.audit import Subject, record
+from server.people.dependencies import Caller
+from server.people.schemas import OrganisationView, UserChange, UserCreate, UserView, user_view
+
+
+def find_user(session: Session, name: str) -> User:
+    """A user by name. Raises NotFoundError."""
+    user = session.scalar(select(User).where(User.name == name))
+    if user is None:
+        raise NotFoundError(f"There is no user {name!r}.")
+    return user
+
+
+def read_user(session: Session, name: str) -> UserView:
+    """A user by name, as admins see them. Raises NotFoundError."""
+    return _views(session, [find_user(session, name)])[0]
+
+
+def list_users(
+    session: Session, *, limit: int, after: str | None = None, search: str | None = None
+) -> list[UserView]:
+    """Users by name, from behind `after`; of `search` the name or e-mail holds it."""
+    query = select(User).options(joinedload(User.organisation)).order_by(User.name).limit(limit)
+    if after is not None:
+        query = query.where(User.name > after)
+    if search:
+        query = query.where(or_(_holds(User.name, search), _holds(User.email, search)))
+    return _views(session, list(session.scalars(query)))
+
+
+def _holds(column: Any, text: str) -> ColumnElement[bool]:
+    found: ColumnElement[bool] = func.lower(column).contains(text.lower(), autoescape=True)
+    return found
+
+
+def _views(session: Session, users: list[User]) -> list[UserView]:
+    found = _tokens_of(session, [user.id for user in users])
+    nothing: tuple[int, datetime | None] = (0, None)
+    views = []
+    for user in users:
+        tokens, last_used_at = found.get(user.id, nothing)
+        views.append(user_view(user, tokens=tokens, last_used_at=last_used_at))
+    return views
+
+
+def _tokens_of(session: Session, user_ids: list[int]) -> dict[int, tuple[int, datetime | None]]:
+    """How many tokens each user has that are still good, and when one of theirs was last used."""
+    now = utc_now()
+    good = Token.revoked_at.is_(None) & (Token.expires_at.is_(None) | (Token.expires_at > now))
+    query = (
+        select(Token.user_id, func.count(Token.id).filter(good), func.max(Token.last_used_at))
+        .where(Token.user_id.in_(user_ids))
+        .group_by(Token.user_id)
+    )
+    return {row[0]: (row[1], row[2]) for row in session.execute(query)}
+
+
+def find_organisation(session: Session, name: str) -> Organisation:
+    """An organisation by name. Raises NotFoundError."""
+    found = session.scalar(select(Organisation).where(Organisation.name == name))
+    if found is None:
+        raise NotFoundError(
+            f"There is no organisation {name!r}; an admin adds it first: "
+            "`finishline admin organisation add`."
+        )
+    return found
+
+
+def list_organisations(session: Session) -> list[OrganisationView]:
+    """Every organisation by name, with its number of users."""
+    query = (
+        select(Organisation, func.count(User.id))
+        .outerjoin(User, User.organisation_id == Organisation.id)
+        .group_by(Organisation.id)
+        .order_by(Organisation.name)
+    )
+    return [
+        OrganisationView(id=row.id, name=row.name, created_at=row.created_at, users=users)
+        for row, users in session.execute(query)
+    ]
+
+
+def create_user(session: Session, caller: Caller, wanted: UserCreate) -> User:
+    """Make an account without a token. Raises ConflictError, ContentError, NotFoundError."""
+    require_new_name(session, wanted.name)
+    user = User(
+        name=wanted.name,
+        role=wanted.role,
+        email=wanted.email,
+        organisation_id=_organisation(session, wanted.organisation),
+        created_at=utc_now(),
+    )
+    session.add(user)
+    session.flush()
+    _record(session, caller, "user.create", user, before=None)
+    return user
+
+
+def change_user(session: Session, caller: Caller, name: str, change: UserChange) -> User:
+    """Change what is asked for. Nobody takes the console from themselves.
+
+    Tokens beyond a lower role are refused from then on, those of a disabled user all, and the
+    sessions of either end. Raises NotFoundError, ConflictError, ContentError.
+    """
+    user = find_user(session, name)
+    asked = change.asked()
+    if not asked:
+        raise ContentError("Nothing to change: name role, organisation, email or disabled.")
+    _refuse_locking_oneself_out(caller, user, asked)
+    before, email = _logged(user), user.email
+    if "role" in asked:
+        user.role = change.role
+    if "organisation" in asked:
+        user.organisation_id = _organisation(session, change.organisation)
+    if "email" in asked:
+        user.email = change.email
+    if "disabled" in asked and change.disabled != (user.disabled_at is not None):
+        user.disabled_at = utc_now() if change.disabled else None
+    session.flush()
+    session.refresh(user)
+    if user.role != before["role"] or user.disabled_at is not None:
+        _end_sessions(session, user)
+    if _logged(user) != before or user.email != email:
+        _record(session, caller, "user.update", user, before=before)
+    return user
+
+
+def create_organisation(session: Session, caller: Caller, name: str) -> Organisation:
+    """Add an organisation. Raises ConflictError, ContentError."""
+    require_new_name(session, name)
+    made = Organisation(name=name, created_at=utc_now())
+    session.add(made)
+    session.flush()
+    subject = Subject("organisation", str(made.id))
+    record(
+        session, caller, "organisation.create", subject,
+        reason=None, before=None, after={"name": name},
+    )  # fmt: skip
+    return made
+
+
+def _organisation(session: Session, name: str | None) -> int | None:
+    return find_organisation(session, name).id if name is not None else None
+
+
+def _refuse_locking_oneself_out(caller: Caller, user: User, asked: dict[str, object]) -> None:
+    """With this there is always an admin left: whoever disables or lowers another is one."""
+    lowers = asked.get("role", user.role) != user.role or asked.get("disabled")
+    if user.id == caller.user_id and lowers:
+        raise ConflictError("Your own role and account are for another admin to change.")
+
+
+def _end_sessions(session: Session, user: User) -> None:
+    tokens = select(Token.id).where(Token.user_id == user.id)
+    session.execute(delete(ConsoleSession).where(ConsoleSession.token_id.in_(tokens)))
+
+
+def _record(
+    session: Session, caller: Caller, action: str, user: User, *, before: dict[str, Any] | None
+) -> None:
+    subject = Subject("user", user.name)
+    record(session, caller, action, subject, reason=None, before=before, after=_logged(user))
+
+
+def _logged(user: User) -> dict[str, Any]:
+    """What the audit log keeps of a user: not the e-mail, for it forgets nothing."""
+    return {
+        "role": user.role,
+        "organisation": user.organisation.name if user.organisation is not None else None,
+        "has_email": user.email is not None,
+        "disabled_at": user.disabled_at,
+    }
