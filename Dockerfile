@@ -25,7 +25,7 @@ COPY package.json ./
 RUN npm install --no-package-lock --no-audit --no-fund --ignore-scripts --omit=dev
 
 FROM builder AS server-builder
-COPY pyproject.toml README.md alembic.ini ./
+COPY pyproject.toml setup.py README.md LICENSE alembic.ini ./
 COPY finishline/ ./finishline/
 COPY server/ ./server/
 COPY web/ ./web/
@@ -33,7 +33,7 @@ COPY migrations/ ./migrations/
 COPY benchmarks/ ./benchmarks/
 COPY docs/ ./docs/
 # Editable: the program runs from /app, where its benchmarks, documents and migrations lie.
-RUN pip install -c constraints.txt -e ".[export,s3]" && python -m compileall -q /app
+RUN pip install -c constraints.txt -e ./finishline -e ".[export,s3]" && python -m compileall -q /app
 
 FROM base AS server
 COPY --from=server-builder /opt/finishline /opt/finishline

@@ -3,6 +3,9 @@
 .PHONY: help install charts run test test-vision lint audit format bench chaos clean
 
 VENV := .venv
+# Both distributions, as pip installs them from a checkout.
+EDITABLE := -e ./finishline -e
+PROJECTS := pyproject.toml setup.py finishline/pyproject.toml
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 VISION_VENV := .venv-vision
@@ -22,7 +25,7 @@ help:  ## list what can be made
 
 install: $(STAMP)  ## set up .venv with the command, a worker and the tests
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): $(PROJECTS) constraints.txt
 	@test -n "$(PYTHON)" || { echo "Finishline needs Python 3.11 or newer; install one, or name \
 	it with make PYTHON=/path/to/python install." >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is no \
@@ -31,7 +34,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@"$(PYTHON)" -m venv $(VENV) || { echo "Python cannot make a virtual environment; on Debian \
 	and Ubuntu install python3-venv." >&2; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		-c constraints.txt -e ".[worker,test]"
+		-c constraints.txt $(EDITABLE) ".[worker,test]"
 	@touch $(STAMP)
 
 charts:  ## fetch the small bundle of Plotly with npm: pages with charts load a quarter
@@ -46,11 +49,11 @@ test: $(STAMP)  ## run the tests, in lanes side by side (ARGS="tests/cli -k sse"
 	@$(BIN)/python -m $(if $(ARGS),pytest $(ARGS),tests.support.lanes)
 
 # torchvision must be of the same build as torch, so the pair has an environment of its own.
-$(VISION_STAMP): pyproject.toml | $(STAMP)
+$(VISION_STAMP): $(PROJECTS) | $(STAMP)
 	@echo "Setting up $(VISION_VENV) (several GB the first time: torch with its CUDA libraries)."
 	@$(BIN)/python -m venv $(VISION_VENV)
 	$(VISION_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
-		-e ".[vision]" "pytest>=9,<10" "pytest-timeout>=2.4,<3"
+		$(EDITABLE) ".[vision]" "pytest>=9,<10" "pytest-timeout>=2.4,<3"
 	@touch $(VISION_STAMP)
 
 test-vision: $(VISION_STAMP)  ## run the tests of the ImageNet reference, which need torchvision
@@ -82,6 +85,6 @@ chaos: $(STAMP)  ## 100 faults on 30 verifications with real training: everythin
 		$(BIN)/python -m pytest tests/chaos $(ARGS)
 
 clean:  ## remove the environments and caches; var/ with your submissions stays
-	rm -rf $(VENV) $(VISION_VENV) $(AUDIT_VENV) node_modules build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf $(VENV) $(VISION_VENV) $(AUDIT_VENV) node_modules build dist *.egg-info finishline/build finishline/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -113,7 +113,7 @@ def no_torchvision(error: Exception) -> DataSetError:
     """What to say where torchvision is missing or belongs to another torch."""
     return DataSetError(
         f"torchvision cannot be used here ({error}); install a torch and a torchvision that"
-        " belong together with `pip install -e '.[vision]'`",
+        " belong together with `pip install 'finishline-server[vision]'`",
         field="reference",
         expected="a working torchvision",
     )

@@ -146,7 +146,7 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
 
     app = FinishlineApp(
         title="Finishline",
-        version=version("finishline"),
+        version=version("finishline-server"),
         description=DESCRIPTION,
         lifespan=lifespan,
         docs_url=None,

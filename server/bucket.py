@@ -119,7 +119,7 @@ def _make_client(endpoint_url: str | None) -> Any:
     except ModuleNotFoundError as error:
         raise RuntimeError(
             "FINISHLINE_ARTIFACTS_URL names a bucket, which takes boto3: "
-            "pip install -c constraints.txt -e '.[s3]'."
+            "pip install 'finishline-server[s3]'."
         ) from error
     settings = Config(
         connect_timeout=CONNECT_SECONDS,

@@ -5,7 +5,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from finishline.rules.proof.proof import CodePart
-from server.settings import CHECKOUT, get_settings
+from server.places import SOURCE
+from server.settings import get_settings
 
 HEX_DIGITS = frozenset("0123456789abcdef")
 
@@ -14,8 +15,8 @@ HEX_DIGITS = frozenset("0123456789abcdef")
 def code_version() -> CodePart:
     """The version of this process, read once."""
     return CodePart(
-        version=version("finishline"),
-        commit=get_settings().code_commit or commit_of(CHECKOUT),
+        version=version("finishline-server"),
+        commit=get_settings().code_commit or commit_of(SOURCE),
     )
 
 

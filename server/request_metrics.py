@@ -66,7 +66,7 @@ class RequestMetrics(Collector):
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         build = Info("finishline_build", "The version that runs.", registry=self.registry)
-        build.info({"version": version("finishline")})
+        build.info({"version": version("finishline-server")})
         self.in_progress = 0  # Changed by the event loop alone, so it needs no lock.
         self.gauge(
             "finishline_http_requests_in_progress",

@@ -12,9 +12,8 @@ from sqlalchemy import inspect, text
 from sqlalchemy.exc import OperationalError
 
 from server.database import Database
-from server.settings import CHECKOUT
+from server.places import MIGRATIONS
 
-MIGRATIONS: Path = CHECKOUT / "migrations"
 # As migrations/script.py.mako writes them: `revision: str = "0007"`.
 _REVISION = re.compile(r"^revision\b[^=\n]*=\s*[\"']([^\"']+)[\"']", re.MULTILINE)
 _DOWN_REVISION = re.compile(r"^down_revision\b[^=\n]*=\s*[\"']([^\"']+)[\"']", re.MULTILINE)

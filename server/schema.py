@@ -8,7 +8,8 @@ from alembic.config import Config
 from sqlalchemy.exc import OperationalError
 
 from server.database import Database
-from server.revision import MIGRATIONS, current_revision
+from server.places import MIGRATIONS
+from server.revision import current_revision
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,5 @@
 """The settings of a server process, read once from FINISHLINE_* variables."""
 
-import sys
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -14,6 +13,7 @@ from pydantic_settings import (
 )
 
 from finishline.rules.verification.report_stream import CLOCK_SLACK_SECONDS
+from server import places
 from server.mail_settings import parse_smtp_url
 from server.secret_files import read_secret, with_password
 
@@ -22,14 +22,6 @@ DATABASES = ("sqlite://", "postgresql+psycopg://")
 # So many in a while, as "120/minute".
 Rate = Annotated[str, Field(pattern=r"^[1-9]\d{0,8}/(second|minute|hour|day)$")]
 Allowance = Annotated[int, Field(ge=0)] | Literal["unlimited"]
-CHECKOUT = Path(__file__).resolve().parent.parent
-INSTALLED_DOCS = Path(sys.prefix) / "share" / "finishline" / "docs"
-
-
-def find_docs() -> Path:
-    """The documents of the checkout this runs from, else those a wheel brought along."""
-    beside = CHECKOUT / "docs"
-    return beside if beside.is_dir() else INSTALLED_DOCS
 
 
 class SecretFiles(EnvSettingsSource):
@@ -61,8 +53,8 @@ class Settings(BaseSettings):
     # A bucket for what is kept, such as s3://results/logs; artifacts_dir is then a waiting room.
     artifacts_url: str | None = Field(default=None, pattern="^s3://[^/]+")
     s3_endpoint_url: str | None = None
-    benchmarks_dir: Path = CHECKOUT / "benchmarks"
-    docs_dir: Path = Field(default_factory=find_docs)
+    benchmarks_dir: Path = places.BENCHMARKS
+    docs_dir: Path = places.DOCS
     # In the links of feeds; the address of each request if it is not set.
     public_url: str | None = None
     # The private key that proofs are signed with; beside the artifacts if it is not named.

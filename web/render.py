@@ -269,7 +269,7 @@ def environment() -> Environment:
         tuning_words=tuning_words,
         evidences=get_args(Evidence),
         verdict_checks=verdict_checks,
-        version=version("finishline"),
+        version=version("finishline-server"),
         subject_of=subject_of,
         why_no_utilisation=why_no_utilisation,
         worker_state=worker_state,

@@ -79,7 +79,7 @@ def _post(settings: Settings, event: NoticeEvent, hook: Webhook) -> Answer:
     headers = signed | {
         "Content-Type": "application/json",
         "Content-Length": str(len(body)),
-        "User-Agent": f"Finishline/{version('finishline')}",
+        "User-Agent": f"Finishline/{version('finishline-server')}",
     }
     return post(hook.url, headers, body, private_allowed=private_allowed)
 

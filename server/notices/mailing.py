@@ -44,7 +44,7 @@ def compose(
     domain = message["From"].addresses[0].domain
     message["Message-ID"] = f"<{message_id}@{domain}>"
     message["Auto-Submitted"] = "auto-generated"
-    message["X-Mailer"] = f"Finishline {version('finishline')}"
+    message["X-Mailer"] = f"Finishline {version('finishline-server')}"
     if unsubscribe_url is not None:
         message["List-Unsubscribe"] = f"<{unsubscribe_url}>"
         message["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"

@@ -127,7 +127,7 @@ def drained_before_stop(readiness: Readiness, *, drain_seconds: float) -> Iterat
 
 
 router = APIRouter(tags=["health"])
-VERSION = version("finishline")  # Read from the files of the installation, once.
+VERSION = version("finishline-server")  # Read from the files of the installation, once.
 NOT_READY: dict[int | str, dict[str, Any]] = {
     503: {"description": "Submissions cannot be taken here; the same JSON says why."}
 }

@@ -43,7 +43,7 @@ def test_refused_hyperparameter_is_named(chosen, field):
 
 def test_torchvision_that_is_absent_is_said_with_what_installs_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torchvision.datasets", None)
-    with pytest.raises(DataSetError, match=r"pip install -e '\.\[vision\]'"):
+    with pytest.raises(DataSetError, match=r"pip install 'finishline-server\[vision\]'"):
         imagenet_files.open_pictures(tmp_path)
 
 
@@ -59,9 +59,9 @@ def test_torchvision_that_is_absent_ends_a_training_and_a_bench_with_the_same_se
 ):
     monkeypatch.setitem(sys.modules, "torchvision.models", None)
     config = imagenet.configure({"batch_size": 2})
-    with pytest.raises(DataSetError, match=r"pip install -e '\.\[vision\]'"):
+    with pytest.raises(DataSetError, match=r"pip install 'finishline-server\[vision\]'"):
         next(imagenet.train(config, seed=0, device="cpu", data_dir=tmp_path))
-    with pytest.raises(DataSetError, match=r"pip install -e '\.\[vision\]'"):
+    with pytest.raises(DataSetError, match=r"pip install 'finishline-server\[vision\]'"):
         imagenet.synthetic(config, "cpu")
 
 

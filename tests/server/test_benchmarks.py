@@ -7,7 +7,8 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from server.settings import CHECKOUT, Settings
+from server.places import SOURCE
+from server.settings import Settings
 
 BENCHMARKS = "/api/v1/benchmarks"
 
@@ -79,7 +80,7 @@ def test_a_definition_is_given_out_as_the_file_that_its_hash_is_of(client: TestC
     answer = client.get(f"{BENCHMARKS}/digits.toml")
 
     assert answer.headers["content-type"] == "application/toml"
-    assert answer.content == (CHECKOUT / "benchmarks" / "digits.toml").read_bytes()
+    assert answer.content == (SOURCE / "benchmarks" / "digits.toml").read_bytes()
     named = client.get(f"{BENCHMARKS}/digits").json()["sha256"]
     assert hashlib.sha256(answer.content).hexdigest() == named
     assert client.get(f"{BENCHMARKS}/nothing.toml").status_code == 404

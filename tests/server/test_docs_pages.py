@@ -9,10 +9,11 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.app import create_app
-from server.settings import CHECKOUT, Settings
+from server.places import SOURCE
+from server.settings import Settings
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
-DOCS = CHECKOUT / "docs"
+DOCS = SOURCE / "docs"
 
 
 class Anchors(HTMLParser):
@@ -56,11 +57,11 @@ def test_every_document_is_a_page_and_every_link_of_it_leads_somewhere(client: T
 
 
 def test_every_link_of_the_readme_leads_to_a_file_and_a_part_of_it(client: TestClient) -> None:
-    links = re.findall(r"\]\(([^)#]+)(?:#([^)]+))?\)", (CHECKOUT / "README.md").read_text())
+    links = re.findall(r"\]\(([^)#]+)(?:#([^)]+))?\)", (SOURCE / "README.md").read_text())
 
     assert len(links) > 15
     for link, part in links:
-        assert (CHECKOUT / link).is_file(), link
+        assert (SOURCE / link).is_file(), link
         if part:
             page = client.get(f"/{link.removesuffix('.md')}", headers=BROWSER)
             assert part in Anchors(page.text).ids, f"{link}#{part}"

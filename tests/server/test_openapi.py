@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from server.settings import CHECKOUT, Settings
+from server.places import SOURCE
+from server.settings import Settings
 from tests.support.copies import parts_of, serving
 
 METHODS = ("get", "post", "put", "patch", "delete")
@@ -181,7 +182,7 @@ def test_what_takes_a_token_says_so(schema: dict[str, Any]) -> None:
 
 def test_every_address_that_the_documents_name_is_one(schema: dict[str, Any]) -> None:
     templates = [re.sub(r"\\{\w+\\}", "[^/]+", re.escape(path)) for path in schema["paths"]]
-    pages = [CHECKOUT / "README.md", *(CHECKOUT / "docs").glob("*.md")]
+    pages = [SOURCE / "README.md", *(SOURCE / "docs").glob("*.md")]
     named = {
         (page.name, address.rstrip("/.,"))
         for page in pages

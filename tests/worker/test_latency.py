@@ -193,7 +193,9 @@ def test_onnx_runtime_agrees_with_eager_on_the_images_of_digits(tmp_path):
 @pytest.mark.parametrize("package", ["onnx", "onnxruntime", "onnxscript"])
 def test_without_onnx_the_reason_says_what_to_install(model, items, package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(BackendAbsentError, match=r"pip install -c \S+ -e '\.\[onnx\]'") as absent:
+    with pytest.raises(
+        BackendAbsentError, match=r"pip install 'finishline-server\[onnx\]'"
+    ) as absent:
         prepare_onnxruntime(model, items[0], "cpu")
     assert absent.value.code == "not_installed"
 

@@ -18,7 +18,8 @@ from server.errors import NotFoundError
 from server.operations.backup import Choice, back_up
 from server.operations.integrity import check_server
 from server.operations.restore import restore
-from server.settings import CHECKOUT, Settings
+from server.places import SOURCE
+from server.settings import Settings
 from tests.server.conftest import SubmissionParts
 from tests.support.copies import answers, ids_in, parts_of, serving, settings_of, unserved
 from tests.support.processes import wait_for
@@ -49,7 +50,7 @@ def admin(settings: Settings, *arguments: str) -> "subprocess.Popen[bytes]":
         "FINISHLINE_ARTIFACTS_DIR": str(settings.artifacts_dir),
     }
     command = [sys.executable, "-m", "server.admin", *arguments]
-    return subprocess.Popen(command, env=environment, cwd=CHECKOUT, stdout=subprocess.DEVNULL)
+    return subprocess.Popen(command, env=environment, cwd=SOURCE, stdout=subprocess.DEVNULL)
 
 
 def make_pipe(path: Path) -> bytes:

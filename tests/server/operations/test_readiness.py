@@ -49,7 +49,7 @@ def test_a_process_that_answers_is_alive_whatever_its_database_does(
     response = client.get("/healthz")
 
     assert response.status_code == 200
-    assert response.json() == {"status": "ok", "version": version("finishline")}
+    assert response.json() == {"status": "ok", "version": version("finishline-server")}
 
 
 @pytest.fixture

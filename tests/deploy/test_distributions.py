@@ -1,0 +1,115 @@
+"""Two distributions of one version: what each asks for, and what a file may say of them."""
+
+import ast
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+OURS = {"finishline", "server", "worker", "web", "reference_models", "migrations"}
+HEAVY = {"torch", "plotly", "scipy", "numpy", "celery", "sqlalchemy", "fastapi", "redis", "alembic"}
+BINARY = (".png", ".gz", ".zip", ".pyc")
+# Under fastapi, boto3, pydantic, celery and torchvision; psutil comes with the server that
+# `finishline up` starts.
+UNDER = {"starlette", "botocore", "pydantic-core", "kombu", "pil", "psutil"}
+
+
+def project(path: str) -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads((ROOT / path).read_text())["project"]
+    return found
+
+
+PARTICIPANT, SERVER = project("finishline/pyproject.toml"), project("pyproject.toml")
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {canonicalize_name(Requirement(each).name) for each in requirements}
+
+
+def files() -> Iterator[Path]:
+    """Text files of the checkout, without environments, caches and what a server keeps."""
+    ignored = {".git"} | {
+        line.rstrip("/") for line in (ROOT / ".gitignore").read_text().splitlines()
+    }
+    for folder, folders, found in os.walk(ROOT):
+        folders[:] = [each for each in folders if not {each, f"*{Path(each).suffix}"} & ignored]
+        yield from (Path(folder) / each for each in found if not each.endswith(BINARY))
+
+
+def imported(folder: Path) -> set[str]:
+    """Top-level modules that a folder's code imports, anywhere in it."""
+    found: set[str] = set()
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                found.add(node.module.split(".")[0])
+    return found - OURS - set(sys.stdlib_module_names)
+
+
+def test_the_server_asks_for_the_participants_distribution_of_its_own_version() -> None:
+    own = f"finishline-tta[stats]=={PARTICIPANT['version']}"
+    assert (PARTICIPANT["name"], SERVER["name"]) == ("finishline-tta", "finishline-server")
+    assert PARTICIPANT["version"] == SERVER["version"]
+    assert own in SERVER["dependencies"]
+
+
+def test_a_participant_installs_little() -> None:
+    asked = names(PARTICIPANT["dependencies"])
+    assert len(asked) <= 12
+    assert asked & HEAVY == set()
+    assert names(PARTICIPANT["optional-dependencies"]["stats"]) == {"numpy", "scipy"}
+
+
+def test_every_package_of_the_participants_is_listed() -> None:
+    listed = tomllib.loads((ROOT / "finishline/pyproject.toml").read_text())
+    packages = [path.parent for path in (ROOT / "finishline").rglob("*.py")]
+    there = {package.relative_to(ROOT).as_posix().replace("/", ".") for package in packages}
+    assert sorted(there) == listed["tool"]["setuptools"]["packages"]
+
+
+@pytest.mark.parametrize("folder", ["finishline", "server", "web", "worker", "reference_models"])
+def test_every_import_is_of_a_distribution_that_is_asked_for(folder: str) -> None:
+    lists = [PARTICIPANT["dependencies"], *PARTICIPANT["optional-dependencies"].values()]
+    if folder != "finishline":
+        extras = SERVER["optional-dependencies"]
+        lists += [SERVER["dependencies"], *(extras[each] for each in extras if each != "test")]
+    asked = names([each for listed in lists for each in listed])
+    by_module = packages_distributions()
+    for module in sorted(imported(ROOT / folder)):
+        made_by = {canonicalize_name(each) for each in by_module.get(module, [module])}
+        assert made_by & (asked | UNDER), (
+            f"{folder} imports {module}, of {', '.join(sorted(made_by))}"
+        )
+
+
+def test_the_licence_goes_with_both() -> None:
+    text = (ROOT / "LICENSE").read_text()
+    assert "Apache License\n" in text
+    assert "Version 2.0, January 2004" in text
+    assert (ROOT / "finishline" / "LICENSE").read_text() == text
+    assert PARTICIPANT["license"] == SERVER["license"] == "Apache-2.0"
+
+
+def test_no_file_names_a_registry_or_installs_a_bare_finishline() -> None:
+    """That name belongs to another project in the public index."""
+    host = re.compile(r"pypi\.org|pythonhosted\.|test\.pypi")
+    bare = re.compile(r"(?:pip|uv|pipx)[\w -]* install [^\n`]*?(?<![\w./-])finishline(?![\w/-])")
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in files()
+        if path != Path(__file__)
+        for pattern in (host, bare)
+        for match in pattern.finditer(path.read_text(errors="replace"))
+    ]
+    assert found == []
