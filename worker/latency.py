@@ -95,7 +95,7 @@ def _import_onnxruntime() -> ModuleType:
     except ImportError as error:
         raise BackendAbsentError(
             "not_installed",
-            f"{error.name or error} is missing: pip install -c constraints.txt -e '.[onnx]'",
+            f"{error.name or error} is missing: pip install 'finishline-server[onnx]'",
         ) from error
     module: ModuleType = onnxruntime
     return module

@@ -33,6 +33,7 @@ from finishline.cli.commands.workers import queue_app, workers_app
 from finishline.cli.errors import INTERRUPTED, CliError, ExitCode
 from finishline.cli.screen import flowing, open_console
 from finishline.client.errors import told_besides
+from finishline.rules.errors import StatisticsMissingError
 
 TERMINATED = 143  # 128 + SIGTERM.
 
@@ -78,6 +79,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CliError as error:
         _report(error, as_json="--json" in given)
         return int(error.exit_code)
+    except StatisticsMissingError as error:
+        _report(CliError(str(error), exit_code=ExitCode.SERVER), as_json="--json" in given)
+        return int(ExitCode.SERVER)
     except typer.TyperException as error:
         return _report_usage(error, as_json="--json" in given)
     except (KeyboardInterrupt, typer.Abort):

@@ -5,11 +5,8 @@ from typing import Annotated
 
 import typer
 
-# The command is installed from a checkout, whose benchmarks/ and var/ are the defaults.
-CHECKOUT = Path(__file__).resolve().parents[2]
 DEFAULT_URL = "http://127.0.0.1:8000"
 DEFAULT_VAR = Path("var")
-DEFAULT_BENCHMARKS = CHECKOUT / "benchmarks"
 
 Url = Annotated[str, typer.Option("--url", envvar="FINISHLINE_URL", help="Address of the server.")]
 Token = Annotated[
@@ -23,11 +20,12 @@ Var = Annotated[
     Path, typer.Option("--var", help="Folder for the database, tokens, logs and artifacts.")
 ]
 BenchmarksDir = Annotated[
-    Path,
+    Path | None,
     typer.Option(
         "--benchmarks-dir",
         envvar="FINISHLINE_BENCHMARKS_DIR",
-        help="Folder of benchmark definitions (*.toml).",
+        help="Folder of benchmark definitions (default: the server's, where it is installed, and "
+        "benchmarks/ here).",
     ),
 ]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many to list.")]

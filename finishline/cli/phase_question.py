@@ -10,7 +10,7 @@ from finishline.cli.errors import CliError
 from finishline.rules.submissions.submission import ScoredSubmission
 
 ServerToAsk = Annotated[
-    str | None, typer.Option("--url", help="Also ask this server what phase the benchmark is in.")
+    str | None, typer.Option("--url", help="Server to ask for the definition and the phase.")
 ]
 
 

@@ -24,6 +24,7 @@ from finishline.rules.archive.problems import Problems
 from finishline.rules.archive.same_training import find_identical
 from finishline.rules.archive.submissions import EntryFiles, ResultSet, Submission, find_submissions
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import StatisticsMissingError
 from finishline.rules.text import count_text
 
 Record = dict[str, Any]
@@ -67,6 +68,8 @@ def score_found(
         for submission in found.submissions:
             try:
                 record = _score(submission, reader)
+            except StatisticsMissingError:
+                raise
             except Exception as error:  # noqa: BLE001 - our fault must not hide other records
                 record = _fault(submission, error)
             yield record

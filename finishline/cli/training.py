@@ -14,12 +14,11 @@ from finishline.cli.client import ServerClient, View
 from finishline.cli.errors import CliError, ExitCode, refusal
 from finishline.cli.processes import end, python_module, spawn
 from finishline.cli.replay_screen import Target
-from finishline.rules.archive.definitions import shipped_definitions
-from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark, load_benchmarks
+from finishline.places import installed_server
+from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.submissions.settings import check_settings, reference_of
 from finishline.rules.submissions.tickets import Ticket, read_ticket
-from finishline.rules.text import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -83,37 +82,6 @@ def require_trainable(
         raise refusal(error) from error
 
 
-def read_benchmarks(folder: Path) -> dict[str, Benchmark]:
-    """Every benchmark defined in a folder, and those of published archives. Raises CliError."""
-    try:
-        return shipped_definitions() | load_benchmarks(folder)
-    except RuleError as error:
-        raise refusal(error) from error
-    except OSError as error:
-        raise CliError(
-            f"Cannot read {error.filename} ({error.strerror}); "
-            "point --benchmarks-dir at the benchmark definitions.",
-            exit_code=ExitCode.USAGE,
-        ) from error
-
-
-def find_benchmark(name: str, folder: Path) -> tuple[Path, Benchmark]:
-    """A benchmark by its id in the folder, or by the path of its file. Raises CliError."""
-    path = Path(name) if name.endswith(".toml") else folder / f"{name}.toml"
-    if not path.is_file():
-        known = sorted(item.stem for item in folder.glob("*.toml"))
-        raise CliError(
-            f"There is no benchmark {name!r} in {folder}{did_you_mean(name, known)}; "
-            f"it holds {', '.join(known) or 'none'}. "
-            f"A server's own is fetched with `finishline benchmark fetch {name}`.",
-            exit_code=ExitCode.NOT_FOUND,
-        )
-    try:
-        return path, load_benchmark(path)
-    except RuleError as error:
-        raise refusal(error) from error
-
-
 def target_of(benchmark: Benchmark) -> Target:
     """The quality target of a benchmark as the screens show it."""
     target = benchmark.target
@@ -122,13 +90,24 @@ def target_of(benchmark: Benchmark) -> Target:
     )
 
 
-def require_training_packages() -> None:
-    """Raise CliError with the command that installs what training needs, if it is missing."""
+def require_server(command: str) -> None:
+    """Raise CliError unless finishline-server is installed beside this command."""
+    if installed_server() is None:
+        raise CliError(
+            f"`finishline {command}` needs the distribution finishline-server, which is not "
+            "installed here; install it with `pip install 'finishline-server[worker]'`.",
+            exit_code=ExitCode.SERVER,
+        )
+
+
+def require_training_packages(command: str) -> None:
+    """Raise CliError with the command that installs what a training needs, if it is missing."""
+    require_server(command)
     for module, package in (("torch", "torch"), ("sklearn", "scikit-learn")):
         if importlib.util.find_spec(module) is None:
             raise CliError(
                 f"{package} is not installed, so nothing can be trained here; install it with "
-                "`pip install -c constraints.txt -e '.[worker]'`.",
+                "`pip install 'finishline-server[worker]'`.",
                 exit_code=ExitCode.SERVER,
             )
 

@@ -44,6 +44,16 @@ class RuleError(ValueError):
         return f"{place}: {self.message}{expected}" if place else f"{self.message}{expected}"
 
 
+class StatisticsMissingError(Exception):
+    """SciPy is not installed. No RuleError: it says nothing about the input."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Tests and intervals by Student's t need SciPy, which is not installed; "
+            "install it with `pip install 'finishline-tta[stats]'`."
+        )
+
+
 class BenchmarkError(RuleError):
     """A benchmark definition is not one."""
 

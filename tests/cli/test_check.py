@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from finishline.cli.options import DEFAULT_BENCHMARKS
 from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.logs.mllog import write_run_log
 from finishline.rules.scoring.run import Evaluation, Ledger, Run
@@ -14,6 +13,7 @@ from finishline.rules.scoring.run import Evaluation, Ledger, Run
 if TYPE_CHECKING:
     from conftest import Finishline, StandIn
 
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 SYSTEM = {"name": "laptop", "hardware_class": "cpu", "processor": "two cores"}
 CLAIM = {"benchmark": "digits", "division": "closed", "model": "conv", "framework": "torch",
          "system": SYSTEM, "hyperparameters": {"batch_size": 64}}  # fmt: skip
@@ -24,7 +24,7 @@ def write_submission(
 ) -> Path:
     """Runs of two evaluations, at 10 and at 20 seconds, the second of the given quality."""
     folder.mkdir(exist_ok=True)
-    benchmark = load_benchmark(DEFAULT_BENCHMARKS / "digits.toml")
+    benchmark = load_benchmark(BENCHMARKS / "digits.toml")
     names = [f"run_{number}.log" for number in range(len(finals))]
     for seed, (name, final) in enumerate(zip(names, finals, strict=True)):
         run = Run(

@@ -56,3 +56,55 @@ def test_an_answer_that_is_no_definition_writes_nothing(
     assert ran.code == 1
     assert "spring.toml: not TOML" in ran.err
     assert not list(tmp_path.iterdir())
+
+
+def test_check_asks_the_server_for_a_definition_that_is_not_here(
+    finishline: "Finishline", standin: "StandIn", tmp_path: Path
+) -> None:
+    submission = write_submission(tmp_path / "mine")
+    for file in submission.iterdir():
+        file.write_bytes(file.read_bytes().replace(b'"digits"', b'"spring"'))
+    standin.answer(PATH, SPRING)
+    standin.answer("GET /api/v1/benchmarks/spring", {"phases": {"sentence": "Open."}})
+
+    ran = finishline("check", str(submission), "--url", standin.url)
+
+    assert ran.code == 0, ran.err
+    assert "Accepted by the rules: spring closed" in ran.out
+
+
+def test_check_says_that_the_server_with_the_definition_does_not_answer(
+    finishline: "Finishline", tmp_path: Path
+) -> None:
+    submission = write_submission(tmp_path / "mine", benchmark="spring")
+
+    ran = finishline("check", str(submission), "--url", "http://127.0.0.1:9")
+
+    assert ran.code == 4
+    assert "127.0.0.1:9" in ran.err
+
+
+def test_a_definition_is_checked_by_itself(finishline: "Finishline", tmp_path: Path) -> None:
+    mine = tmp_path / "spring.toml"
+    mine.write_bytes(SPRING)
+
+    assert "definition of spring, target" in finishline("check", str(mine)).out
+    mine.write_bytes(SPRING.replace(b"[target]", b"[targets]"))
+    refused = finishline("check", str(mine))
+    assert refused.code == 1
+    assert "spring.toml" in refused.err
+
+
+def test_score_takes_a_definition_file_and_those_of_a_server(
+    finishline: "Finishline", standin: "StandIn", tmp_path: Path
+) -> None:
+    log = write_submission(tmp_path / "mine") / "run_0.log"
+    standin.answer("GET /api/v1/benchmarks", {"benchmarks": [{"id": "digits"}, {"id": "spring"}]})
+    standin.answer(PATH, SPRING)
+    mine = tmp_path / "spring.toml"
+    mine.write_bytes(SPRING)
+
+    for option in (("--benchmarks", str(mine)), ("--url", standin.url)):
+        assert finishline("score", str(log), *option).code == 0
+    asked = [each.path for each in standin.asked]
+    assert asked == ["/api/v1/benchmarks", "/api/v1/benchmarks/spring.toml"]

@@ -12,6 +12,8 @@ import pytest
 
 from finishline.cli import records
 from finishline.rules.archive.definitions import shipped_file
+from tests.cli.test_check import BENCHMARKS
+from tests.cli.test_participants import run_bare
 
 if TYPE_CHECKING:
     from conftest import Finishline
@@ -212,3 +214,18 @@ def test_check_takes_one_file_of_an_archive(
     assert finishline("check", str(run)).code == 0
     run.write_text(run.read_text().replace("run_stop", "run_start"))
     assert finishline("check", str(run)).code == 1
+
+
+def test_score_needs_scipy_for_convergence_points_alone(
+    package: Path, tree: Path, tmp_path: Path
+) -> None:
+    entries = run_bare(tmp_path, "score", tree, "--benchmarks", BENCHMARKS)
+    results = run_bare(tmp_path, "score", package)
+
+    assert entries.returncode == 0, entries.stderr
+    assert "internal_error" not in entries.stdout
+    assert results.returncode == 4
+    assert results.stderr == (
+        "error: Tests and intervals by Student's t need SciPy, which is not installed; "
+        "install it with `pip install 'finishline-tta[stats]'`.\n"
+    )

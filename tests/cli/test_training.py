@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.training import Training, find_benchmark, train_reference
+from finishline.cli.training import Training, train_reference
 
 pytestmark = pytest.mark.processes
 

@@ -9,14 +9,12 @@ from rich.text import Text
 
 from finishline.cli.board_tables import phases_table
 from finishline.cli.client import ServerClient, View, segment
-from finishline.cli.errors import CliError, ExitCode, refusal
-from finishline.cli.options import DEFAULT_BENCHMARKS, DEFAULT_URL, BenchmarksDir, Json, Token, Url
+from finishline.cli.definitions import FETCHED, download_definition
+from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token, Url
 from finishline.cli.screen import open_screen
-from finishline.rules.benchmarks.benchmark import Benchmark, parse_benchmark
-from finishline.rules.errors import RuleError
 
 app = typer.Typer(no_args_is_help=True, help="A benchmark's phases, and its definition.")
-LARGEST_DEFINITION_BYTES = 16 * 1024 * 1024
 NAMES = ("opens_at", "freezes_at", "closes_at", "embargo_until")
 NO_DATE = "none"
 Moment = str | None
@@ -85,32 +83,21 @@ def fetch(
     replace: Annotated[
         bool, typer.Option("--replace", help="Write over a file that says otherwise.")
     ] = False,
-    benchmarks_dir: BenchmarksDir = DEFAULT_BENCHMARKS,
+    benchmarks_dir: BenchmarksDir = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
 ) -> int:
     """Put a server's definition into the folder that `run` and `check` read."""
     with ServerClient(url, token) as server:
-        content = server.download(
-            f"/benchmarks/{segment(benchmark)}.toml", limit_bytes=LARGEST_DEFINITION_BYTES
-        )
-    found = _parsed(content, benchmark)
-    path = benchmarks_dir / f"{found.benchmark_id}.toml"
+        content, found = download_definition(server, benchmark)
+    path = (benchmarks_dir or FETCHED) / f"{found.benchmark_id}.toml"
     _write(path, content, replace=replace)
     document = {"benchmark": found.benchmark_id, "path": str(path), "sha256": found.sha256}
     open_screen(as_json=as_json).answer(
         document, [f"{path} holds {found.benchmark_id} as {url} has it ({found.sha256[:12]})."]
     )
     return int(ExitCode.OK)
-
-
-def _parsed(content: bytes, benchmark: str) -> Benchmark:
-    """The definition in a server's answer, which names the file it goes into. Raises CliError."""
-    try:
-        return parse_benchmark(content, file=f"{benchmark}.toml")
-    except RuleError as error:
-        raise refusal(error) from error
 
 
 def _write(path: Path, content: bytes, *, replace: bool) -> None:

@@ -10,8 +10,15 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
+from finishline.cli.definitions import (
+    benchmark_named_in,
+    read_benchmarks,
+    read_definition,
+    with_server_definition,
+    with_server_definitions,
+)
 from finishline.cli.errors import CliError, ExitCode, Problem, refusal
-from finishline.cli.options import DEFAULT_BENCHMARKS, BenchmarksDir, Json
+from finishline.cli.options import BenchmarksDir, Json
 from finishline.cli.phase_question import ServerToAsk, ask_phase
 from finishline.cli.records import Found, find_in, problem_text, score_found
 from finishline.cli.screen import as_it_is, open_screen
@@ -23,11 +30,12 @@ from finishline.cli.submission_tables import (
     run_table,
     violation_lines,
 )
-from finishline.cli.training import read_benchmarks
 from finishline.client.files import problems_of
 from finishline.rules.archive.submissions import task_and_kind
-from finishline.rules.errors import RuleError
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import RuleError, StatisticsMissingError
 from finishline.rules.scoring.energy import find_shared
+from finishline.rules.statistics.t import has_scipy
 from finishline.rules.submissions.claim_checks_log import find_cut_off
 from finishline.rules.submissions.submission import ScoredSubmission, score_submission
 from finishline.rules.text import count_text
@@ -35,18 +43,26 @@ from finishline.rules.text import count_text
 Path_ = Annotated[
     Path,
     typer.Argument(
-        metavar="PATH", help="A submission's JSON or folder, or a published archive or log."
+        metavar="PATH",
+        help="A submission's JSON or folder, a published archive or log, or a definition (*.toml).",
     ),
 ]
 BenchmarkOption = Annotated[
     str | None,
-    typer.Option("--benchmark", help="Benchmark of a DAWNBench entry, which names none."),
+    typer.Option(
+        "--benchmark",
+        help="Benchmark of a DAWNBench entry, which names none; `check` takes a definition file.",
+    ),
 ]
 DivisionOption = Annotated[
     str | None, typer.Option("--division", help="Division of a DAWNBench entry (default: open).")
 ]
-FETCH = "A server's own benchmark is fetched with `finishline benchmark fetch`, and its id."
+FETCH = (
+    "A server's own benchmark is fetched with `finishline benchmark fetch` and its id; "
+    "`finishline check --url` asks the server for it."
+)
 NAME_IT = "Name it with --benchmark, such as --benchmark cifar10."
+NO_INTERVAL = Problem(str(StatisticsMissingError()))
 STYLES = {"error": "bold red", "warning": "yellow"}
 
 
@@ -54,21 +70,28 @@ def check(
     path: Path_,
     benchmark: BenchmarkOption = None,
     division: DivisionOption = None,
-    benchmarks_dir: BenchmarksDir = DEFAULT_BENCHMARKS,
+    benchmarks_dir: BenchmarksDir = None,
     url: ServerToAsk = None,
     as_json: Json = False,
 ) -> int:
     """Check a submission, or every submission of an archive, by the rules the server uses.
 
-    Nothing is sent. With --url the server is asked whether it would take it at this moment.
+    Nothing is sent. With --url the server gives the definition of a benchmark that is not known
+    here, and is asked whether it would take the submission at this moment. A benchmark's own
+    definition is checked too.
     """
+    if path.suffix == ".toml":
+        return _check_definition(read_definition(path), as_json=as_json)
+    benchmarks = read_benchmarks(benchmarks_dir)
     if benchmark is None and division is None and (found := _published(path)) is not None:
-        return _check_published(found, benchmarks_dir=benchmarks_dir, as_json=as_json)
+        benchmarks = with_server_definitions(benchmarks, url)
+        return _check_published(found, benchmarks, as_json=as_json)
+    if benchmark is not None and benchmark.endswith(".toml"):
+        definition = read_definition(Path(benchmark))
+        benchmark = definition.benchmark_id
+        benchmarks[benchmark] = definition
     scored = check_files(
-        find_submission_files(path),
-        benchmarks_dir=benchmarks_dir,
-        benchmark=benchmark,
-        division=division,
+        find_submission_files(path), benchmarks, benchmark=benchmark, division=division, url=url
     )
     result = asdict(scored.result) | {"eligible": scored.result.eligible}
     remarks = remarks_on(scored)
@@ -86,12 +109,21 @@ def check(
 
 
 def check_files(
-    files: SubmissionFiles, *, benchmarks_dir: Path, benchmark: str | None, division: str | None
+    files: SubmissionFiles,
+    benchmarks: dict[str, Benchmark],
+    *,
+    benchmark: str | None,
+    division: str | None,
+    url: str | None,
 ) -> ScoredSubmission:
-    """The scored submission. Raises CliError with every rule it breaks."""
-    benchmarks = read_benchmarks(benchmarks_dir)
+    """The scored submission. Raises CliError with every rule it breaks.
+
+    The server at `url` gives a definition that is not among `benchmarks`.
+    """
     try:
         claim = files.claim.read_bytes()
+        wanted = benchmark or benchmark_named_in(claim)
+        benchmarks = with_server_definition(benchmarks, wanted, url)
         logs = {name: path.read_bytes() for name, path in files.logs.items()}
         return score_submission(
             claim,
@@ -100,6 +132,7 @@ def check_files(
             file=files.claim.name,
             benchmark_id=benchmark,
             division=division,
+            with_interval=has_scipy(),
         )
     except RuleError as error:
         raise with_next_step(refusal(error)) from error
@@ -112,7 +145,8 @@ def check_files(
 def remarks_on(scored: ScoredSubmission) -> tuple[Problem, ...]:
     """What is odd about a submission that breaks no rule."""
     remarks = [*find_cut_off(scored.scored_runs), *find_shared(scored.runs)]
-    return tuple(problems_of(remarks))
+    found = problems_of(remarks)
+    return tuple(found if has_scipy() or not scored.scored_runs else [*found, NO_INTERVAL])
 
 
 def remark_lines(remarks: Sequence[Problem]) -> list[Text]:
@@ -157,9 +191,17 @@ def _refuse_log_of_submission(path: Path) -> None:
         )
 
 
-def _check_published(found: Found, *, benchmarks_dir: Path, as_json: bool) -> int:
+def _check_definition(definition: Benchmark, *, as_json: bool) -> int:
+    """Say that a definition is accepted; one that is not was refused when it was read."""
+    document = {"benchmark": definition.benchmark_id, "sha256": definition.sha256}
+    told = f"definition of {definition.benchmark_id}, target {definition.target.in_words}."
+    line = Text.assemble(("Accepted by the rules: ", "bold green"), told)
+    open_screen(as_json=as_json).answer(document, [line])
+    return int(ExitCode.OK)
+
+
+def _check_published(found: Found, benchmarks: dict[str, Benchmark], *, as_json: bool) -> int:
     """Print every problem; the exit code says whether one is an error."""
-    benchmarks = read_benchmarks(benchmarks_dir)
     records = list(score_found(found, benchmarks, pruned=True, every_line=True))
     listed = [problem for record in records for problem in record["problems"]]
     refused = [record["path"] for record in records if _has_error(record)]

@@ -16,14 +16,14 @@ from rich.text import Text
 
 from finishline.cli.checkout import commit_of
 from finishline.cli.client import ServerClient
+from finishline.cli.definitions import read_benchmarks
 from finishline.cli.errors import INTERRUPTED, CliError, ExitCode
 from finishline.cli.import_plan import Kind, of_kind, plan_import
 from finishline.cli.importing import TIMEOUT, Outcome, Sender, describe, send_all
-from finishline.cli.options import DEFAULT_BENCHMARKS, DEFAULT_URL, BenchmarksDir, Json, Token, Url
+from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token, Url
 from finishline.cli.processes import noted_interrupts
 from finishline.cli.records import Found, find_in
 from finishline.cli.screen import as_it_is, open_screen
-from finishline.cli.training import read_benchmarks
 from finishline.rules.archive.sources import COMMIT, source_name
 from finishline.rules.text import count_text
 
@@ -62,7 +62,7 @@ def import_archive(
     dry_run: DryRun = False,
     published: Published = None,
     commit: Commit = None,
-    benchmarks_dir: BenchmarksDir = DEFAULT_BENCHMARKS,
+    benchmarks_dir: BenchmarksDir = None,
 ) -> int:
     """Send the submissions in a published archive to the server (organisers only).
 

@@ -12,14 +12,14 @@ from rich.text import Text
 from finishline.cli.benching import BenchOptions, bench_table, run_bench
 from finishline.cli.client import ServerClient
 from finishline.cli.commands.check import remark_lines
+from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.options import DEFAULT_BENCHMARKS, DEFAULT_URL, BenchmarksDir, Json, Token
+from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token
 from finishline.cli.replay_screen import ReplayProgress, show_all
 from finishline.cli.screen import Screen, open_screen
 from finishline.cli.submission_tables import CLAIM_NAME, find_submission_files
 from finishline.cli.training import (
     Training,
-    find_benchmark,
     local_system,
     name_of_class,
     open_ticket,
@@ -66,11 +66,11 @@ def run(
         typer.Option("--url", envvar="FINISHLINE_URL", help="Server to get a ticket from."),
     ] = None,
     token: Token = None,
-    benchmarks_dir: BenchmarksDir = DEFAULT_BENCHMARKS,
+    benchmarks_dir: BenchmarksDir = None,
     as_json: Json = False,
 ) -> int:
     """Train a benchmark's reference model here and write the submission it makes."""
-    require_training_packages()
+    require_training_packages("run")
     chosen = read_settings(settings or [])
     if out is not None and (out / CLAIM_NAME).exists():
         raise CliError(
@@ -188,11 +188,11 @@ def bench(
     threads: Threads = 1,
     settings: Settings = None,
     out: Out = None,
-    benchmarks_dir: BenchmarksDir = DEFAULT_BENCHMARKS,
+    benchmarks_dir: BenchmarksDir = None,
     as_json: Json = False,
 ) -> int:
     """Measure training and inference on made-up data, and what this machine could do at best."""
-    require_training_packages()
+    require_training_packages("bench")
     file, _ = find_benchmark(benchmark, benchmarks_dir)
     options = BenchOptions(
         benchmark_file=file,

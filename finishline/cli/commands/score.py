@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
+from finishline.cli.definitions import read_benchmarks, read_definition, with_server_definitions
 from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.options import DEFAULT_BENCHMARKS
 from finishline.cli.records import (
     Found,
     Record,
@@ -22,7 +22,6 @@ from finishline.cli.records import (
     score_found,
 )
 from finishline.cli.screen import open_console
-from finishline.cli.training import read_benchmarks
 from finishline.rules.benchmarks.benchmark import Benchmark
 
 
@@ -46,13 +45,16 @@ Paths = Annotated[
     typer.Argument(metavar="PATH...", help="DAWNBench trees, MLPerf packages or single files."),
 ]
 Definitions = Annotated[
-    Path,
+    Path | None,
     typer.Option(
         "--benchmarks",
         "--benchmarks-dir",
         envvar="FINISHLINE_BENCHMARKS_DIR",
-        help="Folder of benchmark definitions (*.toml).",
+        help="Folder of benchmark definitions, or one definition file (*.toml).",
     ),
+]
+ServerOfDefinitions = Annotated[
+    str | None, typer.Option("--url", help="Score also by the definitions that this server has.")
 ]
 Rcp = Annotated[
     Points, typer.Option("--rcp", help="Reference convergence points: pruned, or all of them.")
@@ -62,12 +64,13 @@ As = Annotated[Format, typer.Option("--format", help="JSON lines, CSV, or a tabl
 
 def score(
     paths: Paths,
-    benchmarks_dir: Definitions = DEFAULT_BENCHMARKS,
+    benchmarks_dir: Definitions = None,
     rcp: Rcp = Points.PRUNED,
     as_format: As = Format.JSON,
+    url: ServerOfDefinitions = None,
 ) -> int:
     """Score the submissions in published archives: one record each, with what is wrong with it."""
-    benchmarks = read_benchmarks(benchmarks_dir)
+    benchmarks = with_server_definitions(_definitions(benchmarks_dir), url)
     found = [find_in(path) for path in paths]
     if not any(each.submissions for each in found):
         raise CliError(
@@ -80,6 +83,13 @@ def score(
         records = _with_progress(records, total=sum(len(each.submissions) for each in found))
     _write(records, as_format)
     return int(ExitCode.OK)
+
+
+def _definitions(given: Path | None) -> dict[str, Benchmark]:
+    if given is None or given.suffix != ".toml":
+        return read_benchmarks(given)
+    definition = read_definition(given)
+    return read_benchmarks(None) | {definition.benchmark_id: definition}
 
 
 def _records(

@@ -16,8 +16,9 @@ from finishline.cli.commands.check import (
     remarks_on,
     with_next_step,
 )
+from finishline.cli.definitions import read_benchmarks
 from finishline.cli.errors import CliError, ExitCode, Problem
-from finishline.cli.options import DEFAULT_BENCHMARKS, DEFAULT_URL, BenchmarksDir, Json, Token, Url
+from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token, Url
 from finishline.cli.screen import open_screen
 from finishline.cli.submission_tables import (
     SubmissionFiles,
@@ -34,7 +35,7 @@ def submit(
     ],
     benchmark: BenchmarkOption = None,
     division: DivisionOption = None,
-    benchmarks_dir: BenchmarksDir = DEFAULT_BENCHMARKS,
+    benchmarks_dir: BenchmarksDir = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
@@ -42,7 +43,7 @@ def submit(
     """Send a submission to the server. The same files sent twice are one submission."""
     files = find_submission_files(path)
     screen = open_screen(as_json=as_json)
-    remarks = _remarks(files, benchmarks_dir, benchmark=benchmark, division=division)
+    remarks = _remarks(files, benchmarks_dir, url, benchmark=benchmark, division=division)
     screen.say(*remark_lines(remarks))
     with ServerClient(url, token) as server:
         try:
@@ -56,15 +57,22 @@ def submit(
 
 
 def _remarks(
-    files: SubmissionFiles, benchmarks_dir: Path, *, benchmark: str | None, division: str | None
+    files: SubmissionFiles,
+    benchmarks_dir: Path | None,
+    url: str,
+    *,
+    benchmark: str | None,
+    division: str | None,
 ) -> tuple[Problem, ...]:
-    """What `finishline check` would remark. None on what cannot be scored here: the server tells
-    what is wrong with it, and may have a benchmark that is not in the folder.
-    """
+    """Remarks of `finishline check`. None on files that break a rule: the server says which."""
     try:
         return remarks_on(
             check_files(
-                files, benchmarks_dir=benchmarks_dir, benchmark=benchmark, division=division
+                files,
+                read_benchmarks(benchmarks_dir),
+                benchmark=benchmark,
+                division=division,
+                url=url,
             )
         )
     except CliError:

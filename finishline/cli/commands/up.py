@@ -12,9 +12,9 @@ from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.commands.run import train_shown
 from finishline.cli.commands.submit import send_submission
 from finishline.cli.commands.verify import request_verification
+from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import (
-    DEFAULT_BENCHMARKS,
     DEFAULT_URL,
     DEFAULT_VAR,
     BenchmarksDir,
@@ -26,10 +26,8 @@ from finishline.cli.processes import python_module
 from finishline.cli.replay_screen import ReplayProgress
 from finishline.cli.screen import Screen, open_screen
 from finishline.cli.submission_tables import find_submission_files, submission_lines, verdict_lines
-from finishline.cli.training import Training, find_benchmark, require_training_packages, target_of
+from finishline.cli.training import Training, require_server, require_training_packages, target_of
 from finishline.cli.up.paths import VarPaths
-from finishline.cli.up.services import url_of
-from finishline.cli.up.start import UpOptions, read_token, run_up, token_path
 from finishline.cli.watching import watch_verification
 from finishline.rules.text import count_text
 
@@ -61,6 +59,11 @@ def up(
     Ctrl-C or SIGTERM stops all of it. With --json one document is written once all is ready.
     """
     _refuse_contradictions(worker=worker, demo=demo, once=once, as_json=as_json)
+    require_server("up")
+    # A supervisor needs psutil, which comes with the server, and POSIX.
+    from finishline.cli.up.services import url_of
+    from finishline.cli.up.start import UpOptions, run_up
+
     options = UpOptions(
         host=host,
         port=port,
@@ -96,7 +99,7 @@ def demo(
         bool, typer.Option("--watch/--no-watch", help="Wait for the verdict and show the replay.")
     ] = True,
     var: Var = DEFAULT_VAR,
-    benchmarks_dir: BenchmarksDir = DEFAULT_BENCHMARKS,
+    benchmarks_dir: BenchmarksDir = None,
     url: Url = DEFAULT_URL,
     as_json: Json = False,
 ) -> int:
@@ -106,7 +109,7 @@ def demo(
     row ends measured and 3 when it ends otherwise.
     """
     screen = open_screen(as_json=as_json)
-    require_training_packages()
+    require_training_packages("demo")
     tokens = {name: _kept_token(var, name) for name in ("demo", "organiser")}
     with ServerClient(url) as server:
         server.health()
@@ -120,6 +123,8 @@ def demo(
 
 
 def _kept_token(var: Path, name: str) -> str:
+    from finishline.cli.up.start import read_token, token_path
+
     path = token_path(VarPaths(var), name)
     token = read_token(path)
     if token is None:
@@ -131,7 +136,7 @@ def _kept_token(var: Path, name: str) -> str:
     return token
 
 
-def _train(name: str, runs: int | None, var: Path, folder: Path, screen: Screen) -> Path:
+def _train(name: str, runs: int | None, var: Path, folder: Path | None, screen: Screen) -> Path:
     file, definition = find_benchmark(name, folder)
     out = var / f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
     training = Training(benchmark_file=file, out=out, runs=runs or definition.runs.count)

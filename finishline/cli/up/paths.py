@@ -1,6 +1,5 @@
 """The folder that `finishline up` keeps everything in, and its lock."""
 
-import fcntl
 import json
 import os
 import socket
@@ -109,6 +108,8 @@ def lock_var(paths: VarPaths, *, url: str) -> Iterator[None]:
 
     The kernel lets go of the lock when its holder dies, so a file left behind locks nothing.
     """
+    import fcntl  # POSIX alone has it, and `demo` reads the folder anywhere.
+
     descriptor = os.open(paths.lock, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:

@@ -125,7 +125,7 @@ class UpOptions:
 def run_up(options: UpOptions, screen: Screen) -> int:
     """Run everything until someone asks to stop; the exit code. Raises CliError."""
     if options.worker:
-        require_training_packages()
+        require_training_packages("up")
     redis_executable()
     os.umask(0o077)
     paths = prepare_var(options.var)

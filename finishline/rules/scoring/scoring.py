@@ -100,12 +100,13 @@ def score(
     price_usd_per_hour: float | None,
     clock: Clock | None = None,
     pruned: bool = True,
+    with_interval: bool = True,
 ) -> Result:
     """The result of a set of at least one run under a benchmark's rules.
 
     `pruned` holds convergence against the pruned reference points, as MLPerf does, or else against
-    all of them. A run that ended before its first evaluation did not converge. Raises RuleError
-    if there is no run.
+    all of them. `with_interval` asks for the interval, which takes SciPy. A run that ended before
+    its first evaluation did not converge. Raises RuleError if there is no run.
     """
     clock = clock or benchmark.clock
     if not runs:
@@ -135,7 +136,11 @@ def score(
     ]
     step = max(intervals) if intervals else None
     spread = calibrated_spread(benchmark)
-    interval = claimed_interval(tta, runs=len(scores), spread=spread, step_seconds=step)
+    interval = (
+        claimed_interval(tta, runs=len(scores), spread=spread, step_seconds=step)
+        if with_interval
+        else None
+    )
     cost = training_cost_usd(tta, price_usd_per_hour)
     cv = coefficient_of_variation_percent(converged)
     return Result(

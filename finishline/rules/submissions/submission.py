@@ -75,6 +75,7 @@ def score_submission(
     division: str | None = None,
     archive: bool = False,
     find_ticket: FindTicket | None = None,
+    with_interval: bool = True,
 ) -> ScoredSubmission:
     """Read, check and score a submission. Raises a RuleError that lists every problem.
 
@@ -87,7 +88,7 @@ def score_submission(
     did not reach the target. What cannot be read is refused all the same.
 
     `find_ticket` finds the ticket of a claim that names one, and raises where there is none.
-    Without it, as offline, no claim is compared with its ticket.
+    Without it, as offline, no claim is compared with its ticket. `with_interval` is of `score`.
     """
     if is_dawnbench(claim_json, file=file):
         claim, entry = read_dawnbench(
@@ -112,6 +113,7 @@ def score_submission(
         file=file,
         archive=archive,
         find_ticket=find_ticket,
+        with_interval=with_interval,
     )
 
 
@@ -123,6 +125,7 @@ def _score_training(
     file: str,
     archive: bool,
     find_ticket: FindTicket | None,
+    with_interval: bool,
 ) -> ScoredSubmission:
     _check_files(claim, logs, file=file)
     runs = _parse_runs(claim, logs, benchmark, archive=archive)
@@ -133,6 +136,7 @@ def _score_training(
         benchmark,
         division=claim.division,
         price_usd_per_hour=stated_price_usd_per_hour(vars(claim.system)),
+        with_interval=with_interval,
     )
     result = replace(result, runs=result.runs[: len(runs)])
     violations = (*result.violations, *_contradictions(claim, runs, benchmark))

@@ -1,0 +1,141 @@
+"""Benchmark definitions of a command: shipped ones, a folder's, a file's and a server's."""
+
+import json
+from pathlib import Path
+
+from finishline.cli.client import ServerClient, segment
+from finishline.cli.errors import CliError, ExitCode, refusal
+from finishline.places import find_folder, installed_server
+from finishline.rules.archive.definitions import shipped_definitions
+from finishline.rules.benchmarks.benchmark import (
+    Benchmark,
+    load_benchmark,
+    load_benchmarks,
+    parse_benchmark,
+)
+from finishline.rules.errors import RuleError
+from finishline.rules.text import did_you_mean
+
+# `finishline benchmark fetch` writes here by default, below the current folder.
+FETCHED = Path("benchmarks")
+LARGEST_DEFINITION_BYTES = 16 * 1024 * 1024
+
+
+def folders_of(given: Path | None) -> list[Path]:
+    """The given folder; else the installed server's, and `benchmarks` here if it has definitions.
+
+    In a checkout the two are one.
+    """
+    if given is not None:
+        return [given]
+    server = installed_server()
+    folders = [] if server is None else [find_folder(server, "benchmarks")]
+    if any(FETCHED.glob("*.toml")) and FETCHED.resolve() not in folders:
+        folders.append(FETCHED)
+    return folders
+
+
+def read_benchmarks(given: Path | None) -> dict[str, Benchmark]:
+    """The definitions of published archives, and those of the folders. Raises CliError."""
+    found = shipped_definitions()
+    try:
+        for folder in folders_of(given):
+            found |= load_benchmarks(folder)
+    except RuleError as error:
+        raise refusal(error) from error
+    except OSError as error:
+        raise _unreadable(error) from error
+    return found
+
+
+def read_definition(path: Path) -> Benchmark:
+    """The definition in a file. Raises CliError."""
+    try:
+        return load_benchmark(path)
+    except RuleError as error:
+        raise refusal(error) from error
+    except OSError as error:
+        raise _unreadable(error) from error
+
+
+def _unreadable(error: OSError) -> CliError:
+    return CliError(
+        f"Cannot read {error.filename} ({error.strerror}); "
+        "point --benchmarks-dir at the benchmark definitions.",
+        exit_code=ExitCode.USAGE,
+    )
+
+
+def find_benchmark(name: str, given: Path | None) -> tuple[Path, Benchmark]:
+    """A benchmark by its id in the folders, or by the path of its file. Raises CliError."""
+    folders = folders_of(given)
+    places = [Path(name)] if name.endswith(".toml") else [each / f"{name}.toml" for each in folders]
+    path = next((place for place in places if place.is_file()), None)
+    if path is None:
+        raise _not_found(name, folders)
+    return path, read_definition(path)
+
+
+def _not_found(name: str, folders: list[Path]) -> CliError:
+    known = sorted({item.stem for folder in folders for item in folder.glob("*.toml")})
+    where = f"in {' and '.join(map(str, folders))}" if folders else "on this machine"
+    holds = f"; it holds {', '.join(known) or 'none'}" if folders else ""
+    return CliError(
+        f"There is no benchmark {name!r} {where}{did_you_mean(name, known)}{holds}. "
+        f"A server's own is fetched with `finishline benchmark fetch {name}`.",
+        exit_code=ExitCode.NOT_FOUND,
+    )
+
+
+def download_definition(server: ServerClient, benchmark_id: str) -> tuple[bytes, Benchmark]:
+    """A server's definition, its bytes and parsed. Raises CliError."""
+    content = server.download(
+        f"/benchmarks/{segment(benchmark_id)}.toml", limit_bytes=LARGEST_DEFINITION_BYTES
+    )
+    try:
+        # The file's name is the id that it must have.
+        return content, parse_benchmark(content, file=f"{benchmark_id}.toml")
+    except RuleError as error:
+        raise refusal(error) from error
+
+
+def with_server_definition(
+    benchmarks: dict[str, Benchmark], benchmark_id: str | None, url: str | None
+) -> dict[str, Benchmark]:
+    """The definitions and, where this one is not among them, the server's of it. Raises CliError.
+
+    A benchmark that the server does not have either is left to the rules, which list the known.
+    """
+    if url is None or benchmark_id is None or benchmark_id in benchmarks:
+        return benchmarks
+    try:
+        with ServerClient(url) as server:
+            _, found = download_definition(server, benchmark_id)
+    except CliError as error:
+        if error.exit_code is ExitCode.NOT_FOUND:
+            return benchmarks
+        raise
+    return benchmarks | {found.benchmark_id: found}
+
+
+def with_server_definitions(
+    benchmarks: dict[str, Benchmark], url: str | None
+) -> dict[str, Benchmark]:
+    """The definitions and every other one that a server has. Raises CliError."""
+    if url is None:
+        return benchmarks
+    with ServerClient(url) as server:
+        listed = [str(each["id"]) for each in server.get("/benchmarks")["benchmarks"]]
+        missing = [each for each in listed if each not in benchmarks]
+        found = [download_definition(server, each)[1] for each in missing]
+    return benchmarks | {each.benchmark_id: each for each in found}
+
+
+def benchmark_named_in(claim: bytes) -> str | None:
+    """The benchmark that a submission's JSON names; None where it names none."""
+    try:
+        document = json.loads(claim)
+    except (ValueError, RecursionError):
+        return None
+    named = document.get("benchmark") if isinstance(document, dict) else None
+    return named if isinstance(named, str) else None
