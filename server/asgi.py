@@ -4,7 +4,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from server.board_versions import VersionReader
-from server.boards.cache import BoardCache
+from server.boards.service import BoardCache
 from server.operations.logs import Observed
 from server.request_metrics import RequestMetrics
 

@@ -1,19 +1,67 @@
-"""Submissions held against each other, pair by pair."""
+"""Submissions compared pair by pair: who is faster, and how surely."""
 
 from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
+from pydantic import BaseModel
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.rules.statistics.comparison import ALPHA, Comparison, compare
 from finishline.rules.statistics.t import holm
 from finishline.rules.text import count_text
-from server.boards.comparison_schemas import ComparedView, ComparisonView, PairView
 from server.errors import ContentError, NotFoundError
 from server.models import SUBMITTER, Submission
 from server.submissions.run_times import convergence_factor, run_times
+
+
+class ComparedView(BaseModel):
+    """A submission that is compared; `run_seconds` of the runs that reached the target."""
+
+    submission_id: str
+    submitter: str
+    model: str
+    division: str
+    tta_seconds: float | None
+    runs_started: int
+    run_seconds: list[float]
+    single_run: bool
+    withdrawn: bool = False
+
+
+class PairView(BaseModel):
+    """The first submission against the second.
+
+    `ratio` is of the geometric means of their times, below 1 where the first is faster, with its
+    95 % interval. `p_faster` is the confidence that the first is faster on average (1 less the
+    one-sided p-value of Welch's test on log times), `p_one_run_faster` the share of pairs of runs
+    in which it is. `p_adjusted` is the two-sided p-value by Holm over all pairs of the answer.
+    `runs_needed` is how many runs each would need to tell a gap of this size apart. Absent figures
+    are those that a single run cannot give.
+    """
+
+    first: str
+    second: str
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    p_value: float | None
+    p_adjusted: float | None
+    p_faster: float | None
+    p_one_run_faster: float | None
+    runs_needed: int | None
+    told_apart: bool
+    sentence: str
+
+
+class ComparisonView(BaseModel):
+    """Every pair of two to six submissions of one benchmark."""
+
+    benchmark: str
+    submissions: list[ComparedView]
+    pairs: list[PairView]
+
 
 FEWEST, MOST = 2, 6
 EXPECTED = f"{FEWEST} to {MOST} different ids, separated by commas"

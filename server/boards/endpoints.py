@@ -6,15 +6,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from server.benchmarks.queries import find_benchmark
-from server.boards.comparison import compare_submissions
-from server.boards.comparison_schemas import ComparisonView
+from server.boards.comparison import ComparisonView, compare_submissions
 from server.boards.encoding import answer_board, encode, encode_csv, encode_json, place_headers
-from server.boards.preview import preview_board
-from server.boards.queries import Board, read_board
 from server.boards.race import RaceView, read_race
-from server.boards.record_schemas import RecordList
-from server.boards.records import list_records
+from server.boards.records import RecordList, list_records
 from server.boards.schemas import BoardQuery, BoardQueryDep, BoardView, PreviewView
+from server.boards.service import Board, preview_board, read_board
 from server.people.dependencies import OrganiserDep, PartsDep
 from server.people.signed_in import ViewerDep, viewer_for
 

@@ -20,8 +20,14 @@ from finishline.rules.statistics.separation import RankedTime, Separated, separa
 from finishline.rules.submissions.claim import Kind
 from server.benchmarks.prices import read_book
 from server.board_versions import changes_between, versioned_cache
-from server.boards.lens import METRICS_OF_RUNS, lens_of, lens_rows
-from server.boards.price import OtherPrice, price_of, priced_rows
+from server.boards.lens import (
+    METRICS_OF_RUNS,
+    OtherPrice,
+    lens_of,
+    lens_rows,
+    price_of,
+    priced_rows,
+)
 from server.boards.rows import (
     BoardRow,
     BoardRows,

@@ -1,20 +1,85 @@
-"""Who held the record of a benchmark when."""
+"""Records of a benchmark: who held one when, and how often each holder had tried."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
-from sqlalchemy import select
+from pydantic import BaseModel
+from sqlalchemy import ColumnElement, and_, func, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.ranking.evidence import Evidence
 from finishline.rules.ranking.records import Record, RecordHistory, measured_history, record_history
 from server.board_versions import board_version, board_versions, cached_for_board
-from server.boards.record_schemas import DivisionRecords, NoRecordView, RecordList, RecordView
-from server.boards.tries import count_tries
-from server.models import SUBMITTER, Submission
+from server.models import SUBMITTER, PublishedResult, Submission
 from server.verifications.record_candidates import List, contenders
+
+
+class RecordView(BaseModel):
+    """A submission that took the record of its division.
+
+    `p_value` is the one-sided p-value of being no faster than the holder it beat, None where that
+    was not tested: for the first, and where the holder had a single run. It is of this submission
+    alone: `tries` says how many its submitter had handed in to the division up to then, this one
+    included. `pool` is what measured it, `duel` what it won the record by.
+    """
+
+    submission_id: str
+    submitter: str
+    model: str
+    status: str
+    evidence: str = "claimed"
+    check: str | None = None
+    date: str
+    tta_seconds: float
+    tries: int
+    single_run: bool
+    beaten: str | None
+    margin_percent: float | None
+    p_value: float | None
+    pool: str | None = None
+    duel: str | None = None
+
+
+class NoRecordView(BaseModel):
+    """A submission with a lower time than the `holder` of its day that took no record, and why.
+
+    `holder` is null where nobody held one.
+    """
+
+    submission_id: str
+    submitter: str
+    model: str
+    status: str
+    evidence: str = "claimed"
+    check: str | None = None
+    date: str
+    tta_seconds: float
+    holder: str | None
+    p_value: float | None
+    reason: str
+
+
+class DivisionRecords(BaseModel):
+    """The records of one division in the order they were set; the last one stands.
+
+    What was measured here and what archives published (`evidence`) are lists of their own.
+    """
+
+    division: str
+    evidence: Evidence = "measured"
+    records: list[RecordView]
+    not_records: list[NoRecordView]
+
+
+class RecordList(BaseModel):
+    """The records of a benchmark, division by division."""
+
+    benchmark: str
+    divisions: list[DivisionRecords]
+
 
 Histories = dict[List, RecordHistory]
 
@@ -173,3 +238,59 @@ def _names(session: Session, submission_ids: Sequence[str]) -> dict[str, dict[st
         }
         for row in rows
     }
+
+
+# A statement counts for so many records: no database takes columns without end.
+RECORDS_AT_ONCE = 100
+COLUMNS = (
+    Submission.id,
+    Submission.user_id,
+    Submission.submitted_at,
+    PublishedResult.organisation,
+    PublishedResult.published_on,
+)
+
+
+def count_tries(
+    session: Session, benchmark_id: str, division: str, submission_ids: Sequence[str]
+) -> dict[str, int]:
+    """For each submission how many trainings its submitter had handed in up to it, itself included.
+
+    To the same benchmark and division, whatever became of them: withdrawn and rejected ones are
+    tries. An archive's submitter is the organisation it names. Counted are those of the submitters
+    alone, by an index: no row is looked at, and most of a board is skipped.
+    """
+    counts: dict[str, int] = {}
+    for first in range(0, len(submission_ids), RECORDS_AT_ONCE):
+        some = submission_ids[first : first + RECORDS_AT_ONCE]
+        tried = select(*COLUMNS).outerjoin_from(Submission, PublishedResult)
+        rows = session.execute(tried.where(Submission.id.in_(some))).all()
+        counted = session.execute(
+            select(*(func.count().filter(_up_to(row)) for row in rows))
+            .outerjoin_from(Submission, PublishedResult)
+            .where(
+                Submission.benchmark_id == benchmark_id,
+                Submission.kind == "train",
+                # All there are: the index goes by it before it goes by the submitter.
+                Submission.evidence.in_(get_args(Evidence)),
+                Submission.division == division,
+                Submission.user_id.in_({row.user_id for row in rows}),
+            )
+        ).one()
+        counts |= {row.id: count for row, count in zip(rows, counted, strict=True)}
+    return counts
+
+
+def _up_to(row: Any) -> ColumnElement[bool]:
+    """The tries of one submitter that were no later than one of them."""
+    if row.published_on is None:
+        not_later = Submission.submitted_at <= row.submitted_at
+    else:
+        not_later = PublishedResult.published_on <= row.published_on
+    return and_(
+        Submission.user_id == row.user_id,
+        PublishedResult.organisation.is_(None)
+        if row.organisation is None
+        else PublishedResult.organisation == row.organisation,
+        not_later,
+    )

@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from server.boards.cache import BoardCache, Reply
+from server.boards.service import BoardCache, Reply
 
 MOST_HEAD_BYTES = 64 * 1024
 HEAD_SECONDS = 30.0

@@ -11,10 +11,7 @@ from server.benchmarks.phase_schemas import phases_of
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.schemas import benchmark_view
 from server.board_versions import board_version, cached_for_board
-from server.boards.facets import facets_of
-from server.boards.queries import cut_board
-from server.boards.ranked import board_in_division, ranked_board
-from server.boards.schemas import BoardQuery
+from server.boards.service import BoardQuery, board_in_division, cut_board, facets_of, ranked_board
 from server.pages.board_refusals import query_instead
 from server.pages.explanations import EXPLAIN
 

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from finishline.rules.errors import RuleError
-from server.boards.schemas import BoardQuery
+from server.boards.service import BoardQuery
 from server.errors import ConflictError, ContentError, ServerError
 
 Problem = dict[str, Any]

@@ -8,8 +8,7 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.benchmarks.queries import find_benchmark
-from server.boards.encoding import Encoded, answer_board
-from server.boards.schemas import BoardQuery
+from server.boards.service import BoardQuery, Encoded, answer_board
 from server.pages.board_context import board_context, refused_context
 from server.pages.board_refusals import REFUSALS, Problem, problems_of
 from server.people.dependencies import PartsDep

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 from fastapi import Query
 from pydantic import Field, field_validator
 
-from server.boards.schemas import BoardQuery
+from server.boards.service import BoardQuery
 from web.board_links import board_query
 
 MOST_SELECTED = 12

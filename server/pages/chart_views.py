@@ -14,8 +14,7 @@ from finishline.rules.ranking.lens import Lens, StoredRun, time_of_run
 from finishline.rules.scoring.aggregate import mean
 from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
 from server.benchmarks.schemas import benchmark_view
-from server.boards.lens import lens_of
-from server.boards.records import list_records
+from server.boards.service import lens_of, list_records
 from server.models import RunRow
 from server.pages.board_context import board_context
 from server.pages.chart_query import ChartQuery

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from server.boards.comparison import FEWEST, MOST, compare_submissions
+from server.boards.service import FEWEST, MOST, compare_submissions
 from server.models import Submission, Verification
 from server.pages.measured import measured_beside
 from server.pages.queries import submission_with_checks, submission_with_curves, title_of

@@ -9,9 +9,7 @@ from sqlalchemy import select
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.benchmarks.queries import NO_SUBMISSIONS, find_benchmark
 from server.benchmarks.schemas import benchmark_view
-from server.boards.facets import facets_of
-from server.boards.preview import preview_board
-from server.boards.schemas import BoardQuery
+from server.boards.service import BoardQuery, facets_of, preview_board
 from server.models import Submission
 from server.pages.board_refusals import REFUSALS, Problem, problems_of, query_instead
 from server.pages.console_page import console_page

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.benchmarks.queries import find_benchmark
-from server.boards.records import records_by_benchmark
+from server.boards.service import records_by_benchmark
 from server.conditions import reader_has
 from server.pages.addresses import site_address
 from server.people.dependencies import PartsDep

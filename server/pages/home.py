@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.schemas import benchmark_view
-from server.boards.records import Standing, standing_by_benchmark
+from server.boards.service import Standing, standing_by_benchmark
 from server.people.dependencies import Parts, PartsDep
 from server.verifications.latest import latest_verdicts, live_verifications
 from web.render import render

@@ -7,7 +7,7 @@ from fastapi.responses import HTMLResponse
 from sqlalchemy.orm import Session
 from starlette.exceptions import HTTPException
 
-from server.boards.race import read_race
+from server.boards.service import read_race
 from server.pages.queries import Context, verification_context
 from server.people.dependencies import Parts, PartsDep
 from server.people.signed_in import ViewerDep

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from finishline.rules.text import count_text
 from server.artifacts import pieces
 from server.benchmarks.prices import BookCosts
-from server.boards.queries import Standings
+from server.boards.service import Standings
 from server.errors import LostFileError, TooLargeError, UnsupportedMediaError
 from server.models import Submission
 from server.people.dependencies import Caller, PartsDep, SubmitterDep

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from server.benchmarks.queries import count_submissions
-from server.boards.tries import count_tries
+from server.boards.records import count_tries
 from server.database import Database
 from server.operations.figures import read_figures
 from server.verifications.work import waiting_mark
@@ -30,7 +30,9 @@ def test_counting_is_by_indexes_alone(
     with database.engine.connect() as connection:
         for each in sent:
             plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {each}", each.parameters).all()
-            (step,) = [str(row[3]) for row in plan if "USING" in row[3] and "TEMP" not in row[3]]
+            steps = [str(row[3]) for row in plan if "USING" in row[3] and "TEMP" not in row[3]]
+            # Each of the submissions counted may have a published result, found by its key.
+            (step,) = [one for one in steps if "published_results" not in one]
             assert "USING COVERING INDEX" in step, step
             # A scrape counts the submissions of all benchmarks, at most once in five seconds.
             assert step.startswith("SEARCH") or "GROUP BY submissions.kind" in str(each), step

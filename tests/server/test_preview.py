@@ -277,7 +277,7 @@ class Looks(logging.Handler):
 @pytest.fixture
 def looks() -> Iterator[Looks]:
     """What the server's log tells of previews."""
-    logger, handler = logging.getLogger("server.boards.preview"), Looks()
+    logger, handler = logging.getLogger("server.boards.service"), Looks()
     before = logger.level
     logger.setLevel(logging.INFO)
     logger.addHandler(handler)

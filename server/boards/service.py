@@ -1,0 +1,239 @@
+"""Reading boards: the door of this room, which other rooms import."""
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from sqlalchemy import select, true
+from sqlalchemy.orm import Session
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.phases import moment_words, rules_that_differ
+from finishline.rules.errors import BenchmarkError
+from finishline.rules.ranking.ranking import FIRST_METRIC
+from server.benchmarks.phase_queries import current_dates
+from server.benchmarks.queries import definition
+from server.board_versions import board_version
+from server.boards.cache import BoardCache, Reply
+from server.boards.comparison import FEWEST, MOST, compare_submissions
+from server.boards.encoding import Encoded, answer_board
+from server.boards.lens import lens_of, lens_view, price_of, price_view
+from server.boards.race import read_race
+from server.boards.ranked import (
+    PlacedRow,
+    RankedBoard,
+    board_as_seen,
+    board_in_division,
+    ranked_board,
+)
+from server.boards.records import (
+    RecordView,
+    Standing,
+    list_records,
+    records_by_benchmark,
+    standing_by_benchmark,
+)
+from server.boards.schemas import BoardQuery, PreviewPart
+from server.boards.selection import facets_of, first_place, select_page
+from server.models import Submission
+
+# Names that other rooms use; they import this module and no other of the room.
+__all__ = [
+    "FEWEST",
+    "MOST",
+    "BoardCache",
+    "BoardQuery",
+    "Encoded",
+    "PlacedRow",
+    "RecordView",
+    "Reply",
+    "Standing",
+    "Standings",
+    "answer_board",
+    "board_in_division",
+    "compare_submissions",
+    "cut_board",
+    "facets_of",
+    "lens_of",
+    "list_records",
+    "preview_board",
+    "ranked_board",
+    "read_race",
+    "records_by_benchmark",
+    "standing_by_benchmark",
+]
+
+Board = dict[str, Any]
+# What of a board's entry a submission tells of itself.
+OF_SUBMISSION = (
+    "rank",
+    "provisional_rank",
+    "listed_rank",
+    "measured_seconds",
+    "measured_low_seconds",
+    "measured_high_seconds",
+    "measured_runs",
+    "owners",
+    "by_organisers",
+    "also_by",
+    "not_separated_from",
+    "visible_gap_percent",
+)
+
+
+def read_board(session: Session, benchmark: Benchmark, query: BoardQuery) -> Board:
+    """The part of a benchmark's board that a query asks for, with the fields of BoardView.
+
+    A rank is among all submissions of the division and of the kind that the metric
+    ranks, whatever else is filtered. Raises RuleError for a target that the benchmark cannot have.
+    """
+    version = board_version(session, benchmark.benchmark_id)
+    board_of = partial(ranked_board, session, benchmark, version=version)
+    query, ranked = board_in_division(benchmark, query, board_of)
+    return cut_board(session, ranked, benchmark, query, version=version)
+
+
+class Standings:
+    """Where submissions stand on their boards; each board is looked up once."""
+
+    def __init__(self, session: Session, benchmarks: Mapping[str, Benchmark]) -> None:
+        self._session = session
+        self._benchmarks = benchmarks
+        self._boards: dict[tuple[str, str, str], RankedBoard] = {}
+
+    def of(self, submission: Submission) -> dict[str, Any]:
+        """Its rank, measured time and neighbours; empty for one that is on no board."""
+        if submission.benchmark_id not in self._benchmarks:
+            return {}
+        board = self._board(submission.benchmark_id, submission.kind, submission.division)
+        if submission.id not in board.found:
+            return {}
+        place = board.order.position(board.found[submission.id])
+        (placed,) = board.page(self._session, place, place + 1)
+        return {name: placed.figure(name) for name in OF_SUBMISSION}
+
+    def _board(self, benchmark_id: str, kind: str, division: str) -> RankedBoard:
+        key = (benchmark_id, kind, division)
+        if key not in self._boards:
+            asked = {"metric": FIRST_METRIC[kind], "division": division}
+            self._boards[key] = ranked_board(
+                self._session,
+                self._benchmarks[benchmark_id],
+                BoardQuery.model_validate(asked),
+                version=board_version(self._session, benchmark_id),
+            )
+        return self._boards[key]
+
+
+def cut_board(
+    session: Session,
+    ranked: RankedBoard,
+    benchmark: Benchmark,
+    query: BoardQuery,
+    *,
+    version: int,
+) -> Board:
+    """The page of a ranked board that a query asks for, with the fields of BoardView."""
+    start = first_place(query, version)
+    page, total = select_page(session, ranked, query, start)
+    end = start + len(page)
+    lens, price = lens_of(benchmark, query), price_of(query)
+    return {
+        "benchmark": benchmark.benchmark_id,
+        "kind": query.kind,
+        "division": query.division,
+        "metric": query.metric,
+        "version": version,
+        "total": total,
+        "next_cursor": f"{version}.{end}" if page and end < total else None,
+        "entries": [placed.entry() for placed in page],
+        "first": start + 1 if page else None,
+        "lens": None if lens is None else lens_view(lens, benchmark).model_dump(),
+        "price": None if price is None else price_view(price).model_dump(),
+        "other_rules": other_rules(
+            session, benchmark, (placed.row.shown["benchmark_sha256"] for placed in page)
+        ),
+    }
+
+
+log = logging.getLogger(__name__)
+
+NOTHING_HIDDEN = "Nothing here is under embargo: this is the board as everybody sees it."
+
+
+def preview_board(
+    session: Session, benchmark: Benchmark, query: BoardQuery
+) -> tuple[Board, RankedBoard]:
+    """The page that a query asks for, with the fields of PreviewView, and the board it is of.
+
+    The session shows what is under embargo: whoever opens it has checked who asks. Raises RuleError
+    for a target that the benchmark cannot have.
+    """
+    benchmark_id = benchmark.benchmark_id
+    version = board_version(session, benchmark_id)
+    board_of = partial(board_as_seen, session, benchmark)
+    query, ranked = board_in_division(benchmark, query, board_of)
+    board = cut_board(session, ranked, benchmark, query, version=version)
+    dates = current_dates(session, benchmark_id)
+    part = _part(
+        ranked,
+        board,
+        hidden=_hidden(session, benchmark_id),
+        until=None if dates is None else dates.embargo_until,
+    )
+    if part.hidden_total:
+        # Beside this line stands whose token it was.
+        log.info("the board of %s was looked at under embargo", benchmark_id)
+    return board | {"preview": part.model_dump(mode="json")}, ranked
+
+
+def _hidden(session: Session, benchmark_id: str) -> frozenset[str]:
+    of_it = (Submission.benchmark_id == benchmark_id, Submission.embargoed.is_(true()))
+    return frozenset(session.scalars(select(Submission.id).where(*of_it)))
+
+
+def _part(
+    ranked: RankedBoard, board: Board, *, hidden: Collection[str], until: datetime | None
+) -> PreviewPart:
+    hidden_total = sum(name in hidden for name in ranked.found)
+    return PreviewPart(
+        embargo_until=until,
+        hidden=[
+            entry["submission_id"] for entry in board["entries"] if entry["submission_id"] in hidden
+        ],
+        hidden_total=hidden_total,
+        note=_note(hidden_total, of=len(ranked), until=until),
+    )
+
+
+def _note(hidden_total: int, *, of: int, until: datetime | None) -> str:
+    if not hidden_total:
+        return NOTHING_HIDDEN
+    date = f", until {moment_words(until)}," if until is not None else ""
+    are = "is" if hidden_total == 1 else "are"
+    return (
+        f"Only organisers see this: the board as if its embargo{date} were over now. "
+        f"{hidden_total} of its {of} submission{'' if of == 1 else 's'} {are} hidden from the "
+        "public."
+    )
+
+
+def other_rules(session: Session, benchmark: Benchmark, sha256s: Iterable[str]) -> dict[str, str]:
+    """How the rules of definitions differ from those in force, in words, by their SHA-256.
+
+    Those whose figures may be compared with what is scored now are left out.
+    """
+    earlier = sorted({sha256 for sha256 in sha256s if sha256 != benchmark.sha256})
+    words = {sha256: _words(session, benchmark, sha256) for sha256 in earlier}
+    return {sha256: text for sha256, text in words.items() if text is not None}
+
+
+def _words(session: Session, benchmark: Benchmark, sha256: str) -> str | None:
+    try:
+        earlier = definition(session, sha256)
+    except BenchmarkError:  # Written for an earlier release.
+        return f"definition {sha256[:12]}, which cannot be compared"
+    differ = rules_that_differ(earlier, benchmark)
+    return f"version {earlier.version}, other {', '.join(differ)}" if differ else None
