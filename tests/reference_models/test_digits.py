@@ -68,7 +68,7 @@ def test_training_on_shuffled_labels_does_not_reach_the_target(monkeypatch):
     shuffled = labels.copy()
     shuffled[~is_test] = np.random.default_rng(0).permutation(labels[~is_test])
     monkeypatch.setattr(digits, "read_data_set", lambda: (images, shuffled))
-    assert max(curve(start(seed=3))) < 50
+    assert max(curve(start(seed=3, epochs=10))) < 50  # An honest one is there by then.
 
 
 def test_loss_falls_on_one_batch():

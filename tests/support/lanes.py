@@ -7,6 +7,7 @@ what its tests set up; processes that are left after that are killed.
 
 import contextlib
 import ctypes
+import os
 import re
 import signal
 import subprocess
@@ -21,11 +22,15 @@ from pathlib import Path
 import psutil
 
 INSTALLATIONS = ("tests/chaos", "tests/deploy", "tests/e2e")
+# The longest first; the last ones take the places of those that have ended.
 LANES: Mapping[str, Sequence[str]] = {
     "installations": ("-m", "processes", *INSTALLATIONS),
+    "server": ("-m", "not processes and not browser", "tests/server"),
     "processes": ("-m", "processes", "tests", *(f"--ignore={each}" for each in INSTALLATIONS)),
-    "the rest": ("-m", "not processes"),
+    "the rest": ("-m", "not processes and not browser", "tests", "--ignore=tests/server"),
+    "browser": ("-m", "browser and not processes"),
 }
+AT_ONCE = (os.cpu_count() or 2) + 1
 OPTIONS = ("--durations=10",)
 PERCENT = re.compile(rb"\[ *(\d+)%\]")
 TEARDOWN_SECONDS = 60.0
@@ -54,10 +59,9 @@ def main(lanes: Mapping[str, Sequence[str]] = LANES) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
     adopt_orphans()
-    print(f"{len(lanes)} lanes side by side; each is shown when it has ended.", flush=True)
+    print(f"{len(lanes)} lanes, {AT_ONCE} at once; each is shown when it has ended.", flush=True)
     with tempfile.TemporaryDirectory(prefix="finishline-lanes-") as folder:
-        started = [start(name, lanes[name], Path(folder)) for name in lanes]
-        watch(started, stopped)
+        started = run(lanes, Path(folder), stopped)
         end(started)
     failed = [lane.name for lane in started if lane.process.returncode]
     if failed and not stopped.is_set():
@@ -86,10 +90,14 @@ def start(name: str, arguments: Sequence[str], folder: Path) -> Lane:
     return Lane(name, output, process)
 
 
-def watch(lanes: Sequence[Lane], stopped: threading.Event) -> None:
-    """Show each lane when it ends, until all have or somebody stops them."""
-    running = list(lanes)
-    while running and not stopped.wait(0.5):
+def run(lanes: Mapping[str, Sequence[str]], folder: Path, stopped: threading.Event) -> list[Lane]:
+    """Start and show each lane, a few at once, until all have ended or somebody stops them."""
+    waiting, started, running = list(lanes), list[Lane](), list[Lane]()
+    while (waiting or running) and not stopped.wait(0.5 if running else 0):
+        while waiting and len(running) < AT_ONCE:
+            name = waiting.pop(0)
+            started.append(start(name, lanes[name], folder))
+            running.append(started[-1])
         for lane in [each for each in running if each.process.poll() is not None]:
             running.remove(lane)
             show(lane)
@@ -102,6 +110,7 @@ def watch(lanes: Sequence[Lane], stopped: threading.Event) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             lane.process.wait(TEARDOWN_SECONDS)
         show(lane)
+    return started
 
 
 def show(lane: Lane) -> None:
