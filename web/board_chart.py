@@ -10,18 +10,21 @@ from finishline.rules.ranking.ranking import POSSIBLE, Standing, pareto_front
 from web.chart_parts import (
     SYMBOLS,
     Figure,
+    Table,
     axis,
+    columns,
     empty_figure,
     evidence_group,
     label,
     layout,
     names_of,
     plain,
+    submission_row,
+    thin_entries,
+    thinning_note,
     time_unit,
 )
-from web.chart_tables import Table, columns, submission_row
 from web.formats import DASH, duration, interval, milliseconds, money, number
-from web.thinning import thin_entries, thinning_note
 
 MOST_INTERVALS = 25
 

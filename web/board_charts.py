@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from web.board_chart import pareto_figure, pareto_table
-from web.chart_parts import Figure
-from web.chart_tables import Table
+from web.chart_parts import Figure, Table
 from web.curves_chart import convergence_curves_figure, convergence_curves_table
 from web.distribution_chart import distribution_figure, distribution_table
 from web.records_chart import records_figure, records_table

@@ -1,9 +1,13 @@
-"""The table of a leaderboard: which columns it has, and the words in its cells."""
+"""The table of a leaderboard: columns, words, links, the range of its target."""
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import urlencode
 
+from finishline.rules.benchmarks.quality import UNITS
+from finishline.rules.submissions.claim_checks import LARGEST_QUALITY
 from web.formats import number, significant
 
 Entry = Mapping[str, Any]
@@ -152,3 +156,161 @@ def energy(joules: float | None) -> str:
 def rate(per_second: float | None) -> str:
     """Something per second with three significant digits, in full."""
     return "–" if per_second is None else significant(per_second, 3)
+
+
+NARROWING = (
+    "division",
+    "status",
+    "evidence",
+    "check",
+    "hardware_class",
+    "framework",
+    "date_from",
+    "date_to",
+    "q",
+)
+# What the board would be under another clock, at another target or at other prices.
+WHAT_IF = ("clock", "target", "price", "prices_on")
+FILTER_NAMES = ("metric", *NARROWING, "sort", "order", "limit", *WHAT_IF, "withdrawn")
+FIRST_ORDER = ("rank", "asc")
+USUAL_LIMIT = 100
+# The metrics of each kind of board, the one it is ranked by unless told otherwise first.
+METRICS = {
+    "train": {"tta": "time to accuracy", "cost": "cost to accuracy"},
+    "inference": {"latency": "latency of one item", "inference_cost": "cost of 10,000 items"},
+}
+
+
+@dataclass(frozen=True)
+class Pages:
+    """The pages of a board: each a number or None where it leads nowhere else.
+
+    `first_entry` and `last_entry` are the places of what is shown, both 0 where nothing is.
+    """
+
+    first: int | None
+    previous: int | None
+    following: int | None
+    last: int
+    first_entry: int
+    last_entry: int
+
+
+def board_query(filters: Mapping[str, Any], **changes: Any) -> str:
+    """The query string of the current filters with changes; empty values are left out."""
+    merged = {name: filters.get(name) for name in FILTER_NAMES} | changes
+    return urlencode(
+        {name: shown_value(value) for name, value in merged.items() if value not in (None, "")}
+    )
+
+
+def shown_value(value: object) -> str:
+    """A value as a person would type it: 95, not 95.0."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return "" if value is None else str(value)
+
+
+def kind_link(filters: Mapping[str, Any], kind: str) -> str:
+    """The link to a benchmark's board of a kind; what was searched for is kept."""
+    return "?" + board_query({"q": filters.get("q")}, metric=next(iter(METRICS[kind])))
+
+
+def division_links(filters: Mapping[str, Any], divisions: Sequence[str]) -> list[tuple[str, str]]:
+    """Each division with the link to its board; they are numbered apart, closed first."""
+    ordered = sorted(divisions, key=lambda name: (name != "closed", name))
+    return [(name, "?" + board_query(filters, division=name)) for name in ordered]
+
+
+def sort_link(filters: Mapping[str, Any], column: str) -> str:
+    """The link that sorts by a column, or turns its order round if it is sorted by already."""
+    turn = sort_state(filters, column) == "ascending"
+    return "?" + board_query(filters, sort=column, order="desc" if turn else "asc")
+
+
+def sort_state(filters: Mapping[str, Any], column: str) -> str:
+    """The aria-sort value of a column; a board that nobody sorted stands by rank."""
+    by, order = filters.get("sort") or FIRST_ORDER[0], filters.get("order") or FIRST_ORDER[1]
+    if by != column:
+        return "none"
+    return "descending" if order == "desc" else "ascending"
+
+
+def is_filtered(filters: Mapping[str, Any]) -> bool:
+    """Whether anything narrows a division's board down."""
+    return any(filters.get(name) not in (None, "") for name in NARROWING if name != "division")
+
+
+def asks_what_if(filters: Mapping[str, Any]) -> bool:
+    """Whether the board is asked for under rules or prices that are not the official ones."""
+    return any(filters.get(name) not in (None, "") for name in WHAT_IF)
+
+
+def _limit_of(filters: Mapping[str, Any]) -> int:
+    """How many entries a page has; the usual number where what was typed is none and refused."""
+    try:
+        return max(1, int(filters.get("limit") or USUAL_LIMIT))
+    except ValueError:
+        return USUAL_LIMIT
+
+
+def pages_of(board: Mapping[str, Any], filters: Mapping[str, Any]) -> Pages:
+    """Where the page of a board that is shown stands among all of them."""
+    limit, total = _limit_of(filters), board["total"]
+    shown, last = len(board["entries"]), max(1, -(-total // limit))
+    start = board.get("first") or (1 if shown else 0)
+    page = (start - 1) // limit + 1 if shown else last + 1
+    return Pages(
+        first=1 if page > 1 else None,
+        previous=min(page - 1, last) if page > 1 else None,
+        following=page + 1 if page < last else None,
+        last=last,
+        first_entry=start if shown else 0,
+        last_entry=start + shown - 1 if shown else 0,
+    )
+
+
+STEPS = 100
+# Where no run went beyond the target, a target so much of it away is still of interest.
+NARROWEST = 0.01
+EASIER = 4.0
+SLACK = 1e-9
+
+
+@dataclass(frozen=True)
+class TargetRange:
+    """The ends of a slider, easiest and hardest in either order, and its step."""
+
+    low: float
+    high: float
+    step: float
+
+
+def target_range(target: Mapping[str, Any], qualities: tuple[float, float] | None) -> TargetRange:
+    """From four times as far on the easy side of the target as the best run is on the hard one.
+
+    `qualities` are the lowest and the highest of the best qualities on the board. Each end is a
+    multiple of the step, which is one, two or five of a power of ten, and inside the range.
+    """
+    own, higher = float(target["value"]), target["direction"] == "higher"
+    low, high = qualities or (own, own)
+    largest = UNITS.get(str(target["unit"])) or LARGEST_QUALITY
+    low, high = max(low, 0.0), min(high, largest)  # An archive may have any figure.
+    beyond = max((high - own) if higher else (own - low), abs(own) * NARROWEST, 1e-9)
+    step = _round_step(beyond * (1.0 + EASIER) / STEPS)
+    below, above = (EASIER, 1.0) if higher else (1.0, EASIER)
+    return TargetRange(
+        low=_at_step(math.ceil(max(0.0, own - below * beyond) / step - SLACK), step),
+        high=_at_step(math.floor(min(largest, own + above * beyond) / step + SLACK), step),
+        step=step,
+    )
+
+
+def _round_step(wanted: float) -> float:
+    power = 10.0 ** math.floor(math.log10(wanted))
+    return _at_step(next(f for f in (1, 2, 5, 10) if f * power >= wanted * (1 - SLACK)), power)
+
+
+def _at_step(steps: int, step: float) -> float:
+    """So many steps, without the tail that floating point adds."""
+    return float(f"{steps * step:.10g}")

@@ -15,11 +15,11 @@ from web.chart_parts import (
     band_traces,
     label,
     layout,
+    number_of,
     quality_axis,
     target_line,
     time_unit,
 )
-from web.thinning import number_of
 
 __all__ = ["curves_figure", "pareto_figure"]
 

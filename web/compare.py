@@ -20,7 +20,7 @@ from web.formats import (
     significant,
     small_money,
 )
-from web.settings import stated_settings
+from web.run_measurements import stated_settings
 
 View = Mapping[str, Any]
 LETTERS = "ABCDEF"

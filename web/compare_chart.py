@@ -8,13 +8,13 @@ from web.chart_parts import (
     axis,
     label,
     layout,
+    number_of,
     plain,
     quality_axis,
     target_line,
     time_unit,
 )
 from web.compare import LETTERS
-from web.thinning import number_of
 
 View = Mapping[str, Any]
 # One shape for each submission, so that they can be told apart without their colours.

@@ -5,19 +5,22 @@ from typing import Any
 
 from web.chart_parts import (
     Figure,
+    Table,
     axis,
     band_traces,
+    columns,
     empty_figure,
+    even_sample,
     layout,
     names_of,
+    number_of,
     quality_axis,
     series_marks,
+    submission_row,
     target_line,
     time_unit,
 )
-from web.chart_tables import Table, columns, submission_row
 from web.formats import number, quality, seconds_exact
-from web.thinning import even_sample, number_of
 
 NOTHING = "No ranked submission here has a curve."
 MOST_EVALUATIONS = 200

@@ -9,15 +9,17 @@ from web.board_chart import rows_axis
 from web.chart_parts import (
     SYMBOLS,
     Figure,
+    Table,
     axis,
+    columns,
     empty_figure,
     evidence_group,
     label,
     layout,
     plain,
+    submission_row,
     time_unit,
 )
-from web.chart_tables import Table, columns, submission_row
 from web.formats import DASH, duration, seconds_exact
 
 FEWEST_FOR_A_BOX = 4

@@ -80,12 +80,12 @@ from finishline.rules.ranking.evidence import (
     tuning_words,
 )
 from finishline.rules.text import count_text
-from web import board_links, board_table, formats
-from web.assets import static_url
+from web import board_table, formats
+from web.assets import static_url, style_ids
 from web.board_chart import intervals_height
 from web.board_charts import CHARTS
-from web.calibration_chart import largest_shift
-from web.canary_line import canary_line, off_text, speed_text
+from web.board_table import target_range
+from web.chart_parts import left_out
 from web.citation import bibtex, plain_citation
 from web.compare import (
     LETTERS,
@@ -97,27 +97,38 @@ from web.compare import (
     probability,
     ratio,
 )
-from web.console_pages import console_pages_of
-from web.families import families, short_title
-from web.ledger import ledger_bars, phases_used
-from web.plotly_bundle import style_ids
-from web.progress import expected_evaluations, kind_word, replay_rows, side_of, state_sentence
+from web.home_words import console_pages_of, families, short_title
+from web.progress import (
+    chosen_ghost,
+    expected_evaluations,
+    ghost_label,
+    kind_word,
+    off_class,
+    replay_rows,
+    side_of,
+    signed,
+    split_rows,
+    state_sentence,
+)
 from web.rank_steps import rank_steps
-from web.replay_chart import NO_RACE
-from web.run_measurements import measured_columns, why_no_utilisation
+from web.records_chart import record_sparkline
+from web.replay_chart import NO_RACE, largest_shift
+from web.run_measurements import (
+    ledger_bars,
+    measured_columns,
+    phases_used,
+    stated_settings,
+    why_no_utilisation,
+)
 from web.score_steps import convergence_unit, shown_steps
-from web.settings import stated_settings
-from web.sparkline import record_sparkline
-from web.splits import chosen_ghost, ghost_label, off_class, signed, split_rows
-from web.target_range import target_range
-from web.thinning import left_out
-from web.verdict_checks import verdict_checks
 from web.verdicts import (
     published_check,
     reads_between_evaluations,
     standing_words,
+    verdict_checks,
     why_not_timed,
 )
+from web.worker_charts import canary_line, off_text, speed_text
 from web.worker_words import (
     class_sentence,
     doing_sentence,
@@ -189,7 +200,7 @@ def environment() -> Environment:
     made.globals.update(
         bibtex=bibtex,
         board_charts=CHARTS,
-        asks_what_if=board_links.asks_what_if,
+        asks_what_if=board_table.asks_what_if,
         check_of_row=check_of_row,
         check_words=check_words,
         evidence_meanings=MEANINGS,
@@ -200,7 +211,7 @@ def environment() -> Environment:
         separation_words=separation_words,
         beside_hardware=board_table.beside_hardware,
         board_columns=board_table.board_columns,
-        board_query=board_links.board_query,
+        board_query=board_table.board_query,
         board_sections=board_table.board_sections,
         canary_line=canary_line,
         chosen_ghost=chosen_ghost,
@@ -210,7 +221,7 @@ def environment() -> Environment:
         compare_link=compare_link,
         comparison_groups=comparison_groups,
         convergence_unit=convergence_unit,
-        division_links=board_links.division_links,
+        division_links=board_table.division_links,
         doing_sentence=doing_sentence,
         console_pages_of=console_pages_of,
         columns_by_name=board_table.columns_by_name,
@@ -221,14 +232,14 @@ def environment() -> Environment:
         hardware=board_table.hardware,
         interval=formats.interval,
         intervals_height=intervals_height,
-        is_filtered=board_links.is_filtered,
-        kind_link=board_links.kind_link,
+        is_filtered=board_table.is_filtered,
+        kind_link=board_table.kind_link,
         kind_word=kind_word,
         left_out=left_out,
         largest_shift=largest_shift,
         ledger_bars=ledger_bars,
         measured_columns=measured_columns,
-        metrics=board_links.METRICS,
+        metrics=board_table.METRICS,
         only_differences=only_differences,
         pair_seen_from=against,
         pair_sentence=pair_sentence,
@@ -242,7 +253,7 @@ def environment() -> Environment:
         off_text=off_text,
         queue_sentence=queue_sentence,
         plotly_styles=style_ids,
-        pages_of=board_links.pages_of,
+        pages_of=board_table.pages_of,
         present_figures=board_table.present_figures,
         reads_between_evaluations=reads_between_evaluations,
         rank_steps=rank_steps,
@@ -254,12 +265,12 @@ def environment() -> Environment:
         run_text=run_text,
         short_title=short_title,
         shown_steps=shown_steps,
-        shown_value=board_links.shown_value,
+        shown_value=board_table.shown_value,
         side_of=side_of,
         site_sections=SITE_SECTIONS,
         signed=signed,
-        sort_link=board_links.sort_link,
-        sort_state=board_links.sort_state,
+        sort_link=board_table.sort_link,
+        sort_state=board_table.sort_state,
         state_sentence=state_sentence,
         speed_text=speed_text,
         split_rows=split_rows,

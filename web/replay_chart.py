@@ -1,11 +1,20 @@
-"""The figure of a replay: its runs, the ghosts they run against, the band they must stay in."""
+"""Figures of verifications: a replay beside its ghosts, a calibration, a duel."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from finishline.rules.verification.duel import SIDES
-from web.chart_parts import Figure, axis, band_traces, label, layout, quality_axis, target_line
+from finishline.rules.verification.duel import SIDES, Side
+from web.chart_parts import (
+    Figure,
+    axis,
+    band_traces,
+    label,
+    layout,
+    quality_axis,
+    target_line,
+    time_unit,
+)
 from web.progress import expected_evaluations, side_of
 
 View = Mapping[str, Any]
@@ -125,3 +134,125 @@ def _ghost_traces(ghost: View) -> list[dict[str, Any]]:
         }
         for view, shown in (("seconds", ghost["points"]), ("evaluations", beside))
     ]
+
+
+def calibration_figure(sizes: Sequence[View], runs: Sequence[View], target: View) -> Figure:
+    """One view for each batch size, evaluation by evaluation.
+
+    `sizes` are those of the API's calibration, `runs` those of its finished runs.
+    """
+    traces: list[dict[str, Any]] = []
+    for size in sizes:
+        view, points = view_name(size), size["band"]
+        places = [point["index"] for point in points]
+        own = [run["quality"] for run in runs if run["batch_size"] == size["batch_size"]]
+        traces += band_traces(points, places, view=view)
+        traces += [_run(quality, order, view) for order, quality in enumerate(own)]
+        if points:
+            traces.append(_mean(places, points, view))
+    return {
+        "data": traces,
+        "layout": layout(
+            xaxis=axis("Evaluation"),
+            yaxis=quality_axis(target),
+            shapes=[target_line(target)],
+            height=420,
+            meta={
+                "views": [
+                    {"name": view_name(size), "label": view_name(size), "title": "Evaluation"}
+                    for size in sizes
+                ]
+            },
+        ),
+    }
+
+
+def view_name(size: View) -> str:
+    """What the view of a batch size is called."""
+    return f"batch size {size['batch_size']}"
+
+
+def largest_shift(band: Sequence[View]) -> float | None:
+    """How far two bands are apart where their means differ most, with its sign."""
+    shifts = [point["mean_difference"] for point in band]
+    return max(shifts, key=abs, default=None)
+
+
+def _run(quality: Sequence[float], order: int, view: str) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "a run",
+        "legendgroup": f"runs {view}",
+        "showlegend": order == 0,
+        "x": list(range(1, len(quality) + 1)),
+        "y": list(quality),
+        "line": {"width": 1},
+        "opacity": 0.5,
+        "hovertemplate": f"%{{y:.5~g}}<extra>run {order + 1}</extra>",
+        "meta": {"paint": "series", "series": 0, "view": view},
+    }
+
+
+def _mean(places: Sequence[int], points: Sequence[View], view: str) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "mean",
+        "x": list(places),
+        "y": [point["mean"] for point in points],
+        "line": {"width": 2.5, "dash": "dot"},
+        "hovertemplate": "%{y:.5~g}<extra>mean</extra>",
+        "meta": {"paint": "series", "series": 1, "view": view},
+    }
+
+
+SYMBOLS: dict[Side, str] = {"challenger": "circle", "holder": "square-open"}
+
+
+def duel_figure(duel: View) -> Figure:
+    """Seconds of challenger and holder in each pair, joined by a line; lower is faster.
+
+    A run that did not reach the target has no time and no dot.
+    """
+    pairs = duel["pairs"]
+    known = [pair[side]["seconds"] for pair in pairs for side in SYMBOLS if pair[side]["seconds"]]
+    unit, scale = time_unit(known)
+    both = [pair for pair in pairs if pair["ratio"] is not None]
+    joins = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "pair",
+        "showlegend": False,
+        "x": [x for pair in both for x in (pair["number"], pair["number"], None)],
+        "y": [y for pair in both for y in (*_seconds(pair, scale), None)],
+        "line": {"width": 2},
+        "hoverinfo": "skip",
+        "meta": {"paint": "front"},
+    }
+    return {
+        "data": [joins, *(_dots(pairs, side, scale) for side in SYMBOLS)],
+        "layout": layout(
+            xaxis=axis("Pair", tickmode="linear", tick0=1, dtick=1),
+            yaxis=axis(f"Time to accuracy ({unit})"),
+            height=320,
+        ),
+    }
+
+
+def _seconds(pair: View, scale: float) -> tuple[float, ...]:
+    return tuple(pair[side]["seconds"] / scale for side in SYMBOLS)
+
+
+def _dots(pairs: list[View], side: Side, scale: float) -> dict[str, Any]:
+    reached = [pair for pair in pairs if pair[side]["seconds"] is not None]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": side,
+        "x": [pair["number"] for pair in reached],
+        "y": [pair[side]["seconds"] / scale for pair in reached],
+        "hovertemplate": f"%{{y:.5~g}}<extra>{side}, pair %{{x}}</extra>",
+        "marker": {"symbol": SYMBOLS[side], "size": 11, "line": {"width": 2}},
+        "meta": {"paint": "series", "series": SIDES.index(side)},
+    }

@@ -1,10 +1,12 @@
-"""What was measured beside a replay's runs: one column for each thing that any of them tells."""
+"""Measurements beside a run: columns, ledgers as stacked bars, settings."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
-from web.formats import percent, significant
+from finishline.rules.scoring.run import Phase
+from web.formats import number, percent, significant
 
 View = Mapping[str, Any]
 MIB = 2**20
@@ -81,3 +83,78 @@ def _runs(verification: View) -> list[dict[str, View]]:
         }
         for run in report["runs"]
     ]
+
+
+PHASES = tuple(phase.value for phase in Phase)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One phase of a run; `start_percent` and `percent` are of the longest run of the set."""
+
+    phase: str
+    seconds: float
+    start_percent: float
+    percent: float
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One run as a bar of segments, in the order the phases happen; None without a ledger."""
+
+    segments: tuple[Segment, ...]
+    total_seconds: float | None
+
+
+def ledger_bars(runs: Sequence[Mapping[str, Any]]) -> list[Bar]:
+    """One bar per run, all on the scale of the longest run."""
+    ledgers = [run["ledger"] for run in runs]
+    longest = max((sum(ledger.values()) for ledger in ledgers if ledger), default=0.0)
+    return [_bar(ledger, longest) for ledger in ledgers]
+
+
+def phases_used(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The phases that any run spent time in."""
+    return [phase for phase in PHASES if any((run["ledger"] or {}).get(phase) for run in runs)]
+
+
+def _bar(ledger: Mapping[str, float] | None, longest: float) -> Bar:
+    if not ledger:
+        return Bar(segments=(), total_seconds=None)
+    spent = [(phase, ledger[phase]) for phase in PHASES if ledger.get(phase)]
+    starts = accumulate((seconds for _, seconds in spent), initial=0.0)
+    segments = tuple(
+        Segment(phase, seconds, start / longest * 100, seconds / longest * 100)
+        for (phase, seconds), start in zip(spent, starts, strict=False)
+    )
+    return Bar(segments=segments, total_seconds=sum(ledger.values()))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting with its values: one, or several where the runs differ."""
+
+    name: str
+    values: tuple[float, ...]
+    by_logs: bool
+
+    @property
+    def text(self) -> str:
+        """Every value as it is read."""
+        return ", ".join(number(value) for value in self.values)
+
+
+def stated_settings(submission: View) -> list[Setting]:
+    """Every setting of a submission, each once; the claim's own word comes first."""
+    claimed = submission["hyperparameters"]
+    stated = [Setting(name, (value,), by_logs=False) for name, value in claimed.items()]
+    logged: dict[str, dict[float, None]] = {}
+    for run in submission["runs"]:
+        for name, value in (run.get("settings") or {}).items():
+            logged.setdefault(name, {})[value] = None
+    added = [
+        Setting(name, tuple(values), by_logs=True)
+        for name, values in logged.items()
+        if name not in claimed
+    ]
+    return stated + added

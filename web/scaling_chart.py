@@ -6,8 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from web.chart_parts import Figure, axis, empty_figure, label, layout, plain, series_marks
-from web.chart_tables import Table, columns, submission_row
+from web.chart_parts import (
+    Figure,
+    Table,
+    axis,
+    columns,
+    empty_figure,
+    label,
+    layout,
+    plain,
+    series_marks,
+    submission_row,
+)
 from web.formats import duration, number, percent
 
 NOTHING = (

@@ -4,8 +4,18 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from web.chart_parts import Figure, axis, empty_figure, layout, names_of, series_marks, time_unit
-from web.chart_tables import Table, columns, submission_row
+from web.chart_parts import (
+    Figure,
+    Table,
+    axis,
+    columns,
+    empty_figure,
+    layout,
+    names_of,
+    series_marks,
+    submission_row,
+    time_unit,
+)
 from web.formats import DASH, seconds_exact
 
 NOTHING = "No ranked submission here tells its runs."

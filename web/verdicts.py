@@ -1,6 +1,7 @@
-"""What the verification of a submission established, in words for a badge or a page."""
+"""A verdict in words: for a badge, as four checks."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from finishline.rules.ranking.evidence import evidence_words
@@ -35,3 +36,82 @@ def reads_between_evaluations(check: View, submission: View) -> bool:
     return whole is not None and any(
         epochs is not None and number(epochs, 3) != number(whole, 3) for epochs in read_off
     )
+
+
+REACHED = ("reached_target", "did_not_reach", "below_entropy")
+LEARNED = (
+    "within_band",
+    "below_band",
+    "above_band",
+    "curve_reproduced",
+    "curve_not_reproduced",
+    "own_seed_not_confirmed",
+)
+EPOCHS = ("convergence_agrees", "converges_faster_than_replay")
+SPEED = (
+    "time_agrees",
+    "slower_than_claimed",
+    "hardware_differs",
+    "noisy_host",
+    "worker_drifted",
+    "time_not_compared",
+    "claim_has_no_time",
+)
+WORDS = {"supports": "yes", "rejects": "no", "leaves_open": "undecided", "note": "noted"}
+# The heaviest weight speaks for a check.
+HEAVIEST = ("rejects", "leaves_open", "supports", "note")
+
+
+@dataclass(frozen=True)
+class VerdictCheck:
+    """One check: its name, its weight with a word for it, and a sentence."""
+
+    name: str
+    weight: str
+    word: str
+    text: str
+
+
+def verdict_checks(verification: View) -> list[VerdictCheck]:
+    """What a replay checked of a claim, always the same four; none of any other kind."""
+    if verification["kind"] != "replay" or not verification["outcome"]:
+        return []
+    reasons = verification["reasons"]
+    first = _reason(reasons, REACHED)
+    at_stop = first is not None and "p_value" in (first.get("numbers") or {})
+    return [
+        _check("Beat the target at the fixed stop" if at_stop else "Reached the target", first),
+        _check("Learned like the reference", _reason(reasons, LEARNED)),
+        _check("Same number of epochs", _reason(reasons, EPOCHS)),
+        _check("Same speed", _reason(reasons, SPEED), _speed),
+    ]
+
+
+def _reason(reasons: Sequence[View], codes: Sequence[str]) -> View | None:
+    found = [reason for reason in reasons if reason["code"] in codes]
+    return min(found, key=lambda reason: HEAVIEST.index(reason["weight"]), default=None)
+
+
+def _check(name: str, reason: View | None, say: Any = None) -> VerdictCheck:
+    if reason is None:
+        return VerdictCheck(name, "note", "not compared", "Nothing to compare it with.")
+    weight = reason["weight"]
+    text = str(say(reason) if say else reason["message"])
+    word = "not compared" if text.startswith("Not compared") else WORDS[weight]
+    return VerdictCheck(name, weight, word, text[:1].upper() + text[1:].rstrip(".") + ".")
+
+
+def _speed(reason: View) -> str:
+    """How many times as long an epoch took as claimed; a faster replay is said to be one."""
+    numbers = reason.get("numbers") or {}
+    ratio, limit = numbers.get("ratio"), numbers.get("tolerated_ratio")
+    if ratio is None:
+        prefix = "time was not compared: "
+        message = str(reason["message"])
+        return message.replace(prefix, "Not compared: ", 1)
+    allowed = "" if limit is None else f" Limit {number(limit, 3)}×."
+    if ratio < 1:
+        return f"An epoch took {number(1 / ratio, 3)}× less time than claimed: ours is faster"
+    if limit is not None and ratio > limit:
+        return f"An epoch took {number(ratio, 3)}× as long as claimed.{allowed}"
+    return f"An epoch took {number(ratio, 3)}× as long as claimed, within the limit.{allowed}"

@@ -1,19 +1,173 @@
-"""What the page of a benchmark shows."""
+"""A board's page: what it shows, and why a query gives no board."""
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 from sqlalchemy.orm import Session
 
-from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.benchmark import Benchmark, ReplayPolicy, RunsRule
+from finishline.rules.errors import RuleError
+from finishline.rules.text import count_text
+from finishline.rules.verification.replay_plan import OWN_SEEDS
 from server.benchmarks.phase_queries import current_phases
 from server.benchmarks.phase_schemas import phases_of
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.schemas import benchmark_view
 from server.board_versions import board_version, cached_for_board
 from server.boards.service import BoardQuery, board_in_division, cut_board, facets_of, ranked_board
-from server.pages.board_refusals import query_instead
-from server.pages.explanations import EXPLAIN
+from server.errors import ConflictError, ContentError, ServerError
+from web.formats import quality
+
+Problem = dict[str, Any]
+# What reading a query, or a board by it, may raise.
+REFUSALS = (ValidationError, RuleError, ConflictError, ContentError)
+LABELS = {
+    "metric": "Ranked by",
+    "q": "Text",
+    "hardware_class": "Hardware class",
+    "date_from": "From",
+    "date_to": "To",
+    "price": "Your price",
+    "prices_on": "Prices of",
+}
+EXPECTED = {
+    "float_parsing": "a number",
+    "finite_number": "a number that is not infinite",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+}
+
+
+def problems_of(
+    error: ValidationError | RuleError | ServerError, typed: Mapping[str, str]
+) -> list[Problem]:
+    """What is wrong with a query as it was typed, by what was raised."""
+    if isinstance(error, ValidationError):
+        return [_of_field(item, typed) for item in error.errors()]
+    return _of_rule(error, typed) if isinstance(error, RuleError) else _of_cursor(error, typed)
+
+
+def query_instead(typed: Mapping[str, str], problems: Sequence[Problem]) -> BoardQuery:
+    """A query of the same kind of board as the one refused, where that much of it is right."""
+    metric = typed.get("metric")
+    is_refused = any(problem["name"] == "metric" for problem in problems)
+    return BoardQuery.model_validate({"metric": metric} if metric and not is_refused else {})
+
+
+def _of_rule(error: RuleError, typed: Mapping[str, str]) -> list[Problem]:
+    """What the benchmark's rules do not allow, such as a target that its metric cannot have."""
+    return [
+        _problem(
+            (problem.field or "").removeprefix("query."),
+            typed,
+            f"expected {problem.expected}" if problem.expected else problem.message,
+        )
+        for problem in error.problems
+    ]
+
+
+def _of_cursor(error: ServerError, typed: Mapping[str, str]) -> list[Problem]:
+    """A place in a board that is none, or none any more."""
+    return [_problem("cursor", typed, error.detail)]
+
+
+def _of_field(item: ErrorDetails, typed: Mapping[str, str]) -> Problem:
+    name = str(item["loc"][0]) if item["loc"] else "query"
+    return _problem(name, typed, _sentence(item))
+
+
+def _sentence(item: ErrorDetails) -> str:
+    kind, limits = item["type"], item.get("ctx", {})
+    if kind == "extra_forbidden":
+        return "no board can be filtered by that"
+    if kind == "literal_error":
+        return f"expected {limits['expected']}"
+    if kind in EXPECTED:
+        return f"expected {EXPECTED[kind]}"
+    return item["msg"].replace("Input should be", "expected", 1)
+
+
+def _problem(name: str, typed: Mapping[str, str], message: str) -> Problem:
+    label = LABELS.get(name, name.replace("_", " ").capitalize())
+    return {"name": name, "label": label, "typed": typed.get(name), "message": message}
+
+
+MEASURED = (
+    "A verification trains the reference to the target and times its model one item at a time; "
+    "that latency stands beside the stated one."
+)
+NOT_MEASURED = "Here no worker can measure them: claims stay claims."
+
+
+def explain_scoring(benchmark: Benchmark) -> str:
+    """How runs become a result here, in sentences."""
+    runs = benchmark.runs
+    goals = [
+        f"{goal.metric} is {'at least' if goal.direction == 'higher' else 'at most'} "
+        f"{quality(goal.value, goal.unit)}"
+        for goal in (benchmark.target, *benchmark.target.also)
+    ]
+    lines = [
+        f"The time to accuracy of a run counts on the {benchmark.clock.name} clock until "
+        f"{' and '.join(goals)}."
+    ]
+    if runs.dropped:
+        ends = "the fastest and the slowest" if runs.dropped == 1 else f"{runs.dropped} at each end"
+        wanted = count_text(runs.wanted, "run")
+        lines.append(
+            f"A submission has at least {wanted}, each with a seed of its own; "
+            f"{_first_that_count(runs)}{ends} are dropped and the rest are averaged. "
+            f"A run that does not reach the target {_of_a_failed_run(runs)}."
+        )
+    if benchmark.replay is not None:
+        lines.append(_explain_replay(benchmark.replay))
+    return "\n\n".join(lines)
+
+
+def _explain_replay(policy: ReplayPolicy) -> str:
+    least, most = policy.min_runs, policy.max_runs
+    sealed = count_text(most, "sealed run")
+    return (
+        f"A verification trains the reference with {count_text(OWN_SEEDS, 'seed')} of the claim's "
+        "own and compares their curves with the claimed ones. Then it trains "
+        f"{sealed if least == most else f'{least} to {sealed}'} whose seeds the server drew: "
+        "every evaluation is compared with the band of calibrated runs, the claimed epochs with "
+        "both. The time that ranks is that of the sealed runs. All tests together leave an honest "
+        f"claim unverified at most {quality(100 * policy.alpha, 'percent')} of the time."
+    )
+
+
+def _first_that_count(runs: RunsRule) -> str:
+    if runs.started is None:
+        return ""
+    return f"the first {runs.count} that reach the target count; of them "
+
+
+def _of_a_failed_run(runs: RunsRule) -> str:
+    return "counts as slowest" if runs.started is None else "is left out"
+
+
+def explain_inference(benchmark: Benchmark) -> str:
+    """What an inference entry is ranked by, in sentences."""
+    target = benchmark.target
+    sign = "at least" if target.direction == "higher" else "at most"
+    is_measured = benchmark.replay is not None and benchmark.latency is not None
+    return "\n\n".join(
+        [
+            "Latency is the time a trained model takes for one item at batch size 1; cost is the "
+            "price of 10,000 items. An entry is ranked if its model has "
+            f"{target.metric} of {sign} {quality(target.value, target.unit)}.",
+            "All three are as the submitter states them: an inference entry has no log that they "
+            f"could be derived from. {MEASURED if is_measured else NOT_MEASURED}",
+        ]
+    )
+
+
+EXPLAIN = {"train": explain_scoring, "inference": explain_inference}
+
 
 Context = dict[str, Any]
 DATES = {

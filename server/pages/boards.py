@@ -9,8 +9,13 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.benchmarks.queries import find_benchmark
 from server.boards.service import BoardQuery, Encoded, answer_board
-from server.pages.board_context import board_context, refused_context
-from server.pages.board_refusals import REFUSALS, Problem, problems_of
+from server.pages.board_context import (
+    REFUSALS,
+    Problem,
+    board_context,
+    problems_of,
+    refused_context,
+)
 from server.people.dependencies import PartsDep
 from web.render import render
 

@@ -13,8 +13,8 @@ from server.models import Calibration
 from server.people.dependencies import PartsDep
 from server.verifications import calibration_views as views
 from server.verifications.calibration_schemas import CalibrationSummary
-from web.calibration_chart import calibration_figure
 from web.render import render
+from web.replay_chart import calibration_figure
 
 router = APIRouter(include_in_schema=False)
 LATEST = 100

@@ -1,18 +1,146 @@
-"""Two to six submissions of one benchmark side by side."""
+"""Submissions side by side, and two verifications of one."""
 
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import islice
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
+from sqlalchemy.orm import Session
 
+from server.boards.service import FEWEST, MOST, compare_submissions
 from server.errors import ContentError
-from server.pages.comparison_context import Context, board_beside, comparison_context, read_ids
+from server.models import Submission, Verification
+from server.pages.measured import measured_beside
+from server.pages.queries import (
+    submission_context,
+    submission_with_checks,
+    submission_with_curves,
+    title_of,
+)
+from server.pages.standings import places_of
 from server.people.dependencies import Parts, PartsDep
 from server.people.signed_in import ViewerDep
+from server.standing import find_verification
+from server.verifications.queries import view
+from server.verifications.reruns import compare_verifications
 from server.viewer import Viewer
 from web.compare import compare_link
 from web.compare_chart import overlaid_curves, run_times_figure
 from web.render import render
+
+Context = dict[str, Any]
+MOST_OFFERED = 300
+MOST_READ = 20  # Ids beyond these are not looked up: they are too many anyway.
+
+
+def read_ids(texts: Sequence[str]) -> list[str]:
+    """The ids in texts that a form or a link sent: each once, also out of pasted addresses."""
+    parts = [part.strip() for text in texts for part in text.split(",")]
+    ids = [part.rstrip("/").rsplit("/", 1)[-1].split("?")[0].split("#")[0] for part in parts]
+    return list(dict.fromkeys(one for one in ids if one))
+
+
+def comparison_context(session: Session, parts: Parts, ids: Sequence[str]) -> tuple[int, Context]:
+    """The status and the context of compare.html; with a problem there is no comparison."""
+    found = [session.get(Submission, one) for one in ids[:MOST_READ]]
+    chosen = [submission for submission in found if submission is not None]
+    unknown = [one for one, row in zip(ids, found, strict=False) if row is None]
+    status, problem = _problem(ids, unknown, chosen)
+    complete = problem is None and len(ids) >= FEWEST
+    context: Context = {
+        "ids": list(ids),
+        "unknown": unknown,
+        "chosen": [_in_short(parts, submission) for submission in chosen],
+        "problem": problem,
+        "comparison": None,
+        "submissions": [],
+        "most": MOST,
+    }
+    return status, context | (_compared(session, parts, ids) if complete else {})
+
+
+def _problem(
+    ids: Sequence[str], unknown: Sequence[str], chosen: Sequence[Submission]
+) -> tuple[int, str | None]:
+    """A status, and what is wrong in words that say what to do."""
+    if unknown:
+        names = ", ".join(repr(one) for one in unknown)
+        return 404, f"There is no submission {names}: remove it, or correct the id."
+    if len(ids) > MOST:
+        return 422, (
+            f"These are {len(ids)} submissions; at most {MOST} fit side by side. Remove some."
+        )
+    boards = sorted({submission.benchmark_id for submission in chosen})
+    if len(boards) > 1:
+        return 422, (
+            f"These are submissions of {' and '.join(boards)}: only those of one benchmark can be "
+            "compared. Remove the others."
+        )
+    if len({submission.kind for submission in chosen}) > 1:
+        return 422, (
+            "Trainings and inference entries have no figure in common. Remove either the ones or "
+            "the others."
+        )
+    return 200, None
+
+
+def _in_short(parts: Parts, submission: Submission) -> Context:
+    return {
+        "id": submission.id,
+        "model": submission.model,
+        "submitter": submission.submitter,
+        "benchmark": submission.benchmark_id,
+        "benchmark_title": title_of(parts, submission.benchmark_id),
+        "kind": submission.kind,
+    }
+
+
+def board_beside(session: Session, parts: Parts, submission_ids: Sequence[str]) -> Context:
+    """The ranks of the submissions in their divisions, and what else stands on their board.
+
+    The board is that of the first one that there is; of a long one the best are offered.
+    """
+    found = [session.get(Submission, one) for one in submission_ids[:MOST_READ]]
+    chosen = [submission for submission in found if submission is not None]
+    if not chosen or chosen[0].benchmark_id not in parts.benchmarks:
+        return {"ranks": {}, "pick": []}
+    benchmark, kind = parts.benchmarks[chosen[0].benchmark_id], chosen[0].kind
+    there = {submission.id for submission in chosen}
+    ranks: dict[str, int | None] = {}
+    for division in {submission.division for submission in chosen}:
+        own = places_of(session, benchmark, kind=kind, division=division)
+        ranks |= {place.submission_id: place.rank for place in own if place.submission_id in there}
+    places = places_of(session, benchmark, kind=kind, division=None)
+    others = (asdict(place) for place in places if place.submission_id not in there)
+    return {"ranks": ranks, "pick": list(islice(others, MOST_OFFERED))}
+
+
+def _compared(session: Session, parts: Parts, ids: Sequence[str]) -> Context:
+    contexts = [submission_with_checks(session, parts, one) for one in ids]
+    submissions = [_with_findings(session, one) for one in contexts]
+    comparison = compare_submissions(session, ",".join(ids)).model_dump(mode="json")
+    for one, shown in zip(comparison["submissions"], submissions, strict=True):
+        for end in ("tta_low_seconds", "tta_high_seconds"):
+            one[end] = shown["result"].get(end)
+    return {
+        "comparison": comparison,
+        "submissions": submissions,
+        "benchmark": contexts[0]["benchmark"],
+    }
+
+
+def _with_findings(session: Session, context: Context) -> Context:
+    """A submission with its curves, and with what its published verification says of it."""
+    shown: Context = context["submission"]
+    published = shown["published_verification"]
+    report = session.get_one(Verification, published).report if published else None
+    return shown | {
+        "measured": measured_beside(report),
+        "curves": submission_with_curves(session, shown["id"]),
+    }
+
 
 router = APIRouter(include_in_schema=False)
 IdsDep = Annotated[list[str] | None, Query(max_length=100)]
@@ -53,3 +181,25 @@ def _complete(parts: Parts, viewer: Viewer, ids: list[str] | None) -> Context:
     if context["comparison"] is None:
         raise ContentError(context["problem"] or "ids: expected two to six different submissions.")
     return context
+
+
+@router.get("/verifications/compare", response_class=HTMLResponse)
+def verification_comparison_page(
+    first: str, second: str, parts: PartsDep, viewer: ViewerDep
+) -> str:
+    """Two verdicts with their replays and systems, and what differs beyond chance."""
+    alive = parts.settings.worker_alive_seconds
+    with parts.database.read(viewer) as session:
+        comparison = compare_verifications(session, first, second)
+        context = submission_context(session, parts, comparison.submission_id)
+        sides = [
+            view(session, find_verification(session, each), alive_seconds=alive, with_report=False)
+            for each in (first, second)
+        ]
+    return render(
+        "verification_comparison.html",
+        comparison=comparison.model_dump(mode="json"),
+        submission=context["submission"],
+        benchmark=context["benchmark"],
+        sides=[side.model_dump(mode="json") for side in sides],
+    )

@@ -9,8 +9,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, StreamingResponse
 from pydantic import ConfigDict, Field
 
-from server.pages.console_page import console_page
-from server.pages.forms import read_query
+from server.pages.console_page import console_page, read_query
 from server.people import audit
 from server.people.audit import AuditFilter, read_head
 from server.people.dependencies import Parts, PartsDep

@@ -8,8 +8,7 @@ from fastapi.responses import HTMLResponse, Response
 
 from server.benchmarks import calibrations as queries
 from server.errors import ServerError
-from server.pages.console_page import console_page, go_on
-from server.pages.forms import filled, read_form
+from server.pages.console_page import console_page, filled, go_on, read_form
 from server.people.dependencies import Parts, PartsDep
 from server.people.sessions import Notice, SignedIn
 from server.people.signed_in import ConsoleDep, Fields, FormDep, viewer_for

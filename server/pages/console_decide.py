@@ -8,9 +8,8 @@ from sqlalchemy.orm import Session
 
 from server.errors import ServerError
 from server.models import Submission, Verification
-from server.pages.console_lists import pending_verdicts
-from server.pages.console_page import console_page, go_on
-from server.pages.forms import filled, read_form
+from server.pages.console_overview import pending_verdicts
+from server.pages.console_page import console_page, filled, go_on, read_form
 from server.people.dependencies import Parts, PartsDep
 from server.people.sessions import Notice, SignedIn
 from server.people.signed_in import ConsoleDep, FormDep, viewer_for

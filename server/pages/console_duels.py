@@ -10,8 +10,7 @@ from finishline.rules.text import count_text
 from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS
 from server.errors import ServerError
 from server.models import Verification
-from server.pages.console_page import console_page, go_on
-from server.pages.forms import filled, read_form
+from server.pages.console_page import console_page, filled, go_on, read_form
 from server.people.dependencies import Parts, PartsDep
 from server.people.sessions import Notice, SignedIn
 from server.people.signed_in import ConsoleDep, Fields, FormDep, viewer_for

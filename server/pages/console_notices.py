@@ -24,8 +24,7 @@ from server.notices.subscriptions import (
     list_mails,
     list_webhooks,
 )
-from server.pages.console_page import console_page, go_on
-from server.pages.forms import filled, read_form
+from server.pages.console_page import console_page, filled, go_on, read_form
 from server.people.accounts import ORGANISERS
 from server.people.dependencies import Parts, PartsDep, require_allowed
 from server.people.sessions import Notice, SignedIn

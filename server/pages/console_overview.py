@@ -1,21 +1,142 @@
 """The console's first page: what needs an organiser, each with the next step."""
 
+from datetime import timedelta
 from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response
+from sqlalchemy import select
+from sqlalchemy.orm import Session, joinedload, selectinload
 
-from server.pages.console_lists import (
-    failed_attempts,
-    open_calibrations,
-    pending_verdicts,
-    under_way,
-    workers_out,
-)
+from server.benchmarks.calibrations import count_runs
+from server.database import utc_now
+from server.models import Attempt, Calibration, Submission, Verification
 from server.pages.console_page import console_page
 from server.people.accounts import ORGANISERS
 from server.people.dependencies import PartsDep
 from server.people.signed_in import SignedInDep, viewer_for
+from server.standing import OPEN, SHOWN, is_pending, published_status
+from server.verifications.calibration_views import Offered, summary
+from server.verifications.queries import view
+from server.verifications.worker_queries import list_workers
+
+MOST = 100
+LATELY = timedelta(days=7)
+Row = dict[str, Any]
+
+
+def pending_verdicts(session: Session) -> list[Row]:
+    """Verdicts that wait for a decision, the oldest first."""
+    rows = session.scalars(
+        select(Verification)
+        .where(
+            Verification.state == "done",
+            Verification.kind.in_(("replay", "latency")),
+            Verification.fresh.is_(False),
+            Verification.witness_token_id.is_(None),
+            ~Verification.decision.has(),
+        )
+        .order_by(Verification.ended_at)
+        .options(selectinload(Verification.submission).selectinload(Submission.verifications))
+    )
+    return [
+        _pending_row(row, row.submission)
+        for row in rows
+        if row.submission is not None and is_pending(row, row.submission)
+    ]
+
+
+def _pending_row(verification: Verification, submission: Submission) -> Row:
+    return {
+        "id": verification.id,
+        "submission_id": submission.id,
+        "model": submission.model,
+        "submitter": submission.submitter,
+        "benchmark": submission.benchmark_id,
+        "standing": published_status(submission),
+        "outcome": verification.outcome,
+        "ended_at": _text(verification.ended_at),
+    }
+
+
+def under_way(session: Session, *, alive_seconds: float) -> list[Row]:
+    """Verifications that are queued or running, the latest first, and what they wait for."""
+    rows = session.scalars(
+        select(Verification)
+        .where(Verification.state.in_(OPEN))
+        .order_by(Verification.created_at.desc())
+        .limit(MOST)
+        .options(
+            *SHOWN, selectinload(Verification.submission).selectinload(Submission.verifications)
+        )
+    )
+    return [
+        view(session, row, alive_seconds=alive_seconds, with_report=False).model_dump(mode="json")
+        for row in rows
+    ]
+
+
+def workers_out(session: Session, *, alive_seconds: float) -> list[Row]:
+    """Workers of the last days that are given nothing: off their baseline, or gone silent."""
+    since = utc_now() - LATELY
+    return [
+        worker.model_dump(mode="json")
+        for worker in list_workers(session, alive_seconds=alive_seconds)
+        if (worker.drift is not None or not worker.alive)
+        and worker.state != "stopping"
+        and worker.last_seen_at >= since
+    ]
+
+
+def failed_attempts(session: Session) -> list[Row]:
+    """Attempts of the last days that ended without a report, the latest first."""
+    rows = session.scalars(
+        select(Attempt)
+        .where(Attempt.state.in_(("failed", "lost")), Attempt.ended_at >= utc_now() - LATELY)
+        .order_by(Attempt.ended_at.desc())
+        .limit(MOST)
+        .options(joinedload(Attempt.verification))
+    )
+    return [_failed_row(row) for row in rows]
+
+
+def _failed_row(attempt: Attempt) -> Row:
+    failure = attempt.failure or {}
+    return {
+        "verification_id": attempt.verification_id,
+        "verification_state": attempt.verification.state,
+        "number": attempt.number,
+        "state": attempt.state,
+        "worker": attempt.worker,
+        "ended_at": _text(attempt.ended_at),
+        "message": failure.get("message", "It ended without a word."),
+        "next_step": failure.get("next_step", "Look at the verification."),
+    }
+
+
+def open_calibrations(session: Session, offered: Offered) -> list[Row]:
+    """Calibrations that are under way, or wait to be continued or adopted.
+
+    One that has ended for an earlier definition of its benchmark waits for nothing.
+    """
+    rows = session.scalars(
+        select(Calibration)
+        .where(Calibration.adopted_at.is_(None), Calibration.state != "cancelled")
+        .order_by(Calibration.created_at.desc())
+        .limit(MOST)
+    )
+    counts = count_runs(session)
+    found = [summary(row, finished=counts.get(row.id, 0), offered=offered) for row in rows]
+    return [
+        each.model_dump(mode="json")
+        for each in found
+        if each.state == "running" or not each.outdated
+    ]
+
+
+def _text(moment: Any) -> str | None:
+    return moment.isoformat() if moment is not None else None
+
 
 router = APIRouter(include_in_schema=False)
 

@@ -7,8 +7,7 @@ from fastapi.responses import Response
 
 from server.errors import ServerError
 from server.pages.console_account import ADDRESS, account_page, revoked_words
-from server.pages.console_page import go_on
-from server.pages.forms import filled, read_form
+from server.pages.console_page import filled, go_on, read_form
 from server.people import token_issue
 from server.people.accounts import SCOPES
 from server.people.dependencies import PartsDep

@@ -12,8 +12,7 @@ from server.benchmarks.phases import set_phases
 from server.benchmarks.queries import find_benchmark
 from server.database import utc_now
 from server.errors import ServerError
-from server.pages.console_page import console_page, go_on
-from server.pages.forms import Errors, filled, read_form
+from server.pages.console_page import Errors, console_page, filled, go_on, read_form
 from server.people.dependencies import Parts, PartsDep
 from server.people.sessions import Notice, SignedIn
 from server.people.signed_in import ConsoleDep, FormDep

@@ -9,8 +9,7 @@ from server.benchmarks.price_schemas import PriceCreate, PriceQuery, price_of
 from server.benchmarks.prices import add_price, find_price, list_prices
 from server.database import utc_now
 from server.errors import ServerError
-from server.pages.console_page import console_page, go_on
-from server.pages.forms import filled, read_form
+from server.pages.console_page import console_page, filled, go_on, read_form
 from server.people.dependencies import Parts, PartsDep
 from server.people.sessions import Notice, SignedIn
 from server.people.signed_in import ConsoleDep, FormDep

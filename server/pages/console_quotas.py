@@ -8,8 +8,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
 
 from server.errors import NotFoundError, ServerError
-from server.pages.console_page import console_page, go_on
-from server.pages.forms import Errors, filled, read_form
+from server.pages.console_page import Errors, console_page, filled, go_on, read_form
 from server.people.dependencies import Parts, PartsDep
 from server.people.sessions import Notice, SignedIn
 from server.people.signed_in import ConsoleDep, FormDep

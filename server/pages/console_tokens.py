@@ -8,8 +8,7 @@ from pydantic import BaseModel, Field
 
 from server.errors import ServerError
 from server.pages.console_account import revoked_words, token_row
-from server.pages.console_page import console_page, go_on
-from server.pages.forms import filled, read_form, read_query
+from server.pages.console_page import console_page, filled, go_on, read_form, read_query
 from server.people import token_issue
 from server.people.dependencies import Parts, PartsDep
 from server.people.schemas import TokenCreate, TokenRotate

@@ -9,8 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from server.errors import ServerError
 from server.pages.console_account import token_row
-from server.pages.console_page import console_page, go_on
-from server.pages.forms import filled, read_form, read_query
+from server.pages.console_page import console_page, filled, go_on, read_form, read_query
 from server.people import users
 from server.people.accounts import ROLES
 from server.people.dependencies import Parts, PartsDep

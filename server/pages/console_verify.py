@@ -9,9 +9,8 @@ from fastapi.responses import HTMLResponse, Response
 
 from finishline.rules.text import count_text
 from server.errors import ServerError
-from server.pages.console_lists import under_way
-from server.pages.console_page import console_page, go_on
-from server.pages.forms import filled, read_form
+from server.pages.console_overview import under_way
+from server.pages.console_page import console_page, filled, go_on, read_form
 from server.people.dependencies import Parts, PartsDep
 from server.people.sessions import Notice, SignedIn
 from server.people.signed_in import ConsoleDep, FormDep, viewer_for

@@ -8,8 +8,7 @@ from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
 from server.errors import ConflictError, ServerError
-from server.pages.console_page import console_page, go_on
-from server.pages.forms import filled, read_form
+from server.pages.console_page import console_page, filled, go_on, read_form
 from server.people.dependencies import Caller, Parts, PartsDep
 from server.people.sessions import Notice, SignedIn
 from server.people.signed_in import ConsoleDep, Fields, FormDep

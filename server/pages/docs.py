@@ -1,11 +1,15 @@
-"""The documents as pages, their images, and their text as it was written."""
+"""Documents and the price book as pages."""
 
 from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 
+from server.benchmarks.price_schemas import PriceQuery
+from server.benchmarks.prices import list_prices
 from server.errors import NotFoundError
+from server.pages.console_page import read_query
 from server.pages.static_files import asset_answer
 from server.people.dependencies import PartsDep
 from web.documents import INDEX, Document, Documents, read_documents
@@ -77,3 +81,18 @@ def _view(document: Document) -> dict[str, Any]:
             if heading.level in (2, 3)
         ],
     }
+
+
+@router.get("/prices", response_class=HTMLResponse)
+def prices_page(request: Request, parts: PartsDep) -> str:
+    """What instances cost, since when, and who says so."""
+    query = read_query(PriceQuery, request)
+    filters = query.model_dump(mode="json", exclude_none=True)
+    with parts.database.read() as session:
+        prices = list_prices(session, query)
+    return render(
+        "prices.html",
+        prices=[price.model_dump(mode="json") for price in prices],
+        filters=filters,
+        query=f"?{urlencode(filters)}" if filters else "",
+    )

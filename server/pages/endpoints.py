@@ -28,10 +28,8 @@ from server.pages import (
     feeds,
     home,
     mail_links,
-    prices,
     static_files,
     submissions,
-    verification_comparison,
     verifications,
     workers,
 )
@@ -44,11 +42,9 @@ PAGES = (
     submissions,
     compare,
     calibrations,
-    verification_comparison,  # before the page of one verification, whose path would fit it too
     verifications,
     workers,
     feeds,
-    prices,
     console_sign_in,
     console_overview,
     console_account,

@@ -14,8 +14,7 @@ from server.conditions import reader_has
 from server.pages.addresses import site_address
 from server.people.dependencies import PartsDep
 from server.verifications.latest import latest_verdicts
-from web.feed import MEDIA_TYPE, Feed, FeedEntry, atom_feed
-from web.feed_entries import record_entry, verdict_entry
+from web.feed import MEDIA_TYPE, Feed, FeedEntry, atom_feed, record_entry, verdict_entry
 from web.formats import moment
 
 router = APIRouter(include_in_schema=False)

@@ -23,7 +23,7 @@ from server.submissions.queries import (
 from server.submissions.schemas import submission_view
 from server.verifications.judged import judged_on_others
 from server.verifications.queries import latest_of, view
-from web.thinning import even_sample
+from web.chart_parts import even_sample
 
 Context = dict[str, Any]
 # Of all runs of a submission together; a longer page is one that nobody reads.

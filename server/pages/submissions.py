@@ -15,7 +15,7 @@ from server.conditions import reader_has
 from server.errors import ContentError
 from server.models import Submission
 from server.pages.addresses import site_address
-from server.pages.forms import filled, read_form
+from server.pages.console_page import filled, read_form
 from server.pages.queries import (
     submission_context,
     submission_page_context,

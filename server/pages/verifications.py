@@ -12,9 +12,8 @@ from server.pages.queries import Context, verification_context
 from server.people.dependencies import Parts, PartsDep
 from server.people.signed_in import ViewerDep
 from server.verifications.queue import read_place
-from web.duel_chart import duel_figure
 from web.render import render
-from web.replay_chart import replay_figure
+from web.replay_chart import duel_figure, replay_figure
 
 router = APIRouter(include_in_schema=False)
 GhostQuery = Annotated[Literal["record", "claim"] | None, Query()]

@@ -91,7 +91,7 @@ def test_of_a_long_curve_an_even_sample_is_read_and_its_figures_are_of_all(
     two: tuple[str, str], client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = client.get(f"{PAGE}/curves").text
-    monkeypatch.setattr("server.pages.chart_views.MOST_EVALUATIONS", 3)
+    monkeypatch.setattr("server.pages.board_charts.MOST_EVALUATIONS", 3)
     drawn = [t for t in figure(client, "curves")["data"] if t["meta"]["paint"] == "series"]
 
     assert {len(trace["x"]) for trace in drawn} == {3}

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from server.pages.explanations import explain_scoring
+from server.pages.board_context import explain_scoring
 
 
 def test_a_replay_trains_own_seeds_and_sealed_runs(digits: Benchmark) -> None:

@@ -2,8 +2,7 @@ import gzip
 
 import pytest
 
-from web.assets import asset_names, make_asset, static_asset, static_url
-from web.plotly_bundle import plotly_bundle
+from web.assets import asset_names, make_asset, plotly_bundle, static_asset, static_url
 
 
 def test_every_asset_is_smaller_compressed_and_unpacks_to_itself() -> None:

@@ -1,7 +1,7 @@
 from typing import Any
 from urllib.parse import parse_qs
 
-from web.board_links import (
+from web.board_table import (
     asks_what_if,
     board_query,
     is_filtered,

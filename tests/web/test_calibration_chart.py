@@ -1,6 +1,6 @@
 """The figure of a calibration: one view for each batch size."""
 
-from web.calibration_chart import calibration_figure, largest_shift
+from web.replay_chart import calibration_figure, largest_shift
 
 TARGET = {"metric": "top1Accuracy", "value": 97.5, "unit": "percent", "direction": "higher"}
 

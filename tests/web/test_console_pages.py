@@ -2,7 +2,7 @@
 
 import pytest
 
-from web.console_pages import console_pages_of
+from web.home_words import console_pages_of
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,9 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from web.duel_chart import duel_figure
 from web.progress import side_of, state_sentence
 from web.render import render
-from web.replay_chart import replay_figure
+from web.replay_chart import duel_figure, replay_figure
 
 View = dict[str, Any]
 Make = dict[str, Callable[..., View]]

@@ -1,6 +1,6 @@
 from typing import Any
 
-from web.families import families, short_title
+from web.home_words import families, short_title
 from web.render import render
 
 

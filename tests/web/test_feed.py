@@ -1,8 +1,7 @@
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from web.feed import ATOM, Feed, FeedEntry, atom_feed
-from web.feed_entries import record_entry, verdict_entry
+from web.feed import ATOM, Feed, FeedEntry, atom_feed, record_entry, verdict_entry
 
 NAMES = {"a": ATOM}
 DIGITS = {"id": "digits", "title": "Digits"}

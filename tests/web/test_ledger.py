@@ -1,6 +1,6 @@
 import pytest
 
-from web.ledger import ledger_bars, phases_used
+from web.run_measurements import ledger_bars, phases_used
 
 
 def test_bars_share_the_scale_of_the_longest_run() -> None:

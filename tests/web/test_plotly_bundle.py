@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from web import plotly_bundle
+from web import assets as plotly_bundle
 
 ROOT = Path(__file__).parents[2]
 

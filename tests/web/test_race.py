@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from web.progress import chosen_ghost, ghost_label, off_class, signed, split_rows
 from web.render import render
 from web.replay_chart import replay_figure
-from web.splits import chosen_ghost, ghost_label, off_class, signed, split_rows
 
 View = dict[str, Any]
 Make = dict[str, Callable[..., View]]

@@ -1,6 +1,6 @@
 """The settings that a claim states and those that its logs add."""
 
-from web.settings import Setting, stated_settings
+from web.run_measurements import Setting, stated_settings
 
 
 def test_what_only_the_logs_state_follows_the_claims_own_settings() -> None:

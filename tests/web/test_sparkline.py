@@ -2,8 +2,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from web.records_chart import HEIGHT, WIDTH, record_sparkline
 from web.render import render
-from web.sparkline import HEIGHT, WIDTH, record_sparkline
 
 Make = dict[str, Callable[..., dict[str, Any]]]
 # The records of CIFAR-10 training in DAWNBench that opened each year.

@@ -1,6 +1,6 @@
 import pytest
 
-from web.target_range import target_range
+from web.board_table import target_range
 
 
 def target(value: float, unit: str = "percent", direction: str = "higher") -> dict[str, object]:

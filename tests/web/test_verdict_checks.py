@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from web.verdict_checks import verdict_checks
+from web.verdicts import verdict_checks
 
 
 def replay(*reasons: dict[str, Any]) -> dict[str, Any]:

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from web.canary_line import HEIGHT, canary_line, speed_text
 from web.render import render
-from web.roofline_chart import roofline_figure
+from web.worker_charts import HEIGHT, canary_line, roofline_figure, speed_text
 from web.worker_words import class_sentence, doing_sentence, expected_text, roof_name, worker_state
 
 View = dict[str, Any]

@@ -11,9 +11,8 @@ from web.badge import badge_svg
 from web.board_charts import BY_NAME, CHARTS
 from web.charts import curves_figure, pareto_figure
 from web.convergence_chart import convergence_figure
-from web.duel_chart import duel_figure
 from web.render import render
-from web.replay_chart import replay_figure
+from web.replay_chart import duel_figure, replay_figure
 from web.survival_chart import survival_figure, survival_table
 
 pytestmark = pytest.mark.browser
