@@ -1,6 +1,6 @@
 # What a newcomer needs: `make run` and `make test`. `make help` lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help install charts run test test-vision lint audit format bench chaos clean
+.PHONY: help install wheels charts run test test-vision lint audit format bench chaos clean
 
 VENV := .venv
 # Both distributions, as pip installs them from a checkout.
@@ -36,6 +36,12 @@ $(STAMP): $(PROJECTS) constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		-c constraints.txt $(EDITABLE) ".[worker,test]"
 	@touch $(STAMP)
+
+wheels: $(STAMP)  ## build both distributions, wheels into dist/
+	@rm -rf dist build finishline/build
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+		--wheel-dir dist ./finishline .
+	@rm -rf build finishline/build
 
 charts:  ## fetch the small bundle of Plotly with npm: pages with charts load a quarter
 	@command -v npm >/dev/null || { echo "npm is not installed; without it the charts are drawn \

@@ -1,0 +1,87 @@
+"""The documents beside the code: every record is in the index, and every named path exists."""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+RECORDS = ROOT / "docs" / "decisions"
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+FOLDERS = sorted(path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] not in "._")
+# `server/boards/rows.py`, `benchmarks/`: a path in code words, below one of our folders.
+PATH = re.compile(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]*)`")
+LINK = re.compile(r"\]\((?!https?:|mailto:|/)([^)#\s]+)(?:#[^)]*)?\)")
+# Where a server keeps or a build writes: in no checkout.
+MADE = ("var/", "runs/", "dist/", "secrets/", "build/", "node_modules/")
+# `benchmarks/ID.toml`, `reference_models/mine.py`: names that stand for others.
+PLACEHOLDER = re.compile(r"(?!README)[A-Z]{2,}|mine\.")
+
+
+def named_paths(text: str) -> Iterator[str]:
+    """Paths of the repository that a document names in code words."""
+    for path in PATH.findall(text):
+        if not path.startswith(MADE) and not PLACEHOLDER.search(path.rpartition("/")[2]):
+            yield path
+
+
+def test_the_index_lists_every_record_by_its_number() -> None:
+    index = (RECORDS / "README.md").read_text()
+    rows = re.findall(r"^\| \[(\d{4})\]\(([\w.-]+\.md)\) \| (.+) \|$", index, re.MULTILINE)
+    there = sorted(path.name for path in RECORDS.glob("0*.md"))
+
+    assert [name for _, name, _ in rows] == there
+    assert all(name.startswith(f"{number}-") for number, name, _ in rows)
+    assert len({number for number, _, _ in rows}) == len(rows)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_path_that_a_document_names_is_there(page: Path) -> None:
+    text = page.read_text()
+    missing = [path for path in named_paths(text) if not (ROOT / path).exists()]
+    links = [link for link in LINK.findall(text) if not (page.parent / link).exists()]
+
+    assert missing == []
+    assert links == []
+
+
+def test_a_path_that_is_gone_is_found() -> None:
+    assert list(named_paths("`server/gone.py` and `var/x` and `benchmarks/ID.toml`")) == [
+        "server/gone.py"
+    ]
+
+
+def test_ci_runs_targets_that_the_makefile_has() -> None:
+    jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]
+    steps = [step.get("run", "") for job in jobs.values() for step in job["steps"]]
+    used = set(re.findall(r"^make ([\w-]+)$", "\n".join(steps), re.MULTILINE))
+    targets = set(re.findall(r"^([\w-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+    assert {"install", "lint", "test", "wheels"} <= used <= targets
+
+
+def test_the_versions_told_are_that_of_the_distributions() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+
+    assert citation["version"] == version
+    assert citation["license"] == "Apache-2.0"
+    assert newest is not None
+    assert newest[1] == version
+
+
+def test_hooks_and_forms_of_issues_are_yaml() -> None:
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
+    entries = [hook["entry"] for repo in hooks["repos"] for hook in repo["hooks"]]
+    forms = [
+        yaml.safe_load(path.read_text())
+        for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml")
+        if path.name != "config.yml"
+    ]
+
+    assert "make lint" in entries
+    assert all({"name", "description", "body"} <= form.keys() for form in forms)
