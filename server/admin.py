@@ -30,10 +30,10 @@ from server.people.accounts import (
 from server.people.audit import Administrator
 from server.people.dependencies import Parts
 from server.reactions import connect_rooms
-from server.rescoring.service import Choice, rescore_submissions
 from server.revision import current_revision, require_current_schema
 from server.schema import migrate
 from server.settings import get_settings
+from server.submissions.rescoring import Choice, rescore_submissions
 from server.verifications.worker_probes import confirm_worker
 from server.viewer import ORGANISER
 

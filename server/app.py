@@ -46,23 +46,21 @@ from server.people.accounts import find_role
 from server.people.dependencies import Parts
 from server.people.last_use import LastUses
 from server.people.sign_in_throttle import FailedSignIns
-from server.quotas import endpoints as quotas
-from server.quotas.usage import MEASURES
 from server.reactions import connect_rooms
 from server.request_metrics import RequestMetrics
-from server.rescoring import endpoints as rescoring
 from server.revision import require_current_schema
 from server.settings import Settings, get_settings
 from server.submissions import endpoints as submissions
-from server.submissions.recovery import move_what_waits
-from server.tickets import endpoints as tickets
+from server.submissions import quota_admin as quotas
+from server.submissions import rescoring, tickets, withdrawals
+from server.submissions.quotas import MEASURES
+from server.submissions.upload import move_what_waits
 from server.verifications import calibration_endpoints as calibrations
 from server.verifications import endpoints as verifications
 from server.verifications import proof_endpoints as proofs
 from server.verifications import worker_endpoints as workers
 from server.verifications.dispatch import Dispatcher
 from server.verifications.event_stream import Feeds
-from server.withdrawals import endpoints as withdrawals
 
 API = "/api/v1"
 # A request is held against the routes in this order: what is heaviest is found first.

@@ -43,7 +43,7 @@ class ArtifactStore:
     A file is staged first, then settled, and kept only when the submission it belongs to is
     accepted: what is discarded leaves nothing behind. Keeping is a rename, so a reader never sees
     half a file. What was settled outlasts a loss of power, in the waiting room at the least; what
-    was kept too may be found there again (server.submissions.recovery).
+    was kept too may be found there again (server.submissions.upload).
 
     With a `bucket`, the folder is the waiting room alone: settling writes to the bucket. What is
     then not accepted stays there under its hash, where nothing refers to it.

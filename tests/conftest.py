@@ -171,4 +171,4 @@ def browser() -> Iterator[Any]:
 @pytest.fixture
 def shown_claims(monkeypatch: pytest.MonkeyPatch) -> None:
     """Show the runs of claims to everybody at once, for tests of what is made of them."""
-    monkeypatch.setattr("server.submissions.service.LONGEST_HIDDEN", timedelta())
+    monkeypatch.setattr("server.submissions.accept.LONGEST_HIDDEN", timedelta())

@@ -13,7 +13,7 @@ from finishline.rules.statistics.t import holm
 from finishline.rules.text import count_text
 from server.errors import ContentError, NotFoundError
 from server.models import SUBMITTER, Submission
-from server.submissions.run_times import convergence_factor, run_times
+from server.submissions.service import convergence_factor, run_times
 
 
 class ComparedView(BaseModel):

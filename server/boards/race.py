@@ -21,7 +21,7 @@ from server.benchmarks.queries import definition
 from server.boards.records import list_records
 from server.models import ReplayEventRow, RunRow, Submission, Verification
 from server.standing import find_verification
-from server.submissions.queries import find_submission, runs_with_curves
+from server.submissions.service import find_submission, runs_with_curves
 from server.verifications.figure_views import hidden_runs, without_quality
 from server.viewer import viewer_of
 

@@ -31,9 +31,8 @@ from server.models import (
     Verification,
 )
 from server.standing import KIND_THAT_CHECKS, PUBLISH
-from server.submissions.result_views import RcpView
-from server.submissions.run_times import convergence_factor
-from server.submissions.schemas import SystemView
+from server.submissions.schemas import RcpView, SystemView
+from server.submissions.service import convergence_factor
 from server.verifications.pool_runs import Spreads
 from server.viewer import seeing_as_anybody, seeing_figures
 

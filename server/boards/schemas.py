@@ -12,9 +12,7 @@ from finishline.rules.ranking.ranking import KIND_OF_METRIC, Metric
 from finishline.rules.scoring.run import ClockName
 from finishline.rules.submissions.claim import Kind
 from server.days import DayField
-from server.submissions.evidence_schemas import EvidenceFields
-from server.submissions.result_views import RcpView
-from server.submissions.schemas import SystemView
+from server.submissions.schemas import EvidenceFields, RcpView, SystemView
 
 SortColumn = Literal[
     "rank",

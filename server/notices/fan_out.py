@@ -22,7 +22,7 @@ from server.notices.announce import (
 )
 from server.notices.pruning import forget_events
 from server.notices.subscribers import Listener, find_listeners, find_organisers
-from server.submissions.queries import find_submission
+from server.submissions.service import find_submission
 
 log = logging.getLogger(__name__)
 

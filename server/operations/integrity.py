@@ -23,7 +23,7 @@ from server.operations.copies import list_logs, snapshot
 from server.operations.folders import Progress, now_and_then, silent
 from server.people.audit import all_records
 from server.people.dependencies import Parts
-from server.submissions.log_files import LogFiles
+from server.submissions.upload import LogFiles
 from server.verifications.proof_endpoints import SignedProof, current_signer, sign_proof
 from server.verifications.schemas import ENDED
 from server.viewer import ORGANISER

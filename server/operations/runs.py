@@ -16,8 +16,8 @@ from server.benchmarks.queries import definition, find_benchmark
 from server.database import Database
 from server.models import SUBMITTER, PublishedResult, RunRow, Submission, User
 from server.people.dependencies import PartsDep
-from server.submissions.queries import read_cursor, write_cursor
 from server.submissions.schemas import SystemView
+from server.submissions.service import read_cursor, write_cursor
 
 # The moment and id of a submission, then the index of a run.
 CURSOR_PATTERN = r"^[0-9]{1,17}\.[a-z0-9]{1,20}\.[0-9]{1,5}$"

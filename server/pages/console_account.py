@@ -15,9 +15,9 @@ from server.people.dependencies import Parts, PartsDep
 from server.people.schemas import me_view, token_view
 from server.people.sessions import SignedIn
 from server.people.signed_in import AccountDep, viewer_for
-from server.quotas.service import own_quotas
 from server.standing import pending_verifications
-from server.submissions.queries import CURSOR_PATTERN, list_submissions
+from server.submissions.quota_admin import own_quotas
+from server.submissions.service import CURSOR_PATTERN, submissions_page
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/account"
@@ -52,7 +52,7 @@ def account_page(
     """The page, also after a form that was refused; its submissions are those `before` a cursor."""
     caller = signed_in.caller
     with parts.database.read(viewer_for(caller)) as session:
-        found, cursor = list_submissions(
+        found, cursor = submissions_page(
             session, user_id=caller.user_id, limit=LATEST, cursor=before
         )
         context: dict[str, Any] = {

@@ -12,8 +12,14 @@ from server.pages.console_page import Errors, console_page, filled, go_on, read_
 from server.people.dependencies import Parts, PartsDep
 from server.people.sessions import Notice, SignedIn
 from server.people.signed_in import ConsoleDep, FormDep
-from server.quotas.schemas import QuotaSet, QuotaView, SubjectKind
-from server.quotas.service import read_quota, read_quotas, set_quota
+from server.submissions.quota_admin import (
+    QuotaSet,
+    QuotaView,
+    SubjectKind,
+    change_quota,
+    read_quota,
+    read_quotas,
+)
 from server.viewer import ORGANISER
 
 router = APIRouter(include_in_schema=False)
@@ -49,7 +55,7 @@ def change(parts: PartsDep, signed_in: ConsoleDep, form: FormDep) -> Response:
         return _page(parts, signed_in, form, errors=errors)
     try:
         with parts.database.write() as session:
-            set_quota(session, parts, signed_in.caller, kind, subject, wanted)
+            change_quota(session, parts, signed_in.caller, kind, subject, wanted)
     except ServerError as error:
         return _page(parts, signed_in, form, refusal=error)
     return go_on(parts, signed_in, ADDRESS, Notice(f"The quota of {kind} {subject} is set."))

@@ -16,12 +16,11 @@ from server.pages.measured import measured_beside
 from server.pages.standings import place_of, places_of
 from server.people.dependencies import Parts
 from server.standing import claim_of, find_verification, published_verification
-from server.submissions.queries import (
+from server.submissions.service import (
     benchmark_versions,
     find_submission,
 )
-from server.submissions.schemas import submission_view
-from server.verifications.judged import judged_on_others
+from server.submissions.views import judged_on_others, submission_view
 from server.verifications.queries import latest_of, view
 from web.chart_parts import even_sample
 

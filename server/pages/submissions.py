@@ -27,11 +27,10 @@ from server.people.dependencies import Parts, PartsDep, require_allowed
 from server.people.sessions import csrf_token
 from server.people.signed_in import FormDep, SignedInDep, ViewerDep, signed_in_or_none
 from server.standing import claim_of
-from server.submissions.queries import find_submission
+from server.submissions.service import find_submission
+from server.submissions.withdrawals import WithdrawalCreate, may_withdraw, withdraw
 from server.verifications.requests import ask_as_caller, why_no_room
 from server.verifications.schemas import VerificationCreate
-from server.withdrawals.schemas import WithdrawalCreate
-from server.withdrawals.service import may_withdraw, withdraw
 from web.badge import badge_svg
 from web.charts import curves_figure
 from web.render import render

@@ -20,19 +20,23 @@ from server.models import Submission
 from server.people.dependencies import Caller, PartsDep, SubmitterDep
 from server.people.signed_in import ViewerDep
 from server.request_context import note
-from server.submissions import queries, service
+from server.submissions.accept import MAX_KEY_LENGTH, Repeated, submit
 from server.submissions.schemas import (
     EXAMPLE_CLAIM,
     CurveView,
     RunList,
     SubmissionList,
     SubmissionView,
-    curve_view,
-    shown_runs,
-    submission_view,
+)
+from server.submissions.service import (
+    CURSOR_PATTERN,
+    benchmark_versions,
+    find_run,
+    find_submission,
+    submissions_page,
 )
 from server.submissions.upload import staged_upload
-from server.verifications.judged import judged_on_others
+from server.submissions.views import curve_view, judged_on_others, shown_runs, submission_view
 from server.viewer import Viewer
 
 router = APIRouter(tags=["submissions"])
@@ -44,7 +48,7 @@ RunIndex = Annotated[int, Path(ge=0, le=LARGEST_INDEX)]
 # The description asks for less than is accepted, so that every key it allows passes.
 KeyDep = Annotated[
     str | None,
-    Header(json_schema_extra={"pattern": "^[!-~]+$", "maxLength": service.MAX_KEY_LENGTH}),
+    Header(json_schema_extra={"pattern": "^[!-~]+$", "maxLength": MAX_KEY_LENGTH}),
 ]
 
 MULTIPART: dict[str, Any] = {
@@ -159,8 +163,8 @@ def _submit(
     One that was not is shown from memory: what was stored is not read again.
     """
     with staged_upload(form, parts.artifacts, parts.settings) as upload:
-        accepted = service.submit(parts, caller, upload, key=key)
-    if isinstance(accepted, service.Repeated):
+        accepted = submit(parts, caller, upload, key=key)
+    if isinstance(accepted, Repeated):
         return _view(parts, accepted.submission_id, Viewer(user_ids=(caller.user_id,))), True
     with parts.database.read() as session:
         view = submission_view(
@@ -174,7 +178,7 @@ def _submit(
 
 def _view(parts: PartsDep, submission_id: str, viewer: Viewer) -> SubmissionView:
     with parts.database.read(viewer) as session:
-        submission = queries.find_submission(session, submission_id)
+        submission = find_submission(session, submission_id)
         judged_on = judged_on_others(session, submission)
         return _views(parts, session, [submission])[0].model_copy(update={"judged_on": judged_on})
 
@@ -183,7 +187,7 @@ def _views(
     parts: PartsDep, session: Session, submissions: Sequence[Submission]
 ) -> list[SubmissionView]:
     """Submissions with what the boards say of their places and measured times."""
-    versions = queries.benchmark_versions(session, {s.benchmark_sha256 for s in submissions})
+    versions = benchmark_versions(session, {s.benchmark_sha256 for s in submissions})
     costs, standings = BookCosts(session), Standings(session, parts.benchmarks)
     return [
         submission_view(
@@ -193,7 +197,7 @@ def _views(
     ]
 
 
-CursorDep = Annotated[str | None, Query(pattern=queries.CURSOR_PATTERN)]
+CursorDep = Annotated[str | None, Query(pattern=CURSOR_PATTERN)]
 
 
 @router.get("/submissions")
@@ -206,7 +210,7 @@ def list_submissions(
 ) -> SubmissionList:
     """Submissions, newest first; those under embargo only for who may see them."""
     with parts.database.read(viewer) as session:
-        page, next_cursor = queries.list_submissions(
+        page, next_cursor = submissions_page(
             session, benchmark_id=benchmark, limit=limit, cursor=cursor
         )
         views = _views(parts, session, page)
@@ -227,14 +231,14 @@ def get_submission(submission_id: str, parts: PartsDep, viewer: ViewerDep) -> Su
 def list_runs(submission_id: str, parts: PartsDep, viewer: ViewerDep) -> RunList:
     """The runs of a submission."""
     with parts.database.read(viewer) as session:
-        return RunList(runs=shown_runs(queries.find_submission(session, submission_id)))
+        return RunList(runs=shown_runs(find_submission(session, submission_id)))
 
 
 @router.get("/submissions/{submission_id}/runs/{index}/curve")
 def get_curve(submission_id: str, index: RunIndex, parts: PartsDep, viewer: ViewerDep) -> CurveView:
     """Every evaluation of a run."""
     with parts.database.read(viewer) as session:
-        return curve_view(queries.find_run(session, submission_id, index))
+        return curve_view(find_run(session, submission_id, index))
 
 
 @router.get(
@@ -245,7 +249,7 @@ def get_curve(submission_id: str, index: RunIndex, parts: PartsDep, viewer: View
 def get_log(submission_id: str, index: RunIndex, parts: PartsDep, viewer: ViewerDep) -> Response:
     """The raw log of a run, byte for byte as it was sent."""
     with parts.database.read(viewer) as session:
-        run = queries.find_run(session, submission_id, index)
+        run = find_run(session, submission_id, index)
     headers = {
         "ETag": f'"{run.log_sha256}"',
         "X-Content-Type-Options": "nosniff",

@@ -20,7 +20,6 @@ from server.artifacts import Staged
 from server.database import utc_now
 from server.models import PublishedResult, RunRow, Submission, User
 from server.people.dependencies import Caller
-from server.submissions.result_views import stored_result, table_of
 from server.submissions.upload import Upload
 
 Row = dict[str, Any]
@@ -171,3 +170,27 @@ def join_session(session: Session, submission: Submission) -> None:
     set_committed_value(submission, "user", session.get_one(User, submission.user_id))
     make_transient_to_detached(submission)
     session.add(submission)
+
+
+def stored_result(result: Result | InferenceResult) -> dict[str, Any]:
+    """A result of the rules as the JSON that is stored, without what has a table of its own."""
+    table = table_of(result, without=("runs", "benchmark_sha256"))
+    if isinstance(result, InferenceResult):
+        table["given_in_percent"] = result.given_in_percent
+    return table
+
+
+def table_of(record: Any, *, without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A record of the rules, and those in it, as tables.
+
+    As `asdict`, which copies also what they hold: that takes longer than all the rest, and nobody
+    changes it.
+    """
+    names = record.__dataclass_fields__
+    return {name: _value_of(getattr(record, name)) for name in names if name not in without}
+
+
+def _value_of(value: Any) -> Any:
+    if hasattr(value, "__dataclass_fields__"):
+        return table_of(value)
+    return tuple(map(_value_of, value)) if isinstance(value, tuple) else value

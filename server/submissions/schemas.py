@@ -1,38 +1,13 @@
-"""Submissions as the API and the pages show them."""
+"""Submissions as they cross the API."""
 
-from collections.abc import Mapping
 from datetime import date, datetime
-from typing import Any, Literal, cast
+from typing import Literal
 
-from pydantic import BaseModel
-from sqlalchemy import select
-from sqlalchemy.orm import Session, object_session
+from pydantic import BaseModel, ConfigDict, computed_field
 
 from finishline.rules.ranking.evidence import Check, Evidence
 from finishline.rules.submissions.claim import TrainedWith
-from server.benchmarks.prices import BookCosts
-from server.models import RunRow, Submission
-from server.models.visibility import is_hidden
-from server.standing import (
-    decision_word,
-    pending_verifications,
-    published_verification,
-)
-from server.submissions.evidence_schemas import EvidenceFields, SourceView, TuningView
-from server.submissions.result_views import InferenceResultView, ResultView, result_view
-from server.verifications.judged import JudgedOnView
-from server.viewer import seeing_figures
 
-RUN_FIGURES = (
-    "index",
-    "file",
-    "reached",
-    "tta_seconds",
-    "epochs_to_target",
-    "best_quality",
-    "batch_size",
-    "convergence",
-)
 EXAMPLE_CLAIM = {
     "benchmark": "digits",
     "division": "closed",
@@ -50,6 +25,183 @@ EXAMPLE_CLAIM = {
     "tuning": {"trials": 40, "seconds": 3600},
     "runs": ["run_0.log", "run_1.log", "run_2.log"],
 }
+
+
+class TuningView(BaseModel):
+    """The search that found the settings: trainings tried, and the seconds they took together."""
+
+    trials: int
+    seconds: float
+
+
+class SourceView(BaseModel):
+    """The known archive that a published result comes from, and the commit that holds it."""
+
+    name: str
+    url: str
+    commit: str
+
+
+class EvidenceFields(BaseModel):
+    """`evidence` says which time is ranked, and `check` how far a claimed one was checked.
+
+    `check` is null of a row that is not claimed. `rank` is null unless the row is numbered; a claim
+    that is not contradicted, withdrawn or ineligible has a `provisional_rank`, among all rows by
+    time. Where the benchmark lists claims of its check, it has a `listed_rank` in place of that,
+    among these claims alone. `claimed_seconds` is the time of the submitter's own logs,
+    `measured_seconds` that of the `measured_runs` sealed runs of the configuration `pool_id`, with
+    its interval of 95 %. `owners` of workers stand behind these runs, 0 of a row that is not
+    measured: the organisers are one of them, and `by_organisers` tells whether they are. `also_by`
+    names the other submitters of that configuration. `not_separated_from` is the number of the
+    better row that these runs cannot tell this one from; a gap under `visible_gap_percent` could
+    not be seen. `trained_with` is "reference" or "own", `tuning` null where it is not stated, and
+    `source` that of a published result, null where no known archive was named. `witnessed_by` is
+    the organiser who let our worker run on the submitter's machine, null unless `check` says so.
+    """
+
+    evidence: Evidence = "claimed"
+    check: Check | None = None
+    witnessed_by: str | None = None
+    provisional_rank: int | None = None
+    listed_rank: int | None = None
+    claimed_seconds: float | None = None
+    measured_seconds: float | None = None
+    measured_low_seconds: float | None = None
+    measured_high_seconds: float | None = None
+    measured_runs: int = 0
+    owners: int = 0
+    by_organisers: bool = False
+    pool_id: str | None = None
+    also_by: tuple[str, ...] = ()
+    not_separated_from: int | None = None
+    visible_gap_percent: float | None = None
+    trained_with: TrainedWith = "own"
+    tuning: TuningView | None = None
+    source: SourceView | None = None
+
+
+class ViolationView(BaseModel):
+    """A rule the runs break."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    code: str
+    message: str
+    file: str | None
+
+
+class StepView(BaseModel):
+    """One step of the score."""
+
+    name: str
+    formula: str
+    numbers: dict[str, float | None]
+    value: float | None
+    unit: str
+
+
+class RcpView(BaseModel):
+    """The runs' convergence held against the reference's: "pass", "fail" or "missing".
+
+    `factor` is what a passing set's raw time is multiplied by; `batch_size`, `mean` and `lowest`
+    are of the reference point that was used.
+    """
+
+    verdict: str
+    message: str
+    factor: float
+    batch_size: int | None
+    mean: float | None
+    lowest: float | None
+    submission_mean: float | None
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def normalised(self) -> bool:
+        """Whether the time is raised, because the set converged faster than the mean."""
+        return self.verdict == "pass" and self.factor > 1.0
+
+
+class CostBasisView(BaseModel):
+    """The price that a cost rests on: `usd_per_hour` is of the whole system.
+
+    From the price book it is that of entry `price`, for `count` instances; else as claimed.
+    """
+
+    source: Literal["price_book", "claim"]
+    usd_per_hour: float
+    price: int | None = None
+    count: int | None = None
+    effective_on: date | None = None
+    source_url: str | None = None
+
+
+class ResultView(BaseModel):
+    """What the runs come to, with every step. Times in seconds on the benchmark's clock.
+
+    `raw_tta_seconds` is as measured; `tta_seconds` is normalised where `rcp` says so. `cost_usd` is
+    computed with each answer, at the price of `cost_basis`; without one there is no cost.
+    """
+
+    tta_seconds: float | None
+    raw_tta_seconds: float | None = None
+    rcp: RcpView | None = None
+    tta_display: str | None
+    reached: int
+    started: int
+    cv_percent: float | None
+    tta_low_seconds: float | None
+    tta_high_seconds: float | None
+    epochs_to_target: float | None
+    cost_usd: float | None
+    cost_basis: CostBasisView | None
+    best_quality: float | None
+    evaluation_interval_seconds: float | None
+    clock: str
+    eligible: bool
+    violations: list[ViolationView]
+    steps: list[StepView]
+
+
+class InferenceResultView(BaseModel):
+    """What an inference entry comes to: nothing in it is derived from a log.
+
+    `latency_ms` is of one item at batch size 1; `quality` is in the unit of the target. `reached`
+    is whether it meets the target, without which the result is not ranked. `given_in_percent` says
+    that the entry states in percent what is a fraction here.
+    """
+
+    latency_ms: float
+    cost_usd_per_10000: float | None
+    metric: str
+    quality: float
+    reached: bool
+    given_in_percent: bool
+    eligible: bool
+    steps: list[StepView]
+
+
+class ChangedFigureView(BaseModel):
+    """A figure of a run: as it was judged, and as it is."""
+
+    file: str
+    field: str
+    judged: float | bool | None
+    now: float | bool | None
+
+
+class JudgedOnView(BaseModel):
+    """The figures that the published verdict was reached on, where they are others today.
+
+    `judged_at` is when; `figures` are the runs' that changed. `benchmark_sha256` is the definition
+    it was judged under, None where that is the present one. The proof of `verification_id` keeps
+    everything as it was.
+    """
+
+    verification_id: str
+    judged_at: datetime
+    benchmark_sha256: str | None
+    figures: list[ChangedFigureView]
 
 
 class CloudView(BaseModel):
@@ -200,138 +352,3 @@ class CurveView(BaseModel):
     index: int
     file: str
     evaluations: list[EvaluationView]
-
-
-def run_view(run: RunRow) -> RunView:
-    """A stored run."""
-    return RunView(
-        index=run.index,
-        file=run.file,
-        seed=run.seed,
-        reached=run.reached,
-        tta_seconds=run.tta_seconds,
-        epochs_to_target=run.epochs_to_target,
-        best_quality=run.best_quality,
-        batch_size=run.batch_size,
-        convergence=run.convergence,
-        log_sha256=run.log_sha256,
-        ledger=run.ledger,
-        settings=run.settings,
-    )
-
-
-def run_view_of(row: Mapping[str, Any]) -> RunView:
-    """A run by the values that are stored of it."""
-    return RunView(**{name: row[name] for name in RunView.model_fields})
-
-
-def curve_view(run: RunRow) -> CurveView:
-    """A stored run's evaluations."""
-    return CurveView(
-        index=run.index,
-        file=run.file,
-        evaluations=[
-            EvaluationView(epoch=epoch, seconds=seconds, quality=quality, samples=samples)
-            for epoch, seconds, quality, samples, *_ledger in run.curve
-        ],
-    )
-
-
-def submission_view(
-    submission: Submission,
-    *,
-    benchmark_version: str,
-    costs: BookCosts,
-    judged_on: JudgedOnView | None = None,
-    runs: list[RunView] | None = None,
-) -> SubmissionView:
-    """A stored submission with its runs and verifications, and what it costs by the book.
-
-    It is asked for its runs unless they are given.
-    """
-    published = published_verification(submission)
-    return SubmissionView(
-        id=submission.id,
-        kind=submission.kind,
-        precision=submission.precision,
-        precision_measured=submission.precision_measured,
-        trained_with=cast(TrainedWith, submission.trained_with),
-        tuning=TuningView(**submission.tuning) if submission.tuning is not None else None,
-        ticket=submission.ticket_id,
-        benchmark=submission.benchmark_id,
-        benchmark_version=benchmark_version,
-        benchmark_sha256=submission.benchmark_sha256,
-        division=submission.division,
-        submitter=submission.submitter,
-        model=submission.model,
-        framework=submission.framework,
-        system=SystemView(**submission.system),
-        hyperparameters=submission.hyperparameters,
-        code_url=submission.code_url,
-        notes=submission.notes,
-        submitted_at=submission.submitted_at,
-        submitted_on=submission.published_on,
-        archive=submission.published is not None,
-        status=submission.status,
-        measured_latency_ms=submission.measured_latency_ms,
-        result=result_view(submission, costs.price(submission)),
-        runs=shown_runs(submission) if runs is None else runs,
-        hidden_until=submission.revealed_at if is_hidden(submission) else None,
-        verifications=[
-            VerificationSummary(
-                id=verification.id,
-                kind=verification.kind,
-                state=verification.state,
-                outcome=verification.outcome,
-                created_at=verification.created_at,
-                ended_at=verification.ended_at,
-                decision=decision_word(verification, submission),
-                published=verification is published,
-            )
-            for verification in submission.verifications
-        ],
-        published_verification=published.id if published is not None else None,
-        pending_decisions=[item.id for item in pending_verifications(submission)],
-        under_embargo=submission.embargoed,
-        withdrawal=withdrawal_view(submission),
-        judged_on=judged_on,
-        evidence=cast(Evidence, submission.evidence),
-        check=cast(Check | None, submission.check_word),
-        witnessed_by=submission.witnessed_by,
-        claimed_seconds=submission.tta_seconds,
-        pool_id=submission.pool_id,
-        source=_source_view(submission),
-    )
-
-
-def _source_view(submission: Submission) -> SourceView | None:
-    published = submission.published
-    return None if published is None or published.source is None else SourceView(**published.source)
-
-
-def shown_runs(submission: Submission) -> list[RunView]:
-    """Return the runs as their viewer may see them: of hidden ones the figures alone."""
-    session = object_session(submission)
-    if submission.runs or session is None or not is_hidden(submission):
-        return [run_view(run) for run in submission.runs]
-    return run_figure_views(session, submission.id)
-
-
-def run_figure_views(session: Session, submission_id: str) -> list[RunView]:
-    """Return the figures of a claim's runs without what is hidden until its first verdict."""
-    figures = [getattr(RunRow, name) for name in RUN_FIGURES]
-    statement = select(*figures).where(RunRow.submission_id == submission_id).order_by(RunRow.index)
-    with seeing_figures(session):
-        rows = session.execute(statement).all()
-    return [RunView(seed=None, log_sha256=None, ledger=None, **row._mapping) for row in rows]
-
-
-def withdrawal_view(submission: Submission) -> WithdrawalView | None:
-    """What is told of a withdrawal; None of a submission that was not withdrawn."""
-    if submission.withdrawn_at is None:
-        return None
-    return WithdrawalView(
-        at=submission.withdrawn_at,
-        by=submission.withdrawn_by or "",
-        reason=submission.withdrawn_because or "",
-    )

@@ -1,295 +1,151 @@
-"""Accepting a submission: check and score first, then store everything in one transaction."""
+"""Submissions for every room: find, lock and list them, and the times of their runs."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, or_, select
+from sqlalchemy.orm import Session, undefer
 
-from finishline.rules.archive.definitions import shipped_definition
-from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.submissions.claim import Claim
-from finishline.rules.submissions.submission import ScoredSubmission, score_submission
-from server.benchmarks.phases import FrozenOtherwiseError, admit
-from server.benchmarks.queries import definition, importable_benchmarks, keep_definition
-from server.board_versions import raise_board_version
-from server.errors import ConflictError, ContentError, NotAllowedError, UsedUpError
-from server.events import SubmissionAccepted, emit
-from server.models import Submission
-from server.models.visibility import LONGEST_HIDDEN
-from server.people.audit import Subject, record
-from server.people.dependencies import Caller, Parts
-from server.quotas.room import charge, require_room_for_submission, reserve_replay
-from server.standing import is_verified_by_policy
-from server.submissions.hardware import require_own_class
-from server.submissions.queries import find_submission, id_under_key, lock_submission
-from server.submissions.rows import (
-    Row,
-    insert_rows,
-    join_session,
-    published_row,
-    run_rows,
-    show_row,
-    source_row,
-    submission_row,
+from server.errors import ContentError, NotFoundError
+from server.models import BenchmarkDefinition, RunRow, Submission
+from server.models.visibility import is_hidden
+from server.viewer import seeing_figures
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+# 17 digits of microseconds end in the year 5138, so every such text is a moment.
+CURSOR_PATTERN = r"^[0-9]{1,17}\.[a-z0-9]{1,20}$"
+
+_SUBMISSIONS = Submission.__table__.c
+_ID_UNDER_KEY = select(_SUBMISSIONS.id).where(
+    _SUBMISSIONS.user_id == bindparam("user_id"), _SUBMISSIONS.idempotency_key == bindparam("key")
 )
-from server.submissions.same_logs import refuse_same_logs
-from server.submissions.schemas import RunView, run_view_of
-from server.submissions.upload import Upload
-from server.tickets.service import find_ticket, spend_ticket
-from server.verifications.service import request_verification
-from server.viewer import Viewer
-
-MAX_KEY_LENGTH = 200
 
 
-@dataclass(frozen=True)
-class Stored:
-    """A submission that was stored just now, with all it is shown by: it is not read again."""
-
-    submission: Submission
-    benchmark_version: str
-    runs: list[RunView]
-
-
-@dataclass(frozen=True)
-class Repeated:
-    """The submission that an earlier request under the same key has made."""
-
-    submission_id: str
+def find_submission(session: Session, submission_id: str) -> Submission:
+    """A submission by id. Raises NotFoundError."""
+    submission = session.get(Submission, submission_id)
+    if submission is None:
+        raise NotFoundError(f"There is no submission {submission_id!r}.")
+    return submission
 
 
-def submit(parts: Parts, caller: Caller, upload: Upload, *, key: str | None) -> Stored | Repeated:
-    """Check, score and store an upload. Raises a RuleError listing every problem.
-
-    An archive is stored with the rules it breaks, and only an organiser may hand it in.
-
-    With an idempotency key the same request is stored once and answered the same; another request
-    under the same key is a ConflictError. When this returns, the submission is stored.
-    """
-    if upload.archive and not caller.may("organise"):
-        raise NotAllowedError(
-            "Only an organiser may hand in an archive: take an organiser's token, or send what is "
-            "yours without the field archive."
-        )
-    check_idempotency_key(key)
-    earlier = _find_earlier(parts, caller, upload, key)
-    if earlier is not None:
-        _name_source(parts, caller, upload, earlier)
-        return earlier
-    try:
-        return _score_and_store(parts, caller, upload, key=key)
-    except (IntegrityError, ConflictError):
-        # Two requests under one key came at the same time; the other one won.
-        earlier = _find_earlier(parts, caller, upload, key)
-        if earlier is None:
-            raise
-        return earlier
+def lock_submission(session: Session, submission_id: str) -> None:
+    """Keep others from changing a submission until this transaction ends."""
+    session.execute(select(Submission.id).where(Submission.id == submission_id).with_for_update())
 
 
-def _score_and_store(parts: Parts, caller: Caller, upload: Upload, *, key: str | None) -> Stored:
-    benchmarks = importable_benchmarks(parts.benchmarks) if upload.archive else parts.benchmarks
-    scored = _score(parts, caller, upload, benchmarks)
-    try:
-        return _store(parts, caller, upload, scored, benchmarks, key=key)
-    except FrozenOtherwiseError as error:
-        # Another server froze the rules since this one last looked: they are what holds.
-        ruling = _ruling(parts, scored.claim.benchmark_id, error.sha256)
-        scored = _score(parts, caller, upload, ruling)
-        return _store(parts, caller, upload, scored, ruling, key=key)
-
-
-def _score(
-    parts: Parts, caller: Caller, upload: Upload, benchmarks: Mapping[str, Benchmark]
-) -> ScoredSubmission:
-    return score_submission(
-        upload.claim_json,
-        upload.log_files,
-        benchmarks,
-        file=upload.claim_file,
-        benchmark_id=upload.benchmark_id,
-        division=upload.division,
-        archive=upload.archive,
-        find_ticket=partial(find_ticket, parts, caller, file=upload.claim_file),
+def find_run(session: Session, submission_id: str, index: int) -> RunRow:
+    """One run of a submission. Raises NotFoundError."""
+    run = session.scalar(
+        select(RunRow).where(RunRow.submission_id == submission_id, RunRow.index == index)
     )
-
-
-def _ruling(parts: Parts, benchmark_id: str, sha256: str) -> Mapping[str, Benchmark]:
-    with parts.database.read() as session:
-        return {benchmark_id: definition(session, sha256)}
-
-
-def check_idempotency_key(key: str | None) -> None:
-    """Raise ContentError unless the key is absent or 1 to 200 printable characters."""
-    if key is not None and not (key.strip() and len(key) <= MAX_KEY_LENGTH and key.isprintable()):
-        raise ContentError(
-            f"Header Idempotency-Key: expected 1 to {MAX_KEY_LENGTH} printable characters."
-        )
-
-
-def _find_earlier(parts: Parts, caller: Caller, upload: Upload, key: str | None) -> Repeated | None:
-    if key is None:
-        return None
-    with parts.database.read_columns() as connection:
-        submission_id = id_under_key(connection, caller.user_id, key)
-    if submission_id is None:
-        return None
-    with parts.database.read(Viewer(user_ids=(caller.user_id,))) as session:
-        earlier = find_submission(session, submission_id)
-        if earlier.request_sha256 != upload.sha256:
-            raise ConflictError(
-                f"This Idempotency-Key was used for submission {earlier.id} with other content; "
-                "use a new key for a new submission."
+    if run is None:
+        submission = find_submission(session, submission_id)
+        if is_hidden(submission) and not submission.runs:
+            raise NotFoundError(
+                "The curves and logs of this claim are its owner's and the organisers' until its "
+                f"first verdict, or until {submission.revealed_at:%Y-%m-%d}."
             )
-        return Repeated(earlier.id)
+        raise NotFoundError(f"Submission {submission_id!r} has no run {index}.")
+    return run
 
 
-def _name_source(parts: Parts, caller: Caller, upload: Upload, earlier: Repeated) -> None:
-    """Note the known archive of a result that was imported before without one."""
-    if upload.source_commit is None:
-        return
-    with parts.database.write() as session:
-        lock_submission(session, earlier.submission_id)
-        submission = session.get_one(Submission, earlier.submission_id)
-        published = submission.published
-        source = source_row(submission.benchmark_id, upload.source_commit)
-        if source is None or published is None or published.source is not None:
-            return
-        published.source = source
-        record(
-            session,
-            caller,
-            "archive.source",
-            Subject("submission", submission.id),
-            reason=None,
-            before={"source": None},
-            after={"source": source},
+def runs_with_curves(session: Session, submission_id: str) -> Sequence[RunRow]:
+    """The runs of a submission in order, curves and all. Raises NotFoundError."""
+    find_submission(session, submission_id)
+    return session.scalars(
+        select(RunRow)
+        .where(RunRow.submission_id == submission_id)
+        .order_by(RunRow.index)
+        .options(undefer(RunRow.curve))
+        .execution_options(populate_existing=True)
+    ).all()
+
+
+def id_under_key(connection: Connection, user_id: int, key: str) -> str | None:
+    """The submission a user made under a key, if any.
+
+    Mostly there is none, and to find that out takes less than to ask for a whole submission.
+    """
+    found: str | None = connection.scalar(_ID_UNDER_KEY, {"user_id": user_id, "key": key})
+    return found
+
+
+def benchmark_versions(session: Session, sha256s: set[str]) -> dict[str, str]:
+    """The version of each definition."""
+    rows = session.execute(
+        select(BenchmarkDefinition.sha256, BenchmarkDefinition.version).where(
+            BenchmarkDefinition.sha256.in_(sha256s)
         )
-        raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
+    )
+    return dict(rows.all())
 
 
-def _store(
-    parts: Parts,
-    caller: Caller,
-    upload: Upload,
-    scored: ScoredSubmission,
-    benchmarks: Mapping[str, Benchmark],
+def submissions_page(
+    session: Session,
     *,
-    key: str | None,
-) -> Stored:
-    benchmark = benchmarks[scored.claim.benchmark_id]
-    row = submission_row(caller, upload, scored, benchmark, key=key)
-    runs = run_rows(row["id"], scored, upload.logs)
-    settled = parts.artifacts.settle(upload.files)
-    new = _New(parts, caller, upload, scored, benchmark, row, runs)
-    with parts.database.write() as session:
-        submission = (
-            _store_published(session, new) if upload.archive else _store_claim(session, new)
-        )
-        # Last, so that what fails leaves no file; before the commit, so that a stored submission
-        # always has its logs.
-        parts.artifacts.keep(settled)
-    if benchmark.benchmark_id not in parts.benchmarks:
-        parts.benchmarks.offer(shipped_definition(benchmark.benchmark_id))
-    return Stored(
-        submission,
-        benchmark_version=benchmark.version,
-        runs=[run_view_of(run) for run in runs],
-    )
-
-
-@dataclass(frozen=True)
-class _New:
-    """A scored submission on its way into the database, with the values of its rows."""
-
-    parts: Parts
-    caller: Caller
-    upload: Upload
-    scored: ScoredSubmission
-    benchmark: Benchmark
-    row: Row
-    runs: list[Row]
-
-
-def _store_claim(session: Session, new: _New) -> Submission:
-    caller, row, claim = new.caller, new.row, new.scored.claim
-    settings, benchmark_id = new.parts.settings, new.benchmark.benchmark_id
-    require_own_class(session, claim, file=new.upload.claim_file)
-    if not caller.may("organise"):
-        require_room_for_submission(
-            session, settings, user_id=caller.user_id, benchmark_id=benchmark_id
-        )
-    admission = admit(session, new.benchmark, settings.benchmarks_dir, archive=False)
-    row["embargoed"] = admission.embargoed
-    if new.runs:
-        row["revealed_at"] = row["submitted_at"] + LONGEST_HIDDEN
-    submission = _insert(session, new, published=None)
-    # After the version: on PostgreSQL another request with the same logs was waited for.
-    refuse_same_logs(session, submission, new.runs)
-    emit(session, SubmissionAccepted(submission))
-    _verify_by_policy(new.parts, session, caller, submission, claim)
-    return submission
-
-
-def _store_published(session: Session, new: _New) -> Submission:
-    folder = new.parts.settings.benchmarks_dir
-    new.row["embargoed"] = admit(session, new.benchmark, folder, archive=True).embargoed
-    published = published_row(new.row, new.scored.claim, new.upload.source_commit)
-    submission = _insert(session, new, published=published)
-    _record_import(session, new.caller, submission, published)
-    return submission
-
-
-def _insert(session: Session, new: _New, *, published: Row | None) -> Submission:
-    keep_definition(session, new.benchmark, new.parts.settings.benchmarks_dir)
-    insert_rows(session, new.row, new.runs, published=published)
-    # After the key, as of the same request at the same time one finds the ticket spent.
-    spend_ticket(session, new.scored.claim, submission_id=new.row["id"])
-    raise_board_version(session, new.benchmark.benchmark_id, submission_id=new.row["id"])
-    return show_row(new.row, new.caller, published=published)
-
-
-def _verify_by_policy(
-    parts: Parts, session: Session, caller: Caller, submission: Submission, claim: Claim
-) -> None:
-    """Ask for a verification where the benchmark wants one of each submission.
-
-    Without room in a quota the submission is taken all the same, and waits to be asked for.
+    benchmark_id: str | None = None,
+    user_id: int | None = None,
+    limit: int,
+    cursor: str | None,
+) -> tuple[list[Submission], str | None]:
+    """A page of a benchmark's, a user's or all submissions, newest first, and the cursor of the
+    next page.
     """
-    if not is_verified_by_policy(parts.benchmarks[submission.benchmark_id], claim):
-        return
-    join_session(session, submission)
-    user_id, reserved = caller.user_id, 0.0
-    try:
-        if not caller.may("organise"):
-            reserved = reserve_replay(
-                session, parts.settings, submission, user_id=user_id, kind="replay"
+    query = select(Submission).order_by(Submission.submitted_at.desc(), Submission.id.desc())
+    if benchmark_id is not None:
+        query = query.where(Submission.benchmark_id == benchmark_id)
+    if user_id is not None:
+        query = query.where(Submission.user_id == user_id)
+    if cursor is not None:
+        moment, last_id = read_cursor(cursor)
+        query = query.where(
+            or_(
+                Submission.submitted_at < moment,
+                (Submission.submitted_at == moment) & (Submission.id < last_id),
             )
-    except (UsedUpError, NotAllowedError):
-        return
-    verification = request_verification(
-        session, submission, requested_by=user_id, reason="by policy"
-    )
-    if not caller.may("organise"):
-        charge(session, verification, user_id=user_id, reserved=reserved)
+        )
+    found = list(session.scalars(query.limit(limit + 1)))
+    page = found[:limit]
+    more = len(found) > limit
+    return page, write_cursor(page[-1]) if more else None
 
 
-def _record_import(
-    session: Session, caller: Caller, submission: Submission, published: Row
-) -> None:
-    record(
-        session,
-        caller,
-        "archive.import",
-        Subject("submission", submission.id),
-        reason=None,
-        before=None,
-        after={
-            "benchmark": submission.benchmark_id,
-            "organisation": published["organisation"],
-            "source": published["source"],
-            "claim_sha256": submission.claim_sha256,
-            "tta_seconds": submission.tta_seconds,
-        },
+def write_cursor(submission: Submission | Row[Any]) -> str:
+    """The place of a submission among all, by its moment (in microseconds) and id."""
+    return f"{(submission.submitted_at - EPOCH) // MICROSECOND}.{submission.id}"
+
+
+def read_cursor(cursor: str) -> tuple[datetime, str]:
+    """The moment and id of a place. Raises ContentError for a text that is no cursor."""
+    if re.fullmatch(CURSOR_PATTERN, cursor, re.ASCII) is None:
+        raise ContentError("The cursor is not one: use the next_cursor of an earlier answer.")
+    microseconds, _, last_id = cursor.partition(".")
+    return EPOCH + int(microseconds) * MICROSECOND, last_id
+
+
+def run_times(session: Session, *which: ColumnElement[bool]) -> dict[str, list[float]]:
+    """Seconds of the runs that reached the target, as measured, by submission."""
+    statement = (
+        select(RunRow.submission_id, RunRow.tta_seconds)
+        .join(Submission, Submission.id == RunRow.submission_id)
+        .where(*which)
+        .order_by(RunRow.submission_id, RunRow.index)
     )
+    times: defaultdict[str, list[float]] = defaultdict(list)
+    with seeing_figures(session):
+        rows = session.execute(statement)
+    for submission_id, seconds in rows:
+        if seconds is not None:
+            times[submission_id].append(seconds)
+    return times
+
+
+def convergence_factor(tta_seconds: float | None, result: Mapping[str, Any]) -> float:
+    """What a submission's time was multiplied by for its convergence, 1 where it was not."""
+    raw = result.get("raw_tta_seconds")
+    return tta_seconds / raw if tta_seconds and raw else 1.0

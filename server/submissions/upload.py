@@ -1,19 +1,52 @@
-"""A submission as it arrives: one JSON and run logs, streamed to the waiting room of the store."""
+"""The files of a submission: as they arrive, by name for scoring, and after a loss of power.
+
+A submission is acknowledged once its files are on the disk in the store's waiting room, were moved
+to their places, and its rows are committed. The disk writes that they were moved when it likes: to
+wait for that, six folders for a submission, would hold up every request for the database. Where
+the power fails before, the rows tell which files belong to them.
+"""
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
+from sqlalchemy import Connection, select
 from starlette.datastructures import FormData, UploadFile
 
 from finishline.rules.archive.sources import COMMIT
 from finishline.rules.logs import check_file_name
 from finishline.rules.submissions.claim import CLAIM_LIMIT_BYTES
 from server.artifacts import ArtifactStore, Staged
+from server.database import Database
 from server.errors import ContentError, TooLargeError
+from server.models import RunRow, Submission
 from server.settings import MIB, Settings
-from server.submissions.log_files import LogFiles
+
+
+class LogFiles(Mapping[str, bytes]):
+    """Run logs by name, each read only when it is asked for: together they may be large."""
+
+    def __init__(self, names: Collection[str], read: Callable[[str], bytes]) -> None:
+        self._names = names
+        self._read = read
+
+    def __getitem__(self, name: str) -> bytes:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._read(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names  # A mapping's own way to answer this is to read the file.
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
 
 CLAIM_FILE = "submission.json"
 FORM_FIELDS = ("submission", "logs", "benchmark", "division", "archive", "source_commit")
@@ -156,3 +189,47 @@ def _refuse(message: str, field: str, expected: str, *, file: str | None = None)
         "expected": expected,
     }
     return ContentError(f"Part {field!r}: {message}; expected {expected}.", problems=[problem])
+
+
+# SQLite takes no more than 32,766 values in a statement.
+HASHES_AT_ONCE = 20_000
+
+log = logging.getLogger(__name__)
+
+
+def move_what_waits(database: Database, store: ArtifactStore) -> int:
+    """Move what waits in a store, and what a row names, to where it is looked for; how many.
+
+    A file that no row names, or that was not written to its end, stays. Requests to other processes
+    go on meanwhile: what they have staged is in no row yet.
+    """
+    waiting = {} if store.bucket is not None else _hashes(store.incoming)
+    lost = {sha256: path for sha256, path in waiting.items() if not store.path_of(sha256).exists()}
+    if not lost:
+        return 0
+    with database.read_columns() as connection:
+        found = _named(connection, lost)
+    for sha256 in found:
+        with suppress(FileNotFoundError):  # Another process starts too, or has just moved its own.
+            store.move_in(lost[sha256], sha256)
+        log.warning("%s: moved from incoming/ to its place; a submission names it", sha256)
+    return len(found)
+
+
+def _hashes(folder: Path) -> Mapping[str, Path]:
+    """The files of a folder by the SHA-256 of their content."""
+    hashes = {}
+    for path in folder.iterdir():
+        with suppress(FileNotFoundError), path.open("rb") as file:
+            hashes[hashlib.file_digest(file, "sha256").hexdigest()] = path
+    return hashes
+
+
+def _named(connection: Connection, hashes: Collection[str]) -> set[str]:
+    """Which of some hashes a row has, as that of a log or of a claim."""
+    wanted, named = sorted(hashes), set[str]()
+    for start in range(0, len(wanted), HASHES_AT_ONCE):
+        some = wanted[start : start + HASHES_AT_ONCE]
+        for column in (RunRow.log_sha256, Submission.claim_sha256):
+            named |= set(connection.scalars(select(column).where(column.in_(some))))
+    return named

@@ -19,7 +19,7 @@ from server.models import Pool, Submission, Verification
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.standing import OPEN, claim_of
-from server.submissions.queries import find_submission
+from server.submissions.service import find_submission
 from server.verifications.duel_schemas import DuelCreate
 from server.verifications.queueing import Order, queue_job
 from server.verifications.record_candidates import contenders, p_of_record_duel

@@ -13,7 +13,7 @@ from server.code_version import code_version
 from server.database import insert_missing, moment_text, utc_now
 from server.models import Evidence, Submission, Verification
 from server.standing import claimed_runs
-from server.submissions.queries import runs_with_curves
+from server.submissions.service import runs_with_curves
 
 
 def keep_evidence(session: Session, verification: Verification) -> None:

@@ -27,7 +27,7 @@ from server.models import (
     WorkerRow,
 )
 from server.standing import REPORT, SHOWN, lock_verification, published_verification
-from server.submissions.queries import runs_with_curves
+from server.submissions.service import runs_with_curves
 from server.verifications.pauses import read_pauses
 from server.verifications.schemas import VerificationView, verification_view
 from server.viewer import ORGANISER, seeing

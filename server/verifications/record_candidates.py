@@ -22,7 +22,7 @@ from server.models import (
     WorkerRow,
 )
 from server.models.visibility import ranks
-from server.submissions.run_times import convergence_factor, run_times
+from server.submissions.service import convergence_factor, run_times
 from server.verifications.worker_owners import is_organisers
 
 # A division, and the evidence behind its list: the two are never one list.

@@ -37,7 +37,7 @@ from server.models import (
 )
 from server.people.audit import Administrator, Subject, record
 from server.standing import REPORT
-from server.submissions.queries import runs_with_curves
+from server.submissions.service import runs_with_curves
 
 
 def why_refused(

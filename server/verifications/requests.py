@@ -11,10 +11,10 @@ from server.models.visibility import may_see
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.people.signed_in import viewer_for
-from server.quotas.room import NOTHING_KEPT, charge, reserve_replay, take_turns
 from server.settings import Settings
 from server.standing import KIND_THAT_CHECKS, OPEN, find_verification, lock_verification, standing
-from server.submissions.queries import find_submission
+from server.submissions.quota_check import NOTHING_KEPT, charge, reserve_replay, take_turns
+from server.submissions.service import find_submission
 from server.verifications.cross_checks import give_up_cross_check
 from server.verifications.outcomes import conclude_replay
 from server.verifications.schemas import VerificationCreate

@@ -18,7 +18,7 @@ from server.people.accounts import SCOPES_OF, NewToken, add_token, record_new_to
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.people.token_issue import require_maker
-from server.submissions.queries import find_submission
+from server.submissions.service import find_submission
 from server.verifications.evidence import follow_evidence
 from server.verifications.service import end_with_verdict, request_verification
 

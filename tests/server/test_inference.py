@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from server.database import Database
 from server.models import Submission
-from server.rescoring.service import Choice, rescore_submissions
+from server.submissions.rescoring import Choice, rescore_submissions
 from tests.server.conftest import without_place
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")

@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from server.database import Database
 from server.models import RunRow
 from server.people.dependencies import Parts
-from server.rescoring.service import Choice, rescore_submissions
+from server.submissions.rescoring import Choice, rescore_submissions
 from tests.server.conftest import curve_of
 
 

@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 
 from server.database import Database
 from server.models import Submission
-from server.rescoring import service
+from server.submissions import rescoring as service
 
 RESCORE = "/api/v1/rescore"
 

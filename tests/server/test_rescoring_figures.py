@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from server.rescoring.figures import Change, differences
+from server.submissions.figures import Change, differences
 
 
 def figures(**changes: Any) -> dict[str, Any]:

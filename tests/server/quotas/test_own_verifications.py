@@ -10,7 +10,7 @@ from sqlalchemy import delete, select
 
 from server.database import Database, utc_now
 from server.models import Attempt, Charge, Submission, Verification
-from server.quotas.usage import Spent, _room_at
+from server.submissions.quotas import Spent, _room_at
 from server.verifications.overdue import expire_leases
 from tests.server.test_phase_pages import ORIGIN, sign_in
 from tests.support.workers import send_to

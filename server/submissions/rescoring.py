@@ -1,12 +1,14 @@
-"""Every result derived again from its raw logs, which never change."""
+"""Every result derived again from its raw logs, which never change, a batch at a time."""
 
 import hashlib
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
 
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from sqlalchemy import ColumnElement, func, select, true
 from sqlalchemy.orm import Session
 
@@ -19,24 +21,25 @@ from server.board_versions import raise_board_version
 from server.errors import ConflictError, ServerError
 from server.models import RunRow, Submission
 from server.people.audit import Actor, Administrator, Subject, record
-from server.people.dependencies import Parts
-from server.rescoring.figures import (
+from server.people.dependencies import OrganiserDep, Parts, PartsDep
+from server.standing import verification_under_way
+from server.submissions.figures import (
     Change,
     Figures,
     derived_figures,
     differences,
     stored_figures,
 )
-from server.standing import verification_under_way
-from server.submissions.log_files import LogFiles
-from server.submissions.queries import (
+from server.submissions.rows import result_figures, run_figures
+from server.submissions.service import (
+    CURSOR_PATTERN,
     find_submission,
     lock_submission,
     read_cursor,
     runs_with_curves,
     write_cursor,
 )
-from server.submissions.rows import result_figures, run_figures
+from server.submissions.upload import LogFiles
 from server.viewer import ORGANISER
 
 BATCH_SUBMISSIONS = 50
@@ -289,3 +292,89 @@ def _keep(
 def _set(row: Submission | RunRow, figures: Figures) -> None:
     for name, value in figures.items():
         setattr(row, name, value)
+
+
+class RescoreRequest(BaseModel):
+    """Which submissions to score again: all, or those of one benchmark.
+
+    Each under the definition its result names ("stored"), or under the server's ("current"). A dry
+    run keeps nothing. `cursor` goes on after an earlier answer.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"benchmark": "digits", "dry_run": True}]},
+    )
+
+    benchmark: str | None = Field(default=None, max_length=100)
+    dry_run: StrictBool = False
+    definition: Literal["stored", "current"] = "stored"
+    limit: int = Field(default=BATCH_SUBMISSIONS, ge=1, le=200)
+    cursor: str | None = Field(default=None, pattern=CURSOR_PATTERN)
+
+    @property
+    def choice(self) -> Choice:
+        """What is asked for."""
+        return Choice(
+            benchmark_id=self.benchmark,
+            current=self.definition == "current",
+            dry_run=self.dry_run,
+        )
+
+
+class ChangeView(BaseModel):
+    """A stored figure that came out differently; a long list is told by its length."""
+
+    field: str
+    before: Any
+    after: Any
+
+
+class ChangedView(BaseModel):
+    """A submission with figures that came out differently."""
+
+    id: str
+    changes: list[ChangeView]
+
+
+class FailedView(BaseModel):
+    """A submission that could not be scored again and is left as it is."""
+
+    id: str
+    error: str
+
+
+class RescoreView(BaseModel):
+    """What one batch came to. `total` counts all that were asked for, in every batch.
+
+    `next_cursor` asks for the next batch; it is null when all are done.
+    """
+
+    definition: str
+    dry_run: bool
+    submissions: int
+    unchanged: int
+    changed: list[ChangedView]
+    failed: list[FailedView]
+    total: int
+    next_cursor: str | None
+
+
+def rescore_view(batch: Batch) -> RescoreView:
+    """A batch as the API shows it."""
+    return RescoreView(**asdict(batch.summary), total=batch.total, next_cursor=batch.next_cursor)
+
+
+router = APIRouter(tags=["rescoring"])
+
+
+@router.post("/rescore")
+def rescore(body: RescoreRequest, parts: PartsDep, caller: OrganiserDep) -> RescoreView:
+    """Derive results again from their raw logs, the oldest first, and keep what changed.
+
+    A batch ends after a few seconds, so that no request takes long: send the same body with
+    `cursor` set to the answer's `next_cursor` until that is null. Doing it twice changes nothing.
+    """
+    choice = replace(body.choice, actor=caller)
+    batch = rescore_batch(parts, choice, cursor=body.cursor, limit=body.limit)
+    return rescore_view(batch)

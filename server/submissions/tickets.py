@@ -1,9 +1,13 @@
-"""Drawing the seeds of a ticket, and spending it with the first submission that is stored."""
+"""Tickets: seeds that are drawn for a claim before its training, and spent with it."""
 
 import math
 import secrets
 from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any
 
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -25,9 +29,75 @@ from server.database import utc_now
 from server.errors import ConflictError, NotFoundError, UsedUpError
 from server.models import User
 from server.models.tickets import TicketRow
-from server.people.dependencies import Caller, Parts
+from server.people.dependencies import Caller, Parts, PartsDep, SubmitterDep
 from server.submissions.rows import new_id
-from server.tickets.schemas import TicketCreate
+
+EXAMPLE: dict[str, Any] = {
+    "benchmark": "digits",
+    "division": "closed",
+    "settings": {"batch_size": 64},
+    "hardware_class": "cpu-amd-ryzen-7-7840u-16-cores",
+    "runs": 3,
+}
+
+
+class TicketCreate(BaseModel):
+    """What is to be trained.
+
+    `division` is the benchmark's first where it is left out, `runs` as many as the benchmark asks
+    for; up to twice as many may be asked for. A setting that is left out has the reference's value.
+    """
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [EXAMPLE]})
+
+    benchmark: Annotated[str, Field(min_length=1, max_length=100)]
+    division: Annotated[str, Field(min_length=1, max_length=20)] | None = None
+    settings: Annotated[dict[str, float], Field(max_length=200)] = {}
+    hardware_class: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
+    runs: Annotated[int, Field(ge=1, le=100)] | None = None
+
+
+class TicketView(BaseModel):
+    """Seeds for one claim. This JSON is also the file that `finishline run --ticket` takes.
+
+    `settings` are the reference's in full. A submission that names the ticket has each seed once:
+    in a log, or in its list `unfinished`. `submission` is the one that spent it, null while it is
+    open.
+    """
+
+    id: str
+    benchmark: str
+    benchmark_sha256: str
+    division: str
+    settings: dict[str, float]
+    hardware_class: str
+    seeds: list[int]
+    created_at: datetime
+    expires_at: datetime
+    submission: str | None
+
+
+class TicketList(BaseModel):
+    """Your tickets, newest first, those that are spent or expired too."""
+
+    tickets: list[TicketView]
+
+
+def ticket_view(row: TicketRow) -> TicketView:
+    """A stored ticket."""
+    return TicketView(
+        id=row.id,
+        benchmark=row.benchmark_id,
+        benchmark_sha256=row.benchmark_sha256,
+        division=row.division,
+        settings=row.settings,
+        hardware_class=row.hardware_class,
+        seeds=row.seeds,
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        submission=row.submission_id,
+    )
+
 
 MOST_LISTED = 100
 
@@ -180,3 +250,32 @@ def _require_few_open(session: Session, caller: Caller, benchmark: Benchmark) ->
         measure="open_tickets",
         retry_seconds=math.ceil((until - now).total_seconds()),
     )
+
+
+router = APIRouter(tags=["submissions"])
+TicketId = Annotated[str, Path(max_length=20)]
+
+
+@router.post("/tickets", status_code=201)
+def create_ticket(parts: PartsDep, caller: SubmitterDep, body: TicketCreate) -> TicketView:
+    """Get seeds for a training, before it begins. A ticket is good for 30 days and one submission.
+
+    Three may be open for a benchmark; a fourth is refused with 429.
+    """
+    with parts.database.write() as session:
+        return ticket_view(issue_ticket(parts, session, caller, body))
+
+
+@router.get("/tickets")
+def list_tickets(parts: PartsDep, caller: SubmitterDep) -> TicketList:
+    """Your tickets, newest first; a hundred at the most."""
+    with parts.database.read() as session:
+        rows = own_tickets(session, caller)
+        return TicketList(tickets=[ticket_view(row) for row in rows])
+
+
+@router.get("/tickets/{ticket_id}")
+def get_ticket(ticket_id: TicketId, parts: PartsDep, caller: SubmitterDep) -> TicketView:
+    """One ticket of yours."""
+    with parts.database.read() as session:
+        return ticket_view(own_ticket(session, caller, ticket_id))

@@ -3,10 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic_core import PydanticCustomError
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.ranking.evidence import evidence_words
+from server.benchmarks.prices import BookCosts
+from server.benchmarks.queries import definition
 from server.board_versions import raise_board_version
 from server.database import utc_now
 from server.errors import ConflictError, NotAllowedError, NotFoundError
@@ -14,10 +19,13 @@ from server.events import SubmissionWithdrawn, emit
 from server.models import Pool, Submission, Verification
 from server.models.visibility import may_see
 from server.people.audit import Subject, record
-from server.people.dependencies import Caller
+from server.people.dependencies import Caller, OrganiserDep, PartsDep, SubmitterDep
 from server.people.signed_in import viewer_for
+from server.request_context import note
 from server.standing import OPEN, find_verification, lock_verification, standing
-from server.submissions.queries import find_submission, lock_submission
+from server.submissions.schemas import SubmissionView
+from server.submissions.service import find_submission, lock_submission
+from server.submissions.views import submission_view
 from server.verifications.fresh_runs import confirm_rank, confirm_risen
 from server.verifications.service import cancel_verification
 
@@ -155,3 +163,54 @@ def _record(
         before=change["before"],
         after=change["after"],
     )
+
+
+class WithdrawalCreate(BaseModel):
+    """The reason, which is shown on the submission's page and kept in the audit log."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"reason": "trained on the test set by mistake"}]},
+    )
+
+    reason: str = Field(min_length=1, max_length=2000)
+
+    @field_validator("reason")
+    @classmethod
+    def _says_something(cls, value: str) -> str:
+        if not value.strip() or "\0" in value:
+            raise PydanticCustomError("no_reason", "expected a sentence")
+        return value.strip()
+
+
+router = APIRouter(tags=["submissions"])
+
+
+@router.post("/submissions/{submission_id}/withdrawal")
+def withdraw_submission(
+    submission_id: str, body: WithdrawalCreate, parts: PartsDep, caller: SubmitterDep
+) -> SubmissionView:
+    """Withdraw a submission, for its submitter and organisers. It stays where it is, unranked.
+
+    What waits for it is cancelled, a replay that has begun goes on. Only an organiser can undo it.
+    """
+    note(submission_id=submission_id)
+    with parts.database.write() as session:
+        return _view(session, withdraw(session, caller, submission_id, body.reason))
+
+
+@router.post("/submissions/{submission_id}/reinstatement")
+def reinstate_submission(
+    submission_id: str, body: WithdrawalCreate, parts: PartsDep, caller: OrganiserDep
+) -> SubmissionView:
+    """Let a withdrawn submission rank again."""
+    note(submission_id=submission_id)
+    with parts.database.write() as session:
+        return _view(session, reinstate(session, caller, submission_id, body.reason))
+
+
+def _view(session: Session, submission: Submission) -> SubmissionView:
+    session.flush()
+    session.refresh(submission)
+    version = definition(session, submission.benchmark_sha256).version
+    return submission_view(submission, benchmark_version=version, costs=BookCosts(session))

@@ -1,8 +1,11 @@
-"""Quotas as they are shown, and set by an organiser."""
+"""Quotas over HTTP: read one's own; read and set everybody's as an organiser."""
 
 from collections.abc import Callable
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -11,33 +14,106 @@ from server.database import utc_now
 from server.errors import NotFoundError
 from server.models import Charge, Organisation, Quota, Submission, User
 from server.people.audit import Subject, record
-from server.people.dependencies import Caller, Parts
-from server.quotas.queries import (
+from server.people.dependencies import Caller, CallerDep, OrganiserDep, Parts, PartsDep
+from server.settings import Settings
+from server.submissions.quotas import (
+    MEASURES,
+    Measure,
+    Use,
     allowance_of_benchmark,
     allowance_of_user,
     amounts_set,
     default_allowance,
     find_quota,
-    list_quotas,
     names_of_user,
+    quotas_set,
+    use_of_gpu_seconds,
+    use_of_submissions,
 )
-from server.quotas.schemas import (
-    MyQuotaView,
-    QuotaList,
-    QuotaSet,
-    QuotaView,
-    SetQuotaView,
-    SubjectKind,
-    UseView,
-)
-from server.quotas.usage import MEASURES, Measure, Use, use_of_gpu_seconds, use_of_submissions
-from server.settings import Settings
+from server.viewer import ORGANISER
+
+SubjectKind = Literal["user", "organisation", "benchmark"]
+
+
+def _no_text(value: Any) -> Any:
+    """A text or a yes counts nothing, though it could be read as a number."""
+    if isinstance(value, (str, bool)):
+        raise ValueError("expected a whole number")
+    return value
+
+
+# Up to what a database's integer holds; a day has fewer submissions, a month fewer seconds.
+Count = Annotated[int, BeforeValidator(_no_text), Field(ge=0, le=10**12)]
+Amount = Count | Literal["unlimited", "default"]
+
+
+class UseView(BaseModel):
+    """What is used of one quota. `allowed` is null where there is no limit.
+
+    Submissions count for 24 hours, accelerator seconds for 30 days. `reserved`, part of `used`, is
+    what verifications under way will probably take. `room_at` is when there is room again.
+    """
+
+    measure: Measure
+    allowed: int | None
+    used: float
+    reserved: float
+    room_at: datetime | None
+
+
+class QuotaView(BaseModel):
+    """What a user may use, or all submitters of a benchmark together; for an organisation what
+    each member may, with nothing used."""
+
+    subject_kind: SubjectKind
+    subject: str
+    quotas: list[UseView]
+
+
+class MyQuotaView(QuotaView):
+    """Your own quotas, and those of benchmarks that have any."""
+
+    benchmarks: list[QuotaView]
+
+
+class QuotaSet(BaseModel):
+    """What is to hold; what is absent stays as it is. "default" is what the settings say."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"submissions_per_day": 5, "gpu_seconds_per_month": "unlimited",
+                          "reason": "a course of 30"}]
+        },
+    )  # fmt: skip
+
+    submissions_per_day: Amount | None = None
+    gpu_seconds_per_month: Amount | None = None
+    reason: Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S")]
+
+
+class SetQuotaView(BaseModel):
+    """One quota that an organiser set; `amount` null is no limit."""
+
+    subject_kind: SubjectKind
+    subject: str
+    measure: Measure
+    amount: int | None
+    reason: str
+    set_at: datetime
+
+
+class QuotaList(BaseModel):
+    """What the settings allow each user, and everything that is set otherwise."""
+
+    defaults: dict[Measure, int | None]
+    quotas: list[SetQuotaView]
 
 
 def own_quotas(session: Session, settings: Settings, caller: Caller) -> MyQuotaView:
     """What the caller has used and may use, and what holds on benchmarks."""
     user = session.get_one(User, caller.user_id)
-    named = sorted({row.subject for row in list_quotas(session) if row.subject_kind == "benchmark"})
+    named = sorted({row.subject for row in quotas_set(session) if row.subject_kind == "benchmark"})
     return MyQuotaView(
         subject_kind="user",
         subject=user.name,
@@ -68,12 +144,12 @@ def read_quotas(session: Session, settings: Settings) -> QuotaList:
     return QuotaList(
         defaults={measure: default_allowance(settings, measure) for measure in MEASURES},
         quotas=[
-            SetQuotaView.model_validate(row, from_attributes=True) for row in list_quotas(session)
+            SetQuotaView.model_validate(row, from_attributes=True) for row in quotas_set(session)
         ],
     )
 
 
-def set_quota(
+def change_quota(
     session: Session,
     parts: Parts,
     caller: Caller,
@@ -195,3 +271,44 @@ def _use_view(measure: Measure, use: Use) -> UseView:
         reserved=use.reserved,
         room_at=use.room_at,
     )
+
+
+router = APIRouter(tags=["quotas"])
+SubjectDep = Annotated[str, Path(max_length=100)]
+
+
+@router.get("/me/quota")
+def my_quota(parts: PartsDep, caller: CallerDep) -> MyQuotaView:
+    """What you may submit and have replayed, what you used of it, and when there is room again."""
+    with parts.database.read(ORGANISER) as session:
+        return own_quotas(session, parts.settings, caller)
+
+
+@router.get("/quotas")
+def list_quotas(parts: PartsDep, _caller: OrganiserDep) -> QuotaList:
+    """What each user may use, and who may use more or less. For organisers."""
+    with parts.database.read(ORGANISER) as session:
+        return read_quotas(session, parts.settings)
+
+
+@router.get("/quotas/{kind}/{subject}")
+def get_quota(
+    kind: SubjectKind, subject: SubjectDep, parts: PartsDep, _caller: OrganiserDep
+) -> QuotaView:
+    """What a user, or everybody on a benchmark, used of what is allowed. For organisers."""
+    with parts.database.read(ORGANISER) as session:
+        return read_quota(session, parts, kind, subject)
+
+
+@router.put("/quotas/{kind}/{subject}")
+def set_quota(
+    kind: SubjectKind, subject: SubjectDep, body: QuotaSet, parts: PartsDep, caller: OrganiserDep
+) -> QuotaView:
+    """Set what a user, each member of an organisation, or everybody on a benchmark may use.
+
+    For organisers; it holds from the next request on.
+    """
+    with parts.database.write() as session:
+        change_quota(session, parts, caller, kind, subject, body)
+    with parts.database.read(ORGANISER) as session:
+        return read_quota(session, parts, kind, subject)

@@ -1,4 +1,4 @@
-"""Is there room? Asked inside of the transaction that takes it, while nobody else can take it."""
+"""Is there room in a quota? Asked inside of the transaction that takes it, while it is locked."""
 
 import math
 from datetime import datetime
@@ -12,18 +12,21 @@ from server.benchmarks.queries import definition
 from server.database import utc_now
 from server.errors import NotAllowedError, UsedUpError
 from server.models import Charge, Organisation, Submission, User, Verification
-from server.quotas.queries import (
+from server.replay_estimate import Estimator
+from server.settings import Settings
+from server.standing import claim_of
+from server.submissions.quotas import (
     Amounts,
+    Measure,
     Named,
+    Use,
     allowance_of_benchmark,
     allowance_of_user,
     amounts_set,
     names_of,
+    use_of_gpu_seconds,
+    use_of_submissions,
 )
-from server.quotas.usage import Measure, Use, use_of_gpu_seconds, use_of_submissions
-from server.replay_estimate import Estimator
-from server.settings import Settings
-from server.standing import claim_of
 
 NOTHING_KEPT = "; nothing of this request was kept."
 _USERS, _ORGANISATIONS = (cast(Table, each.__table__) for each in (User, Organisation))

@@ -1,0 +1,360 @@
+"""Accepting a submission: check and score first, then store everything in one transaction."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from finishline.rules.archive.definitions import shipped_definition
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import ClaimError
+from finishline.rules.submissions.claim import Claim
+from finishline.rules.submissions.submission import ScoredSubmission, score_submission
+from server.benchmarks.phases import FrozenOtherwiseError, admit
+from server.benchmarks.queries import definition, importable_benchmarks, keep_definition
+from server.board_versions import raise_board_version
+from server.errors import ConflictError, ContentError, NotAllowedError, UsedUpError
+from server.events import SubmissionAccepted, emit
+from server.hardware_classes import misfit_of_claim
+from server.models import RunRow, Submission
+from server.models.visibility import LONGEST_HIDDEN
+from server.people.audit import Subject, record
+from server.people.dependencies import Caller, Parts
+from server.standing import is_verified_by_policy
+from server.submissions.quota_check import charge, require_room_for_submission, reserve_replay
+from server.submissions.rows import (
+    Row,
+    insert_rows,
+    join_session,
+    published_row,
+    run_rows,
+    show_row,
+    source_row,
+    submission_row,
+)
+from server.submissions.schemas import RunView
+from server.submissions.service import find_submission, id_under_key, lock_submission
+from server.submissions.tickets import find_ticket, spend_ticket
+from server.submissions.upload import Upload
+from server.submissions.views import run_view_of
+from server.verifications.service import request_verification
+from server.viewer import Viewer
+
+MOST_TOLD = 20
+
+
+def refuse_same_logs(session: Session, submission: Submission, runs: Sequence[Row]) -> None:
+    """Raise ConflictError where a log is, byte for byte, in another submission of the benchmark.
+
+    A withdrawn submission leaves its logs free: so a wrong claim is put right.
+    """
+    files = {run["log_sha256"]: run["file"] for run in runs}
+    found = session.execute(
+        select(RunRow.file, RunRow.log_sha256, Submission.id, Submission.embargoed)
+        .join(Submission, Submission.id == RunRow.submission_id)
+        .where(
+            RunRow.log_sha256.in_(files),
+            Submission.id != submission.id,
+            Submission.benchmark_id == submission.benchmark_id,
+            Submission.withdrawn_at.is_(None),
+        )
+        .order_by(RunRow.submission_id, RunRow.index)
+        .limit(MOST_TOLD)
+    ).all()
+    if not found:
+        return
+    problems = [
+        {
+            "file": files[row.log_sha256],
+            "line": None,
+            "field": "runs",
+            "message": "byte for byte " + _named(row.file, row.id, hidden=row.embargoed),
+            "expected": "the log of a training that was not handed in before",
+        }
+        for row in found
+    ]
+    first = problems[0]
+    raise ConflictError(
+        f"{first['file']} is {first['message']}. A log is handed in once: send the logs of other "
+        "trainings, or withdraw that submission first if it is yours and wrong.",
+        problems=problems,
+    )
+
+
+def _named(file: str, submission_id: str, *, hidden: bool) -> str:
+    """Name a submission with its address, unless it is under embargo."""
+    if hidden:
+        return "a log of another submission, which is under embargo"
+    return f"{file} of submission {submission_id} (/submissions/{submission_id})"
+
+
+def require_own_class(session: Session, claim: Claim, *, file: str) -> None:
+    """Raise ClaimError where a claim describes another machine than its hardware class is."""
+    misfit = misfit_of_claim(session, asdict(claim.system))
+    if misfit is not None:
+        raise ClaimError(
+            f"got {misfit.found}",
+            file=file,
+            field=f"system.{misfit.field}",
+            expected=f"{misfit.expected}, as hardware class {claim.system.hardware_class} has; "
+            "name the class of your machine, or another name if it is in none "
+            "(GET /api/v1/hardware-classes lists them)",
+            code="hardware_class_contradicts_claim",
+        )
+
+
+MAX_KEY_LENGTH = 200
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A submission that was stored just now, with all it is shown by: it is not read again."""
+
+    submission: Submission
+    benchmark_version: str
+    runs: list[RunView]
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """The submission that an earlier request under the same key has made."""
+
+    submission_id: str
+
+
+def submit(parts: Parts, caller: Caller, upload: Upload, *, key: str | None) -> Stored | Repeated:
+    """Check, score and store an upload. Raises a RuleError listing every problem.
+
+    An archive is stored with the rules it breaks, and only an organiser may hand it in.
+
+    With an idempotency key the same request is stored once and answered the same; another request
+    under the same key is a ConflictError. When this returns, the submission is stored.
+    """
+    if upload.archive and not caller.may("organise"):
+        raise NotAllowedError(
+            "Only an organiser may hand in an archive: take an organiser's token, or send what is "
+            "yours without the field archive."
+        )
+    check_idempotency_key(key)
+    earlier = _find_earlier(parts, caller, upload, key)
+    if earlier is not None:
+        _name_source(parts, caller, upload, earlier)
+        return earlier
+    try:
+        return _score_and_store(parts, caller, upload, key=key)
+    except (IntegrityError, ConflictError):
+        # Two requests under one key came at the same time; the other one won.
+        earlier = _find_earlier(parts, caller, upload, key)
+        if earlier is None:
+            raise
+        return earlier
+
+
+def _score_and_store(parts: Parts, caller: Caller, upload: Upload, *, key: str | None) -> Stored:
+    benchmarks = importable_benchmarks(parts.benchmarks) if upload.archive else parts.benchmarks
+    scored = _score(parts, caller, upload, benchmarks)
+    try:
+        return _store(parts, caller, upload, scored, benchmarks, key=key)
+    except FrozenOtherwiseError as error:
+        # Another server froze the rules since this one last looked: they are what holds.
+        ruling = _ruling(parts, scored.claim.benchmark_id, error.sha256)
+        scored = _score(parts, caller, upload, ruling)
+        return _store(parts, caller, upload, scored, ruling, key=key)
+
+
+def _score(
+    parts: Parts, caller: Caller, upload: Upload, benchmarks: Mapping[str, Benchmark]
+) -> ScoredSubmission:
+    return score_submission(
+        upload.claim_json,
+        upload.log_files,
+        benchmarks,
+        file=upload.claim_file,
+        benchmark_id=upload.benchmark_id,
+        division=upload.division,
+        archive=upload.archive,
+        find_ticket=partial(find_ticket, parts, caller, file=upload.claim_file),
+    )
+
+
+def _ruling(parts: Parts, benchmark_id: str, sha256: str) -> Mapping[str, Benchmark]:
+    with parts.database.read() as session:
+        return {benchmark_id: definition(session, sha256)}
+
+
+def check_idempotency_key(key: str | None) -> None:
+    """Raise ContentError unless the key is absent or 1 to 200 printable characters."""
+    if key is not None and not (key.strip() and len(key) <= MAX_KEY_LENGTH and key.isprintable()):
+        raise ContentError(
+            f"Header Idempotency-Key: expected 1 to {MAX_KEY_LENGTH} printable characters."
+        )
+
+
+def _find_earlier(parts: Parts, caller: Caller, upload: Upload, key: str | None) -> Repeated | None:
+    if key is None:
+        return None
+    with parts.database.read_columns() as connection:
+        submission_id = id_under_key(connection, caller.user_id, key)
+    if submission_id is None:
+        return None
+    with parts.database.read(Viewer(user_ids=(caller.user_id,))) as session:
+        earlier = find_submission(session, submission_id)
+        if earlier.request_sha256 != upload.sha256:
+            raise ConflictError(
+                f"This Idempotency-Key was used for submission {earlier.id} with other content; "
+                "use a new key for a new submission."
+            )
+        return Repeated(earlier.id)
+
+
+def _name_source(parts: Parts, caller: Caller, upload: Upload, earlier: Repeated) -> None:
+    """Note the known archive of a result that was imported before without one."""
+    if upload.source_commit is None:
+        return
+    with parts.database.write() as session:
+        lock_submission(session, earlier.submission_id)
+        submission = session.get_one(Submission, earlier.submission_id)
+        published = submission.published
+        source = source_row(submission.benchmark_id, upload.source_commit)
+        if source is None or published is None or published.source is not None:
+            return
+        published.source = source
+        record(
+            session,
+            caller,
+            "archive.source",
+            Subject("submission", submission.id),
+            reason=None,
+            before={"source": None},
+            after={"source": source},
+        )
+        raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
+
+
+def _store(
+    parts: Parts,
+    caller: Caller,
+    upload: Upload,
+    scored: ScoredSubmission,
+    benchmarks: Mapping[str, Benchmark],
+    *,
+    key: str | None,
+) -> Stored:
+    benchmark = benchmarks[scored.claim.benchmark_id]
+    row = submission_row(caller, upload, scored, benchmark, key=key)
+    runs = run_rows(row["id"], scored, upload.logs)
+    settled = parts.artifacts.settle(upload.files)
+    new = _New(parts, caller, upload, scored, benchmark, row, runs)
+    with parts.database.write() as session:
+        submission = (
+            _store_published(session, new) if upload.archive else _store_claim(session, new)
+        )
+        # Last, so that what fails leaves no file; before the commit, so that a stored submission
+        # always has its logs.
+        parts.artifacts.keep(settled)
+    if benchmark.benchmark_id not in parts.benchmarks:
+        parts.benchmarks.offer(shipped_definition(benchmark.benchmark_id))
+    return Stored(
+        submission,
+        benchmark_version=benchmark.version,
+        runs=[run_view_of(run) for run in runs],
+    )
+
+
+@dataclass(frozen=True)
+class _New:
+    """A scored submission on its way into the database, with the values of its rows."""
+
+    parts: Parts
+    caller: Caller
+    upload: Upload
+    scored: ScoredSubmission
+    benchmark: Benchmark
+    row: Row
+    runs: list[Row]
+
+
+def _store_claim(session: Session, new: _New) -> Submission:
+    caller, row, claim = new.caller, new.row, new.scored.claim
+    settings, benchmark_id = new.parts.settings, new.benchmark.benchmark_id
+    require_own_class(session, claim, file=new.upload.claim_file)
+    if not caller.may("organise"):
+        require_room_for_submission(
+            session, settings, user_id=caller.user_id, benchmark_id=benchmark_id
+        )
+    admission = admit(session, new.benchmark, settings.benchmarks_dir, archive=False)
+    row["embargoed"] = admission.embargoed
+    if new.runs:
+        row["revealed_at"] = row["submitted_at"] + LONGEST_HIDDEN
+    submission = _insert(session, new, published=None)
+    # After the version: on PostgreSQL another request with the same logs was waited for.
+    refuse_same_logs(session, submission, new.runs)
+    emit(session, SubmissionAccepted(submission))
+    _verify_by_policy(new.parts, session, caller, submission, claim)
+    return submission
+
+
+def _store_published(session: Session, new: _New) -> Submission:
+    folder = new.parts.settings.benchmarks_dir
+    new.row["embargoed"] = admit(session, new.benchmark, folder, archive=True).embargoed
+    published = published_row(new.row, new.scored.claim, new.upload.source_commit)
+    submission = _insert(session, new, published=published)
+    _record_import(session, new.caller, submission, published)
+    return submission
+
+
+def _insert(session: Session, new: _New, *, published: Row | None) -> Submission:
+    keep_definition(session, new.benchmark, new.parts.settings.benchmarks_dir)
+    insert_rows(session, new.row, new.runs, published=published)
+    # After the key, as of the same request at the same time one finds the ticket spent.
+    spend_ticket(session, new.scored.claim, submission_id=new.row["id"])
+    raise_board_version(session, new.benchmark.benchmark_id, submission_id=new.row["id"])
+    return show_row(new.row, new.caller, published=published)
+
+
+def _verify_by_policy(
+    parts: Parts, session: Session, caller: Caller, submission: Submission, claim: Claim
+) -> None:
+    """Ask for a verification where the benchmark wants one of each submission.
+
+    Without room in a quota the submission is taken all the same, and waits to be asked for.
+    """
+    if not is_verified_by_policy(parts.benchmarks[submission.benchmark_id], claim):
+        return
+    join_session(session, submission)
+    user_id, reserved = caller.user_id, 0.0
+    try:
+        if not caller.may("organise"):
+            reserved = reserve_replay(
+                session, parts.settings, submission, user_id=user_id, kind="replay"
+            )
+    except (UsedUpError, NotAllowedError):
+        return
+    verification = request_verification(
+        session, submission, requested_by=user_id, reason="by policy"
+    )
+    if not caller.may("organise"):
+        charge(session, verification, user_id=user_id, reserved=reserved)
+
+
+def _record_import(
+    session: Session, caller: Caller, submission: Submission, published: Row
+) -> None:
+    record(
+        session,
+        caller,
+        "archive.import",
+        Subject("submission", submission.id),
+        reason=None,
+        before=None,
+        after={
+            "benchmark": submission.benchmark_id,
+            "organisation": published["organisation"],
+            "source": published["source"],
+            "claim_sha256": submission.claim_sha256,
+            "tta_seconds": submission.tta_seconds,
+        },
+    )

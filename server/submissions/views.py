@@ -1,0 +1,247 @@
+"""Submissions, their results and runs as views of what is stored."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session, object_session
+
+from finishline.rules.benchmarks.prices import SystemPrice, training_cost_usd
+from finishline.rules.ranking.evidence import Check, Evidence
+from finishline.rules.scoring.scoring import COST_STEP
+from finishline.rules.submissions.claim import TrainedWith
+from finishline.rules.verification.verdict import changed_figures
+from server.benchmarks.prices import BookCosts
+from server.models import Evidence as EvidenceRow
+from server.models import RunRow, Submission
+from server.models.visibility import is_hidden
+from server.standing import (
+    claimed_runs,
+    decision_word,
+    pending_verifications,
+    published_verification,
+)
+from server.submissions.schemas import (
+    ChangedFigureView,
+    CostBasisView,
+    CurveView,
+    EvaluationView,
+    InferenceResultView,
+    JudgedOnView,
+    ResultView,
+    RunView,
+    SourceView,
+    SubmissionView,
+    SystemView,
+    TuningView,
+    VerificationSummary,
+    WithdrawalView,
+)
+from server.viewer import seeing_figures
+
+
+def result_view(submission: Submission, price: SystemPrice) -> ResultView | InferenceResultView:
+    """A stored result; one from before times were normalised has its time as the raw one."""
+    stored = submission.result | {"eligible": submission.eligible}
+    if submission.kind == "inference":
+        return InferenceResultView(**stored)
+    raw = {"raw_tta_seconds": stored["tta_seconds"]}
+    return ResultView(**(raw | stored | _costs(submission, price)))
+
+
+def cost_basis(system: dict[str, Any], price: SystemPrice) -> CostBasisView | None:
+    """What a cost at a price rests on; None without a price."""
+    if price.usd_per_hour is None:
+        return None
+    if price.entry is None:
+        return CostBasisView(
+            source="claim", usd_per_hour=price.usd_per_hour, source_url=system["price_source"]
+        )
+    return CostBasisView(
+        source="price_book",
+        usd_per_hour=price.usd_per_hour,
+        price=price.entry.number,
+        count=price.count,
+        effective_on=price.entry.price.effective_on,
+        source_url=price.entry.price.source_url,
+    )
+
+
+def _costs(submission: Submission, price: SystemPrice) -> dict[str, Any]:
+    """The cost at a price, in the step that explains it too: what is stored is as claimed."""
+    tta_seconds = submission.result["tta_seconds"]
+    cost = training_cost_usd(tta_seconds, price.usd_per_hour)
+    numbers = {"TTA (s)": tta_seconds, "price (USD/h)": price.usd_per_hour}
+    return {
+        "cost_usd": cost,
+        "cost_basis": cost_basis(submission.system, price),
+        "steps": [
+            step | {"numbers": numbers, "value": cost} if step["name"] == COST_STEP else step
+            for step in submission.result["steps"]
+        ],
+    }
+
+
+def judged_on_others(session: Session, submission: Submission) -> JudgedOnView | None:
+    """What a verdict stood on if a submission's figures are others today, None if it stands."""
+    published = published_verification(submission)
+    evidence = None if published is None else session.get(EvidenceRow, published.id)
+    if published is None or evidence is None:
+        return None
+    figures = changed_figures(evidence.submission["runs"], claimed_runs(submission))
+    same_definition = evidence.benchmark_sha256 == submission.benchmark_sha256
+    if not figures and same_definition:
+        return None
+    return JudgedOnView(
+        verification_id=published.id,
+        judged_at=evidence.created_at,
+        benchmark_sha256=None if same_definition else evidence.benchmark_sha256,
+        figures=[ChangedFigureView(**vars(figure)) for figure in figures],
+    )
+
+
+RUN_FIGURES = (
+    "index",
+    "file",
+    "reached",
+    "tta_seconds",
+    "epochs_to_target",
+    "best_quality",
+    "batch_size",
+    "convergence",
+)
+
+
+def run_view(run: RunRow) -> RunView:
+    """A stored run."""
+    return RunView(
+        index=run.index,
+        file=run.file,
+        seed=run.seed,
+        reached=run.reached,
+        tta_seconds=run.tta_seconds,
+        epochs_to_target=run.epochs_to_target,
+        best_quality=run.best_quality,
+        batch_size=run.batch_size,
+        convergence=run.convergence,
+        log_sha256=run.log_sha256,
+        ledger=run.ledger,
+        settings=run.settings,
+    )
+
+
+def run_view_of(row: Mapping[str, Any]) -> RunView:
+    """A run by the values that are stored of it."""
+    return RunView(**{name: row[name] for name in RunView.model_fields})
+
+
+def curve_view(run: RunRow) -> CurveView:
+    """A stored run's evaluations."""
+    return CurveView(
+        index=run.index,
+        file=run.file,
+        evaluations=[
+            EvaluationView(epoch=epoch, seconds=seconds, quality=quality, samples=samples)
+            for epoch, seconds, quality, samples, *_ledger in run.curve
+        ],
+    )
+
+
+def submission_view(
+    submission: Submission,
+    *,
+    benchmark_version: str,
+    costs: BookCosts,
+    judged_on: JudgedOnView | None = None,
+    runs: list[RunView] | None = None,
+) -> SubmissionView:
+    """A stored submission with its runs and verifications, and what it costs by the book.
+
+    It is asked for its runs unless they are given.
+    """
+    published = published_verification(submission)
+    return SubmissionView(
+        id=submission.id,
+        kind=submission.kind,
+        precision=submission.precision,
+        precision_measured=submission.precision_measured,
+        trained_with=cast(TrainedWith, submission.trained_with),
+        tuning=TuningView(**submission.tuning) if submission.tuning is not None else None,
+        ticket=submission.ticket_id,
+        benchmark=submission.benchmark_id,
+        benchmark_version=benchmark_version,
+        benchmark_sha256=submission.benchmark_sha256,
+        division=submission.division,
+        submitter=submission.submitter,
+        model=submission.model,
+        framework=submission.framework,
+        system=SystemView(**submission.system),
+        hyperparameters=submission.hyperparameters,
+        code_url=submission.code_url,
+        notes=submission.notes,
+        submitted_at=submission.submitted_at,
+        submitted_on=submission.published_on,
+        archive=submission.published is not None,
+        status=submission.status,
+        measured_latency_ms=submission.measured_latency_ms,
+        result=result_view(submission, costs.price(submission)),
+        runs=shown_runs(submission) if runs is None else runs,
+        hidden_until=submission.revealed_at if is_hidden(submission) else None,
+        verifications=[
+            VerificationSummary(
+                id=verification.id,
+                kind=verification.kind,
+                state=verification.state,
+                outcome=verification.outcome,
+                created_at=verification.created_at,
+                ended_at=verification.ended_at,
+                decision=decision_word(verification, submission),
+                published=verification is published,
+            )
+            for verification in submission.verifications
+        ],
+        published_verification=published.id if published is not None else None,
+        pending_decisions=[item.id for item in pending_verifications(submission)],
+        under_embargo=submission.embargoed,
+        withdrawal=withdrawal_view(submission),
+        judged_on=judged_on,
+        evidence=cast(Evidence, submission.evidence),
+        check=cast(Check | None, submission.check_word),
+        witnessed_by=submission.witnessed_by,
+        claimed_seconds=submission.tta_seconds,
+        pool_id=submission.pool_id,
+        source=_source_view(submission),
+    )
+
+
+def _source_view(submission: Submission) -> SourceView | None:
+    published = submission.published
+    return None if published is None or published.source is None else SourceView(**published.source)
+
+
+def shown_runs(submission: Submission) -> list[RunView]:
+    """Return the runs as their viewer may see them: of hidden ones the figures alone."""
+    session = object_session(submission)
+    if submission.runs or session is None or not is_hidden(submission):
+        return [run_view(run) for run in submission.runs]
+    return run_figure_views(session, submission.id)
+
+
+def run_figure_views(session: Session, submission_id: str) -> list[RunView]:
+    """Return the figures of a claim's runs without what is hidden until its first verdict."""
+    figures = [getattr(RunRow, name) for name in RUN_FIGURES]
+    statement = select(*figures).where(RunRow.submission_id == submission_id).order_by(RunRow.index)
+    with seeing_figures(session):
+        rows = session.execute(statement).all()
+    return [RunView(seed=None, log_sha256=None, ledger=None, **row._mapping) for row in rows]
+
+
+def withdrawal_view(submission: Submission) -> WithdrawalView | None:
+    """What is told of a withdrawal; None of a submission that was not withdrawn."""
+    if submission.withdrawn_at is None:
+        return None
+    return WithdrawalView(
+        at=submission.withdrawn_at,
+        by=submission.withdrawn_by or "",
+        reason=submission.withdrawn_because or "",
+    )

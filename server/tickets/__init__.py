@@ -1,1 +1,0 @@
-"""Tickets: seeds that are drawn for a claim before its training."""
