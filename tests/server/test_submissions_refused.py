@@ -95,7 +95,7 @@ DECREASE = "times that do not decrease"
 REFUSED = {
     "unknown benchmark": Refused(
         set_claim(benchmark="mnist"),
-        CLAIM, "benchmark", None, "cifar10 or digits or grammar or imagenet or mlperf-", "mnist",
+        CLAIM, "benchmark", None, "cifar10 or digits or grammar or imagenet or squad", "mnist",
     ),
     "wrong division": Refused(
         set_claim(division="sideways"), CLAIM, "division", None, "closed or open", "sideways"
