@@ -1,1 +1,0 @@
-"""Stands in for the limits of a server."""

@@ -1,0 +1,1 @@
+"""Stands in for the operations of a server."""
