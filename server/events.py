@@ -28,6 +28,18 @@ class SubmissionAccepted:
 
 
 @dataclass(frozen=True)
+class VerificationWanted:
+    """A benchmark wants a submission verified by policy.
+
+    `reserved` seconds of accelerators are charged to who submitted it; None of an organiser.
+    """
+
+    submission: Submission
+    requested_by: int
+    reserved: float | None
+
+
+@dataclass(frozen=True)
 class SubmissionWithdrawn:
     """A submission was withdrawn."""
 

@@ -6,10 +6,12 @@ from server.events import (
     SubmissionAccepted,
     SubmissionWithdrawn,
     VerificationChanged,
+    VerificationWanted,
     WorkerOut,
     connect,
 )
 from server.notices import announce
+from server.verifications.service import verify_by_policy
 
 
 def connect_rooms() -> None:
@@ -17,6 +19,7 @@ def connect_rooms() -> None:
     connect(
         {
             SubmissionAccepted: [announce.tell_accepted],
+            VerificationWanted: [verify_by_policy],
             SubmissionWithdrawn: [announce.tell_withdrawn],
             StatusChanged: [announce.tell_status],
             VerificationChanged: [announce.tell_verification],

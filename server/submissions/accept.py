@@ -17,14 +17,14 @@ from server.benchmarks.phases import FrozenOtherwiseError, admit
 from server.benchmarks.queries import definition, importable_benchmarks, keep_definition
 from server.board_versions import raise_board_version
 from server.errors import ConflictError, ContentError, NotAllowedError, UsedUpError
-from server.events import SubmissionAccepted, emit
+from server.events import SubmissionAccepted, VerificationWanted, emit
 from server.hardware_classes import misfit_of_claim
 from server.models import RunRow, Submission
 from server.models.visibility import LONGEST_HIDDEN
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller, Parts
 from server.standing import is_verified_by_policy
-from server.submissions.quota_check import charge, require_room_for_submission, reserve_replay
+from server.submissions.quota_check import require_room_for_submission, reserve_replay
 from server.submissions.rows import (
     Row,
     insert_rows,
@@ -40,7 +40,6 @@ from server.submissions.service import find_submission, id_under_key, lock_submi
 from server.submissions.tickets import find_ticket, spend_ticket
 from server.submissions.upload import Upload
 from server.submissions.views import run_view_of
-from server.verifications.service import request_verification
 from server.viewer import Viewer
 
 MOST_TOLD = 20
@@ -325,7 +324,7 @@ def _verify_by_policy(
     if not is_verified_by_policy(parts.benchmarks[submission.benchmark_id], claim):
         return
     join_session(session, submission)
-    user_id, reserved = caller.user_id, 0.0
+    user_id, reserved = caller.user_id, None
     try:
         if not caller.may("organise"):
             reserved = reserve_replay(
@@ -333,11 +332,7 @@ def _verify_by_policy(
             )
     except (UsedUpError, NotAllowedError):
         return
-    verification = request_verification(
-        session, submission, requested_by=user_id, reason="by policy"
-    )
-    if not caller.may("organise"):
-        charge(session, verification, user_id=user_id, reserved=reserved)
+    emit(session, VerificationWanted(submission, user_id, reserved))
 
 
 def _record_import(

@@ -13,7 +13,7 @@ from finishline.rules.verification.verdict import Reason, Verdict
 from server.board_versions import raise_board_version
 from server.database import utc_now
 from server.errors import ConflictError, ContentError
-from server.events import StatusChanged, VerificationChanged, emit
+from server.events import StatusChanged, VerificationChanged, VerificationWanted, emit
 from server.models import Submission, Verification
 from server.models.visibility import reveal
 from server.standing import (
@@ -23,6 +23,7 @@ from server.standing import (
     settle,
     verification_under_way,
 )
+from server.submissions.quota_check import charge
 from server.verifications.calibration_runs import settle_calibration
 from server.verifications.evidence import follow_evidence
 from server.verifications.fresh_runs import follow_measurement
@@ -72,6 +73,15 @@ def request_verification(
     verification = queue_job(session, order)
     mark_verifying(session, verification)
     return verification
+
+
+def verify_by_policy(session: Session, event: VerificationWanted) -> None:
+    """Request the verification that a benchmark's policy wants, and charge its submitter."""
+    verification = request_verification(
+        session, event.submission, requested_by=event.requested_by, reason="by policy"
+    )
+    if event.reserved is not None:
+        charge(session, verification, user_id=event.requested_by, reserved=event.reserved)
 
 
 def refresh_to_check(session: Session, submission: Submission) -> None:
