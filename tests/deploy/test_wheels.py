@@ -1,0 +1,240 @@
+"""Both wheels in fresh environments and empty folders, as somebody without the source has them.
+
+The wheel's own metadata decides which distributions a participant's environment gets; they are
+copied from the running environment, so that nothing is fetched. The server's environment reads the
+running one's, as torch alone is a gigabyte.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.support.processes import asking, free_port, stop, wait_for
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
+ROOT = Path(__file__).parents[2]
+NOT_SOURCE = (".*", "__pycache__", "build", "*.egg-info", "node_modules", "tests", "var", "runs")
+LARGEST_MB = 60
+MEASURED_OR_NOT = (0, 3)
+SENTENCE = "install it with `pip install 'finishline-tta[stats]'`"
+
+
+class Environment:
+    """A fresh virtual environment, and programs run in it from an empty folder."""
+
+    def __init__(self, folder: Path) -> None:
+        venv.create(folder / "environment", with_pip=False)
+        self.bin = folder / "environment" / "bin"
+        self.site = next((folder / "environment" / "lib").glob("python*")) / "site-packages"
+        self.work = folder / "empty"
+        self.work.mkdir()
+
+    def install(self, wheel: Path) -> None:
+        """Install a wheel without anything it asks for."""
+        python = str(self.bin / "python")
+        run_pip("--python", python, "install", "--no-index", "--no-deps", str(wheel))
+
+    def start(self, *command: str, **settings: str) -> "subprocess.Popen[str]":
+        """Start a program of the environment; no setting of the caller's reaches it."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("FINISHLINE_", "PYTHON"))}
+        return subprocess.Popen(
+            [str(self.bin / command[0]), *command[1:]],
+            cwd=self.work,
+            env=kept | settings,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, *command: str, codes: tuple[int, ...] = (0,), **settings: str) -> str:
+        """Everything a program prints; it must end with one of these exit codes."""
+        process = self.start(*command, **settings)
+        printed, _ = process.communicate(timeout=500)
+        assert process.returncode in codes, printed
+        return printed
+
+
+def run_pip(*arguments: str) -> None:
+    """Run pip away from the checkout, whose *.egg-info would count as installed."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", "-q", *arguments],
+        cwd="/",
+        env={name: at for name, at in os.environ.items() if name != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def asked_for(requirements: list[str] | None, found: set[str]) -> set[str]:
+    """The distributions that requirements lead to, extras left out."""
+    for text in requirements or []:
+        requirement = Requirement(text)
+        name = canonicalize_name(requirement.name)
+        if name not in found and (requirement.marker is None or requirement.marker.evaluate()):
+            found.add(name)
+            asked_for(distribution(name).requires, found)
+    return found
+
+
+def copy_distribution(name: str, site: Path) -> None:
+    installed = distribution(name)
+    for file in installed.files or []:
+        if ".." not in file.parts and "__pycache__" not in file.parts:
+            target = site / file
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(installed.locate_file(file), target)
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Both wheels by their first word, built from a copy of the source."""
+    folder = tmp_path_factory.mktemp("wheels")
+    source = folder / "source"
+    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(*NOT_SOURCE))
+    run_pip("wheel", "--no-deps", "--no-build-isolation", "-w", str(folder / "built"),
+            str(source / "finishline"), str(source))  # fmt: skip
+    return {path.name.split("-")[0]: path for path in (folder / "built").glob("*.whl")}
+
+
+@pytest.fixture(scope="module")
+def participant(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """A participant's environment: finishline-tta and what its metadata asks for."""
+    environment = Environment(tmp_path_factory.mktemp("participant"))
+    environment.install(wheels["finishline_tta"])
+    metadata = next(environment.site.glob("finishline_tta-*.dist-info")) / "METADATA"
+    lines = metadata.read_text().splitlines()
+    requirements = [
+        line.removeprefix("Requires-Dist: ") for line in lines if line.startswith("Requires-Dist: ")
+    ]
+    for name in asked_for(requirements, set()):
+        copy_distribution(name, environment.site)
+    return environment
+
+
+@pytest.fixture(scope="module")
+def host(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """A server's environment: both wheels, everything else from the running environment."""
+    environment = Environment(tmp_path_factory.mktemp("host"))
+    for wheel in wheels.values():
+        environment.install(wheel)
+    here = Path(distribution("pydantic").locate_file("")).resolve()
+    (environment.site / "third_party.pth").write_text(f"{here}\n")
+    return environment
+
+
+@pytest.fixture(scope="module")
+def demo(host: Environment) -> str:
+    """The output of a demo, whose files are in demo/. Its time counts on a quiet machine alone."""
+    return host.run(
+        "finishline", "up", "--demo", "--once", "--port", str(free_port()), "--var", "demo",
+        codes=MEASURED_OR_NOT, FINISHLINE_CLOCK_SLACK_SECONDS="5",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def address(host: Environment) -> Iterator[str]:
+    """A server started from the wheels, with nothing submitted to it."""
+    url = f"http://127.0.0.1:{(port := free_port())}"
+    process = host.start(
+        "finishline", "up", "--port", str(port), FINISHLINE_CLOCK_SLACK_SECONDS="5"
+    )
+    assert process.stdout is not None
+    ready = next((line for line in process.stdout if "Finishline is up at" in line), None)
+    assert ready is not None, "up ended before it was ready"
+    yield url
+    stop(process)  # type: ignore[arg-type]
+    process.stdout.close()
+
+
+def test_the_wheels_hold_what_each_needs(wheels: dict[str, Path]) -> None:
+    light, whole = (
+        set(zipfile.ZipFile(wheels[name]).namelist())
+        for name in ("finishline_tta", "finishline_server")
+    )
+    for path, wheel in {
+        "finishline/rules/archive/benchmarks/mlperf-v5.1-retinanet.toml": light,
+        "finishline/py.typed": light,
+        "server/files/benchmarks/digits.toml": whole,
+        "server/files/docs/start.md": whole,
+        "server/files/docs/decisions/0017-one-job.md": whole,
+        "server/files/docs/images/home.png": whole,
+        "web/templates/base.html": whole,
+        "web/templates/console/users.html": whole,
+        "web/static/style.css": whole,
+        "migrations/env.py": whole,
+        "migrations/script.py.mako": whole,
+        "reference_models/digits.py": whole,
+        "worker/__main__.py": whole,
+    }.items():
+        assert path in wheel, path
+    tops = {path.split("/")[0] for path in whole if ".dist-info" not in path}
+    assert tops == {"server", "worker", "web", "reference_models", "migrations"}
+    assert {path.split("/")[0] for path in light if ".dist-info" not in path} == {"finishline"}
+
+
+def test_a_participant_installs_at_most_60_mb(participant: Environment) -> None:
+    size = sum(path.stat().st_size for path in participant.site.rglob("*") if path.is_file())
+    assert size <= LARGEST_MB * 1024 * 1024
+    assert not (participant.site / "numpy").exists()
+
+
+def test_the_demo_runs_from_the_wheels_in_an_empty_folder(demo: str, host: Environment) -> None:
+    assert "Verdict: verified" in demo
+    assert "4. The leaderboard" in demo
+    assert "demo" in {path.name for path in host.work.iterdir()}
+
+
+def test_a_participant_takes_part_in_a_server(
+    participant: Environment, host: Environment, demo: str, address: str
+) -> None:
+    tokens = host.work / "var" / "tokens"
+    of_participant = {
+        "FINISHLINE_URL": address,
+        "FINISHLINE_TOKEN": (tokens / "demo.token").read_text().strip(),
+    }
+    (claim,) = host.work.glob("demo/demo-*/submission.json")
+    runs = claim.parent
+
+    needs = participant.run("finishline", "run", "digits", codes=(4,))
+    assert "needs the distribution finishline-server" in needs
+    unknown = participant.run("finishline", "check", str(runs), codes=(1,))
+    assert "finishline check --url" in unknown
+    checked = participant.run("finishline", "check", str(runs), "--url", address)
+    assert "Accepted by the rules: digits closed" in checked
+    sent = participant.run("finishline", "submit", str(runs), "--json", **of_participant)
+    submission = json.loads(sent[sent.index("{") :])["id"]
+    watched = participant.run(
+        "finishline", "verify", submission, "--watch", codes=MEASURED_OR_NOT, **of_participant
+    )
+    assert "Verdict:" in watched
+    board = participant.run("finishline", "leaderboard", "digits", **of_participant)
+    assert "digits" in board.lower()
+
+    found = asking.get(f"{address}/api/v1/submissions/{submission}").json()
+    verification = found["verifications"][0]["id"]
+    proof = participant.run("finishline", "check-proof", verification, codes=(4,), **of_participant)
+    assert SENTENCE in proof
+    for name in ("numpy", "scipy"):
+        copy_distribution(name, participant.site)
+    participant.run("finishline", "check-proof", verification, **of_participant)
+
+
+def test_a_server_from_the_wheels_shows_its_documents(address: str) -> None:
+    wait_for(lambda: asking.get(f"{address}/healthz").is_success, seconds=30, what="the server")
+    assert asking.get(f"{address}/docs/start", headers={"Accept": "text/html"}).is_success
+    assert asking.get(f"{address}/docs/images/home.png").is_success
