@@ -5,16 +5,26 @@ Curves and reports are large, so they are read only where they are asked for (`d
 
 import server.models.visibility  # noqa: F401  so that its conditions hold wherever rows are read
 from server.models.attempts import Attempt, QueueRow, QueueTurn, ReplayEventRow, ReplayOpening
-from server.models.audit import AuditRecord
 from server.models.base import Base
-from server.models.benchmarks import BenchmarkDefinition, BenchmarkPhases, Board, BoardChange
+from server.models.benchmarks import (
+    BenchmarkDefinition,
+    BenchmarkPhases,
+    Board,
+    BoardChange,
+    PriceRow,
+)
 from server.models.notices import Delivery, MailSubscription, NoticeEvent, Webhook
-from server.models.people import ConsoleSession, Organisation, Token, User
+from server.models.people import (
+    AuditRecord,
+    Charge,
+    ConsoleSession,
+    Organisation,
+    Quota,
+    Token,
+    User,
+)
 from server.models.pools import Pool, PoolRun
-from server.models.prices import PriceRow
-from server.models.quotas import Charge, Quota
-from server.models.submissions import SUBMITTER, PublishedResult, RunRow, Submission
-from server.models.tickets import TicketRow
+from server.models.submissions import SUBMITTER, PublishedResult, RunRow, Submission, TicketRow
 from server.models.verifications import (
     Calibration,
     CalibrationRunRow,

@@ -1,9 +1,9 @@
-"""Who submits, organises or lends a worker, and what shows that it is them."""
+"""Users, organisations, tokens, sessions and quotas; the audit log of their actions."""
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, String
+from sqlalchemy import BigInteger, ForeignKey, Index, String, Text
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from server.models.base import Base
@@ -81,3 +81,59 @@ class ConsoleSession(Base):
     notices: Mapped[list[Any]]
 
     token: Mapped[Token] = relationship(lazy="joined")
+
+
+class AuditRecord(Base):
+    """Who changed what, and why; a trigger refuses to change or delete it.
+
+    Each hash covers the one before. `actor` keeps the name; `actor_id` is None for the server's
+    own administration.
+    """
+
+    __tablename__ = "audit_log"
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    at: Mapped[datetime]
+    actor_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    actor: Mapped[str] = mapped_column(String(100))
+    action: Mapped[str] = mapped_column(String(50))
+    subject_kind: Mapped[str] = mapped_column(String(50))
+    subject_id: Mapped[str] = mapped_column(String(200))
+    reason: Mapped[str | None] = mapped_column(Text)
+    before: Mapped[dict[str, Any] | None]
+    after: Mapped[dict[str, Any] | None]
+    previous_sha256: Mapped[str] = mapped_column(String(64))
+    sha256: Mapped[str] = mapped_column(String(64))
+
+
+class Quota(Base):
+    """What a user, an organisation's members or a benchmark may use, unlike the settings.
+
+    `subject_kind` is user, organisation or benchmark, `measure` what is limited; an `amount` of
+    None is no limit.
+    """
+
+    __tablename__ = "quotas"
+
+    subject_kind: Mapped[str] = mapped_column(String(20), primary_key=True)
+    subject: Mapped[str] = mapped_column(String(100), primary_key=True)
+    measure: Mapped[str] = mapped_column(String(40), primary_key=True)
+    amount: Mapped[int | None] = mapped_column(BigInteger)
+    reason: Mapped[str] = mapped_column(Text)
+    set_by: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    set_at: Mapped[datetime]
+
+
+class Charge(Base):
+    """A verification that a submitter asked for: its accelerators' seconds are theirs.
+
+    What it used is that of its attempts. Until it ends `gpu_seconds_reserved` stands for it.
+    """
+
+    __tablename__ = "charges"
+    __table_args__ = (Index(None, "user_id", "created_at"),)
+
+    verification_id: Mapped[str] = mapped_column(ForeignKey("verifications.id"), primary_key=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    gpu_seconds_reserved: Mapped[float]
+    created_at: Mapped[datetime]

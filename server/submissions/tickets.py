@@ -28,7 +28,7 @@ from finishline.rules.text import did_you_mean
 from server.database import utc_now
 from server.errors import ConflictError, NotFoundError, UsedUpError
 from server.models import User
-from server.models.tickets import TicketRow
+from server.models.submissions import TicketRow
 from server.people.dependencies import Caller, Parts, PartsDep, SubmitterDep
 from server.submissions.rows import new_id
 
