@@ -20,4 +20,4 @@ def installed_server() -> Path | None:
         return None
     package = Path(spec.origin).resolve().parent
     # Other projects have a package of that name too.
-    return package if (package / "places.py").is_file() else None
+    return package if (package / "base" / "places.py").is_file() else None

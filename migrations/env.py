@@ -1,12 +1,12 @@
-"""Runs migrations on the database that server.schema hands over, or that the settings name."""
+"""Runs migrations on the database that server.base.schema hands over, or that the settings name."""
 
 from alembic import context
 from sqlalchemy import Connection
 
-from server.database import Database, UtcDateTime
+from server.base.database import Database, UtcDateTime
+from server.base.schema import LOCK_SECONDS
+from server.base.settings import get_settings
 from server.models import Base
-from server.schema import LOCK_SECONDS
-from server.settings import get_settings
 
 
 def render_type(kind: str, item: object, _context: object) -> str | bool:

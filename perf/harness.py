@@ -14,9 +14,9 @@ from typing import Any
 import httpx2
 import psutil
 
-from server.database import Database
+from server.base.database import Database
+from server.base.schema import migrate
 from server.people.accounts import create_token
-from server.schema import migrate
 from tests.support.postgresql import running_postgresql
 from tests.support.processes import free_port, stop, wait_for
 

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from server.database import Database
+from server.base.database import Database
 from server.models import Board, BoardChange, RunRow, Submission
 
 ROWS = "FINISHLINE_PERF_ROWS"

@@ -12,11 +12,15 @@ from pathlib import Path
 from sqlalchemy.exc import DBAPIError
 
 from finishline.rules.errors import RuleError
-from server.artifacts import make_store
+from server.base.artifacts import make_store
+from server.base.broker import Broker
+from server.base.database import Database
+from server.base.errors import ConflictError, ServerError
+from server.base.revision import current_revision, require_current_schema
+from server.base.schema import migrate
+from server.base.settings import get_settings
+from server.base.viewer import ORGANISER
 from server.benchmarks.queries import install_archives, load_definitions
-from server.broker import Broker
-from server.database import Database
-from server.errors import ConflictError, ServerError
 from server.operations import commands as copying
 from server.operations.integrity import look_first
 from server.people.accounts import (
@@ -30,12 +34,8 @@ from server.people.accounts import (
 from server.people.audit import Administrator
 from server.people.dependencies import Parts
 from server.reactions import connect_rooms
-from server.revision import current_revision, require_current_schema
-from server.schema import migrate
-from server.settings import get_settings
 from server.submissions.rescoring import Choice, rescore_submissions
 from server.verifications.worker_probes import confirm_worker
-from server.viewer import ORGANISER
 
 # It makes a database from a copy, which may be of an earlier schema.
 ANY_SCHEMA = "restore"

@@ -12,19 +12,22 @@ from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 
-from server.artifacts import make_store
 from server.asgi import FinishlineApp
+from server.base.artifacts import make_store
+from server.base.board_versions import VersionReader
+from server.base.broker import Broker
+from server.base.database import Database
+from server.base.error_answers import ERROR_ANSWERS, add_error_handlers
+from server.base.middleware import HeadAnswers, SecurityHeaders
+from server.base.request_metrics import RequestMetrics
+from server.base.revision import require_current_schema
+from server.base.settings import Settings, get_settings
 from server.benchmarks import endpoints as benchmarks
 from server.benchmarks import phase_endpoints as phases
 from server.benchmarks import price_endpoints as prices
 from server.benchmarks.phase_watch import PhaseWatch, RulingDefinitions
 from server.benchmarks.queries import load_definitions
-from server.board_versions import VersionReader
 from server.boards import endpoints as boards
-from server.broker import Broker
-from server.database import Database
-from server.error_answers import ERROR_ANSWERS, add_error_handlers
-from server.middleware import HeadAnswers, SecurityHeaders
 from server.notices import endpoints as notices
 from server.notices.loop import NoticeLoop
 from server.operations import metrics as metrics_page
@@ -47,9 +50,6 @@ from server.people.dependencies import Parts
 from server.people.last_use import LastUses
 from server.people.sign_in_throttle import FailedSignIns
 from server.reactions import connect_rooms
-from server.request_metrics import RequestMetrics
-from server.revision import require_current_schema
-from server.settings import Settings, get_settings
 from server.submissions import endpoints as submissions
 from server.submissions import quota_admin as quotas
 from server.submissions import rescoring, tickets, withdrawals

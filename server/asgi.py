@@ -3,10 +3,10 @@
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from server.board_versions import VersionReader
+from server.base.board_versions import VersionReader
+from server.base.request_metrics import RequestMetrics
 from server.boards.service import BoardCache
 from server.operations.logs import Observed
-from server.request_metrics import RequestMetrics
 
 
 class FinishlineApp(FastAPI):

@@ -1,6 +1,6 @@
 """The listeners of this process: who reacts to which event, in which order."""
 
-from server.events import (
+from server.base.events import (
     CalibrationAdopted,
     StatusChanged,
     SubmissionAccepted,

@@ -4,6 +4,7 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
+from server.base.database import utc_now
 from server.benchmarks.convergence import ConvergenceView, convergence_view
 from server.benchmarks.phase_queries import all_current_phases, current_phases
 from server.benchmarks.phase_schemas import phases_view
@@ -14,7 +15,6 @@ from server.benchmarks.queries import (
     find_benchmark,
 )
 from server.benchmarks.schemas import BenchmarkList, BenchmarkView, benchmark_view
-from server.database import utc_now
 from server.people.dependencies import PartsDep
 
 router = APIRouter(tags=["benchmarks"])

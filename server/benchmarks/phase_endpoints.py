@@ -2,6 +2,7 @@
 
 from fastapi import APIRouter
 
+from server.base.database import utc_now
 from server.benchmarks import phase_queries, phases
 from server.benchmarks.phase_schemas import (
     PhasesCreate,
@@ -11,7 +12,6 @@ from server.benchmarks.phase_schemas import (
     phases_view,
 )
 from server.benchmarks.queries import find_benchmark
-from server.database import utc_now
 from server.people.dependencies import OrganiserDep, PartsDep
 
 router = APIRouter(tags=["benchmarks"])

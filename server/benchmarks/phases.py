@@ -16,12 +16,12 @@ from finishline.rules.benchmarks.phases import (
     moment_words,
     why_not_taken,
 )
+from server.base.board_versions import raise_board_version
+from server.base.database import utc_now
+from server.base.errors import ConflictError
 from server.benchmarks.phase_queries import all_current_phases, current_dates, current_phases
 from server.benchmarks.phase_schemas import PhasesCreate, phases_of
 from server.benchmarks.queries import keep_definition
-from server.board_versions import raise_board_version
-from server.database import utc_now
-from server.errors import ConflictError
 from server.models import BenchmarkPhases, Submission
 from server.people.audit import Administrator, Subject, record
 from server.people.dependencies import Caller

@@ -23,7 +23,7 @@ from finishline.rules.benchmarks.prices import (
     Pricing,
     is_web_address,
 )
-from server.days import Day, DayField
+from server.base.dates import Day, DayField
 from server.models import PriceRow
 
 LARGEST_IMPORT = 1000

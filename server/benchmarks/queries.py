@@ -18,9 +18,9 @@ from finishline.rules.archive.definitions import (
 )
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmarks, read_benchmark
 from finishline.rules.text import did_you_mean
-from server.board_versions import board_versions, cached_for_board
-from server.database import insert_missing, utc_now
-from server.errors import ConflictError, NotFoundError
+from server.base.board_versions import board_versions, cached_for_board
+from server.base.database import insert_missing, utc_now
+from server.base.errors import ConflictError, NotFoundError
 from server.models import BenchmarkDefinition, Board, Submission
 from server.models.visibility import ranks
 from server.people.dependencies import OfferedBenchmarks

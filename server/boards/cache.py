@@ -15,9 +15,9 @@ from typing import cast
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.board_versions import VersionReader, Versions
-from server.conditions import by_name, is_known, takes_gzip
-from server.request_metrics import RequestMetrics, route_template
+from server.base.board_versions import VersionReader, Versions
+from server.base.middleware import by_name, is_known, takes_gzip
+from server.base.request_metrics import RequestMetrics, route_template
 
 Headers = tuple[tuple[bytes, bytes], ...]
 Key = tuple[str, bytes, bool]

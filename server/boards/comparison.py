@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from finishline.rules.statistics.comparison import ALPHA, Comparison, compare
 from finishline.rules.statistics.t import holm
 from finishline.rules.text import count_text
-from server.errors import ContentError, NotFoundError
+from server.base.errors import ContentError, NotFoundError
 from server.models import SUBMITTER, Submission
 from server.submissions.service import convergence_factor, run_times
 

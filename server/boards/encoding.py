@@ -12,10 +12,10 @@ import orjson
 from fastapi import Request, Response
 from sqlalchemy.orm import Session
 
-from server.board_versions import board_version
+from server.base.board_versions import board_version
+from server.base.dates import csv_cell
+from server.base.middleware import reader_has, reader_takes_gzip
 from server.boards.cache import hint_of
-from server.conditions import reader_has, reader_takes_gzip
-from server.csv_cells import csv_cell
 from server.people.dependencies import Parts
 
 Board = dict[str, Any]

@@ -18,8 +18,9 @@ from finishline.rules.ranking.lens import Lens
 from finishline.rules.ranking.ranking import Metric, Order, Ranked, Standing, order_of
 from finishline.rules.statistics.separation import RankedTime, Separated, separate
 from finishline.rules.submissions.claim import Kind
+from server.base.board_versions import changes_between, versioned_cache
+from server.base.viewer import seeing_as_anybody
 from server.benchmarks.prices import read_book
-from server.board_versions import changes_between, versioned_cache
 from server.boards.lens import (
     METRICS_OF_RUNS,
     OtherPrice,
@@ -36,7 +37,6 @@ from server.boards.rows import (
     which_submissions,
 )
 from server.boards.schemas import BoardEntry, BoardQuery
-from server.viewer import seeing_as_anybody
 
 # A row takes 4 KB.
 MOST_ROWS = 50_000

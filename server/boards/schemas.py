@@ -11,7 +11,7 @@ from finishline.rules.ranking.evidence import Check, Evidence
 from finishline.rules.ranking.ranking import KIND_OF_METRIC, Metric
 from finishline.rules.scoring.run import ClockName
 from finishline.rules.submissions.claim import Kind
-from server.days import DayField
+from server.base.dates import DayField
 from server.submissions.schemas import EvidenceFields, RcpView, SystemView
 
 SortColumn = Literal[

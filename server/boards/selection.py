@@ -8,9 +8,9 @@ from typing import Any, get_args
 from sqlalchemy.orm import Session
 
 from finishline.rules.scoring.measurements import PrecisionName
+from server.base.errors import ConflictError, ContentError
 from server.boards.ranked import PlacedRow, RankedBoard
 from server.boards.schemas import BoardQuery
-from server.errors import ConflictError, ContentError
 
 # The narrowest type first; what was measured stands for what was claimed.
 PRECISIONS = {name: place for place, name in enumerate(reversed(get_args(PrecisionName)))}

@@ -13,9 +13,9 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.phases import moment_words, rules_that_differ
 from finishline.rules.errors import BenchmarkError
 from finishline.rules.ranking.ranking import FIRST_METRIC
+from server.base.board_versions import board_version
 from server.benchmarks.phase_queries import current_dates
 from server.benchmarks.queries import definition
-from server.board_versions import board_version
 from server.boards.cache import BoardCache, Reply
 from server.boards.comparison import FEWEST, MOST, compare_submissions
 from server.boards.encoding import Encoded, answer_board

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import JSON, MetaData
 from sqlalchemy.orm import DeclarativeBase
 
-from server.database import UtcDateTime
+from server.base.database import UtcDateTime
 
 
 class Base(DeclarativeBase):

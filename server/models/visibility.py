@@ -23,11 +23,11 @@ from sqlalchemy import (
 from sqlalchemy.orm import InstrumentedAttribute, ORMExecuteState, Session, with_loader_criteria
 from sqlalchemy.sql.base import ExecutableOption
 
-from server.database import UtcDateTime, utc_now
+from server.base.database import UtcDateTime, utc_now
+from server.base.viewer import ANYBODY, VIEWER, Viewer
 from server.models.people import User
 from server.models.submissions import RunRow, Submission
 from server.models.verifications import Verification
-from server.viewer import ANYBODY, VIEWER, Viewer
 
 KEPT_VIEWERS = 256
 # Seeds, curves and logs of a claim are hidden for so long where no verdict comes before.

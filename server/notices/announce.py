@@ -12,9 +12,9 @@ from urllib.parse import quote
 from sqlalchemy import exists, insert, or_, select
 from sqlalchemy.orm import Session
 
-from server.database import after_commit, before_commit, utc_now
-from server.errors import NotFoundError
-from server.events import (
+from server.base.database import after_commit, before_commit, utc_now
+from server.base.errors import NotFoundError
+from server.base.events import (
     CalibrationAdopted,
     StatusChanged,
     SubmissionAccepted,

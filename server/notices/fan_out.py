@@ -9,8 +9,8 @@ from sqlalchemy import ColumnElement, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
+from server.base.database import Database, utc_now
 from server.boards.service import RecordView, list_records
-from server.database import Database, utc_now
 from server.models import Delivery, MailSubscription, NoticeEvent
 from server.notices.announce import (
     RECORD_CHECK,

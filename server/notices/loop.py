@@ -12,9 +12,9 @@ from importlib.metadata import version
 from sqlalchemy.exc import DBAPIError
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from server.database import Database, utc_now
-from server.errors import ContentError
-from server.mail_settings import MailServer, parse_smtp_url
+from server.base.database import Database, utc_now
+from server.base.errors import ContentError
+from server.base.settings import MailServer, Settings, parse_smtp_url
 from server.models import Delivery, MailSubscription, NoticeEvent, Webhook
 from server.notices.announce import CONFIRM
 from server.notices.deliveries import Claimed, claim, first_due, next_due, settle
@@ -30,7 +30,6 @@ from server.notices.mailing import (
 from server.notices.pruning import PRUNE_EVERY, prune
 from server.notices.wakeup import waking
 from server.notices.webhooks import Answer, check_url, signature_headers
-from server.settings import Settings
 
 
 def mail_server(settings: Settings) -> MailServer | None:
@@ -67,7 +66,7 @@ def _send(
 
 def _post(settings: Settings, event: NoticeEvent, hook: Webhook) -> Answer:
     # The client is imported by the first message: most servers start without sending one.
-    from server.notices.webhooks import post
+    from server.notices.posting import post
 
     private_allowed = settings.webhook_private_addresses
     try:

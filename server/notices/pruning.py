@@ -6,7 +6,7 @@ from datetime import timedelta
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from server.database import Database, utc_now
+from server.base.database import Database, utc_now
 from server.models import Delivery, MailSubscription, NoticeEvent
 
 KEEP = timedelta(days=30)

@@ -7,7 +7,7 @@ from typing import Literal
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
-from server.database import utc_now
+from server.base.database import utc_now
 from server.models import MailSubscription, NoticeEvent, Token, User, Webhook
 from server.people.accounts import ORGANISERS
 

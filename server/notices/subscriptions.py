@@ -7,9 +7,9 @@ from typing import Any
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.orm import Session
 
+from server.base.database import after_commit, utc_now
+from server.base.errors import ConflictError, NotAllowedError, NotFoundError
 from server.benchmarks.queries import find_benchmark
-from server.database import after_commit, utc_now
-from server.errors import ConflictError, NotAllowedError, NotFoundError
 from server.models import Delivery, MailSubscription, NoticeEvent, Webhook
 from server.notices.announce import CONFIRM, TEST, Subject, new_event
 from server.notices.fan_out import waiting_row

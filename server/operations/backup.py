@@ -14,10 +14,10 @@ from typing import Literal, cast
 from sqlalchemy import NullPool, create_engine
 
 from finishline.rules.proof.hash_chain import Head
-from server.artifacts import ArtifactStore
-from server.code_version import code_version
-from server.database import Database, moment_text, utc_now
-from server.errors import ContentError, NotFoundError
+from server.base.artifacts import ArtifactStore
+from server.base.code_version import code_version
+from server.base.database import Database, moment_text, utc_now
+from server.base.errors import ContentError, NotFoundError
 from server.operations.copies import (
     Copied,
     audit_head,

@@ -9,9 +9,9 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.error_answers import refuse
-from server.errors import TooLargeError, UnsupportedMediaError
-from server.settings import MIB
+from server.base.error_answers import refuse
+from server.base.errors import TooLargeError, UnsupportedMediaError
+from server.base.settings import MIB
 
 SILENT_SECONDS = 20.0
 GRACE_SECONDS = 30.0

@@ -12,14 +12,14 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.orm import Session
 
-from server.artifacts import ArtifactStore
+from server.base.artifacts import ArtifactStore
+from server.base.database import Database, utc_now
+from server.base.settings import MIB, Settings
+from server.base.viewer import ORGANISER
 from server.benchmarks.phase_watch import RulingDefinitions
-from server.database import Database, utc_now
 from server.operations.figures import read_queues, read_workers
 from server.people.dependencies import Parts
-from server.settings import MIB, Settings
 from server.verifications.dispatch import Dispatcher
-from server.viewer import ORGANISER
 
 State = Literal["ok", "degraded", "failing"]
 

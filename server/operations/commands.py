@@ -10,7 +10,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from server.errors import ContentError
+from server.base.errors import ContentError
 from server.operations.backup import Choice, back_up
 from server.operations.export import Wanted, export_everything, export_nightly
 from server.operations.integrity import check_server

@@ -15,8 +15,8 @@ from sqlalchemy.sql.expression import CompoundSelect
 from finishline.rules.errors import RuleError
 from finishline.rules.proof.hash_chain import FIRST_PREVIOUS, Head
 from finishline.rules.text import count_text
-from server.artifacts import ArtifactStore, Staged
-from server.database import Database
+from server.base.artifacts import ArtifactStore, Staged
+from server.base.database import Database
 from server.models import AuditRecord, RunRow, Submission
 from server.operations.folders import Progress, silent
 from server.operations.manifest import LOG_LIST, ColumnPart, FilePart, TablePart, file_part

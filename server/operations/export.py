@@ -5,10 +5,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from server.artifacts import ArtifactStore
+from server.base.artifacts import ArtifactStore
+from server.base.code_version import code_version
+from server.base.database import moment_text, utc_now
 from server.benchmarks.queries import definition_file
-from server.code_version import code_version
-from server.database import moment_text, utc_now
 from server.operations.copies import (
     audit_head,
     copy_logs,

@@ -10,14 +10,14 @@ from sqlalchemy import Float, cast, extract, func, select
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
-from server.database import Database, utc_now
+from server.base.database import Database, utc_now
+from server.base.settings import Settings
+from server.base.viewer import ORGANISER
 from server.models import Attempt, BenchmarkDefinition, Submission, Verification, WorkerRow
 from server.notices.deliveries import count_deliveries, overdue_seconds
 from server.operations.background_value import BackgroundValue
-from server.settings import Settings
 from server.verifications.holds import PAUSED
 from server.verifications.pauses import Pauses, read_pauses
-from server.viewer import ORGANISER
 
 ANY_CLASS = "any"
 TAKES_WORK = ("idle", "busy")

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from server.database import utc_now
-from server.errors import ConflictError
+from server.base.database import utc_now
+from server.base.errors import ConflictError
 
 PARTIAL = ".partial-"
 LOCK = ".lock"

@@ -12,9 +12,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.error_answers import has_body, refuse
+from server.base.error_answers import has_body, refuse
+from server.base.request_metrics import RequestMetrics
 from server.operations.rates import REQUESTER, Requester, is_free, is_worker_post
-from server.request_metrics import RequestMetrics
 
 MOST_WAITING = 64
 # Beside all others. A worker gives up on an answer after five seconds.

@@ -16,8 +16,9 @@ from finishline.rules.proof.check import check_proof
 from finishline.rules.proof.hash_chain import check_chain, read_json
 from finishline.rules.proof.proof import key_id_of, signed_bytes
 from finishline.rules.text import count_text
-from server.artifacts import CHUNK_BYTES, ArtifactStore
-from server.errors import ServerError, UnavailableError
+from server.base.artifacts import CHUNK_BYTES, ArtifactStore
+from server.base.errors import ServerError, UnavailableError
+from server.base.viewer import ORGANISER
 from server.models import BenchmarkDefinition, RunRow, SigningKey, Submission, Verification
 from server.operations.copies import list_logs, snapshot
 from server.operations.folders import Progress, now_and_then, silent
@@ -26,7 +27,6 @@ from server.people.dependencies import Parts
 from server.submissions.upload import LogFiles
 from server.verifications.proof_endpoints import SignedProof, current_signer, sign_proof
 from server.verifications.schemas import ENDED
-from server.viewer import ORGANISER
 
 # A file is in the store a moment before its row is in the database.
 YOUNG_SECONDS = 3600.0

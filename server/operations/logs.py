@@ -8,9 +8,9 @@ from typing import Any
 import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.request_context import CURRENT, ID_PARAMETERS, REQUEST_ID, begin_request, is_told
-from server.request_metrics import OTHER, RequestMetrics, known_method, route_template
-from server.settings import Settings
+from server.base.request_context import CURRENT, ID_PARAMETERS, REQUEST_ID, begin_request, is_told
+from server.base.request_metrics import OTHER, RequestMetrics, known_method, route_template
+from server.base.settings import Settings
 
 IDS = ("request_id", "user_id", *ID_PARAMETERS)
 # A text line says method, route and status in its message.

@@ -14,10 +14,10 @@ from finishline.rules.errors import RuleError
 from finishline.rules.proof.hash_chain import Head, read_json
 from finishline.rules.proof.proof import CodePart, SignaturePart, key_id_of, signed_bytes
 from finishline.rules.untrusted import read_plain
-from server.artifacts import CHUNK_BYTES
+from server.base.artifacts import CHUNK_BYTES
+from server.base.signing import Signer
 from server.operations.folders import MANIFEST
 from server.operations.table_files import Columns, known_kind
-from server.signing import Signer
 
 LOG_LIST = "logs.csv"
 EXPORT_FORMAT = "finishline-export-1"

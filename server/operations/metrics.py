@@ -20,13 +20,13 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from starlette.datastructures import State
 
-from server.errors import NotSignedInError
+from server.base.errors import NotSignedInError
+from server.base.settings import Settings
 from server.operations.checks import Finding
 from server.operations.figures import Figures, Queue
 from server.operations.folders import last_success
 from server.operations.readiness import Readiness
 from server.people.dependencies import Parts
-from server.settings import Settings
 
 log = logging.getLogger(__name__)
 

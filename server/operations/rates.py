@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.error_answers import refuse
+from server.base.error_answers import refuse
+from server.base.request_context import signed_in
+from server.base.request_metrics import RequestMetrics
+from server.base.settings import Settings
 from server.people.accounts import ORGANISERS
 from server.people.sessions import HOST_PREFIX, NAME
 from server.people.sign_in_throttle import network_of
-from server.request_context import signed_in
-from server.request_metrics import RequestMetrics
-from server.settings import Settings
 
 REQUESTER = "finishline.requester"
 FAILED = "failed_sign_ins"

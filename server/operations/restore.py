@@ -10,9 +10,10 @@ from pathlib import Path
 
 from finishline.rules.errors import RuleError
 from finishline.rules.text import count_text
-from server.artifacts import ArtifactStore
-from server.database import Database, utc_now
-from server.errors import ConflictError, ContentError
+from server.base.artifacts import ArtifactStore
+from server.base.database import Database, utc_now
+from server.base.errors import ConflictError, ContentError
+from server.base.schema import migrate
 from server.operations.backup import KEY, POOL, SQLITE_FILE, find_backup
 from server.operations.copies import LOG_COLUMNS, Copied, copy_logs, size_in
 from server.operations.folders import Progress, now_and_then, only_one, silent, sync
@@ -27,7 +28,6 @@ from server.operations.manifest import (
 from server.operations.restore_database import Place, load_tables, place_of
 from server.operations.table_files import read_csv
 from server.people.dependencies import Parts
-from server.schema import migrate
 
 LOGS = "logs"
 MOST_PROBLEMS = 20

@@ -12,8 +12,8 @@ from pydantic import BaseModel
 from sqlalchemy import Row, Select, and_, or_, select
 from sqlalchemy.orm import Session
 
+from server.base.database import Database
 from server.benchmarks.queries import definition, find_benchmark
-from server.database import Database
 from server.models import SUBMITTER, PublishedResult, RunRow, Submission, User
 from server.people.dependencies import PartsDep
 from server.submissions.schemas import SystemView

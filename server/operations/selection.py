@@ -22,7 +22,8 @@ from sqlalchemy import (
     type_coerce,
 )
 
-from server.database import utc_now
+from server.base.database import utc_now
+from server.base.standing import OPEN
 from server.models import (
     Base,
     JobTraining,
@@ -32,7 +33,6 @@ from server.models import (
     Verification,
 )
 from server.operations.table_files import Kind, kind_of
-from server.standing import OPEN
 
 OF_ITS_OWNER = "a secret of its owner and of one server"
 FOR_ONE_SERVER = "says what one server does at the moment, and nothing of what was measured"

@@ -24,7 +24,7 @@ from sqlalchemy.types import TypeEngine
 
 from finishline.rules.errors import RuleError
 from finishline.rules.text import count_text
-from server.database import moment_text
+from server.base.database import moment_text
 
 Kind = Literal["text", "json", "integer", "number", "boolean", "moment", "date"]
 GUARD = "'"

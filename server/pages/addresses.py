@@ -2,7 +2,7 @@
 
 from fastapi import Request
 
-from server.settings import Settings
+from server.base.settings import Settings
 
 
 def site_address(request: Request, settings: Settings) -> str:

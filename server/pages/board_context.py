@@ -12,13 +12,13 @@ from finishline.rules.benchmarks.benchmark import Benchmark, ReplayPolicy, RunsR
 from finishline.rules.errors import RuleError
 from finishline.rules.text import count_text
 from finishline.rules.verification.replay_plan import OWN_SEEDS
+from server.base.board_versions import board_version, cached_for_board
+from server.base.errors import ConflictError, ContentError, ServerError
 from server.benchmarks.phase_queries import current_phases
 from server.benchmarks.phase_schemas import phases_of
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.schemas import benchmark_view
-from server.board_versions import board_version, cached_for_board
 from server.boards.service import BoardQuery, board_in_division, cut_board, facets_of, ranked_board
-from server.errors import ConflictError, ContentError, ServerError
 from web.formats import quality
 
 Problem = dict[str, Any]

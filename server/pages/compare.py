@@ -9,8 +9,10 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy.orm import Session
 
+from server.base.errors import ContentError
+from server.base.standing import find_verification
+from server.base.viewer import Viewer
 from server.boards.service import FEWEST, MOST, compare_submissions
-from server.errors import ContentError
 from server.models import Submission, Verification
 from server.pages.measured import measured_beside
 from server.pages.queries import (
@@ -22,10 +24,8 @@ from server.pages.queries import (
 from server.pages.standings import places_of
 from server.people.dependencies import Parts, PartsDep
 from server.people.signed_in import ViewerDep
-from server.standing import find_verification
 from server.verifications.queries import view
 from server.verifications.reruns import compare_verifications
-from server.viewer import Viewer
 from web.compare import compare_link
 from web.compare_chart import overlaid_curves, run_times_figure
 from web.render import render

@@ -7,7 +7,8 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
-from server.database import utc_now
+from server.base.database import utc_now
+from server.base.standing import pending_verifications
 from server.models import Submission, Token
 from server.pages.console_page import console_page
 from server.people.accounts import ROLES, SCOPES_OF, Scope, is_expired, is_within, list_own_tokens
@@ -15,7 +16,6 @@ from server.people.dependencies import Parts, PartsDep
 from server.people.schemas import me_view, token_view
 from server.people.sessions import SignedIn
 from server.people.signed_in import AccountDep, viewer_for
-from server.standing import pending_verifications
 from server.submissions.quota_admin import own_quotas
 from server.submissions.service import CURSOR_PATTERN, submissions_page
 

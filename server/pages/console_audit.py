@@ -9,12 +9,12 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, StreamingResponse
 from pydantic import ConfigDict, Field
 
+from server.base.viewer import ORGANISER
 from server.pages.console_page import console_page, read_query
 from server.people import audit
 from server.people.audit import AuditFilter, read_head
 from server.people.dependencies import Parts, PartsDep
 from server.people.signed_in import ConsoleDep
-from server.viewer import ORGANISER
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/audit"

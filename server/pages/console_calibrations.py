@@ -6,8 +6,8 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, Response
 
+from server.base.errors import ServerError
 from server.benchmarks import calibrations as queries
-from server.errors import ServerError
 from server.pages.console_page import console_page, filled, go_on, read_form
 from server.people.dependencies import Parts, PartsDep
 from server.people.sessions import Notice, SignedIn

@@ -6,19 +6,19 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
-from server.errors import ServerError
+from server.base.errors import ServerError
+from server.base.standing import (
+    find_verification,
+    is_pending,
+    published_verification,
+    require_submission,
+)
 from server.models import Submission, Verification
 from server.pages.console_overview import pending_verdicts
 from server.pages.console_page import console_page, filled, go_on, read_form
 from server.people.dependencies import Parts, PartsDep
 from server.people.sessions import Notice, SignedIn
 from server.people.signed_in import ConsoleDep, FormDep, viewer_for
-from server.standing import (
-    find_verification,
-    is_pending,
-    published_verification,
-    require_submission,
-)
 from server.verifications.rerun_schemas import DecisionCreate
 from server.verifications.reruns import compare_verifications, decide, report_of
 

@@ -8,13 +8,13 @@ from sqlalchemy import select
 
 from finishline.rules.text import count_text
 from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS
-from server.errors import ServerError
+from server.base.errors import ServerError
+from server.base.standing import SHOWN
 from server.models import Verification
 from server.pages.console_page import console_page, filled, go_on, read_form
 from server.people.dependencies import Parts, PartsDep
 from server.people.sessions import Notice, SignedIn
 from server.people.signed_in import ConsoleDep, Fields, FormDep, viewer_for
-from server.standing import SHOWN
 from server.verifications.duel_schemas import DuelCreate
 from server.verifications.duels import ask_for_duel
 from server.verifications.queries import view

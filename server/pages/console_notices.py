@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import HTMLResponse, Response
 
-from server.errors import ServerError
+from server.base.errors import ServerError
 from server.notices import subscriptions
 from server.notices.announce import ABOUT, KINDS
 from server.notices.schemas import (

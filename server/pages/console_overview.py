@@ -8,14 +8,14 @@ from fastapi.responses import RedirectResponse, Response
 from sqlalchemy import select
 from sqlalchemy.orm import Session, joinedload, selectinload
 
+from server.base.database import utc_now
+from server.base.standing import OPEN, SHOWN, is_pending, published_status
 from server.benchmarks.calibrations import count_runs
-from server.database import utc_now
 from server.models import Attempt, Calibration, Submission, Verification
 from server.pages.console_page import console_page
 from server.people.accounts import ORGANISERS
 from server.people.dependencies import PartsDep
 from server.people.signed_in import SignedInDep, viewer_for
-from server.standing import OPEN, SHOWN, is_pending, published_status
 from server.verifications.calibration_views import Offered, summary
 from server.verifications.queries import view
 from server.verifications.worker_queries import list_workers

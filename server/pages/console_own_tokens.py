@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from fastapi.responses import Response
 
-from server.errors import ServerError
+from server.base.errors import ServerError
 from server.pages.console_account import ADDRESS, account_page, revoked_words
 from server.pages.console_page import filled, go_on, read_form
 from server.people import token_issue

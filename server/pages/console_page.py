@@ -9,7 +9,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from server.errors import ServerError
+from server.base.errors import ServerError
 from server.people.dependencies import Parts
 from server.people.sessions import Notice, SignedIn, csrf_token, leave_notice, take_notices
 from web.render import render

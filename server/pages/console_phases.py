@@ -6,12 +6,12 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
+from server.base.database import utc_now
+from server.base.errors import ServerError
 from server.benchmarks.phase_queries import all_current_phases, phases_history
 from server.benchmarks.phase_schemas import PhasesCreate, phases_set, phases_view
 from server.benchmarks.phases import set_phases
 from server.benchmarks.queries import find_benchmark
-from server.database import utc_now
-from server.errors import ServerError
 from server.pages.console_page import Errors, console_page, filled, go_on, read_form
 from server.people.dependencies import Parts, PartsDep
 from server.people.sessions import Notice, SignedIn

@@ -7,6 +7,7 @@ from fastapi.responses import HTMLResponse
 from sqlalchemy import select
 
 from finishline.rules.benchmarks.benchmark import Benchmark
+from server.base.request_context import note
 from server.benchmarks.queries import NO_SUBMISSIONS, find_benchmark
 from server.benchmarks.schemas import benchmark_view
 from server.boards.service import BoardQuery, facets_of, preview_board
@@ -16,7 +17,6 @@ from server.pages.console_page import console_page
 from server.people.dependencies import Parts, PartsDep
 from server.people.sessions import SignedIn
 from server.people.signed_in import ConsoleDep, viewer_for
-from server.request_context import note
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/leaderboards/{benchmark_id}/preview"

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
 
+from server.base.database import utc_now
+from server.base.errors import ServerError
 from server.benchmarks.price_schemas import PriceCreate, PriceQuery, price_of
 from server.benchmarks.prices import add_price, find_price, list_prices
-from server.database import utc_now
-from server.errors import ServerError
 from server.pages.console_page import console_page, filled, go_on, read_form
 from server.people.dependencies import Parts, PartsDep
 from server.people.sessions import Notice, SignedIn

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
 
-from server.errors import NotFoundError, ServerError
+from server.base.errors import NotFoundError, ServerError
+from server.base.viewer import ORGANISER
 from server.pages.console_page import Errors, console_page, filled, go_on, read_form
 from server.people.dependencies import Parts, PartsDep
 from server.people.sessions import Notice, SignedIn
@@ -20,7 +21,6 @@ from server.submissions.quota_admin import (
     read_quota,
     read_quotas,
 )
-from server.viewer import ORGANISER
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/quotas"

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from finishline.rules.text import count_text
-from server.errors import NotSignedInError
+from server.base.errors import NotSignedInError
 from server.people.accounts import find_holder
 from server.people.dependencies import Parts, PartsDep
 from server.people.sessions import (

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from server.errors import ServerError
+from server.base.errors import ServerError
 from server.pages.console_account import token_row
 from server.pages.console_page import console_page, filled, go_on, read_form, read_query
 from server.people import users

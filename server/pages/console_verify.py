@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
 from finishline.rules.text import count_text
-from server.errors import ServerError
+from server.base.errors import ServerError
 from server.pages.console_overview import under_way
 from server.pages.console_page import console_page, filled, go_on, read_form
 from server.people.dependencies import Parts, PartsDep

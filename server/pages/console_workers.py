@@ -7,7 +7,8 @@ from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
-from server.errors import ConflictError, ServerError
+from server.base.errors import ConflictError, ServerError
+from server.base.viewer import ORGANISER
 from server.pages.console_page import console_page, filled, go_on, read_form
 from server.people.dependencies import Caller, Parts, PartsDep
 from server.people.sessions import Notice, SignedIn
@@ -17,7 +18,6 @@ from server.verifications.queue import read_queue
 from server.verifications.worker_probes import confirm_worker
 from server.verifications.worker_queries import list_workers
 from server.verifications.worker_schemas import LONGEST_REASON, REASON
-from server.viewer import ORGANISER
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/workers"

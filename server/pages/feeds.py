@@ -8,9 +8,9 @@ from fastapi import APIRouter, Request, Response
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
+from server.base.middleware import reader_has
 from server.benchmarks.queries import find_benchmark
 from server.boards.service import records_by_benchmark
-from server.conditions import reader_has
 from server.pages.addresses import site_address
 from server.people.dependencies import PartsDep
 from server.verifications.latest import latest_verdicts

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.ranking import FIRST_METRIC
-from server.board_versions import board_version
+from server.base.board_versions import board_version
 from server.boards.service import BoardQuery, PlacedRow, ranked_board
 
 Context = dict[str, Any]

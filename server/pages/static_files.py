@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
 
-from server.conditions import reader_has, reader_takes_gzip
+from server.base.middleware import reader_has, reader_takes_gzip
 from web.assets import Asset, static_asset
 
 router = APIRouter(include_in_schema=False)

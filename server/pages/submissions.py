@@ -9,10 +9,11 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.replay_plan import why_not_replayable
+from server.base.errors import ContentError
+from server.base.middleware import reader_has
+from server.base.standing import claim_of
 from server.benchmarks.phase_queries import current_phases
 from server.benchmarks.queries import definition
-from server.conditions import reader_has
-from server.errors import ContentError
 from server.models import Submission
 from server.pages.addresses import site_address
 from server.pages.console_page import filled, read_form
@@ -26,7 +27,6 @@ from server.people.accounts import ORGANISERS
 from server.people.dependencies import Parts, PartsDep, require_allowed
 from server.people.sessions import csrf_token
 from server.people.signed_in import FormDep, SignedInDep, ViewerDep, signed_in_or_none
-from server.standing import claim_of
 from server.submissions.service import find_submission
 from server.submissions.withdrawals import WithdrawalCreate, may_withdraw, withdraw
 from server.verifications.requests import ask_as_caller, why_no_room

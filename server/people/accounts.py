@@ -12,8 +12,8 @@ from sqlalchemy import Connection, Table, bindparam, literal, select, text, unio
 from sqlalchemy.orm import Session
 
 from finishline.rules.text import fault_in, skeletons
-from server.database import insert_missing, utc_now
-from server.errors import ConflictError, ContentError, NotFoundError, NotSignedInError
+from server.base.database import insert_missing, utc_now
+from server.base.errors import ConflictError, ContentError, NotFoundError, NotSignedInError
 from server.models import Organisation, Token, User
 from server.people.audit import Actor, Subject, record
 

@@ -10,7 +10,7 @@ from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from finishline.rules.proof.hash_chain import FIRST_PREVIOUS, HASHED, Head, record_sha256
-from server.database import moment_text, utc_now
+from server.base.database import moment_text, utc_now
 from server.models import AuditRecord
 
 Values = dict[str, Any]

@@ -9,12 +9,12 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from server.artifacts import ArtifactStore
-from server.database import Database
-from server.errors import NotAllowedError, NotSignedInError
+from server.base.artifacts import ArtifactStore
+from server.base.database import Database
+from server.base.errors import NotAllowedError, NotSignedInError
+from server.base.request_context import note, note_signed_in
+from server.base.settings import Settings
 from server.people.accounts import ORGANISERS, ROLES, SCOPES_OF, Holder, Scope, find_holder
-from server.request_context import note, note_signed_in
-from server.settings import Settings
 
 bearer = HTTPBearer(auto_error=False, description="An API token: `Bearer fl_...`")
 BearerDep = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]

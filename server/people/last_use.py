@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import or_, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from server.database import Database, utc_now
+from server.base.database import Database, utc_now
 from server.models import Token
 
 log = logging.getLogger(__name__)

@@ -13,12 +13,12 @@ from fastapi import Request, Response
 from sqlalchemy import delete
 from sqlalchemy.orm import Session
 
-from server.database import utc_now
-from server.errors import NotAllowedError, NotSignedInError
+from server.base.database import utc_now
+from server.base.errors import NotAllowedError, NotSignedInError
+from server.base.settings import Settings
 from server.models import ConsoleSession
 from server.people.accounts import find_token, hash_token, holder_of, require_valid
 from server.people.dependencies import Caller
-from server.settings import Settings
 
 NAME = "finishline_console"
 # A browser takes a cookie of this prefix only if it is Secure, of Path=/ and without a Domain, so

@@ -6,7 +6,9 @@ from urllib.parse import urlencode
 from fastapi import Depends, Request
 from starlette.exceptions import HTTPException
 
-from server.errors import NotSignedInError
+from server.base.errors import NotSignedInError
+from server.base.request_context import note_signed_in
+from server.base.viewer import ANYBODY, ORGANISER, Viewer
 from server.models import ConsoleSession
 from server.people.accounts import ORGANISERS, ROLES, find_holder, holder_of
 from server.people.dependencies import Caller, Parts, PartsDep, caller_of, require_allowed
@@ -21,8 +23,6 @@ from server.people.sessions import (
     require_csrf,
     require_same_origin,
 )
-from server.request_context import note_signed_in
-from server.viewer import ANYBODY, ORGANISER, Viewer
 
 SIGN_IN = "/console/sign-in"
 SOURCE = "console"

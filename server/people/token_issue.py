@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
-from server.database import utc_now
-from server.errors import (
+from server.base.database import utc_now
+from server.base.errors import (
     ConflictError,
     ContentError,
     NotAllowedError,

@@ -6,8 +6,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, delete, func, or_, select
 from sqlalchemy.orm import Session, joinedload
 
-from server.database import utc_now
-from server.errors import ConflictError, ContentError, NotFoundError
+from server.base.database import utc_now
+from server.base.errors import ConflictError, ContentError, NotFoundError
 from server.models import ConsoleSession, Organisation, Token, User
 from server.people.accounts import require_new_name
 from server.people.audit import Subject, record

@@ -13,17 +13,18 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import ClaimError
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.submissions.submission import ScoredSubmission, score_submission
+from server.base.board_versions import raise_board_version
+from server.base.errors import ConflictError, ContentError, NotAllowedError, UsedUpError
+from server.base.events import SubmissionAccepted, VerificationWanted, emit
+from server.base.hardware_classes import misfit_of_claim
+from server.base.standing import is_verified_by_policy
+from server.base.viewer import Viewer
 from server.benchmarks.phases import FrozenOtherwiseError, admit
 from server.benchmarks.queries import definition, importable_benchmarks, keep_definition
-from server.board_versions import raise_board_version
-from server.errors import ConflictError, ContentError, NotAllowedError, UsedUpError
-from server.events import SubmissionAccepted, VerificationWanted, emit
-from server.hardware_classes import misfit_of_claim
 from server.models import RunRow, Submission
 from server.models.visibility import LONGEST_HIDDEN
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller, Parts
-from server.standing import is_verified_by_policy
 from server.submissions.quota_check import require_room_for_submission, reserve_replay
 from server.submissions.rows import (
     Row,
@@ -40,7 +41,6 @@ from server.submissions.service import find_submission, id_under_key, lock_submi
 from server.submissions.tickets import find_ticket, spend_ticket
 from server.submissions.upload import Upload
 from server.submissions.views import run_view_of
-from server.viewer import Viewer
 
 MOST_TOLD = 20
 

@@ -12,14 +12,15 @@ from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 
 from finishline.rules.text import count_text
-from server.artifacts import pieces
+from server.base.artifacts import pieces
+from server.base.errors import LostFileError, TooLargeError, UnsupportedMediaError
+from server.base.request_context import note
+from server.base.viewer import Viewer
 from server.benchmarks.prices import BookCosts
 from server.boards.service import Standings
-from server.errors import LostFileError, TooLargeError, UnsupportedMediaError
 from server.models import Submission
 from server.people.dependencies import Caller, PartsDep, SubmitterDep
 from server.people.signed_in import ViewerDep
-from server.request_context import note
 from server.submissions.accept import MAX_KEY_LENGTH, Repeated, submit
 from server.submissions.schemas import (
     EXAMPLE_CLAIM,
@@ -37,7 +38,6 @@ from server.submissions.service import (
 )
 from server.submissions.upload import staged_upload
 from server.submissions.views import curve_view, judged_on_others, shown_runs, submission_view
-from server.viewer import Viewer
 
 router = APIRouter(tags=["submissions"])
 

@@ -9,13 +9,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from server.base.database import utc_now
+from server.base.errors import NotFoundError
+from server.base.settings import Settings
+from server.base.viewer import ORGANISER
 from server.benchmarks.queries import find_benchmark
-from server.database import utc_now
-from server.errors import NotFoundError
 from server.models import Charge, Organisation, Quota, Submission, User
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller, CallerDep, OrganiserDep, Parts, PartsDep
-from server.settings import Settings
 from server.submissions.quotas import (
     MEASURES,
     Measure,
@@ -30,7 +31,6 @@ from server.submissions.quotas import (
     use_of_gpu_seconds,
     use_of_submissions,
 )
-from server.viewer import ORGANISER
 
 SubjectKind = Literal["user", "organisation", "benchmark"]
 

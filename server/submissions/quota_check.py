@@ -8,13 +8,13 @@ from sqlalchemy import Table, bindparam, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.text import count_text
+from server.base.database import utc_now
+from server.base.errors import NotAllowedError, UsedUpError
+from server.base.replay_estimate import Estimator
+from server.base.settings import Settings
+from server.base.standing import claim_of
 from server.benchmarks.queries import definition
-from server.database import utc_now
-from server.errors import NotAllowedError, UsedUpError
 from server.models import Charge, Organisation, Submission, User, Verification
-from server.replay_estimate import Estimator
-from server.settings import Settings
-from server.standing import claim_of
 from server.submissions.quotas import (
     Amounts,
     Measure,

@@ -16,13 +16,14 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.submissions.submission import ScoredSubmission, score_submission
 from finishline.rules.text import count_text
+from server.base.board_versions import raise_board_version
+from server.base.errors import ConflictError, ServerError
+from server.base.standing import verification_under_way
+from server.base.viewer import ORGANISER
 from server.benchmarks.queries import definition, find_benchmark, keep_definition
-from server.board_versions import raise_board_version
-from server.errors import ConflictError, ServerError
 from server.models import RunRow, Submission
 from server.people.audit import Actor, Administrator, Subject, record
 from server.people.dependencies import OrganiserDep, Parts, PartsDep
-from server.standing import verification_under_way
 from server.submissions.figures import (
     Change,
     Figures,
@@ -40,7 +41,6 @@ from server.submissions.service import (
     write_cursor,
 )
 from server.submissions.upload import LogFiles
-from server.viewer import ORGANISER
 
 BATCH_SUBMISSIONS = 50
 # A request that takes longer looks like a server that hangs.

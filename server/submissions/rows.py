@@ -16,8 +16,8 @@ from finishline.rules.scoring.run import Run, curve_row
 from finishline.rules.scoring.scoring import Result, RunScore
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.submissions.submission import ScoredSubmission
-from server.artifacts import Staged
-from server.database import utc_now
+from server.base.artifacts import Staged
+from server.base.database import utc_now
 from server.models import PublishedResult, RunRow, Submission, User
 from server.people.dependencies import Caller
 from server.submissions.upload import Upload

@@ -25,8 +25,8 @@ from finishline.rules.submissions.tickets import (
     full_settings,
 )
 from finishline.rules.text import did_you_mean
-from server.database import utc_now
-from server.errors import ConflictError, NotFoundError, UsedUpError
+from server.base.database import utc_now
+from server.base.errors import ConflictError, NotFoundError, UsedUpError
 from server.models import User
 from server.models.submissions import TicketRow
 from server.people.dependencies import Caller, Parts, PartsDep, SubmitterDep

@@ -19,11 +19,11 @@ from starlette.datastructures import FormData, UploadFile
 from finishline.rules.archive.sources import COMMIT
 from finishline.rules.logs import check_file_name
 from finishline.rules.submissions.claim import CLAIM_LIMIT_BYTES
-from server.artifacts import ArtifactStore, Staged
-from server.database import Database
-from server.errors import ContentError, TooLargeError
+from server.base.artifacts import ArtifactStore, Staged
+from server.base.database import Database
+from server.base.errors import ContentError, TooLargeError
+from server.base.settings import MIB, Settings
 from server.models import RunRow, Submission
-from server.settings import MIB, Settings
 
 
 class LogFiles(Mapping[str, bytes]):

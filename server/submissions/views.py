@@ -11,16 +11,17 @@ from finishline.rules.ranking.evidence import Check, Evidence
 from finishline.rules.scoring.scoring import COST_STEP
 from finishline.rules.submissions.claim import TrainedWith
 from finishline.rules.verification.verdict import changed_figures
-from server.benchmarks.prices import BookCosts
-from server.models import Evidence as EvidenceRow
-from server.models import RunRow, Submission
-from server.models.visibility import is_hidden
-from server.standing import (
+from server.base.standing import (
     claimed_runs,
     decision_word,
     pending_verifications,
     published_verification,
 )
+from server.base.viewer import seeing_figures
+from server.benchmarks.prices import BookCosts
+from server.models import Evidence as EvidenceRow
+from server.models import RunRow, Submission
+from server.models.visibility import is_hidden
 from server.submissions.schemas import (
     ChangedFigureView,
     CostBasisView,
@@ -37,7 +38,6 @@ from server.submissions.schemas import (
     VerificationSummary,
     WithdrawalView,
 )
-from server.viewer import seeing_figures
 
 
 def result_view(submission: Submission, price: SystemPrice) -> ResultView | InferenceResultView:

@@ -10,19 +10,19 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.ranking.evidence import evidence_words
+from server.base.board_versions import raise_board_version
+from server.base.database import utc_now
+from server.base.errors import ConflictError, NotAllowedError, NotFoundError
+from server.base.events import SubmissionWithdrawn, emit
+from server.base.request_context import note
+from server.base.standing import OPEN, find_verification, lock_verification, standing
 from server.benchmarks.prices import BookCosts
 from server.benchmarks.queries import definition
-from server.board_versions import raise_board_version
-from server.database import utc_now
-from server.errors import ConflictError, NotAllowedError, NotFoundError
-from server.events import SubmissionWithdrawn, emit
 from server.models import Pool, Submission, Verification
 from server.models.visibility import may_see
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller, OrganiserDep, PartsDep, SubmitterDep
 from server.people.signed_in import viewer_for
-from server.request_context import note
-from server.standing import OPEN, find_verification, lock_verification, standing
 from server.submissions.schemas import SubmissionView
 from server.submissions.service import find_submission, lock_submission
 from server.submissions.views import submission_view

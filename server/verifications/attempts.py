@@ -24,10 +24,10 @@ from finishline.rules.verification.messages import (
 )
 from finishline.rules.verification.report_check import check_report
 from finishline.rules.verification.verdict import Reason
-from server.bell import ring
-from server.database import to_json, utc_now
-from server.errors import ConflictError, ContentError, NotAllowedError
-from server.events import VerificationChanged, emit
+from server.base.database import to_json, utc_now
+from server.base.errors import ConflictError, ContentError, NotAllowedError
+from server.base.events import VerificationChanged, emit
+from server.base.wakeup import ring
 from server.models import Attempt, ReplayEventRow, Token, Verification, WorkerRow
 from server.people.accounts import hash_token
 from server.people.dependencies import Caller

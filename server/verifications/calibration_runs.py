@@ -6,8 +6,8 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.messages import ReplayReport
+from server.base.database import utc_now
 from server.benchmarks.calibrations import chunks_of, lock_calibration
-from server.database import utc_now
 from server.models import Calibration, CalibrationRunRow, Verification
 
 OPEN = ("queued", "running")

@@ -14,6 +14,7 @@ from finishline.rules.benchmarks.calibration import (
     convergence_at,
     runs_sha256,
 )
+from server.base.errors import ContentError
 from server.benchmarks.calibrations import (
     adopted_calibration,
     chunks_of,
@@ -21,7 +22,6 @@ from server.benchmarks.calibrations import (
     reference_runs,
 )
 from server.benchmarks.queries import definition
-from server.errors import ContentError
 from server.models import Calibration, CalibrationRunRow, Verification
 from server.verifications.calibration_runs import OPEN
 from server.verifications.calibration_schemas import (

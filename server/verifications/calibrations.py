@@ -16,6 +16,10 @@ from finishline.rules.benchmarks.calibration import (
 from finishline.rules.text import count_text
 from finishline.rules.verification.job import Request
 from finishline.rules.verification.purposes import CALIBRATION
+from server.base.database import utc_now
+from server.base.errors import ConflictError, ContentError
+from server.base.events import CalibrationAdopted, emit
+from server.base.standing import lock_verification
 from server.benchmarks.calibrations import (
     adopted_calibration,
     chunks_of,
@@ -25,13 +29,9 @@ from server.benchmarks.calibrations import (
     reference_runs,
 )
 from server.benchmarks.queries import definition, find_benchmark, keep_definition
-from server.database import utc_now
-from server.errors import ConflictError, ContentError
-from server.events import CalibrationAdopted, emit
 from server.models import BenchmarkDefinition, Calibration
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller, Parts
-from server.standing import lock_verification
 from server.verifications.calibration_runs import OPEN, has_every_run
 from server.verifications.calibration_schemas import CalibrationContinue, CalibrationCreate
 from server.verifications.queueing import Order, new_id, queue_job

@@ -13,11 +13,9 @@ from finishline.rules.verification.judge import is_excused
 from finishline.rules.verification.messages import Failure, ReplayReport, ReplayRun
 from finishline.rules.verification.purposes import CROSS_CHECK
 from finishline.rules.verification.verdict import Reason, Verdict
-from server.benchmarks.queries import definition
-from server.database import utc_now
-from server.errors import ServerError
-from server.models import Attempt, Pool, Verification, WorkerRow
-from server.standing import (
+from server.base.database import utc_now
+from server.base.errors import ServerError
+from server.base.standing import (
     KEEP,
     OPEN,
     REPORT,
@@ -27,6 +25,8 @@ from server.standing import (
     lock_verification,
     published_status,
 )
+from server.benchmarks.queries import definition
+from server.models import Attempt, Pool, Verification, WorkerRow
 from server.verifications.free_workers import LONGEST_SILENCE_SECONDS, owners_at
 from server.verifications.holds import pause_by_server
 from server.verifications.pool_runs import follow_owners

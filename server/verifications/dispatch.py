@@ -20,11 +20,12 @@ from sqlalchemy import ColumnElement, exists, func, select
 from sqlalchemy.exc import DBAPIError
 
 from finishline.rules.verification.messages import REPLAY_TASK, ReplayJob
-from server.bell import bell_of
-from server.broker import Broker
-from server.database import Database, utc_now
+from server.base.broker import Broker
+from server.base.database import Database, utc_now
+from server.base.settings import Settings
+from server.base.viewer import ORGANISER
+from server.base.wakeup import bell_of
 from server.models import Attempt
-from server.settings import Settings
 from server.verifications.overdue import (
     end_overdue,
     end_unmade_cross_checks,
@@ -32,7 +33,6 @@ from server.verifications.overdue import (
     expire_leases,
 )
 from server.verifications.queue_order import Sending, anything_to_send, take_due
-from server.viewer import ORGANISER
 
 log = logging.getLogger(__name__)
 

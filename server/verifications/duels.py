@@ -11,14 +11,14 @@ from finishline.rules.ranking.records import DUEL_ALPHA, Contender, may_duel, me
 from finishline.rules.verification.duel import RECORD_PAIRS, why_no_duel
 from finishline.rules.verification.job import Request
 from finishline.rules.verification.purposes import DUEL
+from server.base.board_versions import raise_board_version
+from server.base.database import utc_now
+from server.base.errors import ConflictError, ContentError, ServerError
+from server.base.standing import OPEN, claim_of
 from server.benchmarks.queries import definition
-from server.board_versions import raise_board_version
-from server.database import utc_now
-from server.errors import ConflictError, ContentError, ServerError
 from server.models import Pool, Submission, Verification
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
-from server.standing import OPEN, claim_of
 from server.submissions.service import find_submission
 from server.verifications.duel_schemas import DuelCreate
 from server.verifications.queueing import Order, queue_job

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
+from server.base.request_context import note
+from server.base.standing import find_verification
 from server.people.accounts import ORGANISERS
 from server.people.dependencies import CallerDep, OrganiserDep, PartsDep, require_allowed
 from server.people.signed_in import ViewerDep
-from server.request_context import note
-from server.standing import find_verification
 from server.verifications import duels, queries, reruns
 from server.verifications.duel_schemas import DuelCreate, PoolClose, PoolView
 from server.verifications.event_stream import Feeds, parse_position, read_news

@@ -9,12 +9,12 @@ from typing import Any
 
 from fastapi.concurrency import run_in_threadpool
 
+from server.base.standing import find_verification
+from server.base.viewer import Viewer
 from server.people.dependencies import Parts
-from server.standing import find_verification
 from server.verifications import queries
 from server.verifications.figure_views import hidden_runs, without_quality
 from server.verifications.schemas import ENDED
-from server.viewer import Viewer
 
 EVENTS_AT_ONCE = 1000
 LARGEST_NUMBER = 2**31 - 1  # What the database can hold.

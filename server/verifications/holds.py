@@ -7,10 +7,10 @@ from sqlalchemy import func, or_, select, update
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.messages import HelloAnswer
-from server.bell import ring
-from server.database import insert_missing, utc_now
-from server.errors import ConflictError, NotFoundError
-from server.events import WorkerOut, emit
+from server.base.database import insert_missing, utc_now
+from server.base.errors import ConflictError, NotFoundError
+from server.base.events import WorkerOut, emit
+from server.base.wakeup import ring
 from server.models import Attempt, AuditRecord, QueueRow, WorkerRow
 from server.people.audit import Actor, Administrator, Subject, record
 from server.people.dependencies import Caller

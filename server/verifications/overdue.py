@@ -9,10 +9,11 @@ from sqlalchemy import ColumnElement, or_, select, update
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.messages import Failure
-from server.database import utc_now
-from server.events import VerificationChanged, WorkerOut, emit
+from server.base.database import utc_now
+from server.base.events import VerificationChanged, WorkerOut, emit
+from server.base.standing import lock_verification
+from server.base.viewer import ANYBODY
 from server.models import Attempt, ReplayEventRow, Token, Verification
-from server.standing import lock_verification
 from server.verifications.attempts import as_followed, retry_or_give_up
 from server.verifications.cross_checks import (
     NO_SECOND_WORKER,
@@ -24,7 +25,6 @@ from server.verifications.outcomes import conclude_replay
 from server.verifications.queueing import why_over_limit
 from server.verifications.service import end_without_verdict
 from server.verifications.witnesses import TOKEN_ENDED
-from server.viewer import ANYBODY
 
 LINES = 20
 

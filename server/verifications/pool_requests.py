@@ -4,12 +4,12 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.text import count_text
-from server.board_versions import raise_board_version
-from server.errors import ConflictError, NotFoundError
+from server.base.board_versions import raise_board_version
+from server.base.errors import ConflictError, NotFoundError
+from server.base.standing import lock_verification
 from server.models import Pool, PoolRun, Submission, Verification
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
-from server.standing import lock_verification
 from server.verifications.duel_schemas import PoolRunView, PoolView
 from server.verifications.evidence import follow_evidence
 from server.verifications.fresh_runs import (

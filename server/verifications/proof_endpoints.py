@@ -10,17 +10,17 @@ from pydantic import BaseModel
 
 from finishline.rules.proof.hash_chain import canonical
 from finishline.rules.proof.proof import FORMAT, part_hashes, signed_bytes
-from server.artifacts import pieces
-from server.database import insert_missing, utc_now
-from server.errors import ConflictError
+from server.base.artifacts import pieces
+from server.base.database import insert_missing, utc_now
+from server.base.errors import ConflictError
+from server.base.signing import ALGORITHM, Signer, load_signer
+from server.base.standing import find_verification
+from server.base.viewer import Viewer
 from server.models import SigningKey
 from server.people.dependencies import Parts, PartsDep
 from server.people.signed_in import ViewerDep
-from server.signing import ALGORITHM, Signer, load_signer
-from server.standing import find_verification
 from server.verifications.proofs import known_keys, proof_parts, write_bundle
 from server.verifications.schemas import ENDED
-from server.viewer import Viewer
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from sqlalchemy.orm import Session
 from finishline.rules.proof.proof import ClaimPart, LogFile, SubmissionPart
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.submissions.claim import TrainedWith, stored_system
-from server.code_version import code_version
-from server.database import insert_missing, moment_text, utc_now
+from server.base.code_version import code_version
+from server.base.database import insert_missing, moment_text, utc_now
+from server.base.standing import claimed_runs
 from server.models import Evidence, Submission, Verification
-from server.standing import claimed_runs
 from server.submissions.service import runs_with_curves
 
 

@@ -24,11 +24,12 @@ from finishline.rules.proof.proof import (
 )
 from finishline.rules.verification.messages import Failure
 from finishline.rules.verification.replay_plan import FRESH_RUNS
-from server.artifacts import CHUNK_BYTES, ArtifactStore
+from server.base.artifacts import CHUNK_BYTES, ArtifactStore
+from server.base.code_version import code_version
+from server.base.database import moment_text
+from server.base.errors import ConflictError, LostFileError, NotFoundError
+from server.base.settings import MIB
 from server.benchmarks.calibrations import benchmark_of
-from server.code_version import code_version
-from server.database import moment_text
-from server.errors import ConflictError, LostFileError, NotFoundError
 from server.models import (
     Attempt,
     BenchmarkDefinition,
@@ -37,7 +38,6 @@ from server.models import (
     SigningKey,
     Verification,
 )
-from server.settings import MIB
 from server.verifications.cross_checks import own_again
 from server.verifications.proof_evidence import submission_part
 from server.verifications.report_checks import posted_events

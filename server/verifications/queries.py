@@ -14,10 +14,12 @@ from finishline.rules.scoring.measurements import Figure
 from finishline.rules.scoring.run import Evaluation, evaluation_of
 from finishline.rules.text import count_text
 from finishline.rules.verification.duel import Duel, judge_duel, pair_runs
+from server.base.database import utc_now
+from server.base.errors import NotFoundError
+from server.base.standing import REPORT, SHOWN, lock_verification, published_verification
+from server.base.viewer import ORGANISER, seeing
 from server.benchmarks.prices import price_of_submission
 from server.benchmarks.queries import definition
-from server.database import utc_now
-from server.errors import NotFoundError
 from server.models import (
     Attempt,
     ReplayEventRow,
@@ -26,11 +28,9 @@ from server.models import (
     WorkerProbeRow,
     WorkerRow,
 )
-from server.standing import REPORT, SHOWN, lock_verification, published_verification
 from server.submissions.service import runs_with_curves
 from server.verifications.pauses import read_pauses
 from server.verifications.schemas import VerificationView, verification_view
-from server.viewer import ORGANISER, seeing
 
 ROOFS_LOOKED_AT = 5  # A probe can come without roofs, from a worker that was stopped while it did.
 

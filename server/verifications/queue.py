@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from server.database import utc_now
+from server.base.database import utc_now
+from server.base.viewer import ORGANISER, seeing
 from server.models import WorkerRow
 from server.verifications.forecast import Expected
 from server.verifications.pauses import Pause, read_pauses
@@ -21,7 +22,6 @@ from server.verifications.work import (
     waiting_mark,
 )
 from server.verifications.worker_schemas import ClassQueueView, PauseView, QueuedView, QueueView
-from server.viewer import ORGANISER, seeing
 
 SHOWN_PER_CLASS = 100
 

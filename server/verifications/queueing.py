@@ -19,12 +19,12 @@ from finishline.rules.verification.job import (
 from finishline.rules.verification.messages import Training
 from finishline.rules.verification.purposes import REPLAY
 from finishline.rules.verification.replay_plan import FRESH_RUNS, band_for
-from server.bell import ring
+from server.base.database import utc_now
+from server.base.events import VerificationChanged, emit
+from server.base.standing import claim_of
+from server.base.wakeup import ring
 from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
-from server.database import utc_now
-from server.events import VerificationChanged, emit
 from server.models import Attempt, JobTraining, Pool, Submission, Verification
-from server.standing import claim_of
 
 RUN_START_SECONDS = 60.0  # What a run may take beside its own limit: starting, loading, stopping.
 

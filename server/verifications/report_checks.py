@@ -20,13 +20,14 @@ from finishline.rules.verification.report_check import (
     off_clock,
 )
 from finishline.rules.verification.report_stream import StreamedEvent, check_stream, streamed_event
+from server.base.events import WorkerOut, emit
+from server.base.standing import REPORT
 from server.benchmarks.calibrations import (
     adopted_calibration,
     benchmark_of,
     finished_runs,
 )
 from server.benchmarks.queries import definition
-from server.events import WorkerOut, emit
 from server.models import (
     Attempt,
     CalibrationRunRow,
@@ -36,7 +37,6 @@ from server.models import (
     Verification,
 )
 from server.people.audit import Administrator, Subject, record
-from server.standing import REPORT
 from server.submissions.service import runs_with_curves
 
 

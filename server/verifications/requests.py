@@ -5,14 +5,20 @@ from sqlalchemy.orm import Session, undefer
 
 from finishline.rules.ranking.evidence import consequence
 from finishline.rules.verification.purposes import PURPOSES
-from server.errors import ConflictError, NotAllowedError, NotFoundError, UsedUpError
+from server.base.errors import ConflictError, NotAllowedError, NotFoundError, UsedUpError
+from server.base.settings import Settings
+from server.base.standing import (
+    KIND_THAT_CHECKS,
+    OPEN,
+    find_verification,
+    lock_verification,
+    standing,
+)
 from server.models import Charge, Submission, Verification
 from server.models.visibility import may_see
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.people.signed_in import viewer_for
-from server.settings import Settings
-from server.standing import KIND_THAT_CHECKS, OPEN, find_verification, lock_verification, standing
 from server.submissions.quota_check import NOTHING_KEPT, charge, reserve_replay, take_turns
 from server.submissions.service import find_submission
 from server.verifications.cross_checks import give_up_cross_check

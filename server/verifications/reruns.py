@@ -16,15 +16,11 @@ from finishline.rules.verification.rerun_comparison import (
     compare_systems,
     figures_of,
 )
-from server.benchmarks.queries import definition, find_benchmark
-from server.database import utc_now
-from server.errors import ContentError
-from server.events import VerificationChanged, emit
-from server.models import Decision, Evidence, Submission, Verification
-from server.people.audit import Subject, record
-from server.people.dependencies import Caller, Parts
-from server.replay_estimate import Estimator, Expected
-from server.standing import (
+from server.base.database import utc_now
+from server.base.errors import ContentError
+from server.base.events import VerificationChanged, emit
+from server.base.replay_estimate import Estimator, Expected
+from server.base.standing import (
     OPEN,
     PUBLISH,
     claim_of,
@@ -36,6 +32,11 @@ from server.standing import (
     require_submission,
     standing,
 )
+from server.base.viewer import ORGANISER
+from server.benchmarks.queries import definition, find_benchmark
+from server.models import Decision, Evidence, Submission, Verification
+from server.people.audit import Subject, record
+from server.people.dependencies import Caller, Parts
 from server.verifications.fresh_runs import follow_measurement
 from server.verifications.outcomes import show_energy, show_measured
 from server.verifications.rerun_schemas import (
@@ -53,7 +54,6 @@ from server.verifications.rerun_schemas import (
 )
 from server.verifications.schemas import ReasonView
 from server.verifications.service import request_verification, set_status
-from server.viewer import ORGANISER
 
 
 def verify_batch(parts: Parts, caller: Caller, wanted: BatchCreate) -> BatchView:

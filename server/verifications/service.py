@@ -10,19 +10,19 @@ from finishline.rules.verification.job import Purpose
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import REPLAY
 from finishline.rules.verification.verdict import Reason, Verdict
-from server.board_versions import raise_board_version
-from server.database import utc_now
-from server.errors import ConflictError, ContentError
-from server.events import StatusChanged, VerificationChanged, VerificationWanted, emit
-from server.models import Submission, Verification
-from server.models.visibility import reveal
-from server.standing import (
+from server.base.board_versions import raise_board_version
+from server.base.database import utc_now
+from server.base.errors import ConflictError, ContentError
+from server.base.events import StatusChanged, VerificationChanged, VerificationWanted, emit
+from server.base.standing import (
     OPEN,
     checks_claim,
     published_status,
     settle,
     verification_under_way,
 )
+from server.models import Submission, Verification
+from server.models.visibility import reveal
 from server.submissions.quota_check import charge
 from server.verifications.calibration_runs import settle_calibration
 from server.verifications.evidence import follow_evidence

@@ -9,9 +9,9 @@ from datetime import timedelta
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.verdict import Reason, Verdict
-from server.board_versions import raise_board_version
-from server.database import utc_now
-from server.errors import ConflictError
+from server.base.board_versions import raise_board_version
+from server.base.database import utc_now
+from server.base.errors import ConflictError
 from server.models import User, Verification
 from server.models.visibility import reveal
 from server.people.accounts import SCOPES_OF, NewToken, add_token, record_new_token

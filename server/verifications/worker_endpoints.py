@@ -15,8 +15,8 @@ from finishline.rules.verification.messages import (
     ReplayReport,
     WorkerHello,
 )
-from server import hardware_classes
-from server.database import utc_now
+from server.base import hardware_classes
+from server.base.database import utc_now
 from server.people.dependencies import Caller, OrganiserDep, Parts, PartsDep, SecretDep, WorkerDep
 from server.people.signed_in import ViewerDep
 from server.verifications import (

@@ -7,11 +7,11 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.scoring.measurements import Canary, ProbeAnswer, WorkerProbe
 from finishline.rules.scoring.utilisation import BASELINE_READINGS, TOLERANCE, baseline_of, drift_of
-from server.bell import ring
-from server.database import moment_text, utc_now
-from server.errors import ConflictError, NotFoundError
-from server.events import WorkerOut, emit
-from server.hardware_classes import register_class, roof_misfit
+from server.base.database import moment_text, utc_now
+from server.base.errors import ConflictError, NotFoundError
+from server.base.events import WorkerOut, emit
+from server.base.hardware_classes import register_class, roof_misfit
+from server.base.wakeup import ring
 from server.models import User, WorkerProbeRow, WorkerRow
 from server.people.audit import Actor, Subject, record
 from server.people.dependencies import Caller

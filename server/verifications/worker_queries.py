@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.scoring.measurements import ModelWork
 from finishline.rules.scoring.utilisation import roofline
-from server.database import utc_now
-from server.errors import NotFoundError
+from server.base.database import utc_now
+from server.base.errors import NotFoundError
 from server.models import Attempt, BenchmarkDefinition, Submission, Verification, WorkerRow
 from server.verifications.work import AttemptWork, attempts_of, running_attempts, runs_under_way
 from server.verifications.worker_probes import latest_probes

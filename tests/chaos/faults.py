@@ -16,7 +16,7 @@ from kombu.exceptions import OperationalError
 from sqlalchemy import select
 
 from finishline.rules.verification.messages import REPLAY_TASK
-from server.broker import Broker
+from server.base.broker import Broker
 from server.models import Attempt
 from server.verifications.queue_order import build_sending
 from tests.chaos.cluster import Cluster

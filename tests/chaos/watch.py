@@ -9,7 +9,7 @@ from datetime import timedelta
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
-from server.database import Database, utc_now
+from server.base.database import Database, utc_now
 from server.models import Attempt, WorkerRow
 
 LOOK_SECONDS = 0.5

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from server.settings import Settings
+from server.base.settings import Settings
 from tests.deploy.conftest import ROOT
 from worker.settings import Settings as WorkerSettings
 

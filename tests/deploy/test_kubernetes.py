@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from server.settings import Settings
+from server.base.settings import Settings
 from tests.deploy.conftest import ROOT
 from worker.settings import Settings as WorkerSettings
 

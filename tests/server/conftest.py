@@ -28,12 +28,12 @@ from finishline.rules.verification.messages import (
     WorkerSystem,
 )
 from server.app import create_app
-from server.database import Database, insert_missing, utc_now
+from server.base.database import Database, insert_missing, utc_now
+from server.base.schema import migrate
+from server.base.settings import MIB, Settings
 from server.models import Attempt, Base, Submission, Verification, WorkerRow
 from server.people.accounts import create_token
 from server.reactions import connect_rooms
-from server.schema import migrate
-from server.settings import MIB, Settings
 from tests.support.closed import databases_closed
 from tests.support.made_once import made_once
 from tests.support.postgresql import running_postgresql

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from server.database import Database, utc_now
+from server.base.database import Database, utc_now
+from server.base.settings import Settings
 from server.models import Token
 from server.pages import endpoints as pages
 from server.people.accounts import SCOPES_OF, create_token
 from server.people.sessions import csrf_token
 from server.people.sign_in_throttle import FailedSignIns
-from server.settings import Settings
 from tests.server.access_table import (
     ADMINS,
     ADMINS_PAGE,

@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from server.database import Database, utc_now
+from server.base.database import Database, utc_now
 from server.models import Token, User
 
 TOKENS = "/api/v1/tokens"

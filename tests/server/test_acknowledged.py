@@ -8,10 +8,10 @@ import pytest
 from alembic.script import ScriptDirectory
 from sqlalchemy import MetaData, select
 
-from server.database import Database
+from server.base.database import Database
+from server.base.schema import alembic_config, migrate
+from server.base.viewer import ORGANISER
 from server.models import RunRow, Submission
-from server.schema import alembic_config, migrate
-from server.viewer import ORGANISER
 from tests.support.submitters import ServerProcess, Submitters
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]

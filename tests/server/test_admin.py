@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from server.artifacts import ArtifactStore
-from server.database import Database
-from server.settings import Settings
+from server.base.artifacts import ArtifactStore
+from server.base.database import Database
+from server.base.settings import Settings
 from tests.server.conftest import SubmissionParts
 from tests.support.admin import run_admin
 

@@ -9,8 +9,8 @@ from fastapi.testclient import TestClient
 
 from finishline.rules.archive.definitions import shipped_file
 from server.app import create_app
+from server.base.settings import Settings
 from server.operations.export import Wanted, export_everything
-from server.settings import Settings
 from tests.support.copies import parts_of
 
 OWN = ["cifar10", "digits", "grammar", "imagenet", "squad"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from server.settings import MIB, Settings
+from server.base.settings import MIB, Settings
 
 SUBMISSIONS = "/api/v1/submissions"
 ARCHIVE = {"archive": "true"}

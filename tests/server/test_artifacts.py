@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from server.artifacts import HELD_BYTES, ArtifactStore
-from server.database import Database
+from server.base.artifacts import HELD_BYTES, ArtifactStore
+from server.base.database import Database
 from server.operations.copies import copy_logs, size_in
 
 Written = list[tuple[str, int]]

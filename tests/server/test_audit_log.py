@@ -14,7 +14,7 @@ from sqlalchemy.exc import DatabaseError
 from finishline.cli.audit_logs import write_log
 from finishline.cli.main import main
 from finishline.rules.proof.hash_chain import FIRST_PREVIOUS
-from server.database import Database
+from server.base.database import Database
 from server.people.audit import Administrator, Subject, record
 
 

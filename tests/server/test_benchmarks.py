@@ -7,8 +7,8 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from server.places import SOURCE
-from server.settings import Settings
+from server.base.places import SOURCE
+from server.base.settings import Settings
 
 BENCHMARKS = "/api/v1/benchmarks"
 

@@ -11,13 +11,13 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from server.app import create_app
-from server.board_versions import VersionReader, raise_board_version
+from server.base.board_versions import VersionReader, raise_board_version
+from server.base.database import Database
+from server.base.request_metrics import RequestMetrics
+from server.base.settings import Settings
 from server.boards.cache import HINT, OVERHEAD_BYTES, BoardCache
-from server.database import Database
 from server.models import Submission
 from server.operations.logs import Observed
-from server.request_metrics import RequestMetrics
-from server.settings import Settings
 from tests.support.loops import run_async
 from tests.support.statements import statements_of
 

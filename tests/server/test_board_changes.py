@@ -8,10 +8,15 @@ from fastapi.testclient import TestClient
 from sqlalchemy import update
 
 from server.app import create_app
-from server.board_versions import MOST_CHANGES, _note_change, changes_between, raise_board_version
-from server.database import Database
+from server.base.board_versions import (
+    MOST_CHANGES,
+    _note_change,
+    changes_between,
+    raise_board_version,
+)
+from server.base.database import Database
+from server.base.settings import Settings
 from server.models import Submission
-from server.settings import Settings
 from tests.support.statements import Statement, statements_of
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from server.base.request_metrics import RequestMetrics
 from server.boards.cache import HINT, BoardCache
-from server.request_metrics import RequestMetrics
 from tests.support.loops import run_async
 
 BOARD = "/api/v1/leaderboards/digits"

@@ -9,9 +9,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.app import create_app
-from server.board_versions import VersionedCache
-from server.database import Database
-from server.settings import Settings
+from server.base.board_versions import VersionedCache
+from server.base.database import Database
+from server.base.settings import Settings
 from tests.support.statements import statements_of
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")

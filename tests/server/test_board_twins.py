@@ -15,8 +15,8 @@ from sqlalchemy import delete
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.ranking import Standing, rank
-from server.board_versions import raise_board_version
-from server.database import Database, utc_now
+from server.base.board_versions import raise_board_version
+from server.base.database import Database, utc_now
 from server.models import BenchmarkDefinition, RunRow, Submission, User
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")

@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 
 from finishline.rules.scoring.aggregate import olympic_mean
-from server.database import Database, utc_now
+from server.base.database import Database, utc_now
 from server.models import PoolRun, Quota, Verification
 from server.submissions.quotas import amounts_set
 from server.verifications.overdue import end_overdue, expire_leases

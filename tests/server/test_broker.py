@@ -13,7 +13,7 @@ from redis.exceptions import NoPermissionError, OutOfMemoryError, ReadOnlyError
 
 from finishline.rules.verification.broker_account import account_of
 from finishline.rules.verification.messages import queue_of
-from server.broker import Broker
+from server.base.broker import Broker
 from tests.support.processes import stop, wait_for
 
 pytestmark = pytest.mark.processes

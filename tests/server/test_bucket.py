@@ -11,14 +11,14 @@ from botocore.exceptions import ClientError
 from fastapi.testclient import TestClient
 from moto.server import ThreadedMotoServer
 
-from server.artifacts import ArtifactStore, make_store
-from server.bucket import NOTHING
-from server.errors import UnavailableError
+from server.base.artifacts import ArtifactStore, make_store
+from server.base.bucket import NOTHING
+from server.base.errors import UnavailableError
+from server.base.settings import Settings
 from server.operations.backup import Choice, back_up
 from server.operations.export import export_everything
 from server.operations.integrity import check_server
 from server.operations.restore import restore
-from server.settings import Settings
 from tests.server.conftest import list_stored_files
 from tests.support.copies import parts_of, settings_of, unserved
 
@@ -204,5 +204,5 @@ def test_a_bucket_without_boto3_stops_the_start_with_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
 
-    with pytest.raises(RuntimeError, match=r"-e '\.\[s3\]'"):
+    with pytest.raises(RuntimeError, match=r"'finishline-server\[s3\]'"):
         make_store(settings)

@@ -13,8 +13,8 @@ from fastapi.testclient import TestClient
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from server.board_versions import raise_board_version
-from server.database import Database
+from server.base.board_versions import raise_board_version
+from server.base.database import Database
 from server.operations.heads import BoundedHttpProtocol
 from tests.support.loops import run_async
 

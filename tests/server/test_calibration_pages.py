@@ -9,9 +9,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.app import create_app
-from server.database import Database
+from server.base.database import Database
+from server.base.settings import Settings
 from server.models import Calibration, CalibrationRunRow
-from server.settings import Settings
 from tests.support.pages import BROWSER, HOSTILE, words_of
 
 CURVE = [14.0, 45.0, 73.0, 85.0, 91.0, 95.5, 97.4, 98.1, 98.3]

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from finishline.rules.proof.check import check_proof
 from finishline.rules.verification.messages import Failure
-from server.database import Database
+from server.base.database import Database
 from server.models import Verification
 from tests.support.streams import stream_report
 from tests.support.workers import latest_attempt, send_to

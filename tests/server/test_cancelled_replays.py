@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from finishline.rules.proof.check import check_proof
-from server.database import Database, utc_now
+from server.base.database import Database, utc_now
 from server.verifications.overdue import expire_leases
 from tests.support.streams import stream_report
 

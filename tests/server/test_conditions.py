@@ -2,7 +2,7 @@
 
 import pytest
 
-from server.conditions import by_name, is_known, takes_gzip
+from server.base.middleware import by_name, is_known, takes_gzip
 
 
 @pytest.mark.parametrize(

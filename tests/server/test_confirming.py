@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from server.database import Database
-from server.errors import ConflictError
+from server.base.database import Database
+from server.base.errors import ConflictError
 from server.people.audit import Administrator
 from server.verifications.queue_order import take_due
 from server.verifications.worker_owners import is_organisers_worker

@@ -13,10 +13,10 @@ from fastapi.testclient import TestClient
 
 from finishline.rules.proof.hash_chain import check_chain
 from server.app import create_app
-from server.database import Database, utc_now
+from server.base.database import Database, utc_now
+from server.base.settings import Settings
 from server.models import Attempt, Calibration, WorkerRow
 from server.people.audit import Administrator, Subject, record
-from server.settings import Settings
 
 ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
 HOSTILE = '<script>alert("x")</script>\'"><img src=x onerror=alert(1)>'

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from server.settings import Settings
+from server.base.settings import Settings
 from tests.support.processes import asking, free_port, stop, wait_for
 
 ROOT = Path(__file__).parents[2]

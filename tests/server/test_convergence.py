@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from finishline.rules.archive.definitions import shipped_ids
-from server.database import Database
+from server.base.database import Database
 from server.models import RunRow, Submission
 
 

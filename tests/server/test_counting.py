@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from server.base.database import Database
 from server.benchmarks.queries import count_submissions
 from server.boards.records import count_tries
-from server.database import Database
 from server.operations.figures import read_figures
 from server.verifications.work import waiting_mark
 from tests.support.statements import statements_of

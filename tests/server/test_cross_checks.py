@@ -11,7 +11,7 @@ from sqlalchemy import select, update
 
 from finishline.rules.proof.check import check_proof
 from finishline.rules.scoring.measurements import PrecisionAudit
-from server.database import Database, utc_now
+from server.base.database import Database, utc_now
 from server.models import (
     Attempt,
     AuditRecord,

@@ -7,8 +7,8 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import OperationalError
 
-import server.database
-from server.database import Database, UtcDateTime, insert_missing
+import server.base.database
+from server.base.database import Database, UtcDateTime, insert_missing
 from server.models import User
 
 MOMENT = datetime(2026, 3, 1, 23, 30, tzinfo=UTC)
@@ -54,14 +54,14 @@ def test_a_connection_that_the_database_ended_while_it_rested_is_replaced(
             assert connection.scalar(ending, {"number": number})
 
     # Within so many seconds nobody asks: whoever finds out is told, and replaces it for the others.
-    monkeypatch.setattr(server.database, "RESTED_SECONDS", 3600.0)
+    monkeypatch.setattr(server.base.database, "RESTED_SECONDS", 3600.0)
     first = backend()
     assert backend() == first
     end(first)
     with pytest.raises(OperationalError):
         backend()
     second = backend()
-    monkeypatch.setattr(server.database, "RESTED_SECONDS", 0.0)
+    monkeypatch.setattr(server.base.database, "RESTED_SECONDS", 0.0)
     end(second)
     assert backend() not in (first, second)
     database.close()

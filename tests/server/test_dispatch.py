@@ -11,9 +11,9 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.exc import OperationalError
 
-from server.database import Database, utc_now
+from server.base.database import Database, utc_now
+from server.base.settings import Settings
 from server.models import WorkerRow
-from server.settings import Settings
 from server.verifications.dispatch import Dispatcher, seconds_ahead
 from tests.support.processes import wait_for
 

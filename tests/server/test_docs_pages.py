@@ -9,8 +9,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.app import create_app
-from server.places import SOURCE
-from server.settings import Settings
+from server.base.places import SOURCE
+from server.base.settings import Settings
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 DOCS = SOURCE / "docs"

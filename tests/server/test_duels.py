@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from finishline.rules.verification.messages import Failure, ReplayReport
-from server.database import Database
+from server.base.database import Database
 from server.models import BenchmarkDefinition, Submission
 from server.models.visibility import reveal
 from server.verifications.dispatch import take_due

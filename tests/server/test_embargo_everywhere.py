@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from httpx2 import Response
 from sqlalchemy import select
 
-from server.database import Database, utc_now
+from server.base.database import Database, utc_now
 from server.models import Organisation, User, Verification
 from tests.server.conftest import WORKER_SYSTEM
 from web.board_charts import CHARTS

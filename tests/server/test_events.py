@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from server.database import Database, utc_now
+from server.base.database import Database, utc_now
 from server.verifications import endpoints as events
 from server.verifications import event_stream as news
 from server.verifications.overdue import expire_leases

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from server.database import utc_now
+from server.base.database import utc_now
 from server.models import User, WorkerRow
 from server.verifications.overdue import expire_leases
 from tests.server.conftest import WORKER_SYSTEM, Person

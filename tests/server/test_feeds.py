@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.app import create_app
-from server.settings import Settings
+from server.base.settings import Settings
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 

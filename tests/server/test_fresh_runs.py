@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from finishline.rules.verification.messages import Failure
-from server.database import Database
+from server.base.database import Database
 from server.models import Submission, Verification
 from server.operations.integrity import Findings, check_evidence
 from tests.support.workers import greet_as_servers

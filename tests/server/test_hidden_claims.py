@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from server.database import Database, utc_now
+from server.base.database import Database, utc_now
+from server.base.viewer import ANYBODY, ORGANISER
 from server.models import Submission
 from server.verifications.event_stream import Position, read_news
 from server.verifications.overdue import expire_leases
-from server.viewer import ANYBODY, ORGANISER
 from tests.server.test_embargo_everywhere import addresses
 
 # Figures that stand in no other place: seeds, and a quality of a curve.

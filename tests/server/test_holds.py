@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from server.database import Database
+from server.base.database import Database
 from server.verifications.queue_order import take_due
 
 WORKER = "/api/v1/workers/walter-1"

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from server.settings import Settings
+from server.base.settings import Settings
 
 LIMIT_SECONDS = 30.0  # Only a start that hangs is caught; what makes one long is LATER.
 FOREIGN = (

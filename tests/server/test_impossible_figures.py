@@ -12,8 +12,8 @@ from fastapi.testclient import TestClient
 from sqlalchemy.orm.attributes import flag_modified
 
 from finishline.rules.scoring.run import EPOCH, LEDGER, QUALITY, SECONDS
-from server.board_versions import raise_board_version
-from server.database import Database
+from server.base.board_versions import raise_board_version
+from server.base.database import Database
 from server.models import Submission
 from tests.server.test_console import Console
 from tests.server.test_inference import enter, send

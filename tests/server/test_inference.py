@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from server.database import Database
+from server.base.database import Database
 from server.models import Submission
 from server.submissions.rescoring import Choice, rescore_submissions
 from tests.server.conftest import without_place

@@ -9,9 +9,9 @@ from sqlalchemy import text
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.app import create_app
-from server.database import Database
-from server.schema import alembic_config, migrate
-from server.settings import Settings
+from server.base.database import Database
+from server.base.schema import alembic_config, migrate
+from server.base.settings import Settings
 
 BEFORE = "0002"
 # A result as it was stored then; a page needs every one of its names.

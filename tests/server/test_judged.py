@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from server.database import Database
+from server.base.database import Database
 from server.models import RunRow
 from server.people.dependencies import Parts
 from server.submissions.rescoring import Choice, rescore_submissions

@@ -12,10 +12,10 @@ from fastapi.testclient import TestClient
 from finishline.cli.main import main
 from finishline.rules.benchmarks.benchmark import Benchmark, parse_benchmark
 from finishline.rules.errors import BenchmarkError
+from server.base.settings import Settings
 from server.benchmarks import queries
 from server.operations.backup import Choice, back_up
 from server.operations.restore import restore
-from server.settings import Settings
 from tests.support.copies import answers, parts_of, serving, settings_of, unserved
 
 MENDED = "value = 97.5"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from server.database import Database, utc_now
+from server.base.database import Database, utc_now
 from server.models import Token
 from server.people import last_use
 from server.people.last_use import LastUses

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from finishline.rules.verification.messages import Absence, BackendLatency
-from server.database import Database
+from server.base.database import Database
 from server.models import Attempt, Submission, User, Verification, WorkerRow
 from server.verifications.dispatch import take_due
 from server.verifications.queueing import why_over_limit

@@ -11,8 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from finishline.client.views.boards import Board
+from server.base.database import Database
 from server.boards.schemas import BoardView
-from server.database import Database
 from server.models import PublishedResult, Submission
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")

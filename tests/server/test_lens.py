@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from server.database import Database
+from server.base.database import Database
 from server.models import RunRow, Submission
 
 BOARD = "/api/v1/leaderboards/digits"

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from server.board_versions import raise_board_version
-from server.database import Database
+from server.base.board_versions import raise_board_version
+from server.base.database import Database
+from server.base.settings import Settings
 from server.models import Submission
-from server.settings import Settings
 from tests.support.pages import words_of
 
 BOARD = "/api/v1/leaderboards/digits"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from server.database import Database
+from server.base.database import Database
 from server.models import Submission, Verification
 from server.people.accounts import create_token
 from tests.support.processes import asking, free_port, wait_for

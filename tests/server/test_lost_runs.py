@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 
 from finishline.rules.verification.messages import Failure, ReplayReport
-from server.database import Database, utc_now
+from server.base.database import Database, utc_now
 from server.models import Pool, PoolRun, Verification, WorkerRow
 from server.verifications.fresh_runs import ask_for_fresh_runs
 from server.verifications.overdue import expire_leases

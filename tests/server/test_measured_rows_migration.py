@@ -9,8 +9,8 @@ from alembic import command
 from sqlalchemy import text
 
 from finishline.rules.submissions.settings import Configuration
-from server.database import Database
-from server.schema import alembic_config, migrate
+from server.base.database import Database
+from server.base.schema import alembic_config, migrate
 from tests.server.test_migrations import insert_rows
 
 BEFORE, HERE = "0037", "0038"

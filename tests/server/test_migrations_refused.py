@@ -14,10 +14,10 @@ import pytest
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
-from server import schema
-from server.database import Database
-from server.revision import current_revision
-from server.schema import alembic_config, migrate
+from server.base import schema
+from server.base.database import Database
+from server.base.revision import current_revision
+from server.base.schema import alembic_config, migrate
 
 FAILING = '''
 """A migration that fails after it has changed something."""

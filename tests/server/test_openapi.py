@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from server.places import SOURCE
-from server.settings import Settings
+from server.base.places import SOURCE
+from server.base.settings import Settings
 from tests.support.copies import parts_of, serving
 
 METHODS = ("get", "post", "put", "patch", "delete")

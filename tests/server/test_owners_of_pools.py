@@ -5,7 +5,7 @@ from typing import Any
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from server.database import Database
+from server.base.database import Database
 from server.models import Pool, Submission, User, WorkerRow
 from server.people.audit import Administrator
 from server.verifications.pool_runs import follow_owners

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from server.settings import Settings
+from server.base.settings import Settings
 from tests.support.copies import serving
 from tests.support.streams import stream_report, streamed
 

@@ -11,10 +11,10 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 
 from server.app import create_app
+from server.base.database import Database, utc_now
+from server.base.settings import Settings
 from server.benchmarks.phases import freeze_if_due
-from server.database import Database, utc_now
 from server.models import AuditRecord, BenchmarkPhases, Submission
-from server.settings import Settings
 from tests.support.trainings import trained_anew
 
 PHASES = "/api/v1/benchmarks/digits/phases"

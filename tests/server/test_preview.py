@@ -11,11 +11,11 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 
-from server.board_versions import versioned_cache
+from server.base.board_versions import versioned_cache
+from server.base.database import Database
+from server.base.request_context import CURRENT
 from server.boards.ranked import MOST_ROWS
-from server.database import Database
 from server.models import Token, User
-from server.request_context import CURRENT
 from tests.support.pages import BROWSER, words_of
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError
 
-from server.database import Database
+from server.base.database import Database
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 

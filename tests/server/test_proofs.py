@@ -23,10 +23,10 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from fastapi.testclient import TestClient
 
-from server.errors import ServerError
+from server.base.errors import ServerError
+from server.base.settings import Settings
+from server.base.signing import load_signer
 from server.models import Submission
-from server.settings import Settings
-from server.signing import load_signer
 
 SECP256R1_PEM = generate_private_key(SECP256R1()).private_bytes(
     Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()

@@ -8,9 +8,9 @@ from alembic import command
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from server.database import Database
+from server.base.database import Database
+from server.base.schema import alembic_config, migrate
 from server.models import PublishedResult, Submission
-from server.schema import alembic_config, migrate
 from tests.server.test_migrations import insert_rows
 
 BEFORE, HERE = "0045", "0046"

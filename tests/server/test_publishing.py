@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from server.models import Decision, Submission, Verification
-from server.standing import (
+from server.base.standing import (
     decision_word,
     is_published,
     pending_verifications,
@@ -13,6 +12,7 @@ from server.standing import (
     published_verification,
     settle,
 )
+from server.models import Decision, Submission, Verification
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -4,8 +4,8 @@ import pytest
 from alembic import command
 from sqlalchemy import text
 
-from server.database import Database
-from server.schema import alembic_config, migrate
+from server.base.database import Database
+from server.base.schema import alembic_config, migrate
 from tests.server.test_migrations import insert_rows, select_all
 
 BEFORE, HERE = "0012", "0015"

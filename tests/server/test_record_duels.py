@@ -9,8 +9,8 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from server.board_versions import raise_board_version
-from server.database import Database
+from server.base.board_versions import raise_board_version
+from server.base.database import Database
 from server.models import Pool, Submission, User, Verification, WorkerRow
 from tests.server.test_fresh_runs import fresh_of, measure  # noqa: F401  a fixture
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from server.database import Database
+from server.base.database import Database
 from server.models import Submission
 from server.submissions import rescoring as service
 

@@ -18,9 +18,9 @@ from sqlalchemy import Connection, insert, select, update
 from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.verification.job import Draw, seal
 from server.app import create_app
-from server.database import Database, utc_now
+from server.base.database import Database, utc_now
+from server.base.settings import Settings
 from server.models import BenchmarkDefinition, Board, PublishedResult, RunRow, Submission
-from server.settings import Settings
 from tests.support.admin import run_admin
 from tests.support.processes import wait_for
 

@@ -6,9 +6,9 @@ import pytest
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from server.database import Database
-from server.revision import current_revision, newest_revision, require_current_schema
-from server.schema import alembic_config
+from server.base.database import Database
+from server.base.revision import current_revision, newest_revision, require_current_schema
+from server.base.schema import alembic_config
 
 
 def by_alembic(database: Database) -> tuple[str | None, str | None]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from server.database import Database
+from server.base.database import Database
 from server.models import Submission
 from tests.server.conftest import Replay
 

@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from server.database import Database
+from server.base.database import Database
 from server.models import RunRow, Submission
 
 

@@ -10,11 +10,11 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from server.app import create_app
-from server.database import Database, utc_now
+from server.base.database import Database, utc_now
+from server.base.settings import Settings
 from server.models import ConsoleSession, Token
 from server.people.accounts import create_token
 from server.people.sign_in_throttle import MOST_ADDRESSES, FailedSignIns, network_of
-from server.settings import Settings
 
 SIGN_IN = "/console/sign-in"
 ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}

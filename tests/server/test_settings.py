@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from server.settings import Settings, get_settings
+from server.base.settings import Settings, get_settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "running.md"
 

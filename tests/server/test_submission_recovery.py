@@ -11,9 +11,9 @@ from fastapi.testclient import TestClient
 
 import server.app
 from server.app import create_app
-from server.artifacts import ArtifactStore
-from server.database import Database
-from server.settings import Settings
+from server.base.artifacts import ArtifactStore
+from server.base.database import Database
+from server.base.settings import Settings
 
 
 def start_and_stop(settings: Settings) -> None:

@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.app import create_app
-from server.settings import Settings
+from server.base.settings import Settings
 from tests.server.conftest import without_place
 
 SUBMISSIONS = "/api/v1/submissions"

@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from server.database import Database, utc_now
+from server.base.database import Database, utc_now
 from server.models import TicketRow
 from server.operations.integrity import Findings, check_evidence
 from tests.support.run_logs import make_run_log

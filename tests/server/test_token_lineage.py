@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from server.database import Database
-from server.errors import NotSignedInError
+from server.base.database import Database
+from server.base.errors import NotSignedInError
 from server.people import token_issue
 from server.people.accounts import find_token, holder_of
 from server.people.dependencies import Caller, caller_of

@@ -12,10 +12,10 @@ from sqlalchemy.exc import DBAPIError, InternalError, OperationalError, Programm
 
 import server.app
 from server.app import create_app
-from server.artifacts import ArtifactStore
-from server.database import Database
+from server.base.artifacts import ArtifactStore
+from server.base.database import Database
+from server.base.settings import Settings
 from server.people.accounts import create_token
-from server.settings import Settings
 from tests.server.conftest import Person, SubmissionParts, list_stored_files
 
 
@@ -124,7 +124,7 @@ def test_another_database_than_is_needed_is_one_line_and_no_mistake_of_the_serve
 
     monkeypatch.setattr(Database, "read", refuse)
     answer = client.get("/api/v1/verifications", headers=olivia.headers)
-    (line,) = [line for line in caplog.records if line.name == "server.error_answers"]
+    (line,) = [line for line in caplog.records if line.name == "server.base.error_answers"]
 
     assert answer.status_code == status
     if status == 503:
@@ -149,7 +149,7 @@ def test_a_log_that_is_lost_is_told_by_its_hash_and_in_one_line(
     sha256 = client.get(address).json()["runs"][1]["log_sha256"]
     (settings.artifacts_dir / sha256[:2] / sha256).unlink()
     answer = client.get(f"{address}/runs/1/log")
-    (line,) = [line for line in caplog.records if line.name == "server.error_answers"]
+    (line,) = [line for line in caplog.records if line.name == "server.base.error_answers"]
 
     assert (answer.status_code, answer.json()["title"]) == (500, "Lost file")
     assert sha256 in answer.json()["detail"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from server.database import utc_now
+from server.base.database import utc_now
 
 CIFAR10_CURVE = b"epoch\thours\ttop1Accuracy\n1\t0.05\t94.5\n"
 CIFAR10_ENTRY = {

@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from server.database import Database
+from server.base.database import Database
 from server.models import AuditRecord, Token
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered", "shown_claims")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from server.database import Database, utc_now
+from server.base.database import Database, utc_now
 from server.models import WorkerRow
 
 WORKERS = "/api/v1/workers"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-import server.write_turns
-from server.database import Database
-from server.write_turns import NEXT, TURN
+import server.base.write_turns
+from server.base.database import Database
+from server.base.write_turns import NEXT, TURN
 from tests.support.processes import wait_for
 
 WRITES = 50

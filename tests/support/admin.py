@@ -11,7 +11,7 @@ from io import StringIO
 import pytest
 
 from server.admin import main
-from server.settings import get_settings
+from server.base.settings import get_settings
 
 
 @dataclass(frozen=True)

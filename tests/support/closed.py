@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, QueuePool
 
-import server.database
+import server.base.database
 
 
 @contextmanager
@@ -18,14 +18,14 @@ def databases_closed() -> Iterator[None]:
     blamed for it, and on SQLite with a warning from Python 3.13 on only.
     """
     opened: list[Engine] = []
-    make_engine = server.database.create_engine
+    make_engine = server.base.database.create_engine
 
     def note(*arguments: Any, **options: Any) -> Engine:
         opened.append(make_engine(*arguments, **options))
         return opened[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(server.database, "create_engine", note)
+        patch.setattr(server.base.database, "create_engine", note)
         yield
     left = [str(engine.url) for engine in opened if connections_of(engine)]
     assert not left, f"not closed: {left}"

@@ -11,11 +11,11 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from server.app import create_app
-from server.artifacts import make_store
-from server.database import Database
+from server.base.artifacts import make_store
+from server.base.database import Database
+from server.base.settings import Settings
 from server.models import Submission, Verification
 from server.people.dependencies import Parts
-from server.settings import Settings
 from server.verifications.schemas import ENDED
 
 BOARDS = ("digits", "cifar10")

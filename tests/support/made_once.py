@@ -13,7 +13,7 @@ import fastapi.applications
 import pytest
 from sqlalchemy import Dialect, Engine, event, util
 
-import server.database
+import server.base.database
 
 # Each is some 20 kB.
 KEPT_STATEMENTS = 2_000
@@ -25,8 +25,8 @@ def made_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         describe = described_once(fastapi.applications.get_openapi)
         patch.setattr(fastapi.applications, "get_openapi", describe)
-        make_engine = compiling_once(server.database.create_engine)
-        patch.setattr(server.database, "create_engine", make_engine)
+        make_engine = compiling_once(server.base.database.create_engine)
+        patch.setattr(server.base.database, "create_engine", make_engine)
         yield
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import event
 
-from server.database import Database
+from server.base.database import Database
 
 
 class Statement(str):

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import delete
 
 from finishline.rules.verification.messages import ReplayEvent, ReplayReport, ReplayRun
-from server.database import Database
+from server.base.database import Database
 from server.models import Attempt, ReplayEventRow
 
 PREPARATION = ("init", "compile", "warmup")

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from sqlalchemy import select, update
 
-from server.database import Database, utc_now
+from server.base.database import Database, utc_now
 from server.models import Attempt, WorkerRow
 
 

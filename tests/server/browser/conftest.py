@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from finishline.rules.scoring.measurements import Canary, Figure, WorkerProbe
-from server.database import Database, utc_now
+from server.base.database import Database, utc_now
 from server.models import MailSubscription, User
 from server.notices.announce import link_token
 from tests.support.processes import wait_for

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.verification.messages import ReplayReport
-from server.database import Database
+from server.base.database import Database
 from tests.server.conftest import (
     Person,
     Replay,

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from server.database import Database
+from server.base.database import Database
+from server.base.settings import Settings
 from server.notices import fan_out as spread
 from server.notices.loop import NoticeLoop
-from server.settings import Settings
 from tests.support.processes import wait_for
 
 EVERY_KIND = [

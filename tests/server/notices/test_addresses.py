@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from server.errors import ContentError
+from server.base.errors import ContentError
 from server.notices import webhooks as addresses
-from server.notices.webhooks import NoAllowedAddressError, check_url, post, resolve
+from server.notices.posting import post
+from server.notices.webhooks import NoAllowedAddressError, check_url, resolve
 
 NOT_PUBLIC = [
     "127.0.0.1", "127.8.9.1", "0.0.0.0", "10.1.2.3", "172.16.0.1", "172.31.255.255",  # noqa: S104

@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
-from server.settings import Settings
+from server.base.settings import Settings
 from tests.server.test_console import ORIGIN, Console
 
 NOTICES = "/console/notices"

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from server.database import utc_now
+from server.base.database import utc_now
+from server.base.settings import Settings
 from server.models import Delivery, Webhook
-from server.settings import Settings
 from tests.support.copies import serving
 from tests.support.processes import free_port, wait_for
 

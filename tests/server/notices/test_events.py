@@ -12,8 +12,8 @@ from sqlalchemy import func, select, update
 
 from finishline.rules.scoring.measurements import Canary, WorkerProbe
 from finishline.rules.verification.messages import WorkerSystem
-from server.database import Database, utc_now
-from server.events import SubmissionWithdrawn, emit
+from server.base.database import Database, utc_now
+from server.base.events import SubmissionWithdrawn, emit
 from server.models import Calibration, Delivery, NoticeEvent, Submission, Token, Webhook
 from server.notices.announce import ABOUT, KINDS, watched_benchmark
 from server.verifications import calibrations

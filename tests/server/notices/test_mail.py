@@ -15,12 +15,11 @@ from fastapi.testclient import TestClient
 from pydantic import SecretStr, ValidationError
 from sqlalchemy import func, select
 
-from server.database import Database, utc_now
-from server.mail_settings import MailServer, parse_smtp_url
+from server.base.database import Database, utc_now
+from server.base.settings import MailServer, Settings, parse_smtp_url
 from server.models import Delivery, MailSubscription, NoticeEvent, Submission
 from server.notices import fan_out as spread
 from server.notices.mailing import compose, send_mail
-from server.settings import Settings
 from tests.support.processes import free_port
 
 MAILS = "/api/v1/mail-subscriptions"

@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from server.mail_settings import parse_smtp_url
-from server.notices import webhooks as posting
+from server.base.settings import parse_smtp_url
+from server.notices import posting
 from server.notices.mailing import send_mail
 
 HERE, ELSEWHERE = "localhost", "elsewhere.example"

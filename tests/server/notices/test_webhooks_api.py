@@ -6,10 +6,10 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 
-from server.database import Database
+from server.base.database import Database
+from server.base.settings import Settings
 from server.models import AuditRecord, Webhook
 from server.notices.subscriptions import MOST_WEBHOOKS
-from server.settings import Settings
 
 WEBHOOKS = "/api/v1/webhooks"
 BODY = {"url": "https://hooks.example/a", "kinds": ["submission.verified"]}

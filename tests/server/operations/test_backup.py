@@ -13,9 +13,11 @@ from fastapi.testclient import TestClient
 from sqlalchemy import Engine, func, select
 
 from finishline.rules.untrusted import read_plain
-from server.artifacts import ArtifactStore
-from server.database import Database
-from server.errors import ConflictError, ContentError, NotFoundError
+from server.base.artifacts import ArtifactStore
+from server.base.database import Database
+from server.base.errors import ConflictError, ContentError, NotFoundError
+from server.base.settings import Settings
+from server.base.signing import load_signer
 from server.models import ConsoleSession, Submission, Token
 from server.operations.backup import Choice, back_up
 from server.operations.integrity import check_server
@@ -23,8 +25,6 @@ from server.operations.manifest import Manifest, file_part, write_manifest
 from server.operations.restore import restore
 from server.operations.restore_database import PostgresqlPlace, place_of
 from server.people.accounts import create_token
-from server.settings import Settings
-from server.signing import load_signer
 from tests.server.conftest import SubmissionParts, list_stored_files, postgresql_database
 from tests.support.copies import answers, parts_of, serving, settings_of, unserved
 from tests.support.processes import wait_for

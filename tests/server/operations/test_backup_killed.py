@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from server.errors import NotFoundError
+from server.base.errors import NotFoundError
+from server.base.places import SOURCE
+from server.base.settings import Settings
 from server.operations.backup import Choice, back_up
 from server.operations.integrity import check_server
 from server.operations.restore import restore
-from server.places import SOURCE
-from server.settings import Settings
 from tests.server.conftest import SubmissionParts
 from tests.support.copies import answers, ids_in, parts_of, serving, settings_of, unserved
 from tests.support.processes import wait_for

@@ -16,14 +16,14 @@ from pyarrow import parquet
 from sqlalchemy import Table, select, text
 
 from finishline.rules.errors import RuleError
-from server.errors import ConflictError, ContentError
+from server.base.errors import ConflictError, ContentError
+from server.base.settings import Settings
 from server.models import Base, Submission, Verification
 from server.operations import commands, copies, selection, table_files
 from server.operations.export import Wanted, export_everything
 from server.operations.selection import DECISIONS, Included, LeftOut
 from server.operations.table_files import kind_of
 from server.people.audit import Administrator, Subject, record
-from server.settings import Settings
 from tests.server.conftest import SubmissionParts
 from tests.support.copies import parts_of
 

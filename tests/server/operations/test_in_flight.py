@@ -10,10 +10,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Scope
 
+from server.base.request_metrics import RequestMetrics
 from server.operations import in_flight
 from server.operations.in_flight import InFlight, OpenResponses, Slots
 from server.operations.rates import REQUESTER, Requester
-from server.request_metrics import RequestMetrics
 from tests.support.loops import run_async
 
 EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8")]

@@ -11,11 +11,11 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import text, update
 
-from server.artifacts import ArtifactStore
+from server.base.artifacts import ArtifactStore
+from server.base.settings import Settings
 from server.models import BenchmarkDefinition, Evidence, SigningKey, Verification
 from server.operations import commands
 from server.operations.integrity import check_server, look_first
-from server.settings import Settings
 from tests.support.copies import parts_of
 
 EVERYTHING = argparse.Namespace(command="check", no_files=False, no_proofs=False)

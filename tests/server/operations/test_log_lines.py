@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from server.database import Database, utc_now
+from server.base.database import Database, utc_now
+from server.base.request_context import CURRENT, begin_request, note_told
+from server.base.settings import Settings
 from server.operations.logs import FORMATTERS, configure_logging, is_first_telling
-from server.request_context import CURRENT, begin_request, note_told
-from server.settings import Settings
 from server.verifications.overdue import expire_leases
 
 LOGGERS = ("server", "finishline", "web", "uvicorn", "uvicorn.error", "uvicorn.access", "celery")
@@ -129,7 +129,7 @@ def test_lines_of_a_failure_and_of_its_request_share_an_id(
     client._transport.raise_server_exceptions = False  # type: ignore[attr-defined]
     monkeypatch.setattr(Database, "read", broken)
     answer = client.get("/api/v1/workers")
-    (unforeseen,) = lines_of(written(), "server.error_answers")
+    (unforeseen,) = lines_of(written(), "server.base.error_answers")
     (access,) = lines_of(written(), "server.access")
 
     assert "ZeroDivisionError: by nought" in unforeseen["exception"]
@@ -149,13 +149,21 @@ def test_probes_that_went_well_are_quiet(
 
 def test_a_text_line_is_one_line_and_a_traceback_follows() -> None:
     record = logging.LogRecord(
-        *("server.error_answers", logging.WARNING, __file__, 1, "a\nforged %s", ("line",), None)
+        *(
+            "server.base.errors",
+            logging.WARNING,
+            __file__,
+            1,
+            "a\nforged %s",
+            ("line",),
+            None,
+        )
     )
     record.attempt_id = "a1"
     CURRENT.set(None)
     text = FORMATTERS["text"]().format(record)
 
-    assert text.endswith("WARNING server.error_answers a\\nforged line [attempt_id=a1]")
+    assert text.endswith("WARNING server.base.errors a\\nforged line [attempt_id=a1]")
     try:
         raise ZeroDivisionError("by nought")
     except ZeroDivisionError as error:

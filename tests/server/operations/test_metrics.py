@@ -14,10 +14,10 @@ from pydantic import SecretStr
 from sqlalchemy.exc import OperationalError
 
 from server.app import create_app
-from server.database import Database, utc_now
+from server.base.database import Database, utc_now
+from server.base.settings import Settings
 from server.models import Verification, WorkerRow
 from server.operations.figures import WorkerSeen, is_free, read_figures
-from server.settings import Settings
 from server.verifications.dispatch import Dispatcher
 
 ROOT = Path(__file__).parents[3]

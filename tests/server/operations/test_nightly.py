@@ -10,12 +10,12 @@ import pytest
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from server.errors import ConflictError
+from server.base.errors import ConflictError
+from server.base.settings import Settings
 from server.operations import folders
 from server.operations.export import export_nightly
 from server.operations.folders import only_one
 from server.operations.manifest import EXPORT_FORMAT, check_files, read_manifest
-from server.settings import Settings
 from server.verifications.dispatch import Dispatcher
 from tests.server.conftest import SubmissionParts
 from tests.support.copies import parts_of

@@ -10,6 +10,8 @@ from fastapi.testclient import TestClient
 from starlette.types import Message, Receive, Scope, Send
 
 from server.app import create_app
+from server.base.request_metrics import RequestMetrics
+from server.base.settings import Settings
 from server.operations.rates import (
     KnownSecrets,
     RateLimit,
@@ -20,8 +22,6 @@ from server.operations.rates import (
     rate_limits,
 )
 from server.people.sessions import HOST_PREFIX, NAME
-from server.request_metrics import RequestMetrics
-from server.settings import Settings
 from tests.support.loops import run_async
 
 SECRET = hashlib.sha256(b"fl_secret").hexdigest()

@@ -17,9 +17,11 @@ from fastapi.testclient import TestClient
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
-from server.artifacts import ArtifactStore
-from server.database import Database, utc_now
-from server.errors import UnavailableError
+from server.base.artifacts import ArtifactStore
+from server.base.database import Database, utc_now
+from server.base.errors import UnavailableError
+from server.base.revision import newest_revision
+from server.base.settings import Settings
 from server.models import WorkerRow
 from server.operations import checks
 from server.operations.checks import (
@@ -32,8 +34,6 @@ from server.operations.checks import (
     check_dispatch,
 )
 from server.operations.readiness import Readiness, drained_before_stop
-from server.revision import newest_revision
-from server.settings import Settings
 from server.verifications import dispatch
 from server.verifications.dispatch import Dispatcher
 from tests.support.loops import run_async

@@ -2,7 +2,7 @@
 
 import pytest
 
-from server.settings import Settings
+from server.base.settings import Settings
 
 
 @pytest.fixture

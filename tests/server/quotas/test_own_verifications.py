@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import delete, select
 
-from server.database import Database, utc_now
+from server.base.database import Database, utc_now
 from server.models import Attempt, Charge, Submission, Verification
 from server.submissions.quotas import Spent, _room_at
 from server.verifications.overdue import expire_leases

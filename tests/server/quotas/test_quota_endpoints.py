@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from server.database import Database, utc_now
+from server.base.database import Database, utc_now
 from server.models import Organisation, User
 
 MINE = "/api/v1/me/quota"

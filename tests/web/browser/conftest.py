@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from server.middleware import CONTENT_SECURITY_POLICY
+from server.base.middleware import CONTENT_SECURITY_POLICY
 from web.assets import static_asset
 
 Answer = tuple[str, bytes] | Callable[[], tuple[str, bytes]]

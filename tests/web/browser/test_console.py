@@ -14,10 +14,10 @@ import uvicorn
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.app import create_app
-from server.database import Database
+from server.base.database import Database
+from server.base.schema import migrate
+from server.base.settings import Settings
 from server.people.accounts import create_token
-from server.schema import migrate
-from server.settings import Settings
 from tests.server.conftest import build_log
 from tests.support.processes import asking
 

@@ -5,8 +5,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from finishline.rules.proof.proof import CodePart
-from server.places import SOURCE
-from server.settings import get_settings
+from server.base.places import SOURCE
+from server.base.settings import get_settings
 
 HEX_DIGITS = frozenset("0123456789abcdef")
 

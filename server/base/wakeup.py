@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from server.database import after_commit
+from server.base.database import after_commit
 
 _bells: WeakKeyDictionary[Engine, threading.Event] = WeakKeyDictionary()
 _lock = threading.Lock()

@@ -27,8 +27,8 @@ from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
 from finishline.rules.errors import RuleError
-from server.errors import ServerError, UsedUpError, problem_of
-from server.request_context import current_request_id, note_told
+from server.base.errors import ServerError, UsedUpError, problem_of
+from server.base.request_context import current_request_id, note_told
 from web.render import render
 
 log = logging.getLogger(__name__)

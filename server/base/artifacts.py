@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from server.bucket import Bucket
-from server.settings import Settings
+from server.base.bucket import Bucket
+from server.base.settings import Settings
 
 CHUNK_BYTES = 1024 * 1024
 # A run log of a hundred evaluations has 50 KB; what is longer waits in a file.

@@ -1,4 +1,4 @@
-"""Days as they cross the API: 2026-11-21. A number would count seconds since 1970."""
+"""Dates in queries, and cells of CSV files that a spreadsheet does not run."""
 
 from datetime import date
 from typing import Annotated, Any
@@ -30,3 +30,13 @@ DayField = Annotated[
         {"anyOf": [{"type": "string", "format": "date"}, {"const": ""}, {"type": "null"}]}
     ),
 ]
+
+
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def csv_cell(value: object) -> object:
+    """A value as a cell: text that a spreadsheet would run as a formula gets an apostrophe."""
+    if isinstance(value, str) and value.startswith(FORMULA_STARTS):
+        return "'" + value
+    return "" if value is None else value

@@ -15,8 +15,8 @@ from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.submissions.claim import Claim, TrainedWith, stored_system
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.replay_plan import why_not_replayable
-from server.database import utc_now
-from server.errors import ConflictError, NotFoundError
+from server.base.database import utc_now
+from server.base.errors import ConflictError, NotFoundError
 from server.models import Decision, Submission, Verification
 
 PUBLISH, KEEP = "publish", "keep"

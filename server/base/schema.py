@@ -7,9 +7,9 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy.exc import OperationalError
 
-from server.database import Database
-from server.places import MIGRATIONS
-from server.revision import current_revision
+from server.base.database import Database
+from server.base.places import MIGRATIONS
+from server.base.revision import current_revision
 
 log = logging.getLogger(__name__)
 

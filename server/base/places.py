@@ -4,7 +4,7 @@ from pathlib import Path
 
 from finishline.places import find_folder
 
-PACKAGE = Path(__file__).resolve().parent
+PACKAGE = Path(__file__).resolve().parents[1]
 SOURCE = PACKAGE.parent
 BENCHMARKS = find_folder(PACKAGE, "benchmarks")
 DOCS = find_folder(PACKAGE, "docs")

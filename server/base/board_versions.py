@@ -18,9 +18,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
-from server.database import INSERTS, Database
+from server.base.database import INSERTS, Database
+from server.base.viewer import seeing_as_anybody
 from server.models import Board, BoardChange
-from server.viewer import seeing_as_anybody
 
 log = logging.getLogger(__name__)
 _Value = TypeVar("_Value")

@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.scoring.utilisation import is_same_kind
 from finishline.rules.submissions.descriptions import NOTHING
-from server.database import utc_now
-from server.errors import ContentError
+from server.base.database import utc_now
+from server.base.errors import ContentError
 from server.models import HardwareClassRow, WorkerRow
 
 # A faster machine under a class's name is as wrong as a slower one.

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from finishline.rules.proof.proof import key_id_of
-from server.errors import ServerError
+from server.base.errors import ServerError
 
 ALGORITHM = "ed25519"
 

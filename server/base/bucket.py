@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol, cast
 from urllib.parse import urlsplit
 
-from server.errors import UnavailableError
+from server.base.errors import UnavailableError
 
 UPLOADS_AT_ONCE = 8
 CONNECT_SECONDS = 3

@@ -25,8 +25,8 @@ from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.orm import DeclarativeBase, Mapper, Session, object_mapper
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from server.viewer import ANYBODY, VIEWER, Viewer
-from server.write_turns import WriteTurns
+from server.base.viewer import ANYBODY, VIEWER, Viewer
+from server.base.write_turns import WriteTurns
 
 CONNECT_SECONDS = 5
 DISK_FULL = "53100"  # As PostgreSQL names it.

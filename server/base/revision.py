@@ -11,8 +11,8 @@ from pathlib import Path
 from sqlalchemy import inspect, text
 from sqlalchemy.exc import OperationalError
 
-from server.database import Database
-from server.places import MIGRATIONS
+from server.base.database import Database
+from server.base.places import MIGRATIONS
 
 # As migrations/script.py.mako writes them: `revision: str = "0007"`.
 _REVISION = re.compile(r"^revision\b[^=\n]*=\s*[\"']([^\"']+)[\"']", re.MULTILINE)

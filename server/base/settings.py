@@ -1,8 +1,11 @@
-"""The settings of a server process, read once from FINISHLINE_* variables."""
+"""The settings of a server: FINISHLINE_* variables, its mail server, its secret files."""
 
+from dataclasses import dataclass
 from functools import lru_cache
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import quote, unquote, urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import (
@@ -13,9 +16,67 @@ from pydantic_settings import (
 )
 
 from finishline.rules.verification.report_stream import CLOCK_SLACK_SECONDS
-from server import places
-from server.mail_settings import parse_smtp_url
-from server.secret_files import read_secret, with_password
+from server.base import places
+
+PORTS = {"smtp": 25, "starttls": 587, "smtps": 465}
+
+
+@dataclass(frozen=True)
+class MailServer:
+    """A mail server. `scheme` is smtp (STARTTLS if it is offered), starttls or smtps (always)."""
+
+    scheme: str
+    host: str
+    port: int
+    user: str | None
+    password: str | None
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether a password that is not encrypted stays on this machine."""
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
+def parse_smtp_url(url: str) -> MailServer:
+    """The mail server of a URL. Raises ValueError saying what was expected."""
+    parts = urlsplit(url)
+    if parts.scheme not in PORTS or not parts.hostname or parts.path not in ("", "/"):
+        raise ValueError(
+            "expected smtp://, starttls:// or smtps://, as in smtps://user:pw@host:465"
+        )
+    return MailServer(
+        scheme=parts.scheme,
+        host=parts.hostname,
+        port=parts.port or PORTS[parts.scheme],
+        user=unquote(parts.username) if parts.username else None,
+        password=unquote(parts.password) if parts.password else None,
+    )
+
+
+def read_secret(variable: str, path: str) -> str:
+    """What a file holds, without the line end that editors leave.
+
+    Raises RuntimeError that names the variable if the file cannot be read or is empty.
+    """
+    try:
+        secret = Path(path).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RuntimeError(f"{variable} names a file that cannot be read: {error}") from error
+    if not secret:
+        raise RuntimeError(f"{variable} names an empty file, {path}: expected a secret in it.")
+    return secret
+
+
+def with_password(url: str, password: SecretStr) -> str:
+    """An address with a password in place of any it has."""
+    parts = urlsplit(url)
+    user, _, host = parts.netloc.rpartition("@")
+    secret = quote(password.get_secret_value(), safe="")
+    return parts._replace(netloc=f"{user.partition(':')[0]}:{secret}@{host}").geturl()
+
 
 MIB = 1024 * 1024
 DATABASES = ("sqlite://", "postgresql+psycopg://")
