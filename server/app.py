@@ -28,6 +28,7 @@ from server.benchmarks import price_endpoints as prices
 from server.benchmarks.phase_watch import PhaseWatch, RulingDefinitions
 from server.benchmarks.queries import load_definitions
 from server.boards import endpoints as boards
+from server.boards.service import Standings
 from server.notices import endpoints as notices
 from server.notices.loop import NoticeLoop
 from server.operations import metrics as metrics_page
@@ -101,11 +102,13 @@ def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
     Raises RuntimeError if the database is not migrated.
     """
     connect_rooms()
+    benchmarks = load_definitions(settings.benchmarks_dir)
     parts = Parts(
         settings=settings,
         database=Database(settings.database_url, lock_seconds=LOCK_SECONDS),
         artifacts=make_store(settings),
-        benchmarks=load_definitions(settings.benchmarks_dir),
+        benchmarks=benchmarks,
+        standings=lambda session: Standings(session, benchmarks).of,
     )
     definitions = RulingDefinitions(parts.benchmarks, settings.benchmarks_dir)
     try:

@@ -41,9 +41,19 @@ class VerificationWanted:
 
 @dataclass(frozen=True)
 class SubmissionWithdrawn:
-    """A submission was withdrawn."""
+    """A submission was withdrawn by `user_id`; its `verifications` that end with it are locked."""
 
     submission: Submission
+    verifications: Sequence[str]
+    user_id: int
+
+
+@dataclass(frozen=True)
+class SubmissionReinstated:
+    """A withdrawn submission may rank again, by `user_id`."""
+
+    submission: Submission
+    user_id: int
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,11 @@
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from threading import Lock
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.artifacts import ArtifactStore
@@ -14,6 +15,7 @@ from server.base.database import Database
 from server.base.errors import NotAllowedError, NotSignedInError
 from server.base.request_context import note, note_signed_in
 from server.base.settings import Settings
+from server.models import Submission
 from server.people.accounts import ORGANISERS, ROLES, SCOPES_OF, Holder, Scope, find_holder
 
 bearer = HTTPBearer(auto_error=False, description="An API token: `Bearer fl_...`")
@@ -43,14 +45,23 @@ class OfferedBenchmarks(Mapping[str, Benchmark]):
             self._by_id = dict(sorted(changed.items()))
 
 
+def no_standings(_session: Session) -> Callable[[Submission], dict[str, Any]]:
+    """Tell nothing of boards, where no application runs."""
+    return lambda _submission: {}
+
+
 @dataclass(frozen=True)
 class Parts:
-    """Everything an application was built from; one per process."""
+    """Everything an application was built from; one per process.
+
+    `standings` tells where submissions stand on their boards: fields of a submission's view.
+    """
 
     settings: Settings
     database: Database
     artifacts: ArtifactStore
     benchmarks: OfferedBenchmarks
+    standings: Callable[[Session], Callable[[Submission], dict[str, Any]]] = no_standings
 
 
 async def get_parts(request: Request) -> Parts:

@@ -17,7 +17,6 @@ from server.base.errors import LostFileError, TooLargeError, UnsupportedMediaErr
 from server.base.request_context import note
 from server.base.viewer import Viewer
 from server.benchmarks.prices import BookCosts
-from server.boards.service import Standings
 from server.models import Submission
 from server.people.dependencies import Caller, PartsDep, SubmitterDep
 from server.people.signed_in import ViewerDep
@@ -188,11 +187,11 @@ def _views(
 ) -> list[SubmissionView]:
     """Submissions with what the boards say of their places and measured times."""
     versions = benchmark_versions(session, {s.benchmark_sha256 for s in submissions})
-    costs, standings = BookCosts(session), Standings(session, parts.benchmarks)
+    costs, standing_of = BookCosts(session), parts.standings(session)
     return [
         submission_view(
             one, benchmark_version=versions[one.benchmark_sha256], costs=costs
-        ).model_copy(update=standings.of(one))
+        ).model_copy(update=standing_of(one))
         for one in submissions
     ]
 

@@ -13,12 +13,12 @@ from finishline.rules.ranking.evidence import evidence_words
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.errors import ConflictError, NotAllowedError, NotFoundError
-from server.base.events import SubmissionWithdrawn, emit
+from server.base.events import SubmissionReinstated, SubmissionWithdrawn, emit
 from server.base.request_context import note
 from server.base.standing import OPEN, find_verification, lock_verification, standing
 from server.benchmarks.prices import BookCosts
 from server.benchmarks.queries import definition
-from server.models import Pool, Submission, Verification
+from server.models import Submission, Verification
 from server.models.visibility import may_see
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller, OrganiserDep, PartsDep, SubmitterDep
@@ -26,8 +26,6 @@ from server.people.signed_in import viewer_for
 from server.submissions.schemas import SubmissionView
 from server.submissions.service import find_submission, lock_submission
 from server.submissions.views import submission_view
-from server.verifications.fresh_runs import confirm_rank, confirm_risen
-from server.verifications.service import cancel_verification
 
 
 def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) -> Submission:
@@ -50,16 +48,12 @@ def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) 
     if set(_open_verifications(session, submission_id)) - set(cancelled):
         raise ConflictError("A verification was asked for at this moment; try again.")
     submission.withdrawn_at = utc_now()
-    ended = [name for name in cancelled if _cancel(session, name)]
     submission.withdrawn_by = caller.name
     submission.withdrawn_because = reason
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
-    emit(session, SubmissionWithdrawn(submission))
-    pool = _pool_of(session, submission)
-    if pool is not None:
-        confirm_risen(session, pool, requested_by=caller.user_id)
+    emit(session, SubmissionWithdrawn(submission, cancelled, caller.user_id))
     after = _logged(submission) | {
-        "cancelled": ended,
+        "cancelled": [name for name in cancelled if _is_cancelled(session, name)],
         "consequence": f"the row, {evidence_words(standing(submission))}, leaves the board and the "
         "records; the runs of its pool stay",
     }
@@ -79,9 +73,7 @@ def reinstate(session: Session, caller: Caller, submission_id: str, reason: str)
     before = _logged(submission)
     submission.withdrawn_at = submission.withdrawn_by = submission.withdrawn_because = None
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
-    pool = _pool_of(session, submission)
-    if pool is not None:
-        confirm_rank(session, pool, requested_by=caller.user_id)
+    emit(session, SubmissionReinstated(submission, caller.user_id))
     words = evidence_words(standing(submission))
     after = {"consequence": f"the row comes back to the board as {words}"}
     _record(session, caller, "submission.reinstate", submission, reason, before=before, after=after)
@@ -105,10 +97,6 @@ def _find_own(session: Session, caller: Caller, submission_id: str) -> Submissio
     )
 
 
-def _pool_of(session: Session, submission: Submission) -> Pool | None:
-    return None if submission.pool_id is None else session.get(Pool, submission.pool_id)
-
-
 def _lock(session: Session, submission: Submission) -> None:
     lock_submission(session, submission.id)
     session.refresh(submission, ["withdrawn_at", "withdrawn_by", "withdrawn_because", "status"])
@@ -124,17 +112,8 @@ def _open_verifications(session: Session, submission_id: str) -> Sequence[str]:
     return session.scalars(query.order_by(Verification.id)).all()
 
 
-def _goes_on(verification: Verification) -> bool:
-    return verification.state == "running" and verification.kind != "duel"
-
-
-def _cancel(session: Session, verification_id: str) -> bool:
-    """Whether it was still under way."""
-    verification = find_verification(session, verification_id)
-    if verification.state not in OPEN or _goes_on(verification):
-        return False
-    cancel_verification(session, verification)
-    return True
+def _is_cancelled(session: Session, verification_id: str) -> bool:
+    return find_verification(session, verification_id).state == "cancelled"
 
 
 def _logged(submission: Submission) -> dict[str, Any]:

@@ -13,20 +13,28 @@ from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError
-from server.base.events import StatusChanged, VerificationChanged, VerificationWanted, emit
+from server.base.events import (
+    StatusChanged,
+    SubmissionReinstated,
+    SubmissionWithdrawn,
+    VerificationChanged,
+    VerificationWanted,
+    emit,
+)
 from server.base.standing import (
     OPEN,
     checks_claim,
+    find_verification,
     published_status,
     settle,
     verification_under_way,
 )
-from server.models import Submission, Verification
+from server.models import Pool, Submission, Verification
 from server.models.visibility import reveal
 from server.submissions.quota_check import charge
 from server.verifications.calibration_runs import settle_calibration
 from server.verifications.evidence import follow_evidence
-from server.verifications.fresh_runs import follow_measurement
+from server.verifications.fresh_runs import confirm_rank, confirm_risen, follow_measurement
 from server.verifications.pools import keep_sealed_runs
 from server.verifications.proof_evidence import keep_evidence
 from server.verifications.queueing import order_about, queue_job
@@ -82,6 +90,32 @@ def verify_by_policy(session: Session, event: VerificationWanted) -> None:
     )
     if event.reserved is not None:
         charge(session, verification, user_id=event.requested_by, reserved=event.reserved)
+
+
+def end_withdrawn(session: Session, event: SubmissionWithdrawn) -> None:
+    """Cancel verifications that wait, and duels; confirm the pool that rises by a withdrawal.
+
+    A replay that has started goes on: its sealed runs count.
+    """
+    for verification_id in event.verifications:
+        verification = find_verification(session, verification_id)
+        goes_on = verification.state == "running" and verification.kind != "duel"
+        if verification.state in OPEN and not goes_on:
+            cancel_verification(session, verification)
+    pool = _pool_of(session, event.submission)
+    if pool is not None:
+        confirm_risen(session, pool, requested_by=event.user_id)
+
+
+def confirm_reinstated(session: Session, event: SubmissionReinstated) -> None:
+    """Ask for the fresh runs that the rank of a reinstated submission needs."""
+    pool = _pool_of(session, event.submission)
+    if pool is not None:
+        confirm_rank(session, pool, requested_by=event.user_id)
+
+
+def _pool_of(session: Session, submission: Submission) -> Pool | None:
+    return None if submission.pool_id is None else session.get(Pool, submission.pool_id)
 
 
 def refresh_to_check(session: Session, submission: Submission) -> None:
