@@ -4,9 +4,9 @@ from alembic import context
 from sqlalchemy import Connection
 
 from server.base.database import Database, UtcDateTime
+from server.base.models import Base
 from server.base.schema import LOCK_SECONDS
 from server.base.settings import get_settings
-from server.models import Base
 
 
 def render_type(kind: str, item: object, _context: object) -> str | bool:

@@ -10,9 +10,9 @@ from sqlalchemy import Connection, Table, insert, select
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmarks
 from server.base.board_versions import raise_board_version
 from server.base.database import Database, utc_now
+from server.base.models import RunRow, Submission, User
 from server.base.settings import Settings
 from server.benchmarks.queries import keep_definition
-from server.models import RunRow, Submission, User
 
 BENCHMARK = "digits"
 RUNS = 5

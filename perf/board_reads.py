@@ -43,8 +43,8 @@ from perf.harness import (
 )
 from server.base.board_versions import raise_board_version
 from server.base.database import Database
+from server.base.models import Submission
 from server.base.schema import migrate
-from server.models import Submission
 
 API = "/api/v1/leaderboards/"
 PAGE = f"/benchmarks/{BENCHMARK}"

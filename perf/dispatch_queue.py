@@ -12,7 +12,7 @@ from finishline.rules.verification.fair_queue import Waiting
 from perf.dispatch_installation import HARDWARE_CLASS, Installation
 from perf.dispatch_worker import CURVE
 from server.base.database import Database
-from server.models import Attempt, Base, RunRow, Submission, User, Verification
+from server.base.models import Attempt, Base, RunRow, Submission, User, Verification
 from tests.support.run_logs import STARTED_AT_MS, make_run_log
 
 SUBMITTERS = 50

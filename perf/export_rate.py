@@ -27,7 +27,7 @@ from sqlalchemy import insert
 from perf.harness import PYTHON, Bars, environment_of, print_table, running_database
 from server.base.artifacts import ArtifactStore
 from server.base.database import Database
-from server.models import BenchmarkDefinition, RunRow, Submission, User
+from server.base.models import BenchmarkDefinition, RunRow, Submission, User
 from tests.support.postgresql import running_postgresql
 
 SUBMISSIONS = 20_000

@@ -32,9 +32,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from finishline.rules.benchmarks.benchmark import load_benchmark
 from server.base.database import Database
+from server.base.models import Submission
+from server.base.models.visibility import reveal
 from server.base.schema import migrate
-from server.models import Submission
-from server.models.visibility import reveal
 from server.people.accounts import create_token
 from tests.support.processes import free_port, stop, wait_for
 from tests.support.run_logs import make_run_log

@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from server.base.database import Database
-from server.models import Board, BoardChange, RunRow, Submission
+from server.base.models import Board, BoardChange, RunRow, Submission
 
 ROWS = "FINISHLINE_PERF_ROWS"
 

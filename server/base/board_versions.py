@@ -19,8 +19,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from server.base.database import INSERTS, Database
+from server.base.models import Board, BoardChange
 from server.base.viewer import seeing_as_anybody
-from server.models import Board, BoardChange
 
 log = logging.getLogger(__name__)
 _Value = TypeVar("_Value")

@@ -146,7 +146,7 @@ class Database:
         """A connection that only reads, for `with`: a third of what a session costs.
 
         On PostgreSQL each statement is a transaction of its own. It hides no submission from
-        anybody (server.models.visibility), so it is for columns of what is nobody's to see
+        anybody (server.base.models.visibility), so it is for columns of what is nobody's to see
         or the reader's own.
         """
         return self._columns_engine.connect()

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from sqlalchemy.orm import Session
 
-from server.models import Attempt, Calibration, Submission, Verification
+from server.base.models import Attempt, Calibration, Submission, Verification
 
 VerificationMoment = Literal[
     "queued", "started", "lost", "done", "failed", "cancelled", "decision_published"

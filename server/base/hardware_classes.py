@@ -11,7 +11,7 @@ from finishline.rules.scoring.utilisation import is_same_kind
 from finishline.rules.submissions.descriptions import NOTHING
 from server.base.database import utc_now
 from server.base.errors import ContentError
-from server.models import HardwareClassRow, WorkerRow
+from server.base.models import HardwareClassRow, WorkerRow
 
 # A faster machine under a class's name is as wrong as a slower one.
 ROOF_TOLERANCE = 0.1

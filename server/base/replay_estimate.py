@@ -13,7 +13,7 @@ from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.job import Request, run_limit_seconds, trainable_seeds
 from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.replay_plan import OWN_SEEDS, is_calibrated
-from server.models import Submission, Verification
+from server.base.models import Submission, Verification
 
 Basis = Literal["replays of the submission", "replays of the benchmark", "run limit"]
 LATEST = 20

@@ -17,7 +17,7 @@ from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.replay_plan import why_not_replayable
 from server.base.database import utc_now
 from server.base.errors import ConflictError, NotFoundError
-from server.models import Decision, Submission, Verification
+from server.base.models import Decision, Submission, Verification
 
 PUBLISH, KEEP = "publish", "keep"
 # A training is replayed, and an inference has its latency measured.

@@ -19,7 +19,7 @@ class Viewer:
     `sees_figures` lets columns of runs be read whose seeds, curves and logs are hidden: for the
     figures that a board shows of them meanwhile.
 
-    The rules themselves are in server.models.visibility.
+    The rules themselves are in server.base.models.visibility.
     """
 
     user_ids: tuple[int, ...] = ()

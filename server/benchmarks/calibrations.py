@@ -7,8 +7,8 @@ from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun
 from finishline.rules.benchmarks.calibration import calibrated_by
 from finishline.rules.verification.purposes import PURPOSES
 from server.base.errors import NotFoundError
+from server.base.models import Calibration, CalibrationRunRow, Verification
 from server.benchmarks.queries import definition
-from server.models import Calibration, CalibrationRunRow, Verification
 
 COMPLETE = ("reached", "not_reached")  # A run that failed has no curve to its end.
 

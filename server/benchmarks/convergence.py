@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.scoring.aggregate import mean, olympic_mean
 from finishline.rules.scoring.normalisation import ReferenceCurve, reference_curve
+from server.base.models import SUBMITTER, RunRow, Submission
+from server.base.models.visibility import ranks
 from server.base.viewer import seeing_figures
 from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
-from server.models import SUBMITTER, RunRow, Submission
-from server.models.visibility import ranks
 
 UNITS = {"epoch_num": "epochs", "samples_count": "samples"}
 

@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 from sqlalchemy import Table, bindparam, func, select
 from sqlalchemy.orm import Session
 
-from server.models import BenchmarkPhases
+from server.base.models import BenchmarkPhases
 
 _CURRENT = (
     select(BenchmarkPhases)

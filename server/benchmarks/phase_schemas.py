@@ -26,8 +26,8 @@ from finishline.rules.benchmarks.phases import (
     phase_at,
     sentence_at,
 )
+from server.base.models import BenchmarkPhases
 from server.benchmarks.phase_queries import Dates
-from server.models import BenchmarkPhases
 
 FIRST_YEAR, LAST_YEAR = 2000, 8999
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)

@@ -19,10 +19,10 @@ from finishline.rules.benchmarks.phases import (
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.errors import ConflictError
+from server.base.models import BenchmarkPhases, Submission
 from server.benchmarks.phase_queries import all_current_phases, current_dates, current_phases
 from server.benchmarks.phase_schemas import PhasesCreate, phases_of
 from server.benchmarks.queries import keep_definition
-from server.models import BenchmarkPhases, Submission
 from server.people.audit import Administrator, Subject, record
 from server.people.dependencies import Caller
 

@@ -24,7 +24,7 @@ from finishline.rules.benchmarks.prices import (
     is_web_address,
 )
 from server.base.dates import Day, DayField
-from server.models import PriceRow
+from server.base.models import PriceRow
 
 LARGEST_IMPORT = 1000
 ONE_LINE = r"^\S(.*\S)?$"

@@ -25,8 +25,8 @@ from server.base.board_versions import raise_all_board_versions
 from server.base.database import utc_now
 from server.base.dates import csv_cell
 from server.base.errors import ConflictError, NotFoundError
+from server.base.models import PriceRow, Submission
 from server.benchmarks.price_schemas import PriceCreate, PriceQuery, PriceView, entry_of, price_view
-from server.models import PriceRow, Submission
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 

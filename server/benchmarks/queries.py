@@ -21,8 +21,8 @@ from finishline.rules.text import did_you_mean
 from server.base.board_versions import board_versions, cached_for_board
 from server.base.database import insert_missing, utc_now
 from server.base.errors import ConflictError, NotFoundError
-from server.models import BenchmarkDefinition, Board, Submission
-from server.models.visibility import ranks
+from server.base.models import BenchmarkDefinition, Board, Submission
+from server.base.models.visibility import ranks
 from server.people.dependencies import OfferedBenchmarks
 
 _KEPT = cast(Table, BenchmarkDefinition.__table__).c

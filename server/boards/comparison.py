@@ -12,7 +12,7 @@ from finishline.rules.statistics.comparison import ALPHA, Comparison, compare
 from finishline.rules.statistics.t import holm
 from finishline.rules.text import count_text
 from server.base.errors import ContentError, NotFoundError
-from server.models import SUBMITTER, Submission
+from server.base.models import SUBMITTER, Submission
 from server.submissions.service import convergence_factor, run_times
 
 

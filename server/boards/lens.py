@@ -27,10 +27,10 @@ from finishline.rules.ranking.lens import (
 )
 from finishline.rules.scoring.measured_time import interval_of
 from finishline.rules.scoring.tta import display_seconds
+from server.base.models import Attempt, PoolRun, RunRow, Submission, Verification
+from server.base.models.visibility import hides_runs
 from server.boards.rows import BoardRow, is_own_price
 from server.boards.schemas import BoardQuery, LensView, PriceView
-from server.models import Attempt, PoolRun, RunRow, Submission, Verification
-from server.models.visibility import hides_runs
 from server.verifications.pool_runs import ENDED_EARLY, posted_runs
 
 # Curves are long: so many are in memory at once, as text. Each is decoded when its turn comes,

@@ -17,11 +17,11 @@ from finishline.rules.ranking.ghost import (
     run_curve,
 )
 from finishline.rules.scoring.run import evaluation_of
+from server.base.models import ReplayEventRow, RunRow, Submission, Verification
 from server.base.standing import find_verification
 from server.base.viewer import viewer_of
 from server.benchmarks.queries import definition
 from server.boards.records import list_records
-from server.models import ReplayEventRow, RunRow, Submission, Verification
 from server.submissions.service import find_submission, runs_with_curves
 from server.verifications.figure_views import hidden_runs, without_quality
 

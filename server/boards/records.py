@@ -13,7 +13,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.evidence import Evidence
 from finishline.rules.ranking.records import Record, RecordHistory, measured_history, record_history
 from server.base.board_versions import board_version, board_versions, cached_for_board
-from server.models import SUBMITTER, PublishedResult, Submission
+from server.base.models import SUBMITTER, PublishedResult, Submission
 from server.verifications.record_candidates import List, contenders
 
 

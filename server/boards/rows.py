@@ -18,11 +18,7 @@ from finishline.rules.scoring.tta import display_seconds
 from finishline.rules.statistics.comparison import log_times
 from finishline.rules.submissions.claim import Kind
 from finishline.rules.verification.sealed_runs import why_held_back
-from server.base.standing import KIND_THAT_CHECKS, PUBLISH
-from server.base.viewer import seeing_as_anybody, seeing_figures
-from server.benchmarks.prices import BookCosts
-from server.boards.schemas import BoardEntry
-from server.models import (
+from server.base.models import (
     SUBMITTER,
     Decision,
     Pool,
@@ -32,6 +28,10 @@ from server.models import (
     Submission,
     Verification,
 )
+from server.base.standing import KIND_THAT_CHECKS, PUBLISH
+from server.base.viewer import seeing_as_anybody, seeing_figures
+from server.benchmarks.prices import BookCosts
+from server.boards.schemas import BoardEntry
 from server.submissions.schemas import RcpView, SystemView
 from server.submissions.service import convergence_factor
 from server.verifications.pool_runs import Spreads

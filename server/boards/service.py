@@ -14,6 +14,7 @@ from finishline.rules.benchmarks.phases import moment_words, rules_that_differ
 from finishline.rules.errors import BenchmarkError
 from finishline.rules.ranking.ranking import FIRST_METRIC
 from server.base.board_versions import board_version
+from server.base.models import Submission
 from server.benchmarks.phase_queries import current_dates
 from server.benchmarks.queries import definition
 from server.boards.cache import BoardCache, Reply
@@ -37,7 +38,6 @@ from server.boards.records import (
 )
 from server.boards.schemas import BoardQuery, PreviewPart
 from server.boards.selection import facets_of, first_place, select_page
-from server.models import Submission
 
 # Names that other rooms use; they import this module and no other of the room.
 __all__ = [

@@ -22,7 +22,7 @@ from server.base.events import (
     VerificationChanged,
     WorkerOut,
 )
-from server.models import (
+from server.base.models import (
     BenchmarkDefinition,
     Calibration,
     MailSubscription,

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, case, func, select, true, update
 from sqlalchemy.orm import Session
 
 from server.base.database import utc_now
-from server.models import Delivery, Webhook
+from server.base.models import Delivery, Webhook
 from server.notices.webhook_disabling import switch_off
 from server.notices.webhooks import Answer
 

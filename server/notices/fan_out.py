@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.database import Database, utc_now
+from server.base.models import Delivery, MailSubscription, NoticeEvent
 from server.boards.service import RecordView, list_records
-from server.models import Delivery, MailSubscription, NoticeEvent
 from server.notices.announce import (
     RECORD_CHECK,
     Subject,

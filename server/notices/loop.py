@@ -14,8 +14,8 @@ from sqlalchemy.exc import DBAPIError
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.database import Database, utc_now
 from server.base.errors import ContentError
+from server.base.models import Delivery, MailSubscription, NoticeEvent, Webhook
 from server.base.settings import MailServer, Settings, parse_smtp_url
-from server.models import Delivery, MailSubscription, NoticeEvent, Webhook
 from server.notices.announce import CONFIRM
 from server.notices.deliveries import Claimed, claim, first_due, next_due, settle
 from server.notices.fan_out import next_event_due, spread

@@ -13,8 +13,8 @@ from typing import Any
 import orjson
 
 from server.base.database import moment_text
+from server.base.models import MailSubscription, NoticeEvent
 from server.base.settings import MailServer
-from server.models import MailSubscription, NoticeEvent
 from server.notices.announce import CONFIRM, SWITCHED_OFF, link_token
 from server.notices.webhooks import ANSWER_CHARACTERS, Answer
 

@@ -7,7 +7,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from server.base.database import Database, utc_now
-from server.models import Delivery, MailSubscription, NoticeEvent
+from server.base.models import Delivery, MailSubscription, NoticeEvent
 
 KEEP = timedelta(days=30)
 PRUNE_EVERY = timedelta(hours=1)

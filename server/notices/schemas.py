@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from server.models import Delivery, MailSubscription, Webhook
+from server.base.models import Delivery, MailSubscription, Webhook
 from server.notices.announce import KINDS, EventKind
 
 Scope = Literal["own", "benchmark", "all"]

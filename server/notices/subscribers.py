@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
 from server.base.database import utc_now
-from server.models import MailSubscription, NoticeEvent, Token, User, Webhook
+from server.base.models import MailSubscription, NoticeEvent, Token, User, Webhook
 from server.people.accounts import ORGANISERS
 
 Channel = Literal["webhook", "mail"]

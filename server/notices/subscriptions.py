@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 
 from server.base.database import after_commit, utc_now
 from server.base.errors import ConflictError, NotAllowedError, NotFoundError
+from server.base.models import Delivery, MailSubscription, NoticeEvent, Webhook
 from server.benchmarks.queries import find_benchmark
-from server.models import Delivery, MailSubscription, NoticeEvent, Webhook
 from server.notices.announce import CONFIRM, TEST, Subject, new_event
 from server.notices.fan_out import waiting_row
 from server.notices.pruning import forget_events

@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
-from server.models import Delivery, MailSubscription, NoticeEvent, Webhook
+from server.base.models import Delivery, MailSubscription, NoticeEvent, Webhook
 from server.notices.announce import SWITCHED_OFF, Subject, new_event
 from server.notices.fan_out import waiting_row
 from server.notices.subscribers import is_confirmed

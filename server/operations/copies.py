@@ -17,7 +17,7 @@ from finishline.rules.proof.hash_chain import FIRST_PREVIOUS, Head
 from finishline.rules.text import count_text
 from server.base.artifacts import ArtifactStore, Staged
 from server.base.database import Database
-from server.models import AuditRecord, RunRow, Submission
+from server.base.models import AuditRecord, RunRow, Submission
 from server.operations.folders import Progress, silent
 from server.operations.manifest import LOG_LIST, ColumnPart, FilePart, TablePart, file_part
 from server.operations.selection import Selected, hidden_submissions

@@ -11,9 +11,9 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
 from server.base.database import Database, utc_now
+from server.base.models import Attempt, BenchmarkDefinition, Submission, Verification, WorkerRow
 from server.base.settings import Settings
 from server.base.viewer import ORGANISER
-from server.models import Attempt, BenchmarkDefinition, Submission, Verification, WorkerRow
 from server.notices.deliveries import count_deliveries, overdue_seconds
 from server.operations.background_value import BackgroundValue
 from server.verifications.holds import PAUSED

@@ -18,8 +18,8 @@ from finishline.rules.proof.proof import key_id_of, signed_bytes
 from finishline.rules.text import count_text
 from server.base.artifacts import CHUNK_BYTES, ArtifactStore
 from server.base.errors import ServerError, UnavailableError
+from server.base.models import BenchmarkDefinition, RunRow, SigningKey, Submission, Verification
 from server.base.viewer import ORGANISER
-from server.models import BenchmarkDefinition, RunRow, SigningKey, Submission, Verification
 from server.operations.copies import list_logs, snapshot
 from server.operations.folders import Progress, now_and_then, silent
 from server.people.audit import all_records

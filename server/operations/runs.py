@@ -13,8 +13,8 @@ from sqlalchemy import Row, Select, and_, or_, select
 from sqlalchemy.orm import Session
 
 from server.base.database import Database
+from server.base.models import SUBMITTER, PublishedResult, RunRow, Submission, User
 from server.benchmarks.queries import definition, find_benchmark
-from server.models import SUBMITTER, PublishedResult, RunRow, Submission, User
 from server.people.dependencies import PartsDep
 from server.submissions.schemas import SystemView
 from server.submissions.service import read_cursor, write_cursor

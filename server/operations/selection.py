@@ -23,8 +23,7 @@ from sqlalchemy import (
 )
 
 from server.base.database import utc_now
-from server.base.standing import OPEN
-from server.models import (
+from server.base.models import (
     Base,
     JobTraining,
     Pool,
@@ -32,6 +31,7 @@ from server.models import (
     Submission,
     Verification,
 )
+from server.base.standing import OPEN
 from server.operations.table_files import Kind, kind_of
 
 OF_ITS_OWNER = "a secret of its owner and of one server"

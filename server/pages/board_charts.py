@@ -17,11 +17,11 @@ from finishline.rules.benchmarks.calibration import band_at
 from finishline.rules.ranking.lens import Lens, StoredRun, time_of_run
 from finishline.rules.scoring.aggregate import mean
 from server.base.errors import NotFoundError
+from server.base.models import RunRow
 from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
 from server.benchmarks.queries import find_benchmark
 from server.benchmarks.schemas import benchmark_view
 from server.boards.service import BoardQuery, lens_of, list_records
-from server.models import RunRow
 from server.pages.board_context import board_context
 from server.pages.queries import sampled_curve
 from server.people.dependencies import Parts, PartsDep

@@ -6,10 +6,10 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 from sqlalchemy.orm import Session
 
+from server.base.models import Calibration
 from server.benchmarks import calibrations as queries
 from server.benchmarks.queries import definition, find_benchmark
 from server.benchmarks.schemas import benchmark_view
-from server.models import Calibration
 from server.people.dependencies import PartsDep
 from server.verifications import calibration_views as views
 from server.verifications.calibration_schemas import CalibrationSummary

@@ -10,10 +10,10 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy.orm import Session
 
 from server.base.errors import ContentError
+from server.base.models import Submission, Verification
 from server.base.standing import find_verification
 from server.base.viewer import Viewer
 from server.boards.service import FEWEST, MOST, compare_submissions
-from server.models import Submission, Verification
 from server.pages.measured import measured_beside
 from server.pages.queries import (
     submission_context,

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
 from server.base.database import utc_now
+from server.base.models import Submission, Token
 from server.base.standing import pending_verifications
-from server.models import Submission, Token
 from server.pages.console_page import console_page
 from server.people.accounts import ROLES, SCOPES_OF, Scope, is_expired, is_within, list_own_tokens
 from server.people.dependencies import Parts, PartsDep

@@ -7,13 +7,13 @@ from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
 from server.base.errors import ServerError
+from server.base.models import Submission, Verification
 from server.base.standing import (
     find_verification,
     is_pending,
     published_verification,
     require_submission,
 )
-from server.models import Submission, Verification
 from server.pages.console_overview import pending_verdicts
 from server.pages.console_page import console_page, filled, go_on, read_form
 from server.people.dependencies import Parts, PartsDep

@@ -9,8 +9,8 @@ from sqlalchemy import select
 from finishline.rules.text import count_text
 from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS
 from server.base.errors import ServerError
+from server.base.models import Verification
 from server.base.standing import SHOWN
-from server.models import Verification
 from server.pages.console_page import console_page, filled, go_on, read_form
 from server.people.dependencies import Parts, PartsDep
 from server.people.sessions import Notice, SignedIn

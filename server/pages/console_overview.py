@@ -9,9 +9,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session, joinedload, selectinload
 
 from server.base.database import utc_now
+from server.base.models import Attempt, Calibration, Submission, Verification
 from server.base.standing import OPEN, SHOWN, is_pending, published_status
 from server.benchmarks.calibrations import count_runs
-from server.models import Attempt, Calibration, Submission, Verification
 from server.pages.console_page import console_page
 from server.people.accounts import ORGANISERS
 from server.people.dependencies import PartsDep

@@ -8,11 +8,11 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.replay_plan import band_for
+from server.base.models import PoolRun, RunRow, Submission
 from server.base.standing import claim_of, find_verification, published_verification
 from server.benchmarks.prices import BookCosts
 from server.benchmarks.queries import definition
 from server.benchmarks.schemas import benchmark_view
-from server.models import PoolRun, RunRow, Submission
 from server.pages.measured import measured_beside
 from server.pages.standings import place_of, places_of
 from server.people.dependencies import Parts

@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session
 from finishline.rules.verification.replay_plan import why_not_replayable
 from server.base.errors import ContentError
 from server.base.middleware import reader_has
+from server.base.models import Submission
 from server.base.standing import claim_of
 from server.benchmarks.phase_queries import current_phases
 from server.benchmarks.queries import definition
-from server.models import Submission
 from server.pages.addresses import site_address
 from server.pages.console_page import filled, read_form
 from server.pages.queries import (

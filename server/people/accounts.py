@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from finishline.rules.text import fault_in, skeletons
 from server.base.database import insert_missing, utc_now
 from server.base.errors import ConflictError, ContentError, NotFoundError, NotSignedInError
-from server.models import Organisation, Token, User
+from server.base.models import Organisation, Token, User
 from server.people.audit import Actor, Subject, record
 
 # Any number that no other lock of this database has.

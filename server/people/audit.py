@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.proof.hash_chain import FIRST_PREVIOUS, HASHED, Head, record_sha256
 from server.base.database import moment_text, utc_now
-from server.models import AuditRecord
+from server.base.models import AuditRecord
 
 Values = dict[str, Any]
 # Any number that no other lock of this database has.

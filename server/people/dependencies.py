@@ -13,9 +13,9 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.artifacts import ArtifactStore
 from server.base.database import Database
 from server.base.errors import NotAllowedError, NotSignedInError
+from server.base.models import Submission
 from server.base.request_context import note, note_signed_in
 from server.base.settings import Settings
-from server.models import Submission
 from server.people.accounts import ORGANISERS, ROLES, SCOPES_OF, Holder, Scope, find_holder
 
 bearer = HTTPBearer(auto_error=False, description="An API token: `Bearer fl_...`")

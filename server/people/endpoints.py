@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from server.models import Token
+from server.base.models import Token
 from server.people import token_issue
 from server.people.accounts import NewToken, list_own_tokens
 from server.people.dependencies import CallerDep, OrganiserDep, OwnTokensDep, PartsDep

@@ -12,7 +12,7 @@ from sqlalchemy import or_, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from server.base.database import Database, utc_now
-from server.models import Token
+from server.base.models import Token
 
 log = logging.getLogger(__name__)
 WRITTEN_EVERY = timedelta(minutes=1)

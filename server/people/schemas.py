@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool
 
-from server.models import Token, User
+from server.base.models import Token, User
 from server.people.accounts import Role, Scope
 from server.people.token_issue import Rotation, Wanted
 

@@ -15,8 +15,8 @@ from sqlalchemy.orm import Session
 
 from server.base.database import utc_now
 from server.base.errors import NotAllowedError, NotSignedInError
+from server.base.models import ConsoleSession
 from server.base.settings import Settings
-from server.models import ConsoleSession
 from server.people.accounts import find_token, hash_token, holder_of, require_valid
 from server.people.dependencies import Caller
 

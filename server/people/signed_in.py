@@ -7,9 +7,9 @@ from fastapi import Depends, Request
 from starlette.exceptions import HTTPException
 
 from server.base.errors import NotSignedInError
+from server.base.models import ConsoleSession
 from server.base.request_context import note_signed_in
 from server.base.viewer import ANYBODY, ORGANISER, Viewer
-from server.models import ConsoleSession
 from server.people.accounts import ORGANISERS, ROLES, find_holder, holder_of
 from server.people.dependencies import Caller, Parts, PartsDep, caller_of, require_allowed
 from server.people.sessions import (

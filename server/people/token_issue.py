@@ -15,7 +15,7 @@ from server.base.errors import (
     NotFoundError,
     NotSignedInError,
 )
-from server.models import Token, User
+from server.base.models import Token, User
 from server.people.accounts import (
     ROLES,
     SCOPES_OF,

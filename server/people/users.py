@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session, joinedload
 
 from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError, NotFoundError
-from server.models import ConsoleSession, Organisation, Token, User
+from server.base.models import ConsoleSession, Organisation, Token, User
 from server.people.accounts import require_new_name
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller

@@ -17,12 +17,12 @@ from server.base.board_versions import raise_board_version
 from server.base.errors import ConflictError, ContentError, NotAllowedError, UsedUpError
 from server.base.events import SubmissionAccepted, VerificationWanted, emit
 from server.base.hardware_classes import misfit_of_claim
+from server.base.models import RunRow, Submission
+from server.base.models.visibility import LONGEST_HIDDEN
 from server.base.standing import is_verified_by_policy
 from server.base.viewer import Viewer
 from server.benchmarks.phases import FrozenOtherwiseError, admit
 from server.benchmarks.queries import definition, importable_benchmarks, keep_definition
-from server.models import RunRow, Submission
-from server.models.visibility import LONGEST_HIDDEN
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller, Parts
 from server.submissions.quota_check import require_room_for_submission, reserve_replay

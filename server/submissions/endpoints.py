@@ -14,10 +14,10 @@ from starlette.exceptions import HTTPException
 from finishline.rules.text import count_text
 from server.base.artifacts import pieces
 from server.base.errors import LostFileError, TooLargeError, UnsupportedMediaError
+from server.base.models import Submission
 from server.base.request_context import note
 from server.base.viewer import Viewer
 from server.benchmarks.prices import BookCosts
-from server.models import Submission
 from server.people.dependencies import Caller, PartsDep, SubmitterDep
 from server.people.signed_in import ViewerDep
 from server.submissions.accept import MAX_KEY_LENGTH, Repeated, submit

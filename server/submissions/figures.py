@@ -8,7 +8,7 @@ import orjson
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.submissions.submission import ScoredSubmission
-from server.models import RunRow, Submission
+from server.base.models import RunRow, Submission
 from server.submissions.rows import FIGURE_COLUMNS, result_figures, run_figures
 
 # A list in a report is worth its length: curves and steps are long.

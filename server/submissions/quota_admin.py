@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session
 
 from server.base.database import utc_now
 from server.base.errors import NotFoundError
+from server.base.models import Charge, Organisation, Quota, Submission, User
 from server.base.settings import Settings
 from server.base.viewer import ORGANISER
 from server.benchmarks.queries import find_benchmark
-from server.models import Charge, Organisation, Quota, Submission, User
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller, CallerDep, OrganiserDep, Parts, PartsDep
 from server.submissions.quotas import (

@@ -10,11 +10,11 @@ from sqlalchemy.orm import Session
 from finishline.rules.text import count_text
 from server.base.database import utc_now
 from server.base.errors import NotAllowedError, UsedUpError
+from server.base.models import Charge, Organisation, Submission, User, Verification
 from server.base.replay_estimate import Estimator
 from server.base.settings import Settings
 from server.base.standing import claim_of
 from server.benchmarks.queries import definition
-from server.models import Charge, Organisation, Submission, User, Verification
 from server.submissions.quotas import (
     Amounts,
     Measure,

@@ -13,8 +13,8 @@ from typing import Any, Literal, cast
 from sqlalchemy import ColumnElement, Table, bindparam, select, tuple_
 from sqlalchemy.orm import Session
 
+from server.base.models import Attempt, Charge, Quota, Submission, User, Verification
 from server.base.settings import Settings
-from server.models import Attempt, Charge, Quota, Submission, User, Verification
 
 Measure = Literal["submissions_per_day", "gpu_seconds_per_month"]
 MEASURES: tuple[Measure, ...] = ("submissions_per_day", "gpu_seconds_per_month")

@@ -18,10 +18,10 @@ from finishline.rules.submissions.submission import ScoredSubmission, score_subm
 from finishline.rules.text import count_text
 from server.base.board_versions import raise_board_version
 from server.base.errors import ConflictError, ServerError
+from server.base.models import RunRow, Submission
 from server.base.standing import verification_under_way
 from server.base.viewer import ORGANISER
 from server.benchmarks.queries import definition, find_benchmark, keep_definition
-from server.models import RunRow, Submission
 from server.people.audit import Actor, Administrator, Subject, record
 from server.people.dependencies import OrganiserDep, Parts, PartsDep
 from server.submissions.figures import (

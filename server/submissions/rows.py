@@ -18,7 +18,7 @@ from finishline.rules.submissions.claim import Claim
 from finishline.rules.submissions.submission import ScoredSubmission
 from server.base.artifacts import Staged
 from server.base.database import utc_now
-from server.models import PublishedResult, RunRow, Submission, User
+from server.base.models import PublishedResult, RunRow, Submission, User
 from server.people.dependencies import Caller
 from server.submissions.upload import Upload
 

@@ -10,9 +10,9 @@ from sqlalchemy import ColumnElement, Connection, Row, bindparam, or_, select
 from sqlalchemy.orm import Session, undefer
 
 from server.base.errors import ContentError, NotFoundError
+from server.base.models import BenchmarkDefinition, RunRow, Submission
+from server.base.models.visibility import is_hidden
 from server.base.viewer import seeing_figures
-from server.models import BenchmarkDefinition, RunRow, Submission
-from server.models.visibility import is_hidden
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)

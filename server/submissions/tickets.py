@@ -27,8 +27,8 @@ from finishline.rules.submissions.tickets import (
 from finishline.rules.text import did_you_mean
 from server.base.database import utc_now
 from server.base.errors import ConflictError, NotFoundError, UsedUpError
-from server.models import User
-from server.models.submissions import TicketRow
+from server.base.models import User
+from server.base.models.submissions import TicketRow
 from server.people.dependencies import Caller, Parts, PartsDep, SubmitterDep
 from server.submissions.rows import new_id
 

@@ -22,8 +22,8 @@ from finishline.rules.submissions.claim import CLAIM_LIMIT_BYTES
 from server.base.artifacts import ArtifactStore, Staged
 from server.base.database import Database
 from server.base.errors import ContentError, TooLargeError
+from server.base.models import RunRow, Submission
 from server.base.settings import MIB, Settings
-from server.models import RunRow, Submission
 
 
 class LogFiles(Mapping[str, bytes]):

@@ -11,6 +11,9 @@ from finishline.rules.ranking.evidence import Check, Evidence
 from finishline.rules.scoring.scoring import COST_STEP
 from finishline.rules.submissions.claim import TrainedWith
 from finishline.rules.verification.verdict import changed_figures
+from server.base.models import Evidence as EvidenceRow
+from server.base.models import RunRow, Submission
+from server.base.models.visibility import is_hidden
 from server.base.standing import (
     claimed_runs,
     decision_word,
@@ -19,9 +22,6 @@ from server.base.standing import (
 )
 from server.base.viewer import seeing_figures
 from server.benchmarks.prices import BookCosts
-from server.models import Evidence as EvidenceRow
-from server.models import RunRow, Submission
-from server.models.visibility import is_hidden
 from server.submissions.schemas import (
     ChangedFigureView,
     CostBasisView,

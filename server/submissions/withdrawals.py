@@ -14,12 +14,12 @@ from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.errors import ConflictError, NotAllowedError, NotFoundError
 from server.base.events import SubmissionReinstated, SubmissionWithdrawn, emit
+from server.base.models import Submission, Verification
+from server.base.models.visibility import may_see
 from server.base.request_context import note
 from server.base.standing import OPEN, find_verification, lock_verification, standing
 from server.benchmarks.prices import BookCosts
 from server.benchmarks.queries import definition
-from server.models import Submission, Verification
-from server.models.visibility import may_see
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller, OrganiserDep, PartsDep, SubmitterDep
 from server.people.signed_in import viewer_for

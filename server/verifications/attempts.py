@@ -27,8 +27,8 @@ from finishline.rules.verification.verdict import Reason
 from server.base.database import to_json, utc_now
 from server.base.errors import ConflictError, ContentError, NotAllowedError
 from server.base.events import VerificationChanged, emit
+from server.base.models import Attempt, ReplayEventRow, Token, Verification, WorkerRow
 from server.base.wakeup import ring
-from server.models import Attempt, ReplayEventRow, Token, Verification, WorkerRow
 from server.people.accounts import hash_token
 from server.people.dependencies import Caller
 from server.verifications.cross_checks import give_up_cross_check

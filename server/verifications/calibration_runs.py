@@ -7,8 +7,8 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.verification.messages import ReplayReport
 from server.base.database import utc_now
+from server.base.models import Calibration, CalibrationRunRow, Verification
 from server.benchmarks.calibrations import chunks_of, lock_calibration
-from server.models import Calibration, CalibrationRunRow, Verification
 
 OPEN = ("queued", "running")
 

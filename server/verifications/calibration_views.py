@@ -15,6 +15,7 @@ from finishline.rules.benchmarks.calibration import (
     runs_sha256,
 )
 from server.base.errors import ContentError
+from server.base.models import Calibration, CalibrationRunRow, Verification
 from server.benchmarks.calibrations import (
     adopted_calibration,
     chunks_of,
@@ -22,7 +23,6 @@ from server.benchmarks.calibrations import (
     reference_runs,
 )
 from server.benchmarks.queries import definition
-from server.models import Calibration, CalibrationRunRow, Verification
 from server.verifications.calibration_runs import OPEN
 from server.verifications.calibration_schemas import (
     BandDifferenceView,

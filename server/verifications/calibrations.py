@@ -19,6 +19,7 @@ from finishline.rules.verification.purposes import CALIBRATION
 from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError
 from server.base.events import CalibrationAdopted, emit
+from server.base.models import BenchmarkDefinition, Calibration
 from server.base.standing import lock_verification
 from server.benchmarks.calibrations import (
     adopted_calibration,
@@ -29,7 +30,6 @@ from server.benchmarks.calibrations import (
     reference_runs,
 )
 from server.benchmarks.queries import definition, find_benchmark, keep_definition
-from server.models import BenchmarkDefinition, Calibration
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller, Parts
 from server.verifications.calibration_runs import OPEN, has_every_run

@@ -15,6 +15,7 @@ from finishline.rules.verification.purposes import CROSS_CHECK
 from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.database import utc_now
 from server.base.errors import ServerError
+from server.base.models import Attempt, Pool, Verification, WorkerRow
 from server.base.standing import (
     KEEP,
     OPEN,
@@ -26,7 +27,6 @@ from server.base.standing import (
     published_status,
 )
 from server.benchmarks.queries import definition
-from server.models import Attempt, Pool, Verification, WorkerRow
 from server.verifications.free_workers import LONGEST_SILENCE_SECONDS, owners_at
 from server.verifications.holds import pause_by_server
 from server.verifications.pool_runs import follow_owners

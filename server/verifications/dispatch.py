@@ -22,10 +22,10 @@ from sqlalchemy.exc import DBAPIError
 from finishline.rules.verification.messages import REPLAY_TASK, ReplayJob
 from server.base.broker import Broker
 from server.base.database import Database, utc_now
+from server.base.models import Attempt
 from server.base.settings import Settings
 from server.base.viewer import ORGANISER
 from server.base.wakeup import bell_of
-from server.models import Attempt
 from server.verifications.overdue import (
     end_overdue,
     end_unmade_cross_checks,

@@ -17,7 +17,7 @@ from finishline.rules.verification.duel import (
     interleave,
 )
 from finishline.rules.verification.duel import Pair as RulesPair
-from server.models import Verification
+from server.base.models import Verification
 
 
 class DuelCreate(BaseModel):

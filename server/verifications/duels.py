@@ -14,9 +14,9 @@ from finishline.rules.verification.purposes import DUEL
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError, ServerError
+from server.base.models import Pool, Submission, Verification
 from server.base.standing import OPEN, claim_of
 from server.benchmarks.queries import definition
-from server.models import Pool, Submission, Verification
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.submissions.service import find_submission

@@ -14,9 +14,9 @@ from finishline.rules.ranking.evidence import (
 )
 from finishline.rules.submissions.claim import Claim, Kind
 from finishline.rules.verification.replay_plan import has_default_settings, is_calibrated
+from server.base.models import Pool, Submission, User, Verification
 from server.base.standing import checks_claim, claim_of, published_verification
 from server.benchmarks.calibrations import benchmark_of
-from server.models import Pool, Submission, User, Verification
 
 
 def follow_evidence(session: Session, submission: Submission) -> None:

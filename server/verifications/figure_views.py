@@ -12,9 +12,9 @@ from finishline.rules.scoring.measurements import Figure
 from finishline.rules.scoring.utilisation import run_utilisations
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import BackendLatency, ReplayReport, ReplayRun
+from server.base.models import Verification
+from server.base.models.visibility import sees_runs
 from server.base.viewer import Viewer
-from server.models import Verification
-from server.models.visibility import sees_runs
 
 
 class BackendView(BaseModel):

@@ -9,7 +9,7 @@ from functools import partial
 from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
-from server.models import Attempt, Submission, User, Verification, WorkerRow
+from server.base.models import Attempt, Submission, User, Verification, WorkerRow
 from server.verifications.pauses import Pauses, read_pauses
 from server.verifications.queueing import NOBODY_YET
 from server.verifications.worker_owners import is_organisers, owner_of

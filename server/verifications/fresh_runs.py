@@ -10,10 +10,10 @@ from finishline.rules.verification.purposes import REPLAY
 from finishline.rules.verification.replay_plan import FRESH_RUNS
 from finishline.rules.verification.sealed_runs import FIRST, HELD_BACK, why_fresh_runs
 from server.base.board_versions import raise_board_version
+from server.base.models import Pool, PoolRun, Submission, Verification
+from server.base.models.visibility import ranks
 from server.base.standing import OPEN
 from server.benchmarks.queries import definition
-from server.models import Pool, PoolRun, Submission, Verification
-from server.models.visibility import ranks
 from server.verifications.queueing import order_about, queue_job
 from server.verifications.record_candidates import contenders
 

@@ -10,8 +10,8 @@ from finishline.rules.verification.messages import HelloAnswer
 from server.base.database import insert_missing, utc_now
 from server.base.errors import ConflictError, NotFoundError
 from server.base.events import WorkerOut, emit
+from server.base.models import Attempt, AuditRecord, QueueRow, WorkerRow
 from server.base.wakeup import ring
-from server.models import Attempt, AuditRecord, QueueRow, WorkerRow
 from server.people.audit import Actor, Administrator, Subject, record
 from server.people.dependencies import Caller
 from server.verifications.free_workers import FAILED

@@ -9,9 +9,16 @@ from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from server.base.database import utc_now
+from server.base.models import (
+    SUBMITTER,
+    Attempt,
+    BenchmarkDefinition,
+    Submission,
+    User,
+    Verification,
+)
+from server.base.models.visibility import ranks
 from server.base.standing import OPEN
-from server.models import SUBMITTER, Attempt, BenchmarkDefinition, Submission, User, Verification
-from server.models.visibility import ranks
 from server.verifications.figure_views import without_quality
 from server.verifications.schemas import ReasonView
 

@@ -15,10 +15,10 @@ from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.board_versions import raise_board_version
+from server.base.models import Verification
 from server.base.standing import claim_of, claimed_runs, is_pending, is_published
 from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.queries import definition
-from server.models import Verification
 from server.verifications.calibration_runs import keep_calibrated
 from server.verifications.cross_checks import (
     NO_SECOND_WORKER,

@@ -11,9 +11,9 @@ from sqlalchemy.orm import Session
 from finishline.rules.verification.messages import Failure
 from server.base.database import utc_now
 from server.base.events import VerificationChanged, WorkerOut, emit
+from server.base.models import Attempt, ReplayEventRow, Token, Verification
 from server.base.standing import lock_verification
 from server.base.viewer import ANYBODY
-from server.models import Attempt, ReplayEventRow, Token, Verification
 from server.verifications.attempts import as_followed, retry_or_give_up
 from server.verifications.cross_checks import (
     NO_SECOND_WORKER,

@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from server.models import QueueRow
+from server.base.models import QueueRow
 
 EVERY_QUEUE = "*"
 

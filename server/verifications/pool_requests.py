@@ -6,8 +6,8 @@ from sqlalchemy.orm import Session
 from finishline.rules.text import count_text
 from server.base.board_versions import raise_board_version
 from server.base.errors import ConflictError, NotFoundError
+from server.base.models import Pool, PoolRun, Submission, Verification
 from server.base.standing import lock_verification
-from server.models import Pool, PoolRun, Submission, Verification
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.verifications.duel_schemas import PoolRunView, PoolView

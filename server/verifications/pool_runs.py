@@ -18,7 +18,7 @@ from finishline.rules.verification.report_stream import CLOCK_SLACK_SECONDS
 from finishline.rules.verification.sealed_runs import SealedRun, sealed_runs, streamed_runs
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
-from server.models import Attempt, Pool, PoolRun, ReplayEventRow, User, Verification, WorkerRow
+from server.base.models import Attempt, Pool, PoolRun, ReplayEventRow, User, Verification, WorkerRow
 from server.verifications.report_checks import posted_events, why_refused
 from server.verifications.worker_owners import is_organisers, is_organisers_worker
 

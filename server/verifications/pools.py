@@ -21,10 +21,10 @@ from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.sealed_runs import HELD_BACK, SealedRun
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
+from server.base.models import Attempt, Pool, PoolRun, Submission, Verification
 from server.base.standing import claim_of
 from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.queries import definition
-from server.models import Attempt, Pool, PoolRun, Submission, Verification
 from server.verifications.evidence import follow_evidence
 from server.verifications.pool_runs import Spreads, count_owners, first_finished
 

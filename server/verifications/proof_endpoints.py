@@ -13,10 +13,10 @@ from finishline.rules.proof.proof import FORMAT, part_hashes, signed_bytes
 from server.base.artifacts import pieces
 from server.base.database import insert_missing, utc_now
 from server.base.errors import ConflictError
+from server.base.models import SigningKey
 from server.base.signing import ALGORITHM, Signer, load_signer
 from server.base.standing import find_verification
 from server.base.viewer import Viewer
-from server.models import SigningKey
 from server.people.dependencies import Parts, PartsDep
 from server.people.signed_in import ViewerDep
 from server.verifications.proofs import known_keys, proof_parts, write_bundle

@@ -11,8 +11,8 @@ from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.submissions.claim import TrainedWith, stored_system
 from server.base.code_version import code_version
 from server.base.database import insert_missing, moment_text, utc_now
+from server.base.models import Evidence, Submission, Verification
 from server.base.standing import claimed_runs
-from server.models import Evidence, Submission, Verification
 from server.submissions.service import runs_with_curves
 
 

@@ -28,9 +28,7 @@ from server.base.artifacts import CHUNK_BYTES, ArtifactStore
 from server.base.code_version import code_version
 from server.base.database import moment_text
 from server.base.errors import ConflictError, LostFileError, NotFoundError
-from server.base.settings import MIB
-from server.benchmarks.calibrations import benchmark_of
-from server.models import (
+from server.base.models import (
     Attempt,
     BenchmarkDefinition,
     Evidence,
@@ -38,6 +36,8 @@ from server.models import (
     SigningKey,
     Verification,
 )
+from server.base.settings import MIB
+from server.benchmarks.calibrations import benchmark_of
 from server.verifications.cross_checks import own_again
 from server.verifications.proof_evidence import submission_part
 from server.verifications.report_checks import posted_events

@@ -16,11 +16,7 @@ from finishline.rules.text import count_text
 from finishline.rules.verification.duel import Duel, judge_duel, pair_runs
 from server.base.database import utc_now
 from server.base.errors import NotFoundError
-from server.base.standing import REPORT, SHOWN, lock_verification, published_verification
-from server.base.viewer import ORGANISER, seeing
-from server.benchmarks.prices import price_of_submission
-from server.benchmarks.queries import definition
-from server.models import (
+from server.base.models import (
     Attempt,
     ReplayEventRow,
     Submission,
@@ -28,6 +24,10 @@ from server.models import (
     WorkerProbeRow,
     WorkerRow,
 )
+from server.base.standing import REPORT, SHOWN, lock_verification, published_verification
+from server.base.viewer import ORGANISER, seeing
+from server.benchmarks.prices import price_of_submission
+from server.benchmarks.queries import definition
 from server.submissions.service import runs_with_curves
 from server.verifications.pauses import read_pauses
 from server.verifications.schemas import VerificationView, verification_view

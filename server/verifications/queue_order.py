@@ -12,9 +12,9 @@ from finishline.rules.verification.fair_queue import FairQueue, Turns, Waiting
 from finishline.rules.verification.job import build_job
 from finishline.rules.verification.messages import ControlPoint, ReplayJob, queue_of
 from server.base.database import insert_missing, utc_now
+from server.base.models import Attempt, QueueRow, QueueTurn
 from server.base.standing import claim_of
 from server.benchmarks.calibrations import benchmark_of
-from server.models import Attempt, QueueRow, QueueTurn
 from server.verifications.free_workers import (
     Takers,
     barred_owners,

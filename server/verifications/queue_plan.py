@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from server.models import WorkerRow
+from server.base.models import WorkerRow
 from server.verifications.forecast import (
     NO_WORKER,
     Expected,

@@ -21,10 +21,10 @@ from finishline.rules.verification.purposes import REPLAY
 from finishline.rules.verification.replay_plan import FRESH_RUNS, band_for
 from server.base.database import utc_now
 from server.base.events import VerificationChanged, emit
+from server.base.models import Attempt, JobTraining, Pool, Submission, Verification
 from server.base.standing import claim_of
 from server.base.wakeup import ring
 from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
-from server.models import Attempt, JobTraining, Pool, Submission, Verification
 
 RUN_START_SECONDS = 60.0  # What a run may take beside its own limit: starting, loading, stopping.
 

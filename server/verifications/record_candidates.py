@@ -10,8 +10,7 @@ from finishline.rules.ranking.evidence import Evidence
 from finishline.rules.ranking.ranking import POSSIBLE
 from finishline.rules.ranking.records import Contender, RecordDuel
 from finishline.rules.verification.duel import P_CHALLENGER, RECORD_PAIRS
-from server.benchmarks.queries import definition
-from server.models import (
+from server.base.models import (
     Attempt,
     Pool,
     PoolRun,
@@ -21,7 +20,8 @@ from server.models import (
     Verification,
     WorkerRow,
 )
-from server.models.visibility import ranks
+from server.base.models.visibility import ranks
+from server.benchmarks.queries import definition
 from server.submissions.service import convergence_factor, run_times
 from server.verifications.worker_owners import is_organisers
 

@@ -21,14 +21,7 @@ from finishline.rules.verification.report_check import (
 )
 from finishline.rules.verification.report_stream import StreamedEvent, check_stream, streamed_event
 from server.base.events import WorkerOut, emit
-from server.base.standing import REPORT
-from server.benchmarks.calibrations import (
-    adopted_calibration,
-    benchmark_of,
-    finished_runs,
-)
-from server.benchmarks.queries import definition
-from server.models import (
+from server.base.models import (
     Attempt,
     CalibrationRunRow,
     ReplayEventRow,
@@ -36,6 +29,13 @@ from server.models import (
     Submission,
     Verification,
 )
+from server.base.standing import REPORT
+from server.benchmarks.calibrations import (
+    adopted_calibration,
+    benchmark_of,
+    finished_runs,
+)
+from server.benchmarks.queries import definition
 from server.people.audit import Administrator, Subject, record
 from server.submissions.service import runs_with_curves
 

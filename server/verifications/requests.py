@@ -6,6 +6,8 @@ from sqlalchemy.orm import Session, undefer
 from finishline.rules.ranking.evidence import consequence
 from finishline.rules.verification.purposes import PURPOSES
 from server.base.errors import ConflictError, NotAllowedError, NotFoundError, UsedUpError
+from server.base.models import Charge, Submission, Verification
+from server.base.models.visibility import may_see
 from server.base.settings import Settings
 from server.base.standing import (
     KIND_THAT_CHECKS,
@@ -14,8 +16,6 @@ from server.base.standing import (
     lock_verification,
     standing,
 )
-from server.models import Charge, Submission, Verification
-from server.models.visibility import may_see
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.people.signed_in import viewer_for

@@ -19,6 +19,7 @@ from finishline.rules.verification.rerun_comparison import (
 from server.base.database import utc_now
 from server.base.errors import ContentError
 from server.base.events import VerificationChanged, emit
+from server.base.models import Decision, Evidence, Submission, Verification
 from server.base.replay_estimate import Estimator, Expected
 from server.base.standing import (
     OPEN,
@@ -34,7 +35,6 @@ from server.base.standing import (
 )
 from server.base.viewer import ORGANISER
 from server.benchmarks.queries import definition, find_benchmark
-from server.models import Decision, Evidence, Submission, Verification
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller, Parts
 from server.verifications.fresh_runs import follow_measurement

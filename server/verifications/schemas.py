@@ -10,11 +10,11 @@ from finishline.rules.benchmarks.prices import SystemPrice
 from finishline.rules.verification.duel import Duel
 from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.replay_plan import OWN_SEEDS
+from server.base.models import Attempt, Verification
+from server.base.models.visibility import is_hidden
 from server.base.standing import decision_word, is_published
 from server.base.viewer import ANYBODY
 from server.benchmarks.schemas import TargetView, target_view
-from server.models import Attempt, Verification
-from server.models.visibility import is_hidden
 from server.verifications.duel_schemas import DuelView, duel_view
 from server.verifications.figure_views import (
     BackendView,

@@ -21,6 +21,8 @@ from server.base.events import (
     VerificationWanted,
     emit,
 )
+from server.base.models import Pool, Submission, Verification
+from server.base.models.visibility import reveal
 from server.base.standing import (
     OPEN,
     checks_claim,
@@ -29,8 +31,6 @@ from server.base.standing import (
     settle,
     verification_under_way,
 )
-from server.models import Pool, Submission, Verification
-from server.models.visibility import reveal
 from server.submissions.quota_check import charge
 from server.verifications.calibration_runs import settle_calibration
 from server.verifications.evidence import follow_evidence

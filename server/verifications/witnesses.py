@@ -12,8 +12,8 @@ from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.errors import ConflictError
-from server.models import User, Verification
-from server.models.visibility import reveal
+from server.base.models import User, Verification
+from server.base.models.visibility import reveal
 from server.people.accounts import SCOPES_OF, NewToken, add_token, record_new_token
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller

@@ -9,7 +9,7 @@ from sqlalchemy import Select, func, select, true
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.fair_queue import Waiting
-from server.models import (
+from server.base.models import (
     Attempt,
     BenchmarkDefinition,
     ReplayEventRow,

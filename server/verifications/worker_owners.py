@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from server.models import User, WorkerRow
+from server.base.models import User, WorkerRow
 from server.people.accounts import ORGANISERS
 
 

@@ -11,8 +11,8 @@ from server.base.database import moment_text, utc_now
 from server.base.errors import ConflictError, NotFoundError
 from server.base.events import WorkerOut, emit
 from server.base.hardware_classes import register_class, roof_misfit
+from server.base.models import User, WorkerProbeRow, WorkerRow
 from server.base.wakeup import ring
-from server.models import User, WorkerProbeRow, WorkerRow
 from server.people.audit import Actor, Subject, record
 from server.people.dependencies import Caller
 from server.verifications.pool_runs import follow_worker

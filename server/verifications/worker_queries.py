@@ -12,7 +12,7 @@ from finishline.rules.scoring.measurements import ModelWork
 from finishline.rules.scoring.utilisation import roofline
 from server.base.database import utc_now
 from server.base.errors import NotFoundError
-from server.models import Attempt, BenchmarkDefinition, Submission, Verification, WorkerRow
+from server.base.models import Attempt, BenchmarkDefinition, Submission, Verification, WorkerRow
 from server.verifications.work import AttemptWork, attempts_of, running_attempts, runs_under_way
 from server.verifications.worker_probes import latest_probes
 from server.verifications.worker_schemas import (

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from server.models import WorkerProbeRow
+from server.base.models import WorkerProbeRow
 
 
 class QueuedView(BaseModel):

@@ -11,8 +11,8 @@ from finishline.rules.verification.messages import HelloAnswer, WorkerHello, Wor
 from server.base.database import insert_missing, to_json, utc_now
 from server.base.errors import ConflictError, ContentError, NotAllowedError
 from server.base.hardware_classes import refuse_misfit
+from server.base.models import HardwareClassRow, WorkerRow
 from server.base.wakeup import ring
-from server.models import HardwareClassRow, WorkerRow
 from server.people.dependencies import Caller
 from server.verifications.holds import end_drain, order_for
 

@@ -17,7 +17,7 @@ from sqlalchemy import select
 
 from finishline.rules.verification.messages import REPLAY_TASK
 from server.base.broker import Broker
-from server.models import Attempt
+from server.base.models import Attempt
 from server.verifications.queue_order import build_sending
 from tests.chaos.cluster import Cluster
 

@@ -25,7 +25,7 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
-from server.models import Attempt, ReplayEventRow, Verification
+from server.base.models import Attempt, ReplayEventRow, Verification
 from tests.chaos.cluster import Cluster
 from tests.chaos.faults import Havoc, draw_faults, inflict
 from tests.chaos.stroll import WORKER, Part, define_stroll, stroll_submission

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
-from server.models import Attempt
+from server.base.models import Attempt
 from tests.chaos.cluster import Cluster
 from tests.chaos.stroll import WORKER, define_stroll, stroll_submission
 from tests.support.processes import wait_for

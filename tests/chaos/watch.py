@@ -10,7 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
 from server.base.database import Database, utc_now
-from server.models import Attempt, WorkerRow
+from server.base.models import Attempt, WorkerRow
 
 LOOK_SECONDS = 0.5
 HELLO_SECONDS = 12.0  # A worker that was heard within two hellos is there to work.

@@ -29,9 +29,9 @@ from finishline.rules.verification.messages import (
 )
 from server.app import create_app
 from server.base.database import Database, insert_missing, utc_now
+from server.base.models import Attempt, Base, Submission, Verification, WorkerRow
 from server.base.schema import migrate
 from server.base.settings import MIB, Settings
-from server.models import Attempt, Base, Submission, Verification, WorkerRow
 from server.people.accounts import create_token
 from server.reactions import connect_rooms
 from tests.support.closed import databases_closed

@@ -9,8 +9,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.base.database import Database, utc_now
+from server.base.models import Token
 from server.base.settings import Settings
-from server.models import Token
 from server.pages import endpoints as pages
 from server.people.accounts import SCOPES_OF, create_token
 from server.people.sessions import csrf_token

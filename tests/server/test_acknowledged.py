@@ -9,9 +9,9 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import MetaData, select
 
 from server.base.database import Database
+from server.base.models import RunRow, Submission
 from server.base.schema import alembic_config, migrate
 from server.base.viewer import ORGANISER
-from server.models import RunRow, Submission
 from tests.support.submitters import ServerProcess, Submitters
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]

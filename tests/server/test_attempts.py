@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from finishline.rules.verification.messages import Failure
 from server.base.database import Database, utc_now
-from server.models import Attempt, ReplayEventRow, Token, Verification, WorkerRow
+from server.base.models import Attempt, ReplayEventRow, Token, Verification, WorkerRow
 from server.verifications.overdue import end_overdue, expire_leases
 from tests.support.workers import send_to
 

@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from server.models import Attempt, User, Verification, WorkerRow
+from server.base.models import Attempt, User, Verification, WorkerRow
 from server.verifications.queue_order import take_due
 from tests.server.conftest import WORKER_SYSTEM, Person
 

@@ -13,10 +13,10 @@ from sqlalchemy.orm import Session
 from server.app import create_app
 from server.base.board_versions import VersionReader, raise_board_version
 from server.base.database import Database
+from server.base.models import Submission
 from server.base.request_metrics import RequestMetrics
 from server.base.settings import Settings
 from server.boards.cache import HINT, OVERHEAD_BYTES, BoardCache
-from server.models import Submission
 from server.operations.logs import Observed
 from tests.support.loops import run_async
 from tests.support.statements import statements_of

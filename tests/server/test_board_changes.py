@@ -15,8 +15,8 @@ from server.base.board_versions import (
     raise_board_version,
 )
 from server.base.database import Database
+from server.base.models import Submission
 from server.base.settings import Settings
-from server.models import Submission
 from tests.support.statements import Statement, statements_of
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")

@@ -17,7 +17,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.ranking import Standing, rank
 from server.base.board_versions import raise_board_version
 from server.base.database import Database, utc_now
-from server.models import BenchmarkDefinition, RunRow, Submission, User
+from server.base.models import BenchmarkDefinition, RunRow, Submission, User
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 

@@ -16,12 +16,12 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from server.app import create_app
 from server.base.board_versions import board_version, raise_board_version
 from server.base.database import Database, utc_now
+from server.base.models import RunRow, Submission
 from server.base.settings import Settings
 from server.boards.encoding import encode_json
 from server.boards.ranked import board_as_seen, board_in_division
 from server.boards.schemas import BoardQuery
 from server.boards.service import cut_board
-from server.models import RunRow, Submission
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 

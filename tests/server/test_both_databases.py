@@ -16,7 +16,7 @@ from sqlalchemy import func, select
 
 from finishline.rules.scoring.aggregate import olympic_mean
 from server.base.database import Database, utc_now
-from server.models import PoolRun, Quota, Verification
+from server.base.models import PoolRun, Quota, Verification
 from server.submissions.quotas import amounts_set
 from server.verifications.overdue import end_overdue, expire_leases
 from tests.server.test_rescoring import wait_until_blocked

@@ -10,8 +10,8 @@ from fastapi.testclient import TestClient
 
 from server.app import create_app
 from server.base.database import Database
+from server.base.models import Calibration, CalibrationRunRow
 from server.base.settings import Settings
-from server.models import Calibration, CalibrationRunRow
 from tests.support.pages import BROWSER, HOSTILE, words_of
 
 CURVE = [14.0, 45.0, 73.0, 85.0, 91.0, 95.5, 97.4, 98.1, 98.3]

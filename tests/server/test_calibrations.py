@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from finishline.rules.proof.check import check_proof
 from finishline.rules.verification.messages import Failure
 from server.base.database import Database
-from server.models import Verification
+from server.base.models import Verification
 from tests.support.streams import stream_report
 from tests.support.workers import latest_attempt, send_to
 

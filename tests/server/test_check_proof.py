@@ -21,9 +21,9 @@ from finishline.cli.main import main
 from finishline.rules.proof.check import check_proof
 from finishline.rules.proof.proof import part_hashes, signed_bytes
 from finishline.rules.verification.job import Draw, seal
+from server.base.models import Evidence, Verification
 from server.base.settings import Settings
 from server.base.signing import load_signer
-from server.models import Evidence, Verification
 
 INTERVAL = ("tta_low_seconds", "tta_high_seconds")
 

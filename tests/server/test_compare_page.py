@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.base.database import Database
-from server.models import Submission
+from server.base.models import Submission
 from tests.support.pages import BROWSER, HOSTILE, words_of
 
 

@@ -14,8 +14,8 @@ from fastapi.testclient import TestClient
 from finishline.rules.proof.hash_chain import check_chain
 from server.app import create_app
 from server.base.database import Database, utc_now
+from server.base.models import Attempt, Calibration, WorkerRow
 from server.base.settings import Settings
-from server.models import Attempt, Calibration, WorkerRow
 from server.people.audit import Administrator, Subject, record
 
 ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}

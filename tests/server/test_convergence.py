@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from finishline.rules.archive.definitions import shipped_ids
 from server.base.database import Database
-from server.models import RunRow, Submission
+from server.base.models import RunRow, Submission
 
 
 def address(benchmark: str) -> str:

@@ -12,7 +12,7 @@ from sqlalchemy import select, update
 from finishline.rules.proof.check import check_proof
 from finishline.rules.scoring.measurements import PrecisionAudit
 from server.base.database import Database, utc_now
-from server.models import (
+from server.base.models import (
     Attempt,
     AuditRecord,
     Organisation,

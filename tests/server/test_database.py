@@ -9,7 +9,7 @@ from sqlalchemy.exc import OperationalError
 
 import server.base.database
 from server.base.database import Database, UtcDateTime, insert_missing
-from server.models import User
+from server.base.models import User
 
 MOMENT = datetime(2026, 3, 1, 23, 30, tzinfo=UTC)
 KATHMANDU = timezone(timedelta(hours=5, minutes=45))

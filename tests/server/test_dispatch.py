@@ -12,8 +12,8 @@ from fastapi.testclient import TestClient
 from sqlalchemy.exc import OperationalError
 
 from server.base.database import Database, utc_now
+from server.base.models import WorkerRow
 from server.base.settings import Settings
-from server.models import WorkerRow
 from server.verifications.dispatch import Dispatcher, seconds_ahead
 from tests.support.processes import wait_for
 

@@ -11,8 +11,8 @@ from fastapi.testclient import TestClient
 
 from finishline.rules.verification.messages import Failure, ReplayReport
 from server.base.database import Database
-from server.models import BenchmarkDefinition, Submission
-from server.models.visibility import reveal
+from server.base.models import BenchmarkDefinition, Submission
+from server.base.models.visibility import reveal
 from server.verifications.dispatch import take_due
 
 Ask = Callable[..., Any]

@@ -9,9 +9,9 @@ from sqlalchemy import update
 
 from server.app import create_app
 from server.base.database import Database, utc_now
+from server.base.models import BenchmarkPhases, Token
 from server.base.settings import Settings
 from server.benchmarks.phases import due_embargoes, lift_embargo
-from server.models import BenchmarkPhases, Token
 
 BOARD = "/api/v1/leaderboards/digits"
 HOUR = timedelta(hours=1)

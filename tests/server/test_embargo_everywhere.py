@@ -13,7 +13,7 @@ from httpx2 import Response
 from sqlalchemy import select
 
 from server.base.database import Database, utc_now
-from server.models import Organisation, User, Verification
+from server.base.models import Organisation, User, Verification
 from tests.server.conftest import WORKER_SYSTEM
 from web.board_charts import CHARTS
 

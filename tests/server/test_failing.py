@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.base.database import utc_now
-from server.models import User, WorkerRow
+from server.base.models import User, WorkerRow
 from server.verifications.overdue import expire_leases
 from tests.server.conftest import WORKER_SYSTEM, Person
 

@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from finishline.rules.verification.messages import Failure
 from server.base.database import Database
-from server.models import Submission, Verification
+from server.base.models import Submission, Verification
 from server.operations.integrity import Findings, check_evidence
 from tests.support.workers import greet_as_servers
 

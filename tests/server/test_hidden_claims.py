@@ -8,8 +8,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.base.database import Database, utc_now
+from server.base.models import Submission
 from server.base.viewer import ANYBODY, ORGANISER
-from server.models import Submission
 from server.verifications.event_stream import Position, read_news
 from server.verifications.overdue import expire_leases
 from tests.server.test_embargo_everywhere import addresses

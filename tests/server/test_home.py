@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from server.base.models import Verification
 from server.boards import records as queries
-from server.models import Verification
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 

@@ -14,7 +14,7 @@ from sqlalchemy.orm.attributes import flag_modified
 from finishline.rules.scoring.run import EPOCH, LEDGER, QUALITY, SECONDS
 from server.base.board_versions import raise_board_version
 from server.base.database import Database
-from server.models import Submission
+from server.base.models import Submission
 from tests.server.test_console import Console
 from tests.server.test_inference import enter, send
 from tests.support.pages import BROWSER, words_of

@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.base.database import Database
-from server.models import Submission
+from server.base.models import Submission
 from server.submissions.rescoring import Choice, rescore_submissions
 from tests.server.conftest import without_place
 

@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.base.database import Database
-from server.models import RunRow
+from server.base.models import RunRow
 from server.people.dependencies import Parts
 from server.submissions.rescoring import Choice, rescore_submissions
 from tests.server.conftest import curve_of

@@ -8,9 +8,9 @@ from fastapi.testclient import TestClient
 
 from finishline.rules.verification.messages import Failure
 from server.base.database import Database, utc_now
+from server.base.models import Calibration, JobTraining, User, Verification
 from server.base.settings import Settings
 from server.benchmarks.queries import keep_definition
-from server.models import Calibration, JobTraining, User, Verification
 from server.verifications.dispatch import take_due
 from server.verifications.queueing import queue_attempt
 

@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.base.database import Database, utc_now
-from server.models import Token
+from server.base.models import Token
 from server.people import last_use
 from server.people.last_use import LastUses
 from tests.support.processes import wait_for

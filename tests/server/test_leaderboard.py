@@ -12,8 +12,8 @@ from fastapi.testclient import TestClient
 
 from finishline.client.views.boards import Board
 from server.base.database import Database
+from server.base.models import PublishedResult, Submission
 from server.boards.schemas import BoardView
-from server.models import PublishedResult, Submission
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from server.base.database import Database
-from server.models import RunRow, Submission
+from server.base.models import RunRow, Submission
 
 BOARD = "/api/v1/leaderboards/digits"
 # What tests/server/conftest.py writes: preparation of 2.2 s, evaluations of 4 ms, and at epochs

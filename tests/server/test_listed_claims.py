@@ -12,8 +12,8 @@ from fastapi.testclient import TestClient
 
 from server.base.board_versions import raise_board_version
 from server.base.database import Database
+from server.base.models import Submission
 from server.base.settings import Settings
-from server.models import Submission
 from tests.support.pages import words_of
 
 BOARD = "/api/v1/leaderboards/digits"

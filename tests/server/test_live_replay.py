@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from server.base.database import Database
-from server.models import Submission, Verification
+from server.base.models import Submission, Verification
 from server.people.accounts import create_token
 from tests.support.processes import asking, free_port, wait_for
 from tests.support.streams import stream_report

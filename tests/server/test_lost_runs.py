@@ -11,7 +11,7 @@ from sqlalchemy import select, update
 
 from finishline.rules.verification.messages import Failure, ReplayReport
 from server.base.database import Database, utc_now
-from server.models import Pool, PoolRun, Verification, WorkerRow
+from server.base.models import Pool, PoolRun, Verification, WorkerRow
 from server.verifications.fresh_runs import ask_for_fresh_runs
 from server.verifications.overdue import expire_leases
 from server.verifications.pools import take_out_runs

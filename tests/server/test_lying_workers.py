@@ -10,7 +10,7 @@ from sqlalchemy import select
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.verification.messages import ReplayReport
 from server.base.database import Database
-from server.models import AuditRecord
+from server.base.models import AuditRecord
 from tests.support.streams import Streamed, stream_report, streamed
 
 Lie = Callable[[ReplayReport, Any], tuple[ReplayReport, Streamed]]

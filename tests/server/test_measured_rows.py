@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from server.base.database import Database
-from server.models import Pool, PoolRun, Submission, Verification
+from server.base.models import Pool, PoolRun, Submission, Verification
 
 BOARD = "/api/v1/leaderboards/digits"
 

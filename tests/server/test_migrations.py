@@ -12,10 +12,10 @@ from sqlalchemy import Column, MetaData, insert, inspect, select, text
 
 from server.app import create_app
 from server.base.database import Database
+from server.base.models import Base
 from server.base.revision import current_revision, require_current_schema
 from server.base.schema import alembic_config, migrate
 from server.base.settings import Settings
-from server.models import Base
 from tests.support.admin import run_admin
 
 OURS = {table.name for table in Base.metadata.sorted_tables}

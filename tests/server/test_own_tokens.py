@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.base.database import Database, utc_now
-from server.models import Token
+from server.base.models import Token
 
 MINE = "/api/v1/me/tokens"
 ME = "/api/v1/me"

@@ -6,7 +6,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from server.base.database import Database
-from server.models import Pool, Submission, User, WorkerRow
+from server.base.models import Pool, Submission, User, WorkerRow
 from server.people.audit import Administrator
 from server.verifications.pool_runs import follow_owners
 from server.verifications.worker_probes import confirm_worker

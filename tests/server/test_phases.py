@@ -12,9 +12,9 @@ from sqlalchemy import select, update
 
 from server.app import create_app
 from server.base.database import Database, utc_now
+from server.base.models import AuditRecord, BenchmarkPhases, Submission
 from server.base.settings import Settings
 from server.benchmarks.phases import freeze_if_due
-from server.models import AuditRecord, BenchmarkPhases, Submission
 from tests.support.trainings import trained_anew
 
 PHASES = "/api/v1/benchmarks/digits/phases"

@@ -13,9 +13,9 @@ from sqlalchemy import select, update
 
 from server.base.board_versions import versioned_cache
 from server.base.database import Database
+from server.base.models import Token, User
 from server.base.request_context import CURRENT
 from server.boards.ranked import MOST_ROWS
-from server.models import Token, User
 from tests.support.pages import BROWSER, words_of
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")

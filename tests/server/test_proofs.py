@@ -24,9 +24,9 @@ from cryptography.hazmat.primitives.serialization import (
 from fastapi.testclient import TestClient
 
 from server.base.errors import ServerError
+from server.base.models import Submission
 from server.base.settings import Settings
 from server.base.signing import load_signer
-from server.models import Submission
 
 SECP256R1_PEM = generate_private_key(SECP256R1()).private_bytes(
     Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()

@@ -9,8 +9,8 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from server.base.database import Database
+from server.base.models import PublishedResult, Submission
 from server.base.schema import alembic_config, migrate
-from server.models import PublishedResult, Submission
 from tests.server.test_migrations import insert_rows
 
 BEFORE, HERE = "0045", "0046"

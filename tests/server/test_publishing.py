@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from server.base.models import Decision, Submission, Verification
 from server.base.standing import (
     decision_word,
     is_published,
@@ -12,7 +13,6 @@ from server.base.standing import (
     published_verification,
     settle,
 )
-from server.models import Decision, Submission, Verification
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

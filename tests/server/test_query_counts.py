@@ -9,7 +9,7 @@ from sqlalchemy import event, insert, select, update
 
 from server.base.board_versions import raise_board_version
 from server.base.database import Database
-from server.models import RunRow, Submission
+from server.base.models import RunRow, Submission
 from tests.support.statements import statements_of
 
 BOARD = "/api/v1/leaderboards/digits"

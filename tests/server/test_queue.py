@@ -18,7 +18,7 @@ from finishline.rules.scoring.measurements import (
 )
 from finishline.rules.verification.fair_queue import Turns
 from server.base.database import Database, utc_now
-from server.models import User, WorkerRow
+from server.base.models import User, WorkerRow
 from server.verifications.queue_order import NOBODY, keep_turns, lock_queues, read_turns
 
 QUEUE = "/api/v1/queue"

@@ -9,8 +9,8 @@ from sqlalchemy import insert, select
 
 from finishline.rules.verification.fair_queue import Waiting, fair_order
 from server.base.database import Database
+from server.base.models import Attempt, User, Verification
 from server.base.viewer import ORGANISER
-from server.models import Attempt, User, Verification
 from server.verifications import queue_plan as plan
 from server.verifications.queue import read_place, read_queue
 from server.verifications.work import waiting_attempts

@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from server.base.board_versions import raise_board_version
 from server.base.database import Database
-from server.models import Pool, Submission, User, Verification, WorkerRow
+from server.base.models import Pool, Submission, User, Verification, WorkerRow
 from tests.server.test_fresh_runs import fresh_of, measure  # noqa: F401  a fixture
 
 RECORDS = "/api/v1/benchmarks/digits/records"

@@ -11,8 +11,8 @@ from sqlalchemy import delete, insert, select
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.records import Contender, RecordHistory, record_history
 from server.base.database import Database
+from server.base.models import PublishedResult, RunRow, Submission
 from server.boards.records import _find_histories, _find_records, _find_standing
-from server.models import PublishedResult, RunRow, Submission
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 

@@ -19,8 +19,8 @@ from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.verification.job import Draw, seal
 from server.app import create_app
 from server.base.database import Database, utc_now
+from server.base.models import BenchmarkDefinition, Board, PublishedResult, RunRow, Submission
 from server.base.settings import Settings
-from server.models import BenchmarkDefinition, Board, PublishedResult, RunRow, Submission
 from tests.support.admin import run_admin
 from tests.support.processes import wait_for
 

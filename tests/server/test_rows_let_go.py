@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from server.base.database import Database
-from server.models import Submission
+from server.base.models import Submission
 from tests.server.conftest import Replay
 
 

@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from server.base.database import Database
-from server.models import RunRow, Submission
+from server.base.models import RunRow, Submission
 
 
 @pytest.mark.parametrize("who", ["alice", "bob"])

@@ -16,7 +16,7 @@ from sqlalchemy import select
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.scoring.measured_time import calibrated_spread
 from server.base.database import Database
-from server.models import RunRow, Submission
+from server.base.models import RunRow, Submission
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 

@@ -11,8 +11,8 @@ from sqlalchemy import select
 
 from server.app import create_app
 from server.base.database import Database, utc_now
+from server.base.models import ConsoleSession, Token
 from server.base.settings import Settings
-from server.models import ConsoleSession, Token
 from server.people.accounts import create_token
 from server.people.sign_in_throttle import MOST_ADDRESSES, FailedSignIns, network_of
 

@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.base.database import Database, utc_now
-from server.models import Token
+from server.base.models import Token
 from server.people.accounts import create_token
 
 SUBMISSIONS = "/api/v1/submissions"

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.database import Database, utc_now
-from server.models import TicketRow
+from server.base.models import TicketRow
 from server.operations.integrity import Findings, check_evidence
 from tests.support.run_logs import make_run_log
 

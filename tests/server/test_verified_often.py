@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import insert
 
 from server.base.database import Database
-from server.models import Attempt, Submission, Verification
+from server.base.models import Attempt, Submission, Verification
 from tests.support.pages import BROWSER, words_of
 from tests.support.statements import statements_of
 

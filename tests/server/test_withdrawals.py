@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from server.base.database import Database
-from server.models import AuditRecord, Token
+from server.base.models import AuditRecord, Token
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered", "shown_claims")
 

@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from finishline.rules.proof.check import check_proof
 from server.base.database import Database, utc_now
-from server.models import AuditRecord, Pool, Token, Verification, WorkerRow
+from server.base.models import AuditRecord, Pool, Token, Verification, WorkerRow
 from server.verifications.overdue import end_unwitnessed
 from server.verifications.queue_order import anything_to_send, take_due
 from tests.server.conftest import Person, Replay

@@ -17,7 +17,7 @@ from finishline.rules.scoring.measurements import (
 )
 from finishline.rules.verification.messages import ReplayReport
 from server.base.database import Database
-from server.models import Submission
+from server.base.models import Submission
 from server.verifications.dispatch import take_due
 from server.verifications.proof_evidence import submission_part
 

@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.base.database import Database, utc_now
-from server.models import WorkerRow
+from server.base.models import WorkerRow
 
 WORKERS = "/api/v1/workers"
 

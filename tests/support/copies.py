@@ -13,8 +13,8 @@ from sqlalchemy import select
 from server.app import create_app
 from server.base.artifacts import make_store
 from server.base.database import Database
+from server.base.models import Submission, Verification
 from server.base.settings import Settings
-from server.models import Submission, Verification
 from server.people.dependencies import Parts
 from server.verifications.schemas import ENDED
 

@@ -8,7 +8,7 @@ from sqlalchemy import delete
 
 from finishline.rules.verification.messages import ReplayEvent, ReplayReport, ReplayRun
 from server.base.database import Database
-from server.models import Attempt, ReplayEventRow
+from server.base.models import Attempt, ReplayEventRow
 
 PREPARATION = ("init", "compile", "warmup")
 

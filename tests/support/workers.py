@@ -5,7 +5,7 @@ from datetime import timedelta
 from sqlalchemy import select, update
 
 from server.base.database import Database, utc_now
-from server.models import Attempt, WorkerRow
+from server.base.models import Attempt, WorkerRow
 
 
 def latest_attempt(database: Database, verification_id: str) -> str:

@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from finishline.rules.scoring.measurements import Canary, Figure, WorkerProbe
 from server.base.database import Database, utc_now
-from server.models import MailSubscription, User
+from server.base.models import MailSubscription, User
 from server.notices.announce import link_token
 from tests.support.processes import wait_for
 

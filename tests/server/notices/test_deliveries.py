@@ -16,8 +16,8 @@ import pytest
 from sqlalchemy import update
 
 from server.base.database import utc_now
+from server.base.models import Delivery, Webhook
 from server.base.settings import Settings
-from server.models import Delivery, Webhook
 from tests.support.copies import serving
 from tests.support.processes import free_port, wait_for
 

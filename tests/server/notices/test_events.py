@@ -14,7 +14,7 @@ from finishline.rules.scoring.measurements import Canary, WorkerProbe
 from finishline.rules.verification.messages import WorkerSystem
 from server.base.database import Database, utc_now
 from server.base.events import SubmissionWithdrawn, emit
-from server.models import Calibration, Delivery, NoticeEvent, Submission, Token, Webhook
+from server.base.models import Calibration, Delivery, NoticeEvent, Submission, Token, Webhook
 from server.notices.announce import ABOUT, KINDS, watched_benchmark
 from server.verifications import calibrations
 from server.verifications.overdue import expire_leases

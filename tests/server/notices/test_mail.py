@@ -16,8 +16,8 @@ from pydantic import SecretStr, ValidationError
 from sqlalchemy import func, select
 
 from server.base.database import Database, utc_now
+from server.base.models import Delivery, MailSubscription, NoticeEvent, Submission
 from server.base.settings import MailServer, Settings, parse_smtp_url
-from server.models import Delivery, MailSubscription, NoticeEvent, Submission
 from server.notices import fan_out as spread
 from server.notices.mailing import compose, send_mail
 from tests.support.processes import free_port

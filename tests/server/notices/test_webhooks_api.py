@@ -7,8 +7,8 @@ from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 
 from server.base.database import Database
+from server.base.models import AuditRecord, Webhook
 from server.base.settings import Settings
-from server.models import AuditRecord, Webhook
 from server.notices.subscriptions import MOST_WEBHOOKS
 
 WEBHOOKS = "/api/v1/webhooks"

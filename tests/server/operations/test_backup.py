@@ -16,9 +16,9 @@ from finishline.rules.untrusted import read_plain
 from server.base.artifacts import ArtifactStore
 from server.base.database import Database
 from server.base.errors import ConflictError, ContentError, NotFoundError
+from server.base.models import ConsoleSession, Submission, Token
 from server.base.settings import Settings
 from server.base.signing import load_signer
-from server.models import ConsoleSession, Submission, Token
 from server.operations.backup import Choice, back_up
 from server.operations.integrity import check_server
 from server.operations.manifest import Manifest, file_part, write_manifest

@@ -17,8 +17,8 @@ from sqlalchemy import Table, select, text
 
 from finishline.rules.errors import RuleError
 from server.base.errors import ConflictError, ContentError
+from server.base.models import Base, Submission, Verification
 from server.base.settings import Settings
-from server.models import Base, Submission, Verification
 from server.operations import commands, copies, selection, table_files
 from server.operations.export import Wanted, export_everything
 from server.operations.selection import DECISIONS, Included, LeftOut

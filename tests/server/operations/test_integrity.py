@@ -12,8 +12,8 @@ from fastapi.testclient import TestClient
 from sqlalchemy import text, update
 
 from server.base.artifacts import ArtifactStore
+from server.base.models import BenchmarkDefinition, Evidence, SigningKey, Verification
 from server.base.settings import Settings
-from server.models import BenchmarkDefinition, Evidence, SigningKey, Verification
 from server.operations import commands
 from server.operations.integrity import check_server, look_first
 from tests.support.copies import parts_of

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from server.base.models import Base
 from server.base.settings import Settings
-from server.models import Base
 from tests.server.conftest import SubmissionParts
 
 # More than there are threads that may each hold their last.

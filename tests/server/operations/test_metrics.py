@@ -15,8 +15,8 @@ from sqlalchemy.exc import OperationalError
 
 from server.app import create_app
 from server.base.database import Database, utc_now
+from server.base.models import Verification, WorkerRow
 from server.base.settings import Settings
-from server.models import Verification, WorkerRow
 from server.operations.figures import WorkerSeen, is_free, read_figures
 from server.verifications.dispatch import Dispatcher
 

@@ -20,9 +20,9 @@ from sqlalchemy.exc import OperationalError
 from server.base.artifacts import ArtifactStore
 from server.base.database import Database, utc_now
 from server.base.errors import UnavailableError
+from server.base.models import WorkerRow
 from server.base.revision import newest_revision
 from server.base.settings import Settings
-from server.models import WorkerRow
 from server.operations import checks
 from server.operations.checks import (
     Check,

@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import delete, select
 
 from server.base.database import Database, utc_now
-from server.models import Attempt, Charge, Submission, Verification
+from server.base.models import Attempt, Charge, Submission, Verification
 from server.submissions.quotas import Spent, _room_at
 from server.verifications.overdue import expire_leases
 from tests.server.test_phase_pages import ORIGIN, sign_in

@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from server.base.database import Database, utc_now
-from server.models import Organisation, User
+from server.base.models import Organisation, User
 
 MINE = "/api/v1/me/quota"
 ALL = "/api/v1/quotas"

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from server.base.database import Database, utc_now
-from server.models import Submission
+from server.base.models import Submission
 
 HOUR = timedelta(hours=1)
 

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import ForeignKey, Index, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
-from server.models.base import Base
+from server.base.models.base import Base
 
 
 class NoticeEvent(Base):

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Boolean, ForeignKey, Index, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from server.models.base import Base
+from server.base.models.base import Base
 
 
 class Pool(Base):

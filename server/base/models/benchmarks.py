@@ -5,8 +5,8 @@ from datetime import date, datetime
 from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
-from server.models.base import Base
-from server.models.people import User
+from server.base.models.base import Base
+from server.base.models.people import User
 
 
 class BenchmarkDefinition(Base):

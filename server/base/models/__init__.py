@@ -3,18 +3,18 @@
 Curves and reports are large, so they are read only where they are asked for (`deferred`).
 """
 
-import server.models.visibility  # noqa: F401  so that its conditions hold wherever rows are read
-from server.models.attempts import Attempt, QueueRow, QueueTurn, ReplayEventRow, ReplayOpening
-from server.models.base import Base
-from server.models.benchmarks import (
+import server.base.models.visibility  # noqa: F401  so that its conditions hold wherever rows are read
+from server.base.models.attempts import Attempt, QueueRow, QueueTurn, ReplayEventRow, ReplayOpening
+from server.base.models.base import Base
+from server.base.models.benchmarks import (
     BenchmarkDefinition,
     BenchmarkPhases,
     Board,
     BoardChange,
     PriceRow,
 )
-from server.models.notices import Delivery, MailSubscription, NoticeEvent, Webhook
-from server.models.people import (
+from server.base.models.notices import Delivery, MailSubscription, NoticeEvent, Webhook
+from server.base.models.people import (
     AuditRecord,
     Charge,
     ConsoleSession,
@@ -23,9 +23,9 @@ from server.models.people import (
     Token,
     User,
 )
-from server.models.pools import Pool, PoolRun
-from server.models.submissions import SUBMITTER, PublishedResult, RunRow, Submission, TicketRow
-from server.models.verifications import (
+from server.base.models.pools import Pool, PoolRun
+from server.base.models.submissions import SUBMITTER, PublishedResult, RunRow, Submission, TicketRow
+from server.base.models.verifications import (
     Calibration,
     CalibrationRunRow,
     Decision,
@@ -34,7 +34,7 @@ from server.models.verifications import (
     SigningKey,
     Verification,
 )
-from server.models.workers import HardwareClassRow, WorkerProbeRow, WorkerRow
+from server.base.models.workers import HardwareClassRow, WorkerProbeRow, WorkerRow
 
 __all__ = [
     "SUBMITTER",

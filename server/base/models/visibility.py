@@ -24,10 +24,10 @@ from sqlalchemy.orm import InstrumentedAttribute, ORMExecuteState, Session, with
 from sqlalchemy.sql.base import ExecutableOption
 
 from server.base.database import UtcDateTime, utc_now
+from server.base.models.people import User
+from server.base.models.submissions import RunRow, Submission
+from server.base.models.verifications import Verification
 from server.base.viewer import ANYBODY, VIEWER, Viewer
-from server.models.people import User
-from server.models.submissions import RunRow, Submission
-from server.models.verifications import Verification
 
 KEPT_VIEWERS = 256
 # Seeds, curves and logs of a claim are hidden for so long where no verdict comes before.

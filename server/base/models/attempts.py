@@ -16,8 +16,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
-from server.models.base import Base
-from server.models.verifications import Verification
+from server.base.models.base import Base
+from server.base.models.verifications import Verification
 
 
 class Attempt(Base):

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint, false
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
-from server.models.base import Base
-from server.models.people import User
-from server.models.submissions import Submission
+from server.base.models.base import Base
+from server.base.models.people import User
+from server.base.models.submissions import Submission
 
 if TYPE_CHECKING:
-    from server.models.attempts import Attempt
+    from server.base.models.attempts import Attempt
 
 
 class Verification(Base):

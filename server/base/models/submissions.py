@@ -16,11 +16,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
-from server.models.base import Base
-from server.models.people import User
+from server.base.models.base import Base
+from server.base.models.people import User
 
 if TYPE_CHECKING:
-    from server.models.verifications import Verification
+    from server.base.models.verifications import Verification
 
 
 class Submission(Base):
@@ -47,7 +47,7 @@ class Submission(Base):
     where nothing was ever hidden, as of a published result.
 
     One that is `embargoed` is its owner's, their organisation's and the organisers' to see. One
-    with a `withdrawn_at` stays where it is and ranks nowhere (server.models.visibility has
+    with a `withdrawn_at` stays where it is and ranks nowhere (server.base.models.visibility has
     both rules); `withdrawn_by` is a name.
     """
 
