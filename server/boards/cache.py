@@ -233,7 +233,7 @@ def _weight(entry: Entry) -> int:
 
 
 def _key(scope: Scope, headers: dict[bytes, bytes]) -> Key | None:
-    """What requests for one board in one encoding share; None for anything else."""
+    """Cache key of a request for a board in one encoding; None for any other request."""
     if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
         return None
     has_body = b"content-length" in headers or b"transfer-encoding" in headers

@@ -82,13 +82,13 @@ CSV_COLUMNS = (
     "tuning_trials",
     "tuning_seconds",
 )
-# Most of what a higher level saves costs more time than sending it does.
+# A higher level costs more time than sending the bytes it saves.
 GZIP_LEVEL = 6
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """A board as bytes, how many entries there are on all pages, and where the next ones are."""
+    """A board as bytes, its number of entries on all pages, and the cursor of the next page."""
 
     content: bytes
     total: int
@@ -141,7 +141,7 @@ def answer_board(
     media_type: str,
     make: Callable[[Session], Encoded],
 ) -> Response:
-    """Respond with what `make` reads, and mark it for the cache: nothing in it is one reader's."""
+    """Respond with the board that `make` reads, marked as cacheable: it is the same for all."""
     with parts.database.read_snapshot() as session:
         version = board_version(session, benchmark_id)
         encoded = make(session)

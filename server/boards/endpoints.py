@@ -42,7 +42,7 @@ def get_board_csv(
 def get_board(
     benchmark_id: str, query: BoardQueryDep, parts: PartsDep, request: Request
 ) -> Response:
-    """A benchmark's leaderboard: ranked first, then what is not ranked, with the reason."""
+    """A benchmark's leaderboard: ranked entries, then unranked ones with the reason."""
     return _answer(parts, request, benchmark_id, query, encode_json, "application/json")
 
 

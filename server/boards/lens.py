@@ -36,7 +36,7 @@ from server.verifications.pool_runs import ENDED_EARLY, posted_runs
 # Curves are long: so many are in memory at once, as text. Each is decoded when its turn comes,
 # because a few hundred decoded ones keep the garbage collector busier than the decoding takes.
 CURVES_AT_ONCE = 200
-# Of these metrics a submission's figure is a multiple of what its runs took.
+# In these metrics a submission's figure is a multiple of its runs' time.
 METRICS_OF_RUNS = ("tta", "cost")
 HIDDEN = "its curves are hidden until its first verdict"
 NO_CURVES = "no curve of its sealed runs is stored"
@@ -52,7 +52,7 @@ def lens_of(benchmark: Benchmark, query: BoardQuery) -> Lens | None:
 
 
 def lens_view(lens: Lens, benchmark: Benchmark) -> LensView:
-    """What a lens changes, in words too."""
+    """Describe the clock and target of a lens beside the official ones, also in a sentence."""
     target, own = lens.target, benchmark.target
     sign = "≥" if target.direction == "higher" else "≤"
     return LensView(
@@ -181,7 +181,7 @@ def _seen(row: BoardRow, times: Sequence[LensTime], lens: Lens, benchmark: Bench
         "epochs_to_target": found.epochs_to_target,
         "raw_tta_seconds": found.raw_tta_seconds,
         "rcp": row.shown["rcp"] if lens.own_target else None,
-        # What was counted to the official target on the official clock says nothing here.
+        # Counted to the official target on the official clock: they mean nothing here.
         "samples_per_second": None,
         "energy_joules": None,
     }
@@ -212,7 +212,7 @@ def price_of(query: BoardQuery) -> OtherPrice | None:
 
 
 def price_view(price: OtherPrice) -> PriceView:
-    """What other prices change, in words too."""
+    """Describe the prices that replace the official ones, also in a sentence."""
     if isinstance(price, date):
         return PriceView(
             usd_per_accelerator_hour=None,
@@ -231,7 +231,7 @@ def price_view(price: OtherPrice) -> PriceView:
 def priced_rows(
     rows: Mapping[str, BoardRow], price: OtherPrice, book: PriceBook
 ) -> dict[str, BoardRow]:
-    """The rows with what their times cost at other prices."""
+    """Price the time of each row at other prices; the rows by submission id."""
     return {
         name: _at_day(row, price, book) if isinstance(price, date) else _at_own_price(row, price)
         for name, row in rows.items()

@@ -74,7 +74,7 @@ class RunSoFar(BaseModel):
 class RaceView(BaseModel):
     """A replay beside its ghosts. `attempt` is the number of the attempt its runs are of.
 
-    `why_no_record` says why there is no ghost of a record. What is no replay has no ghosts.
+    `why_no_record` says why there is no ghost of a record. Only replays have ghosts.
     """
 
     verification_id: str
@@ -99,7 +99,7 @@ def read_race(session: Session, verification_id: str) -> RaceView:
 
 
 def _runs_so_far(session: Session, verification: Verification) -> list[RunSoFar]:
-    """The report's runs, or what the latest attempt posted."""
+    """Runs of the report; without a report, the runs that the latest attempt has posted."""
     if verification.report is not None:
         return [
             RunSoFar(index=run["index"], status=run["status"], evaluations=run["evaluations"])

@@ -47,7 +47,7 @@ PLACE_FIELDS = ("rank", "tied", "unranked_reason", "provisional_rank", "listed_r
 DEFAULTS = {
     name: item.default for name, item in BoardEntry.model_fields.items() if not item.is_required()
 }
-# The division, the metric, and whether what was withdrawn is shown.
+# The division, the metric, and whether withdrawn submissions are shown.
 OrderKey = tuple[str | None, str, str]
 BoardOf = Callable[[BoardQuery], "RankedBoard"]
 

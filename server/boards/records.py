@@ -23,7 +23,7 @@ class RecordView(BaseModel):
     `p_value` is the one-sided p-value of being no faster than the holder it beat, None where that
     was not tested: for the first, and where the holder had a single run. It is of this submission
     alone: `tries` says how many its submitter had handed in to the division up to then, this one
-    included. `pool` is what measured it, `duel` what it won the record by.
+    included. `pool` holds the runs that measured it, `duel` is the duel that won it the record.
     """
 
     submission_id: str
@@ -65,7 +65,7 @@ class NoRecordView(BaseModel):
 class DivisionRecords(BaseModel):
     """The records of one division in the order they were set; the last one stands.
 
-    What was measured here and what archives published (`evidence`) are lists of their own.
+    Times measured here and times published in archives (`evidence`) are separate lists.
     """
 
     division: str
@@ -86,9 +86,7 @@ Histories = dict[List, RecordHistory]
 
 @dataclass(frozen=True)
 class Standing:
-    """The lowest standing record of a benchmark after those before it in its division, and whose
-    it is.
-    """
+    """A benchmark's lowest standing record, its division's earlier ones before it, and its holder."""
 
     records: tuple[Record, ...]
     submitter: str
@@ -132,7 +130,7 @@ def standing_by_benchmark(
 ) -> dict[str, Standing]:
     """The standing records of those of the benchmarks that have one, by benchmark id.
 
-    For a page of all benchmarks: who tried how often takes most of what lists of records cost.
+    For a page of all benchmarks: it leaves out the counts of tries, the slow part of the lists.
     """
     versions = board_versions(session)
     found = {
@@ -154,7 +152,7 @@ def _histories(session: Session, benchmark: Benchmark, version: int) -> Historie
 
 
 def _find_histories(session: Session, benchmark: Benchmark) -> Histories:
-    """The record history of each division: of what was measured, and apart what was published."""
+    """Record history of each division; measured and published times have one each."""
     found = contenders(session, benchmark.benchmark_id)
     histories: Histories = {}
     for division in benchmark.divisions:
@@ -170,7 +168,7 @@ def _find_histories(session: Session, benchmark: Benchmark) -> Histories:
 def _find_standing(session: Session, histories: Histories) -> Standing | None:
     """The lowest of the divisions' standing records; None before the first record.
 
-    What was published stands only where nothing was measured.
+    A published record counts only where no measured record exists.
     """
     of_measured = [h.records for key, h in histories.items() if key[1] == "measured" and h.records]
     held = of_measured or [history.records for history in histories.values() if history.records]
@@ -214,7 +212,7 @@ def _of_division(
 
 
 def _names(session: Session, submission_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Whose a submission is, of which model, its status and its evidence."""
+    """Submitter, model, status and evidence of submissions, by submission id."""
     rows = session.execute(
         select(
             Submission.id,

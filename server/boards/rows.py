@@ -86,7 +86,7 @@ class BoardRow:
     them that a lens or another price gives another value. `lens_reason` says why a lens leaves the
     submission without a time, None where its runs did not get there. `runs` started, `spread` is
     that of the log of one's time, `convergence_values` counts their distinct epochs (or samples) to
-    the target. The time is `factor` times what the runs took.
+    the target. The time is `factor` times that of the runs.
     """
 
     standing: Standing
@@ -149,7 +149,7 @@ class BoardRows:
 
 @dataclass
 class _Runs:
-    """The runs of a submission that reached the target: seconds, samples, what convergence took."""
+    """Runs that reached the target: their seconds, samples, and epochs (or samples) to it."""
 
     seconds: list[float] = field(default_factory=list)
     samples: list[float] = field(default_factory=list)

@@ -37,7 +37,7 @@ SortColumn = Literal[
 ]
 
 
-# What leaves entries out; the rest of a query says what is ranked, and in which order it is shown.
+# Fields that filter entries; the others of a query choose the ranking and its order.
 FILTERS = (
     "status",
     "evidence",
@@ -51,14 +51,14 @@ FILTERS = (
 
 
 class BoardQuery(BaseModel):
-    """Which part of a board, in which order.
+    """Query of a board: metric, filters, order and page.
 
     The metrics `tta` and `cost` rank trainings; `latency` and `inference_cost` rank inference.
     `clock` and `target` rank trainings by the stored curves under another clock or at another
-    target: not the official ranking. `price` is in US dollars for each accelerator and hour: the
-    costs of trainings are then what their times cost at it; `prices_on` is a day of the price book,
-    for systems that name what was rented. `date_from` and `date_to` are of the day a result was
-    submitted, as its archive says where it has one, and both included. What was withdrawn is shown,
+    target: not the official ranking. `price` is in US dollars for each accelerator and hour and
+    prices the times of trainings; `prices_on` is a day of the price book, for systems that name
+    the instance they rented. `date_from` and `date_to`, both included, are of the day a result was
+    submitted, or of the date in its archive where it has one. Withdrawn submissions are shown,
     without a rank, where `withdrawn` is "show".
 
     The pages of `limit` entries are numbered from 1; `cursor` continues an earlier answer instead.
@@ -103,7 +103,7 @@ class BoardQuery(BaseModel):
     )
     @classmethod
     def _none_if_empty(cls, value: object) -> object:
-        """What a form sends for a field left empty is no filter."""
+        """Read an empty form field as no filter."""
         return None if value == "" else value
 
     @model_validator(mode="after")
@@ -135,7 +135,7 @@ class BoardQuery(BaseModel):
 
     @property
     def is_own(self) -> bool:
-        """Whether it asks for what is not the official ranking, or for words of its own."""
+        """Whether it asks for another clock, target or prices, or searches for a text."""
         own = (self.price, self.prices_on, self.q)
         return self.asks_for_lens or any(value is not None for value in own)
 
@@ -151,13 +151,13 @@ class BoardEntry(EvidenceFields):
     as claimed. `measured_latency_ms` is a worker's median on the same hardware class, None without.
 
     `precision` is the narrowest floating type touched, as claimed, and `precision_measured` as a
-    replay found it. `energy_joules` is what a run to the target took on average in the replay
+    replay found it. `energy_joules` is the mean energy of a run to the target in the replay
     behind the status, on the same hardware class; None without.
-    `cost_price` is the entry of the price book that `cost_usd` rests on, None where that is what
-    the system states. `samples_per_second` is what all runs that reached the target trained on
-    together, over their time to accuracy, where their logs count samples. `verification_id` is what
-    the status rests on, or what is under way. `benchmark_sha256` is the definition that it was
-    scored under.
+    `cost_price` is the entry of the price book that `cost_usd` rests on, None where the system
+    states its own price. `samples_per_second` is the number of samples of all runs that reached the
+    target, over their time to accuracy, where their logs count samples. `verification_id` is the
+    verification behind the status, or the one under way. `benchmark_sha256` is the definition that
+    it was scored under.
     """
 
     rank: int | None
@@ -199,7 +199,7 @@ class BoardEntry(EvidenceFields):
 
 
 class LensView(BaseModel):
-    """What a board that is not the official ranking is ranked under instead.
+    """The clock and target of a board that is not the official ranking.
 
     `note` says it in a sentence.
     """
@@ -231,8 +231,8 @@ class BoardView(BaseModel):
     is None where none is.
 
     `lens` is None on the official ranking, `price` where costs are as stated. `other_rules` has
-    each `benchmark_sha256` of these entries by which figures are not comparable with those scored
-    now, and in words what is other in it.
+    each `benchmark_sha256` of these entries whose figures are not comparable with those scored
+    now, and a description of its differences.
     """
 
     benchmark: str
@@ -250,7 +250,7 @@ class BoardView(BaseModel):
 
 
 class PreviewPart(BaseModel):
-    """What a board has that everybody is not shown yet, and until when; None is no date.
+    """Entries of a board under embargo, and until when; None is no date.
 
     `hidden` are the ids of its entries that are under embargo, of this page; `hidden_total` counts
     those of the whole board, before filters. `note` says it in a sentence.

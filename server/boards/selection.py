@@ -12,7 +12,7 @@ from server.base.errors import ConflictError, ContentError
 from server.boards.ranked import PlacedRow, RankedBoard
 from server.boards.schemas import BoardQuery
 
-# The narrowest type first; what was measured stands for what was claimed.
+# The narrowest type first; a measured precision replaces the claimed one.
 PRECISIONS = {name: place for place, name in enumerate(reversed(get_args(PrecisionName)))}
 STATUSES = ("verified", "verifying", "claimed", "inconclusive", "rejected")
 
@@ -114,7 +114,7 @@ def first_place(query: BoardQuery, version: int) -> int:
     return int(start)
 
 
-# A menu of thousands is none; what is left out can be searched for.
+# Nobody reads a menu of thousands; values left out can be searched for.
 MOST_CHOICES = 60
 FIGURES = (
     "tta_seconds",

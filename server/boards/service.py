@@ -66,7 +66,7 @@ __all__ = [
 ]
 
 Board = dict[str, Any]
-# What of a board's entry a submission tells of itself.
+# Fields of a board entry that the view of a submission repeats.
 OF_SUBMISSION = (
     "rank",
     "provisional_rank",
@@ -166,10 +166,10 @@ NOTHING_HIDDEN = "Nothing here is under embargo: this is the board as everybody 
 def preview_board(
     session: Session, benchmark: Benchmark, query: BoardQuery
 ) -> tuple[Board, RankedBoard]:
-    """The page that a query asks for, with the fields of PreviewView, and the board it is of.
+    """The page that a query asks for, with the fields of PreviewView, and the board it is cut of.
 
-    The session shows what is under embargo: whoever opens it has checked who asks. Raises RuleError
-    for a target that the benchmark cannot have.
+    The session shows submissions under embargo: callers check first that the reader may see them.
+    Raises RuleError for a target that the benchmark cannot have.
     """
     benchmark_id = benchmark.benchmark_id
     version = board_version(session, benchmark_id)
@@ -184,7 +184,7 @@ def preview_board(
         until=None if dates is None else dates.embargo_until,
     )
     if part.hidden_total:
-        # Beside this line stands whose token it was.
+        # The log line also carries the id of the token's user.
         log.info("the board of %s was looked at under embargo", benchmark_id)
     return board | {"preview": part.model_dump(mode="json")}, ranked
 
@@ -221,9 +221,9 @@ def _note(hidden_total: int, *, of: int, until: datetime | None) -> str:
 
 
 def other_rules(session: Session, benchmark: Benchmark, sha256s: Iterable[str]) -> dict[str, str]:
-    """How the rules of definitions differ from those in force, in words, by their SHA-256.
+    """Describe how the rules of definitions differ from those in force, by their SHA-256.
 
-    Those whose figures may be compared with what is scored now are left out.
+    Definitions with figures that are comparable with those scored now are left out.
     """
     earlier = sorted({sha256 for sha256 in sha256s if sha256 != benchmark.sha256})
     words = {sha256: _words(session, benchmark, sha256) for sha256 in earlier}
