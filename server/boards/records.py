@@ -86,7 +86,7 @@ Histories = dict[List, RecordHistory]
 
 @dataclass(frozen=True)
 class Standing:
-    """A benchmark's lowest standing record, its division's earlier ones before it, and its holder."""
+    """A benchmark's lowest standing record, its division's earlier records, and its holder."""
 
     records: tuple[Record, ...]
     submitter: str
