@@ -33,7 +33,7 @@ from web.curves_chart import MOST_EVALUATIONS
 from web.render import render
 
 MOST_SELECTED = 12
-# What a query may have and still ask for the official ranking of a division, in whatever order.
+# Fields of a query that leave the official ranking of a division as it is, in any order.
 OF_A_DIVISION = {"division", "metric", "sort", "order", "limit", "cursor", "page"}
 OF_A_CHART = {"against", "select"}
 # A chart shows all that fits the filters, whichever page of the board was looked at.
@@ -41,7 +41,7 @@ EVERY_ENTRY: dict[str, Any] = {"limit": 1_000_000, "cursor": None, "page": 1}
 
 
 class ChartQuery(BoardQuery):
-    """A board's query; what times are set `against`; the ids of submissions to `select`.
+    """Query of a chart: a board's, the figure to set times `against`, and ids to `select`.
 
     `select` may be repeated or have several ids with commas between them.
     """
@@ -198,14 +198,14 @@ CHOICES = 30
 def board_chart_figure(
     benchmark_id: str, name: str, query: ChartQueryDep, parts: PartsDep
 ) -> dict[str, Any]:
-    """The figure of a chart, of what fits the board's filters."""
+    """Figure of a chart, of the entries that pass the board's filters."""
     chart = find_chart(name)
     return chart.figure(_view(parts, find_benchmark(parts.benchmarks, benchmark_id), chart, query))
 
 
 @router.get("/benchmarks/{benchmark_id}/charts/{name}", response_class=HTMLResponse)
 def board_chart_page(benchmark_id: str, name: str, query: ChartQueryDep, parts: PartsDep) -> str:
-    """A chart by itself, what it can be set to, and its figures as a table."""
+    """A chart on a page of its own, with its choices and its figures as a table."""
     chart = find_chart(name)
     benchmark = find_benchmark(parts.benchmarks, benchmark_id)
     view = _view(parts, benchmark, chart, query)

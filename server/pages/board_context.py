@@ -1,4 +1,4 @@
-"""A board's page: what it shows, and why a query gives no board."""
+"""Template context of a board's page, and the problems of a refused query."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -22,7 +22,7 @@ from server.boards.service import BoardQuery, board_in_division, cut_board, face
 from web.formats import quality
 
 Problem = dict[str, Any]
-# What reading a query, or a board by it, may raise.
+# Errors that reading a query, or a board by it, may raise.
 REFUSALS = (ValidationError, RuleError, ConflictError, ContentError)
 LABELS = {
     "metric": "Ranked by",
@@ -44,7 +44,7 @@ EXPECTED = {
 def problems_of(
     error: ValidationError | RuleError | ServerError, typed: Mapping[str, str]
 ) -> list[Problem]:
-    """What is wrong with a query as it was typed, by what was raised."""
+    """Describe the problems of a refused query from its error, one for each wrong field."""
     if isinstance(error, ValidationError):
         return [_of_field(item, typed) for item in error.errors()]
     return _of_rule(error, typed) if isinstance(error, RuleError) else _of_cursor(error, typed)
@@ -58,7 +58,7 @@ def query_instead(typed: Mapping[str, str], problems: Sequence[Problem]) -> Boar
 
 
 def _of_rule(error: RuleError, typed: Mapping[str, str]) -> list[Problem]:
-    """What the benchmark's rules do not allow, such as a target that its metric cannot have."""
+    """Problems of a query that breaks the benchmark's rules, such as an impossible target."""
     return [
         _problem(
             (problem.field or "").removeprefix("query."),
@@ -103,7 +103,7 @@ NOT_MEASURED = "Here no worker can measure them: claims stay claims."
 
 
 def explain_scoring(benchmark: Benchmark) -> str:
-    """How runs become a result here, in sentences."""
+    """Explain in sentences how runs become a result here."""
     runs = benchmark.runs
     goals = [
         f"{goal.metric} is {'at least' if goal.direction == 'higher' else 'at most'} "
@@ -151,7 +151,7 @@ def _of_a_failed_run(runs: RunsRule) -> str:
 
 
 def explain_inference(benchmark: Benchmark) -> str:
-    """What an inference entry is ranked by, in sentences."""
+    """Explain in sentences which figures rank an inference entry."""
     target = benchmark.target
     sign = "at least" if target.direction == "higher" else "at most"
     is_measured = benchmark.replay is not None and benchmark.latency is not None
@@ -196,9 +196,9 @@ def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
 def refused_context(
     session: Session, benchmark: Benchmark, typed: Context, problems: list[Context]
 ) -> Context:
-    """A benchmark with what was asked of its board and why that gives none.
+    """Context of a board's page whose query was refused: the form as typed, and its problems.
 
-    `typed` is the query as it came; what of it says which kind of board is kept where it can be.
+    `typed` is the raw query; its fields that choose the kind of board are kept where possible.
     """
     version = board_version(session, benchmark.benchmark_id)
     board_of = partial(ranked_board, session, benchmark, version=version)
@@ -226,7 +226,9 @@ def _around(session: Session, benchmark: Benchmark, query: BoardQuery, version: 
 
 
 def _dates(session: Session, benchmark: Benchmark) -> list[tuple[str, str]]:
-    """The dates of its phases with what each begins or ends; setting one changes the board."""
+    """Dates of a benchmark's phases, each with the event it stands for. Setting one changes the
+    board.
+    """
     phases = phases_of(current_phases(session, benchmark.benchmark_id))
     found = ((words, getattr(phases, name)) for name, words in DATES.items())
     return [(words, moment.isoformat()) for words, moment in found if moment is not None]

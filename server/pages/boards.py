@@ -25,7 +25,7 @@ HTML = "text/html; charset=utf-8"
 
 @router.get("/benchmarks/{benchmark_id}", response_class=HTMLResponse)
 def benchmark_page(benchmark_id: str, parts: PartsDep, request: Request) -> Response:
-    """A leaderboard; a query that makes no sense gives its form again, and says what is wrong."""
+    """A leaderboard; for an invalid query the form again, with a message for each wrong field."""
     benchmark = find_benchmark(parts.benchmarks, benchmark_id)
     typed = dict(request.query_params)
     wants_page = "text/html" in request.headers.get("accept", "")

@@ -1,4 +1,4 @@
-"""Calibrations: what was measured of each reference, and what verifications are judged by."""
+"""Calibrations: measured runs of each reference, by which verifications are judged."""
 
 from typing import Annotated, Any
 
@@ -56,10 +56,10 @@ def calibrations_page(parts: PartsDep, benchmark: BenchmarkQuery = None) -> str:
 
 @router.get("/calibrations/{calibration_id}", response_class=HTMLResponse)
 def calibration_page(calibration_id: str, parts: PartsDep, other: WithQuery = None) -> str:
-    """A calibration: how far it is, what it measured, and what it would change.
+    """A calibration: its progress, its measurements, and the verdicts' changes if adopted.
 
-    Unless another is named it is held against what judges today, else against the runs of the
-    benchmark's file.
+    It is compared with the calibration that `other` names, by default with the adopted one,
+    and if there is no other with the runs of the benchmark's file.
     """
     with parts.database.read() as session:
         calibration = queries.find_calibration(session, calibration_id)
@@ -102,7 +102,7 @@ def _summaries(
 def _second(
     session: Session, calibration: Calibration, judging: Calibration | None, other: str | None
 ) -> Calibration | None:
-    """What a calibration is held against; None for the runs of the benchmark's file."""
+    """The calibration to compare with; None for the runs of the benchmark's file."""
     if other and other != FILE:
         return queries.find_calibration(session, other)
     is_own = judging is None or judging.id == calibration.id

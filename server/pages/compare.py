@@ -64,7 +64,7 @@ def comparison_context(session: Session, parts: Parts, ids: Sequence[str]) -> tu
 def _problem(
     ids: Sequence[str], unknown: Sequence[str], chosen: Sequence[Submission]
 ) -> tuple[int, str | None]:
-    """A status, and what is wrong in words that say what to do."""
+    """Status of a comparison's page, and the problem with its remedy; None if there is none."""
     if unknown:
         names = ", ".join(repr(one) for one in unknown)
         return 404, f"There is no submission {names}: remove it, or correct the id."
@@ -98,9 +98,9 @@ def _in_short(parts: Parts, submission: Submission) -> Context:
 
 
 def board_beside(session: Session, parts: Parts, submission_ids: Sequence[str]) -> Context:
-    """The ranks of the submissions in their divisions, and what else stands on their board.
+    """The ranks of the submissions in their divisions, and other entries of their board.
 
-    The board is that of the first one that there is; of a long one the best are offered.
+    The board is that of the first submission found; the best of a long one are offered.
     """
     found = [session.get(Submission, one) for one in submission_ids[:MOST_READ]]
     chosen = [submission for submission in found if submission is not None]
@@ -132,7 +132,7 @@ def _compared(session: Session, parts: Parts, ids: Sequence[str]) -> Context:
 
 
 def _with_findings(session: Session, context: Context) -> Context:
-    """A submission with its curves, and with what its published verification says of it."""
+    """A submission with its curves and the findings of its published verification."""
     shown: Context = context["submission"]
     published = shown["published_verification"]
     report = session.get_one(Verification, published).report if published else None
@@ -151,7 +151,7 @@ RowsDep = Annotated[Literal["all", "different"], Query()]
 def compare_page(
     parts: PartsDep, viewer: ViewerDep, ids: IdsDep = None, rows: RowsDep = "all"
 ) -> Response:
-    """A comparison, or what is missing for one. Several `ids` are led to one address of them."""
+    """A comparison, or the form with its problem. Repeated `ids` redirect to one joined address."""
     wanted = read_ids(ids or ())
     more = {"rows": rows} if rows != "all" else {}
     if wanted and ids != [",".join(wanted)]:
@@ -187,7 +187,7 @@ def _complete(parts: Parts, viewer: Viewer, ids: list[str] | None) -> Context:
 def verification_comparison_page(
     first: str, second: str, parts: PartsDep, viewer: ViewerDep
 ) -> str:
-    """Two verdicts with their replays and systems, and what differs beyond chance."""
+    """Two verdicts with their replays, systems and statistically significant differences."""
     alive = parts.settings.worker_alive_seconds
     with parts.database.read(viewer) as session:
         comparison = compare_verifications(session, first, second)

@@ -1,4 +1,4 @@
-"""Who somebody is here, what they submitted, and their tokens."""
+"""A user's own account: role, submissions, quotas and tokens."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any

@@ -22,7 +22,7 @@ PAGE = 50
 
 
 class AuditPage(AuditFilter):
-    """Which records a page shows."""
+    """Filters of the audit log, and the record that a page begins before."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -31,7 +31,7 @@ class AuditPage(AuditFilter):
 
 @router.get(ADDRESS)
 def audit_page(request: Request, parts: PartsDep, signed_in: ConsoleDep) -> HTMLResponse:
-    """Who changed what and why, the latest first."""
+    """The audit log: changes with user and reason, the latest first."""
     asked = read_query(AuditPage, request)
     filters = asked.model_dump(exclude={"before"}, exclude_none=True)
     with parts.database.read(ORGANISER) as session:

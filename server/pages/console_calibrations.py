@@ -56,13 +56,13 @@ def start(parts: PartsDep, signed_in: ConsoleDep, form: FormDep) -> Response:
 
 @router.get(ONE)
 def calibration_page(calibration_id: str, parts: PartsDep, signed_in: ConsoleDep) -> HTMLResponse:
-    """A calibration: how far it is, and what can be done with it."""
+    """A calibration: its progress, and the forms that adopt, continue or cancel it."""
     return _one(parts, signed_in, calibration_id)
 
 
 @router.post(ONE + "/adopt")
 def adopt(calibration_id: str, parts: PartsDep, signed_in: ConsoleDep, form: FormDep) -> Response:
-    """Judge by it what is planned from now on."""
+    """Adopt a calibration: verifications planned from now on are judged by it."""
     wanted, errors = read_form(CalibrationAdopt, filled(form))
     if wanted is None:
         return _one(parts, signed_in, calibration_id, typed=form, errors=errors)
@@ -81,7 +81,7 @@ def adopt(calibration_id: str, parts: PartsDep, signed_in: ConsoleDep, form: For
 def continue_with(
     calibration_id: str, parts: PartsDep, signed_in: ConsoleDep, _form: FormDep
 ) -> Response:
-    """Queue what is missing."""
+    """Queue the missing runs of a calibration."""
     try:
         with parts.database.write() as session:
             go_on_with_calibration(session, signed_in.caller, calibration_id, CalibrationContinue())
@@ -93,7 +93,7 @@ def continue_with(
 
 @router.post(ONE + "/cancel")
 def cancel(calibration_id: str, parts: PartsDep, signed_in: ConsoleDep, _form: FormDep) -> Response:
-    """End what is under way; finished runs are kept."""
+    """Cancel the runs under way of a calibration; finished runs are kept."""
     try:
         with parts.database.write() as session:
             end_calibration(session, signed_in.caller, calibration_id)

@@ -44,7 +44,7 @@ def decision_page(verification_id: str, parts: PartsDep, signed_in: ConsoleDep) 
 def decide_about(
     verification_id: str, parts: PartsDep, signed_in: ConsoleDep, form: FormDep
 ) -> Response:
-    """Publish a verdict, or keep what is published."""
+    """Publish a verdict, or keep the published one."""
     wanted, errors = read_form(DecisionCreate, filled(form))
     if wanted is None:
         return _page(parts, signed_in, verification_id, typed=form, errors=errors)

@@ -1,4 +1,4 @@
-"""What somebody is told of: their webhooks with what was sent, and the addresses of their mails."""
+"""Notifications of a user: webhooks with their deliveries, and mail subscriptions."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -39,7 +39,7 @@ NumberDep = Annotated[int, Path(ge=1, le=2**31 - 1)]
 
 
 def get_told(request: Request, signed_in: SignedInDep) -> SignedIn:
-    """Whoever may submit, and so be told of what comes of it."""
+    """Return the signed-in user. Raises NotAllowedError unless they may submit."""
     require_allowed(signed_in.caller, request, ("submitter", *ORGANISERS), "submit")
     return signed_in
 
@@ -97,7 +97,7 @@ def end_mail(mail_id: IdDep, parts: PartsDep, signed_in: ToldDep, _form: FormDep
 
 @router.get(ADDRESS + "/{webhook_id}")
 def webhook_page(webhook_id: IdDep, parts: PartsDep, signed_in: ToldDep) -> HTMLResponse:
-    """A webhook and what was sent to it lately."""
+    """A webhook and its latest deliveries."""
     return _webhook_page(parts, signed_in, webhook_id)
 
 
@@ -161,7 +161,7 @@ def resend(
 
 
 def _wanted(form: Fields, *names: str) -> dict[str, Any]:
-    """What a form asks for: a box that is ticked is a kind. A benchmark counts with its scope."""
+    """Read a form: each ticked box is a kind; a benchmark counts only in the scope "benchmark"."""
     given = filled(form)
     wanted: dict[str, Any] = {name: given[name] for name in (*names, "scope") if name in given}
     wanted["kinds"] = [kind for kind in KINDS if kind in given]

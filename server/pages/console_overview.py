@@ -1,4 +1,4 @@
-"""The console's first page: what needs an organiser, each with the next step."""
+"""The console's first page: open tasks of organisers, each with the next step."""
 
 from datetime import timedelta
 from typing import Any
@@ -60,7 +60,7 @@ def _pending_row(verification: Verification, submission: Submission) -> Row:
 
 
 def under_way(session: Session, *, alive_seconds: float) -> list[Row]:
-    """Verifications that are queued or running, the latest first, and what they wait for."""
+    """Queued and running verifications, the latest first, with the reason each waits for."""
     rows = session.scalars(
         select(Verification)
         .where(Verification.state.in_(OPEN))
@@ -143,7 +143,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/console")
 def overview(parts: PartsDep, signed_in: SignedInDep) -> Response:
-    """What waits; whoever is no organiser is led to their own account."""
+    """Open tasks of organisers; any other user is redirected to their own account."""
     if signed_in.caller.role not in ORGANISERS:
         return RedirectResponse("/console/account", status_code=303)
     alive = parts.settings.worker_alive_seconds

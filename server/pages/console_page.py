@@ -30,7 +30,7 @@ def filled(fields: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_query(schema: type[T], request: Request) -> T:
-    """What the query of a page asks for. Raises RequestValidationError naming each wrong field."""
+    """Validate the query of a page. Raises RequestValidationError naming each wrong field."""
     try:
         return schema.model_validate(filled(request.query_params))
     except ValidationError as error:
@@ -39,7 +39,7 @@ def read_query(schema: type[T], request: Request) -> T:
 
 
 def read_form(schema: type[T], fields: Mapping[str, Any]) -> tuple[T | None, Errors]:
-    """What a form asks for, or None and a sentence for each field that is wrong."""
+    """Validate a form; for an invalid one return None and a message for each wrong field."""
     try:
         return schema.model_validate(fields), {}
     except ValidationError as error:
@@ -51,7 +51,7 @@ def read_form(schema: type[T], fields: Mapping[str, Any]) -> tuple[T | None, Err
 
 
 def sentence_of(item: ErrorDetails) -> str:
-    """What is wrong with a field, in a sentence for people."""
+    """Turn a validation error into one sentence for people."""
     if item["type"] in MISSING and not str(item["input"] or "").strip():
         return "Fill this in."
     if item["type"] == "missing":
@@ -72,9 +72,9 @@ def console_page(
     refusal: ServerError | None = None,
     **context: Any,
 ) -> HTMLResponse:
-    """A page of the console; with `errors` or a `refusal` that of a form that changed nothing.
+    """Render a page of the console; with `errors` or a `refusal` after a form changed nothing.
 
-    `typed` is what the form's fields hold: what was typed before, or what is proposed.
+    `typed` has the values of the form's fields, as typed before or as proposed.
     """
     status = refusal.status if refusal is not None else 422 if errors else 200
     page = render(
@@ -98,7 +98,7 @@ def _notices(parts: Parts, signed_in: SignedIn) -> list[dict[str, Any]]:
 
 
 def go_on(parts: Parts, signed_in: SignedIn, address: str, notice: Notice) -> RedirectResponse:
-    """To the page that shows what a form changed, and says so."""
+    """Redirect to the page that shows a form's change, with a notice to show once."""
     with parts.database.write() as session:
         leave_notice(session, signed_in.secret, notice)
     return RedirectResponse(address, status_code=303)

@@ -1,4 +1,4 @@
-"""Phases from the console: what each benchmark is in, and the form that sets its dates."""
+"""Phases from the console: each benchmark's current phase, and the form that sets its dates."""
 
 from typing import Annotated, Any
 
@@ -53,7 +53,7 @@ def change(parts: PartsDep, signed_in: ConsoleDep, form: FormDep) -> Response:
 
 
 def _as_sent_to_the_api(typed: dict[str, str]) -> Typed:
-    """What a browser sends as the API takes it: the form says that its moments are in UTC."""
+    """Convert a browser's fields to the API's: moments get a "Z", as the form says UTC."""
     changed: Typed = dict(typed) | {"unfreeze": typed.get("unfreeze") == "true"}
     for name in DATES:
         text = typed.get(name)
@@ -106,7 +106,7 @@ def _history(session: Session, chosen: str | None) -> list[Typed]:
 
 
 def _proposed(shown: Typed | None) -> Typed:
-    """What holds, as the fields of a browser take it; sent back as it is it changes nothing."""
+    """The current dates as values for a browser's fields; sent back as is they change nothing."""
     if shown is None:
         return {}
     moments = ((name, shown["phases"][name]) for name in DATES)

@@ -26,7 +26,7 @@ ADDRESS = "/console/leaderboards/{benchmark_id}/preview"
 def preview_page(
     benchmark_id: str, parts: PartsDep, signed_in: ConsoleDep, request: Request
 ) -> HTMLResponse:
-    """The board; a query that makes no sense gives its form again, and says what is wrong."""
+    """The board; for an invalid query the form again, with a message for each wrong field."""
     note(user_id=signed_in.caller.user_id)
     benchmark = find_benchmark(parts.benchmarks, benchmark_id)
     typed = dict(request.query_params)

@@ -1,4 +1,4 @@
-"""Quotas from the console: what is set, what somebody used, and the form that sets it."""
+"""Quotas from the console: the limits, a subject's use of them, and the form that sets them."""
 
 import math
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ KINDS: dict[str, SubjectKind] = {
     "benchmark": "benchmark",
 }
 WORDS = ("unlimited", "default")
-# What a field of the form counts in, of what the API does.
+# Units of a form's field in the units of the API.
 EACH = {"submissions_per_day": 1, "gpu_seconds_per_month": 3600}
 LONGEST_NAME = 100
 NameDep = Annotated[str, Query(max_length=LONGEST_NAME)]
@@ -40,13 +40,13 @@ NameDep = Annotated[str, Query(max_length=LONGEST_NAME)]
 def quotas_page(
     parts: PartsDep, signed_in: ConsoleDep, kind: NameDep = "user", subject: NameDep = ""
 ) -> HTMLResponse:
-    """Every quota that is set; of a chosen subject what it used, and the form with its name."""
+    """Every quota that is set; for a chosen subject its use, and the form with its name."""
     return _page(parts, signed_in, {"kind": kind, "subject": subject})
 
 
 @router.post(ADDRESS)
 def change(parts: PartsDep, signed_in: ConsoleDep, form: FormDep) -> Response:
-    """Set what a user, each member of an organisation, or everybody on a benchmark may use."""
+    """Set the quota of a user, of each member of an organisation, or of all on a benchmark."""
     typed = filled(form)
     kind, subject = KINDS.get(typed.pop("kind", "")), typed.pop("subject", "")
     wanted, errors = read_form(QuotaSet, {name: _amount(name, typed[name]) for name in typed})
@@ -62,7 +62,7 @@ def change(parts: PartsDep, signed_in: ConsoleDep, form: FormDep) -> Response:
 
 
 def _amount(name: str, text: str) -> int | str:
-    """What is typed as the API takes it: hours as seconds. What is no amount stays as it is.
+    """Convert a typed amount to the API's units: hours to seconds. Other text stays as it is.
 
     Hours are rounded to seconds; a part of a submission is no amount.
     """
@@ -113,7 +113,7 @@ def _page(
 
 
 def _used(parts: Parts, kind: str, subject: str) -> dict[str, Any] | None:
-    """What a subject used of what it may, or None if there is no such subject."""
+    """A subject's quotas with their use, or None if there is no such subject."""
     if kind not in KINDS or not subject:
         return None
     try:

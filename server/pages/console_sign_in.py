@@ -38,7 +38,7 @@ OWN_PAGE = re.compile(r"/console(/[A-Za-z0-9_/-]*)?(\?[A-Za-z0-9_=&%+.,:-]*)?")
 
 
 def own_page(address: str | None) -> str:
-    """Where to go after the sign-in: the page that was asked for if it is one of the console."""
+    """Address to redirect to after the sign-in: the requested page if it is of the console."""
     return address if address is not None and OWN_PAGE.fullmatch(address) else HOME
 
 
@@ -83,7 +83,7 @@ def sign_in(request: Request, parts: PartsDep, sent: FieldsDep) -> Response:
 def _start(request: Request, parts: Parts, token: str) -> tuple[str, str]:
     if not token:
         raise NotSignedInError("Type or paste your token; it begins with fl_.")
-    # Whoever guesses waits for no turn to write.
+    # A guessed token is refused here, before it waits for a turn to write.
     with parts.database.read_columns() as connection:
         find_holder(connection, token)
     with parts.database.write() as session:

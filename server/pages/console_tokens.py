@@ -21,7 +21,7 @@ TokenId = Annotated[int, Path(ge=1, le=2**31 - 1)]
 
 
 class TokenFilter(BaseModel):
-    """Whose tokens a page shows."""
+    """Filter of the tokens by user."""
 
     user: str | None = Field(default=None, max_length=100)
 

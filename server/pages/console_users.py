@@ -25,7 +25,7 @@ ROLE_CHOICES = [(role, role) for role in ROLES]
 
 
 class UserFilter(BaseModel):
-    """Which users a page shows."""
+    """Filters of the list of users."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -79,7 +79,7 @@ def user_page(user_name: str, parts: PartsDep, signed_in: AdminConsoleDep) -> HT
 def change_user(
     user_name: str, parts: PartsDep, signed_in: AdminConsoleDep, form: FormDep
 ) -> Response:
-    """Change role, organisation and e-mail; what is left empty is taken away."""
+    """Change role, organisation and e-mail; an empty field removes its value."""
     fields = filled(form)
     asked = {name: fields.get(name) for name in ("role", "organisation", "email")}
     return _change(user_name, parts, signed_in, asked, f"{user_name} is changed.", typed=form)

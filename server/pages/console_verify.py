@@ -1,4 +1,4 @@
-"""Verifying from the console: choose, see what it would cost, confirm exactly that; and cancel."""
+"""Verifying from the console: choose, read the dry run's cost, confirm exactly that; cancel."""
 
 import re
 from typing import Any
@@ -28,7 +28,7 @@ Typed = dict[str, Any]
 
 @router.get(ADDRESS)
 def choose(request: Request, parts: PartsDep, signed_in: ConsoleDep) -> HTMLResponse:
-    """The form that chooses, or with `preview` the dry run of what it chose."""
+    """The form that chooses submissions, or with `preview` the dry run of that choice."""
     typed: Typed = filled(request.query_params)
     if typed.pop("preview", None) is None:
         return _form(parts, signed_in, typed)
@@ -45,7 +45,7 @@ def choose(request: Request, parts: PartsDep, signed_in: ConsoleDep) -> HTMLResp
 
 @router.post(ADDRESS)
 def confirm(parts: PartsDep, signed_in: ConsoleDep, form: FormDep) -> Response:
-    """Queue what the dry run listed, and nothing else."""
+    """Queue exactly the verifications that the dry run listed."""
     chosen = _chosen({name: form.get(name, "") for name in ("kind", "submissions")})
     wanted, errors = read_form(BatchCreate, chosen | {"reason": form.get("reason", "").strip()})
     try:
@@ -80,7 +80,7 @@ def _chosen(typed: Typed) -> Typed:
 
 
 def _by_own_fields(errors: dict[str, str]) -> dict[str, str]:
-    """What is wrong with the choice as a whole belongs to its first field."""
+    """Move an error of the whole form to its first field."""
     return {("submissions" if name == "form" else name): text for name, text in errors.items()}
 
 
@@ -118,7 +118,7 @@ def _preview(
 def _shown_again(
     parts: Parts, signed_in: SignedIn, chosen: Typed, errors: dict[str, str], *, typed: Typed
 ) -> HTMLResponse:
-    """The dry run once more, of the same submissions, with what is wrong with the form."""
+    """Show the dry run of the same submissions again, with the errors of the form."""
     wanted, unclear = read_form(BatchCreate, chosen | DRY_RUN)
     if wanted is None:
         return _form(parts, signed_in, typed, errors=_by_own_fields(unclear))

@@ -26,7 +26,7 @@ DONE = {"pause": "paused", "drain": "draining", "resume": "no longer held", "con
 
 
 class Order(BaseModel):
-    """What is to happen to a worker, to the queue of a hardware class, or to all of them."""
+    """An action on a worker, on the queue of a hardware class, or on all workers."""
 
     what: str = Field(min_length=1, pattern=f"^({EVERYTHING}$|{QUEUE}.|{WORKER}.)")
     action: Literal["pause", "drain", "resume", "confirm"]
@@ -57,7 +57,7 @@ def change(parts: PartsDep, signed_in: ConsoleDep, form: FormDep) -> Response:
 
 
 def _carry_out(session: Session, caller: Caller, wanted: Order) -> str:
-    """Do it; what it was done to."""
+    """Carry out an action; return the name of its worker or queue, for a sentence."""
     if wanted.what.startswith(WORKER):
         name = wanted.what.removeprefix(WORKER)
         if wanted.action == "confirm":

@@ -24,7 +24,7 @@ NO_DOCUMENTS = (
 
 @router.get("/docs", response_class=HTMLResponse)
 def docs_index(parts: PartsDep) -> str:
-    """What there is to read, in the order to read it."""
+    """Index of the documents, in the order to read them."""
     return _page(parts, INDEX)
 
 
@@ -85,7 +85,7 @@ def _view(document: Document) -> dict[str, Any]:
 
 @router.get("/prices", response_class=HTMLResponse)
 def prices_page(request: Request, parts: PartsDep) -> str:
-    """What instances cost, since when, and who says so."""
+    """Price book: prices of instances with their dates and sources."""
     query = read_query(PriceQuery, request)
     filters = query.model_dump(mode="json", exclude_none=True)
     with parts.database.read() as session:

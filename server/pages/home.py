@@ -20,7 +20,7 @@ LATEST = 8
 
 @router.get("/", response_class=HTMLResponse)
 def home(parts: PartsDep) -> str:
-    """Every benchmark with its record, what is replayed, and the latest verdicts."""
+    """Every benchmark with its record, the replays under way, and the latest verdicts."""
     with parts.database.read() as session:
         benchmarks = _cards(session, parts)
         live, live_count = live_verifications(session, limit=LATEST)
@@ -45,7 +45,7 @@ def _cards(session: Session, parts: Parts) -> list[dict[str, Any]]:
 
 
 def _records(standing: Standing | None) -> list[dict[str, Any]]:
-    """The records of a card, the standing one last, which alone says whose it is."""
+    """The records of a card, the standing one last; only that one names its holder."""
     if standing is None:
         return []
     *earlier, last = map(asdict, standing.records)

@@ -1,4 +1,4 @@
-"""Where the links of mails lead. Programs open links too, so a button does what it says."""
+"""Pages that links in mails open. Mail programs open links too, so only a button acts."""
 
 from fastapi import APIRouter, Response
 from fastapi.responses import HTMLResponse
@@ -49,7 +49,7 @@ def _asked(parts: PartsDep, token: str, purpose: Purpose) -> HTMLResponse:
 
 def _page(address: str, purpose: Purpose, *, done: bool) -> HTMLResponse:
     page = render("mail_link.html", address=address, purpose=purpose, done=done)
-    # Whoever reads the address of this page can end the subscription: no other site is told it.
+    # The address of this page can end the subscription, so no referrer gives it to other sites.
     return HTMLResponse(
         page, headers={"Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
     )

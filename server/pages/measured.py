@@ -1,4 +1,4 @@
-"""What a replay measured beside quality and time, over its runs."""
+"""Energy, power, memory and precision of a replay, over its runs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

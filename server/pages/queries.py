@@ -1,4 +1,4 @@
-"""What the pages show: the views of the API, as the plain tables that templates take."""
+"""Template contexts of the pages: the views of the API as plain tables."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -53,10 +53,10 @@ def submission_context(session: Session, parts: Parts, submission_id: str) -> Co
 
 
 def submission_page_context(session: Session, parts: Parts, submission_id: str) -> Context:
-    """All that the page of a submission shows beside its curves.
+    """Template context of a submission's page, without its curves.
 
-    To what the API says it adds the submission's place on its board, the latest verifications with
-    their reasons (without the report), and what the published one measured beside the time.
+    To the API's view it adds the submission's place on its board, the latest verifications with
+    their reasons (without the report), and the published one's energy, memory and precision.
     """
     context = submission_with_checks(session, parts, submission_id)
     submission = find_submission(session, submission_id)
@@ -93,7 +93,7 @@ def _place(session: Session, parts: Parts, submission: Submission) -> Context | 
 
 
 def _pool(session: Session, pool_id: str | None) -> Context:
-    """How many runs of a pool count, and how many only nominated it for fresh ones."""
+    """Number of runs of a pool that count, and of those that only nominated it for fresh ones."""
     runs = session.scalars(select(PoolRun.counted).where(PoolRun.pool_id == pool_id)).all()
     return {"counted": sum(runs), "not_counted": len(runs) - sum(runs)}
 
@@ -135,7 +135,7 @@ def sampled_curve(curve: Sequence[Sequence[Any]], most: int) -> list[Context]:
 
 
 def title_of(parts: Parts, benchmark_id: str) -> str:
-    """What a benchmark is called; one that this server has no more by its id."""
+    """Title of a benchmark; the id of one that this server no longer has."""
     benchmark = parts.benchmarks.get(benchmark_id)
     return benchmark_id if benchmark is None else benchmark.title
 

@@ -1,4 +1,4 @@
-"""Where a submission stands on its board, and who stands beside it."""
+"""Place of a submission on its board, and its neighbours."""
 
 from dataclasses import asdict, dataclass, fields
 from typing import Any

@@ -7,7 +7,7 @@ from server.base.middleware import reader_has, reader_takes_gzip
 from web.assets import Asset, static_asset
 
 router = APIRouter(include_in_schema=False)
-# Everything is public but what takes a token; boards sorted and filtered are the same board again.
+# Crawlers may read every public page; sorted and filtered boards repeat the same board.
 ROBOTS = """User-agent: *
 Disallow: /api/
 Disallow: /console
@@ -32,7 +32,7 @@ def favicon(request: Request) -> Response:
 
 @router.get("/robots.txt")
 def robots() -> Response:
-    """What crawlers need not read."""
+    """Addresses that crawlers should skip."""
     return Response(ROBOTS, media_type="text/plain; charset=utf-8")
 
 

@@ -64,7 +64,7 @@ def curves_chart(submission_id: str, parts: PartsDep, viewer: ViewerDep) -> dict
 
 @router.get("/submissions/{submission_id}/badge.svg")
 def badge(submission_id: str, parts: PartsDep, viewer: ViewerDep, request: Request) -> Response:
-    """The state of a submission as a picture; whoever shows it asks each time if it changed."""
+    """SVG badge of a submission's state; caches revalidate it on every request."""
     with parts.database.read(viewer) as session:
         context = submission_with_checks(session, parts, submission_id)
     submission = context["submission"]
@@ -105,7 +105,7 @@ def verify_submission(
 def _for_its_owner(
     session: Session, request: Request, parts: Parts, submission_id: str
 ) -> dict[str, Any]:
-    """Until when it is hidden, and the token of forms for whoever may withdraw and verify it."""
+    """End of the embargo, and the CSRF token of a reader who may withdraw and verify it."""
     submission = find_submission(session, submission_id)
     phases = current_phases(session, submission.benchmark_id) if submission.embargoed else None
     until = phases.embargo_until if phases is not None else None
@@ -128,6 +128,6 @@ def _for_its_owner(
 
 
 def _waits_for_its_first(submission: Submission) -> bool:
-    """Whether whoever may withdraw a submission may also have it replayed from its page."""
+    """Whether a submission is not withdrawn and was never verified; its page offers a replay."""
     standing = submission.withdrawn_at is None and not submission.verifications
     return standing and submission.published is None

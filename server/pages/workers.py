@@ -1,4 +1,4 @@
-"""Who replays, and what waits."""
+"""Pages of the workers and of the queues."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/workers", response_class=HTMLResponse)
 def workers_page(parts: PartsDep, viewer: ViewerDep) -> str:
-    """Who replays, and what waits."""
+    """All workers, and the attempts that wait in each queue."""
     alive_seconds = parts.settings.worker_alive_seconds
     with parts.database.read(viewer) as session:
         workers = list_workers(session, alive_seconds=alive_seconds)
@@ -45,7 +45,7 @@ def roofline_chart(name: str, parts: PartsDep, viewer: ViewerDep) -> dict[str, A
 
 @router.get("/workers/{name:path}", response_class=HTMLResponse)
 def worker_page(name: str, parts: PartsDep, viewer: ViewerDep) -> str:
-    """One worker: what it is at, its canary over time, its roofs."""
+    """One worker: its attempts, its canary over time, its roofs."""
     alive_seconds = parts.settings.worker_alive_seconds
     with parts.database.read(viewer) as session:
         detail = read_worker(session, name, alive_seconds=alive_seconds)
