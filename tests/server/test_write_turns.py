@@ -33,7 +33,7 @@ def test_whoever_has_written_lets_those_who_wait_write_first(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Two databases of one file share nothing but the file, as two processes do.
-    monkeypatch.setattr(server.write_turns, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(server.base.write_turns, "PATIENCE_SECONDS", 60.0)
     database, other = Database(f"sqlite:///{path}"), Database(f"sqlite:///{path}")
     for number in range(5):
         with database.write():
@@ -69,7 +69,7 @@ def test_nothing_that_two_processes_write_on_and_on_is_lost(path: Path) -> None:
 def test_whoever_waits_too_long_for_a_turn_goes_without(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server.write_turns, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(server.base.write_turns, "PATIENCE_SECONDS", 0.01)
     database = Database(f"sqlite:///{path}")
     with Path(f"{path}{TURN}").open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
