@@ -1,10 +1,10 @@
-"""What a rule says when the input is wrong: what, where, and what was expected."""
+"""Errors of rules: the fault, its place and the expectation."""
 
 
 class RuleError(ValueError):
     """A rule cannot accept this input.
 
-    Carries the place (`file`, 1-based `line`, dotted `field`) and what was `expected`, each None
+    Carries the place (`file`, 1-based `line`, dotted `field`) and the `expected` value, each None
     where it does not apply, so that a terminal, a page and an API answer can all show the same.
     `code` is a word for programs, for example "bad_json"; None where nobody has asked for one.
     """

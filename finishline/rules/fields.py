@@ -9,14 +9,14 @@ from finishline.rules.errors import RuleError
 from finishline.rules.text import did_you_mean, near_miss
 
 TEXT_LIMIT = 4_000
-# What commands a terminal, ends a line unseen, or turns the direction of what follows it.
+# Characters that command a terminal, end a line unseen, or turn the direction of writing.
 MISLEADING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 class Fields:
     """One table of a JSON or TOML document, read field by field.
 
-    Every getter raises `error` (a RuleError) with file, dotted field and what was expected.
+    Every getter raises `error` (a RuleError) with file, dotted field and expectation.
     A field that was never asked for is refused by `refuse_unknown`, with the nearest known name.
     """
 

@@ -87,7 +87,7 @@ def _skeleton(text: str) -> str:
 
 
 def fault_in(name: str) -> str | None:
-    """Say what is wrong with the form of a new name, and what to write instead."""
+    """Describe the fault in the form of a new name, and the remedy."""
     if not name.isprintable() or not INVISIBLE.isdisjoint(name):
         return "has characters that show nothing or change the direction of text; leave them out"
     if not name or name != name.strip():
@@ -102,7 +102,7 @@ DEEPEST = 16
 LONGEST_WORD = 200
 LONGEST_NUMBER = 40
 # Texts and comments first: nothing counts that lies in them. Possessive, so that nothing is read
-# twice whatever is left open.
+# twice even where a part is left open.
 PIECE = re.compile(
     r"""
     (?P<text> \"{3} [^\\"]*+ (?: (?: \\. | "{1,2}+(?!") ) [^\\"]*+ )*+ "{3,5}+
@@ -151,7 +151,7 @@ def _check_bounds(text: str, file: str, error: type[RuleError]) -> None:
 
 
 def _problem(kind: str | None, found: str, *, depth: int, parts: int) -> tuple[str, str] | None:
-    """What is wrong with a piece of the text, and what was expected instead."""
+    """Fault in a piece of the text, and the text expected instead."""
     if parts >= MOST_KEY_PARTS:
         return "a key with too many dots", f"at most {MOST_KEY_PARTS} parts"
     if depth > DEEPEST:

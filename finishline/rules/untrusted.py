@@ -1,4 +1,4 @@
-"""Plain tables into dataclasses, every field checked: what comes from a file nobody vouches for."""
+"""Build dataclasses from untrusted plain tables, checking every field."""
 
 import math
 import types
@@ -12,10 +12,10 @@ _Kind = TypeVar("_Kind")
 
 
 def read_plain(kind: type[_Kind], value: object, *, path: str) -> _Kind:
-    """A dataclass of plain values from the table it was written to.
+    """Read a dataclass of plain values from the table it was written to.
 
-    Whole numbers pass where a float is expected. Raises RuleError with the dotted field and what
-    was expected there: also for a field that the class does not have.
+    Whole numbers pass where a float is expected. Raises RuleError with the dotted field and the
+    expectation: also for a field that the class does not have.
     """
     return cast(_Kind, _read(kind, value, path))
 

@@ -1,4 +1,4 @@
-"""Published archives: which submissions a tree of files holds, and what each comes to.
+"""Published archives: find the submissions in a tree of files and score each one.
 
-Nothing here touches a disk: files are listed and read by whoever calls (`files.Archive`).
+Nothing here touches a disk: the caller lists and reads files (`files.Archive`).
 """

@@ -187,10 +187,10 @@ def division_called(text: str) -> str:
 
 
 def _declared_open(record: dict[str, Any], description: SystemDescription | None) -> bool:
-    """Whether a set is handed in as one of the open division, whatever its logs say.
+    """Whether a set is submitted to the open division, even if its logs say closed.
 
     To be open asks for less and is compared with less, so nothing is won by it; but where logs were
-    held against the reference as closed ones, the two must agree.
+    compared with the reference as closed ones, the two must agree.
     """
     if description is None or description.division is None or record["rcp"] is not None:
         return False

@@ -1,4 +1,4 @@
-"""The claim that a published submission makes: what is handed to a server in its name."""
+"""Build the claim of a published submission, to be uploaded to a server in its name."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from finishline.rules.submissions.descriptions import SystemDescription
 
 NOT_STATED = "not stated"
 MAX_CLASS_LENGTH = 80
-# Memory is sold in powers of two, whatever the unit is called: "2 TB" are 2,048 GiB.
+# Memory is sold in powers of two, in either unit: "2 TB" are 2,048 GiB.
 GIB_PER_UNIT = {"gb": 1, "gib": 1, "g": 1, "tb": 1024, "tib": 1024, "t": 1024}
 # With three decimals it is not certain ("2.048 TB" are 2,048 GB as well), so there it is left out.
 _MEMORY = re.compile(r"([0-9]{1,7}(?:\.[0-9]{1,2})?)\s*([a-z]{1,3})")
@@ -17,8 +17,8 @@ _MEMORY = re.compile(r"([0-9]{1,7}(?:\.[0-9]{1,2})?)\s*([a-z]{1,3})")
 def set_claim(record: Mapping[str, Any], description: SystemDescription | None) -> dict[str, Any]:
     """The claim of an MLPerf result set, as a submission's JSON.
 
-    Depends on the package alone, not on where it lies: the same package makes the same claim. What
-    is missing is left out, for the server to refuse.
+    Depends on the package alone, not on where it lies: the same package makes the same claim.
+    Missing fields are left out, for the server to refuse.
     """
     claim = {
         "benchmark": set_benchmark_id(record),
@@ -45,10 +45,10 @@ def set_benchmark_id(record: Mapping[str, Any]) -> str:
 
 
 def _system(folder: str, description: SystemDescription | None) -> dict[str, Any]:
-    """The system of a set; `folder` is what it is called in the package.
+    """The system of a set; `folder` is its name in the package.
 
     The machines that may be compared are those with as many accelerators of one model, or, without
-    accelerators, as many processors of one model; where neither is told, those of the same name.
+    accelerators, as many processors of one model; where neither is stated, those of the same name.
     """
     if description is None:
         return {"name": folder, "hardware_class": _slug(folder), "processor": NOT_STATED}
@@ -59,7 +59,7 @@ def _system(folder: str, description: SystemDescription | None) -> dict[str, Any
     count, model = (
         (description.accelerators, accelerator) if accelerator else (processors, processor)
     )
-    hardware = description.fields.get("hardware")  # What v0.5 calls the name of a system.
+    hardware = description.fields.get("hardware")  # The name of a system in v0.5.
     system = {
         "name": description.system_name or hardware or folder,
         "hardware_class": _slug(

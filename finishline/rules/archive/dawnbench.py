@@ -19,7 +19,7 @@ MAX_CURVE_BYTES = 16 * 1024 * 1024
 
 
 def score_entry(entry: EntryFiles, archive: Archive, definitions: Definitions) -> dict[str, Any]:
-    """The record of one entry; its `problems` say what is wrong with it."""
+    """Score one entry into a record; `problems` lists its faults."""
     problems = Problems()
     kind = entry.kind or ("train" if entry.tsv else "inference")
     task = entry.task or _task(entry, archive, kind)
@@ -167,7 +167,7 @@ def _inference_figures(said: DawnbenchEntry | None, benchmark: Benchmark) -> dic
 def _add_odd(
     record: dict[str, Any], said: DawnbenchEntry | None, benchmark: Benchmark, problems: Problems
 ) -> None:
-    """What is no error of the file but good to know."""
+    """Note oddities of an entry that are no errors."""
     best = record["best_metric"]
     if best is not None and not record["reached"]:
         problems.add(

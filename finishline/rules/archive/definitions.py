@@ -12,7 +12,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark, RunsRule, load_benc
 from finishline.rules.benchmarks.quality import LoggedQuality, QualityTarget
 
 SHIPPED = Path(__file__).parent / "benchmarks"
-# What a benchmark was called before it was called what it is.
+# Earlier names of benchmarks.
 OTHER_NAMES = {"ssd": "retinanet", "gnn": "rgat", "mask": "maskrcnn"}
 OLD_FORMAT_ROUNDS = {"0.5", "0.6"}
 _ID = re.compile(r"mlperf-v([0-9]+)\.([0-9]+)-([a-z0-9_]+)")
@@ -44,7 +44,7 @@ def shipped_definitions() -> dict[str, Benchmark]:
 
 
 class Definitions:
-    """Benchmark definitions by what published files call them."""
+    """Benchmark definitions by their names in published files."""
 
     def __init__(self, benchmarks: Mapping[str, Benchmark]) -> None:
         self._benchmarks = benchmarks
@@ -65,7 +65,7 @@ class Definitions:
     def of_mlperf(self, name: str, version: str | None) -> Benchmark | None:
         """The definition of an MLPerf benchmark; the newest there is if no version is named.
 
-        That is none of v0.5 or v0.6, whose logs name their round by their format.
+        That is none of v0.5 or v0.6: their logs name their round by their format.
         """
         return self._mlperf.get((version or "", name))
 
@@ -80,12 +80,12 @@ class Definitions:
         return tuple(sorted(fitting, key=_version_parts))
 
     def mlperf_names(self) -> tuple[str, ...]:
-        """What MLPerf benchmarks may be called in logs."""
+        """Names that MLPerf benchmarks may have in logs."""
         return tuple(sorted({name for _, name in self._mlperf}))
 
 
 def names_of(name: str, benchmark: Benchmark | None) -> tuple[str, ...]:
-    """What a benchmark, called `name` in its path, may be called in its logs."""
+    """Names in logs of a benchmark that is called `name` in its path."""
     if benchmark is not None:
         return benchmark.log_names
     synonyms = {old for pair in OTHER_NAMES.items() if name in pair for old in pair}
@@ -93,7 +93,7 @@ def names_of(name: str, benchmark: Benchmark | None) -> tuple[str, ...]:
 
 
 def common_name(name: str) -> str:
-    """What a benchmark is called in most rounds."""
+    """Name of a benchmark in most rounds."""
     return OTHER_NAMES.get(name, name)
 
 
@@ -134,7 +134,7 @@ KNOWN = {
 def quality_in_logs(
     name: str | None, benchmark: Benchmark | None
 ) -> QualityTarget | LoggedQuality | None:
-    """How the logs of a benchmark tell quality: by its definition, else what is known of its name.
+    """How the logs of a benchmark tell quality: by its definition, else by its name.
 
     None where nothing is known.
     """

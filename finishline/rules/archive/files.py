@@ -15,7 +15,7 @@ _VERSION = re.compile(r"(?:.*[_-])?v(0\.[567]|[1-9]\d?\.[01])(?:\.\d)?")
 
 @dataclass(frozen=True)
 class ArchiveFile:
-    """One file. `path` is how it is named to people, relative to what they asked for.
+    """One file. `path` is shown to people, relative to the path they gave.
 
     `place` has the parts of its absolute path. `refused` says why it may not be read, for example
     that it is a symbolic link; None for a regular file with a safe name.

@@ -47,11 +47,11 @@ KEYS = (
 
 @dataclass(frozen=True)
 class Reader:
-    """How sets are read: by which definitions, and how closely.
+    """Options for reading sets: the definitions, and how closely to read.
 
-    `pruned` holds convergence against the pruned reference points. `every_line` parses the lines
+    `pruned` compares convergence with the pruned reference points. `every_line` parses the lines
     that no figure needs as well. `identical` names the copies of a log, by path; `rounds` the
-    rounds that packages may be of whose folders do not say (rules.archive.rounds).
+    possible rounds of packages without one in their folders' names (rules.archive.rounds).
     """
 
     archive: Archive
@@ -63,7 +63,7 @@ class Reader:
 
 
 def score_set(found: ResultSet, reader: Reader) -> dict[str, Any]:
-    """The record of one result set; its `problems` say what is wrong with it."""
+    """Score one result set into a record; `problems` lists its faults."""
     problems = Problems()
     name = shown(found.place[-1]) if found.in_package else None
     possible = possible_rounds(found, reader.rounds)
@@ -133,7 +133,7 @@ def _read_runs(
 def _read_files(
     files: Sequence[ArchiveFile], name: str | None, benchmark: Benchmark | None, reader: Reader
 ) -> tuple[list[tuple[Reading, str | None]], Problems]:
-    """What every log says, read as one of a benchmark, and what is wrong with it."""
+    """Read every log as one of a benchmark; return the readings with rounds, and the problems."""
     problems = Problems()
     names = names_of(name, benchmark) if name else reader.definitions.mlperf_names()
     allowed = {"submission_benchmark": names, "submission_division": DIVISIONS}

@@ -27,7 +27,7 @@ _TIME_MS = re.compile(rb'"time_ms"\s*:\s*([0-9]{1,15})')
 
 
 def may_exceed_allowance(start_of_log: bytes, started_ms: float | None) -> bool:
-    """Whether a log whose first bytes are given may tell of more preparation than is free.
+    """Whether a log, by its first bytes, may have more preparation than is free.
 
     `started_ms` is the time of its run_start. A log without any init_start tells of none.
     """
@@ -47,7 +47,7 @@ def with_ledger(
 ) -> Reading:
     """A reading with the ledger and the preparation that only all lines give.
 
-    What is wrong in those is left alone.
+    Faults in those lines are ignored.
     """
     whole = read_mllog_chunks(
         archive.chunks(file),
@@ -138,7 +138,7 @@ def read_run(
     every_line: bool,
     problems: Problems,
 ) -> tuple[Reading, str | None]:
-    """What one log says, and its round if its format is that of one round: "0.5" or "0.6".
+    """Read one log; also its round if its format is that of one round: "0.5" or "0.6".
 
     `name` is the benchmark's in its path, if that tells.
 

@@ -1,4 +1,4 @@
-"""What is wrong or odd about a submission, file by file."""
+"""Problems and oddities of a submission, file by file."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ class Problem:
 
 
 class _Told(NamedTuple):
-    """What a problem says, wherever in its file."""
+    """A problem without its place in the file."""
 
     file: str | None
     field: str | None
@@ -73,7 +73,7 @@ class Problems:
         expected: str | None = None,
         severity: Severity = "error",
     ) -> None:
-        """Note a problem; of one file only so many are kept, and what is told again is counted."""
+        """Note a problem; keep only so many of one file, and count repetitions."""
         told = _Told(file, field, code, message, expected, severity)
         if line is not None and told in self._times:
             self._times[told] += 1
@@ -90,11 +90,11 @@ class Problems:
         self.add(**vars(problem))
 
     def report(self, error: RuleError) -> None:
-        """Note what a rule raised, as an error."""
+        """Note a rule's exception as an error."""
         self.reporter("error")(error)
 
     def reporter(self, severity: Severity) -> Callable[[RuleError], None]:
-        """What notes problems that rules raise with a severity."""
+        """Callback that notes the problems that rules raise, with a severity."""
 
         def report(error: RuleError) -> None:
             self.add(

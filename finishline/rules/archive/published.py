@@ -1,7 +1,7 @@
-"""When the rounds of MLPerf Training were published: what is known to the day, and from where.
+"""Publication days of the rounds of MLPerf Training, with their sources.
 
-A round whose day no source confirms is left out: its results are of the day that an import names,
-else of the import.
+A round without a sourced day is left out: its results are of the day that an import names, else of
+the import.
 """
 
 import re

@@ -22,7 +22,7 @@ def note_same_trainings(
     benchmark: Benchmark | None,
     problems: Problems,
 ) -> None:
-    """Note the runs whose every quality and time is that of another of their set.
+    """Note runs that repeat every quality and time of another run of their set.
 
     Two trainings never take the same milliseconds to the same quality, so only logs that end alike
     are read for their whole curves. Published: runs 3 and 8 of tinycorp's tinybox_green, BERT of

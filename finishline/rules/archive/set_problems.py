@@ -1,4 +1,4 @@
-"""What is wrong with an MLPerf result set as a whole: its runs, their seeds, its round."""
+"""Problems of an MLPerf result set as a whole: its runs, their seeds, its round."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark, RunsRule
 from finishline.rules.text import count_text
 
 MAX_SEEDS_TOLD = 5
-# Two runs of self-play differ whatever their seed: the published seed checker leaves MiniGo out.
+# Two runs of self-play differ even with one seed: the published seed checker leaves MiniGo out.
 SEEDS_MAY_REPEAT = ("minigo",)
 
 

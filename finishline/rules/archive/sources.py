@@ -1,4 +1,4 @@
-"""Archives whose results were reviewed elsewhere, by the commits that hold them."""
+"""Archives of results that were reviewed elsewhere, by their commits."""
 
 import re
 from dataclasses import dataclass

@@ -65,8 +65,8 @@ Submission = EntryFiles | ResultSet | SingleLog
 def find_submissions(archive: Archive, *, asked_for_file: bool = False) -> list[Submission]:
     """The submissions of an archive, in order of their paths.
 
-    `asked_for_file` is whether the listing is one file that somebody named: then it is read as what
-    its name says, wherever it lies. In a tree, files that belong to nothing are left alone.
+    `asked_for_file` is whether the listing is one file that somebody named: then its name alone
+    decides how it is read. In a tree, files that belong to nothing are left alone.
     """
     files = list(archive.files.values())
     if asked_for_file:
@@ -139,7 +139,7 @@ def _number(file: ArchiveFile) -> tuple[list[int], str]:
 def _oddly_named_sets(
     files: Iterable[ArchiveFile], known: set[Place], archive: Archive
 ) -> list[ResultSet]:
-    """Sets whose logs stand in ORG/results/SYSTEM/BENCHMARK but have names of their own."""
+    """Sets with logs in ORG/results/SYSTEM/BENCHMARK that have names of their own."""
     sets: dict[Place, ResultSet] = {}
     for file in files:
         place = file.place[:-1]
@@ -154,7 +154,7 @@ def _oddly_named_sets(
 
 
 def _outside_packages(files: Iterable[ArchiveFile], sets: Iterable[ResultSet]) -> list[ArchiveFile]:
-    """Files outside packages. A package also holds code, whose texts are nobody's runs."""
+    """Files outside packages. A package also holds code; texts beside code are no runs."""
     packages = {found.place[:-3] for found in sets if found.in_package}
     packages |= {found.place for found in sets}
     return [
@@ -169,7 +169,7 @@ def _single_logs(
 ) -> Iterator[SingleLog]:
     """Loose logs: every text in a folder with a log, or, `alone` in the tree, any text at all.
 
-    A broken log among others is told of; a requirements.txt beside entries is no log.
+    A broken log among others is reported; a requirements.txt beside entries is no log.
     """
     texts = [file for file in files if file.name.lower().endswith(LOG_SUFFIXES)]
     marked = {file.place[:-1] for file in texts if _is_marked(file, archive)}
@@ -182,4 +182,4 @@ def _is_marked(file: ArchiveFile, archive: Archive) -> bool:
     try:
         return LOG_MARK in next(iter(archive.chunks(file)), b"")
     except LogFormatError:
-        return True  # What may not be read is told of where it is scored.
+        return True  # Scoring reports files that may not be read.

@@ -19,7 +19,7 @@ DIVISIONS = ("closed", "open")
 REACH_RULES = ("first_crossing", "sustained", "fixed_stop")
 SEED_RULES = ("required", "if_logged")
 NUMBERED_EVIDENCE = ("measured", "published")
-# Claims of these checks a benchmark may list below, by their own time, apart from what is numbered.
+# Checks of claims that a benchmark may list below the numbered rows, by claimed time.
 LISTED_CHECKS = ("epochs_agree", "witnessed")
 MOST_CONFIRM_RUNS = 100
 
@@ -34,7 +34,7 @@ class ReachRule:
 
 @dataclass(frozen=True)
 class DataSet:
-    """What is trained and evaluated on; `sha256` is over the raw items where one is defined.
+    """Training and evaluation data; `sha256` is over the raw items where one is defined.
 
     The counts are None where no fixed set of items is trained or evaluated on.
     """
@@ -50,9 +50,9 @@ class DataSet:
 class RunsRule:
     """Runs a result is made of, and how many are dropped at each end before the mean.
 
-    `started` is for benchmarks whose runs often fail: so many are started, and the first `count`
-    that reach the target make the result. `seeds` is "required" where every closed run must log
-    one, "if_logged" where the rules did not ask for it; none may repeat either way.
+    `started` is for benchmarks with runs that often fail: so many are started, and the first
+    `count` that reach the target make the result. `seeds` is "required" where every closed run must
+    log one, "if_logged" where the rules did not ask for it; none may repeat either way.
     """
 
     count: int
@@ -68,7 +68,7 @@ class RunsRule:
 
 @dataclass(frozen=True)
 class RcpRule:
-    """How a closed set's convergence is held against the reference's.
+    """Rule that compares a closed set's convergence with the reference's.
 
     `stdev_of` says which reading of the standard deviation holds, `allowance` how far below the
     limit a mean may still be (rules.convergence).
@@ -132,7 +132,7 @@ class RankingRule:
     """Which evidence is numbered, and how many fresh runs confirm a place among the first three.
 
     `numbers` is None where the file does not say: measured and published results. It may also name
-    checks, whose claims then form a list of their own by claimed time.
+    checks; their claims then form a list of their own by claimed time.
     """
 
     numbers: tuple[str, ...] | None = None
@@ -144,8 +144,9 @@ class Benchmark:
     """Task + data set + quality target + rules version, read from one file.
 
     `sha256` is the hash of that file: a result names the definition it was scored under.
-    `convergence_unit` is what convergence is counted in; `rcp` is None where no reference
-    convergence points are known, `latency` where the latency of its model is not measured.
+    `convergence_unit` is the unit of convergence (epochs or samples); `rcp` is None where no
+    reference convergence points are known, `latency` where the latency of its model is not
+    measured.
     """
 
     benchmark_id: str
@@ -192,10 +193,11 @@ def parse_benchmark(content: bytes, *, file: str) -> Benchmark:
 
 
 def read_benchmark(content: bytes, *, file: str) -> Benchmark:
-    """The benchmark a result was published under, from the text that was kept of it.
+    """Read a stored definition: the benchmark that a result was published under.
 
-    What was accepted once is read for good: a check that grows belongs in rules.offered, and here
-    only what no benchmark can be made without. Raises BenchmarkError naming file and field.
+    A definition that was accepted once can be read forever: new checks belong in rules.offered, and
+    only checks that no benchmark can do without belong here. Raises BenchmarkError naming file and
+    field.
     """
     table = parse_toml(content, file=file, error=BenchmarkError)
     root = Fields(table, file=file, error=BenchmarkError)

@@ -1,4 +1,4 @@
-"""What the calibrated runs tell of a claim's settings: curves, epochs, and between batch sizes."""
+"""Calibrated curves and epochs for a claim's settings, interpolated between batch sizes."""
 
 import math
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ def interpolated_epochs(
 def pooled(first: Reference, second: Reference) -> Reference:
     """The reference that the figures behind two references make together.
 
-    Equal to `reference_of` all figures: what separates the two means adds to the spread.
+    Equal to `reference_of` all figures: the distance between the two means adds to the spread.
     """
     count = first.count + second.count
     centre = (first.mean * first.count + second.mean * second.count) / count

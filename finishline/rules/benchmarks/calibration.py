@@ -1,4 +1,4 @@
-"""What calibration runs say: convergence by batch size, the band, and how two calibrations differ.
+"""Calibration figures: convergence by batch size, the band, differences of two calibrations.
 
 A calibration trains the reference itself, at its own settings but for the batch size, with drawn
 seeds and to the last epoch: the figures behind every band and every convergence test.
@@ -74,18 +74,18 @@ def chunk_sizes(runs: int) -> list[int]:
 
 
 def calibrated_by(benchmark: Benchmark, runs: Sequence[ReferenceRun]) -> Benchmark:
-    """A benchmark whose reference runs are those of a calibration, in place of its file's."""
+    """Replace a benchmark's reference runs by those of a calibration."""
     return dataclasses.replace(benchmark, reference_runs=tuple(runs))
 
 
 def runs_sha256(runs: Sequence[ReferenceRun]) -> str:
-    """What a seal names a calibration's runs by: SHA-256 over their compact JSON, sorted."""
+    """SHA-256 of a calibration's runs for a seal, over their compact JSON, sorted."""
     rows = sorted([run.batch_size, run.seed, list(run.quality)] for run in runs)
     return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()
 
 
 def judged_beside(calibration_id: str, calibrated: Benchmark) -> dict[str, str]:
-    """What is sealed beside the draw of a replay that an adopted calibration judges."""
+    """Fields sealed beside the draw of a replay that an adopted calibration judges."""
     return {
         "calibration": calibration_id,
         "reference_runs_sha256": runs_sha256(calibrated.reference_runs),

@@ -13,8 +13,8 @@ PhaseName = Literal["announced", "open", "frozen", "closed"]
 class Phases:
     """The dates, each from that moment on: open, frozen, closed, and the end of an embargo.
 
-    From `freezes_at` submissions are scored under one definition, whatever the files say. A result
-    that comes in before `embargo_until` is shown from then on.
+    From `freezes_at` submissions are scored under one definition, even if the files change. A
+    result that comes in before `embargo_until` is shown from then on.
     """
 
     opens_at: datetime | None = None
@@ -41,7 +41,7 @@ def is_frozen(phases: Phases, now: datetime) -> bool:
 
 
 def is_embargoed(phases: Phases, now: datetime) -> bool:
-    """Whether what comes in at this moment is not shown yet."""
+    """Whether a result that comes in at this moment is not shown yet."""
     return phases.embargo_until is not None and now < phases.embargo_until
 
 
@@ -61,7 +61,7 @@ def why_not_taken(phases: Phases, now: datetime, *, benchmark_id: str) -> str | 
 
 
 def sentence_at(phases: Phases, now: datetime) -> str:
-    """What phase a benchmark is in, and what comes next, in words."""
+    """Describe the present phase of a benchmark and the next one."""
     name = phase_at(phases, now)
     if phases == NO_PHASES:
         return "Open: it has no dates."
@@ -76,7 +76,7 @@ def sentence_at(phases: Phases, now: datetime) -> str:
 
 
 def faults(phases: Phases) -> dict[str, str]:
-    """What is wrong with the order of the dates, by the field to change."""
+    """Faults in the order of the dates, by the field to change."""
     found: dict[str, str] = {}
     opens, freezes, closes = phases.opens_at, phases.freezes_at, phases.closes_at
     if opens is not None and closes is not None and closes <= opens:
@@ -117,7 +117,7 @@ def _embargo_words(phases: Phases, now: datetime) -> list[str]:
     return [f"Results that come in are under embargo until {moment_words(phases.embargo_until)}."]
 
 
-# What decides whether a run reached its target, how long that took, and what is made of the runs.
+# Fields that decide whether a run reached its target, its time, and the result of the runs.
 SCORED_BY = {
     "target": "target",
     "reach": "target.reach",

@@ -21,7 +21,7 @@ AN_ADDRESS = "an http or https address"
 
 @dataclass(frozen=True)
 class Price:
-    """What one instance costs from a day on, and the page that says so.
+    """Price of one instance from a day on, and the page that states it.
 
     `supersedes` is the number of the entry that this one stands in for, None for most.
     """
@@ -50,8 +50,8 @@ def price_on(
 ) -> PriceEntry | None:
     """The on-demand price that holds on a day: the latest that starts on it or before, or None.
 
-    Of two from the same day the one added later holds. What another entry supersedes never does,
-    also on days before the other one starts. Spot prices never rank, so they never hold.
+    Of two from the same day the one added later holds. A superseded entry never holds, also on days
+    before the other one starts. Spot prices never rank, so they never hold.
     """
     book = list(entries)
     superseded = superseded_by(book)
@@ -87,7 +87,7 @@ def is_web_address(text: str) -> bool:
 def read_price(
     table: Mapping[str, Any], *, file: str, line: int | None = None, path: str = ""
 ) -> Price:
-    """A price from a row of a file. Raises RuleError with file, line, field and what was expected.
+    """A price from a row of a file. Raises RuleError with file, line, field and expectation.
 
     `path` is where the row stands in a document without lines to name. A day is a date of TOML or
     a text as 2026-11-21.

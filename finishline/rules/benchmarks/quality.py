@@ -1,4 +1,4 @@
-"""Quality targets: what a run must reach, in one metric or in several at once."""
+"""Quality targets of a run, in one metric or in several at once."""
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,8 +26,8 @@ class QualityTarget:
     """The quality a run must reach, in the unit of its source.
 
     `resolution` is the smallest step the metric can take (one test item), None where unknown.
-    `also` has what else the same evaluation must reach; then `logged_as` is what logs call this
-    metric. `offline` is whether quality is measured from the checkpoints of a run once it is over:
+    `also` has further targets for the same evaluation; then `logged_as` is this metric's name in
+    logs. `offline` is whether quality is measured from the checkpoints of a run once it is over:
     the times of such evaluations say nothing. `single_precision` is whether logs have qualities in
     single precision, where 21.8 is 21.799999237060547. `floor` is the best quality that the data
     allows, where that is known: nobody gets beyond it honestly.
@@ -79,7 +79,7 @@ class QualityTarget:
     def is_beyond_floor(self, quality: float) -> bool:
         """Whether a quality is better than the data allows, so that it cannot have been measured.
 
-        The entropy of a source, for one, is the least loss that can be expected on what it wrote.
+        The entropy of a source, for one, is the least loss that can be expected on its text.
         """
         if self.floor is None:
             return False
@@ -91,7 +91,7 @@ class QualityTarget:
 
     @property
     def logged_names(self) -> tuple[str, ...]:
-        """What logs call the metrics, this one first; empty where there is one metric alone."""
+        """Names of the metrics in logs, this one first; empty where there is one metric alone."""
         parts = (self, *self.also) if self.also else ()
         return tuple(part.logged_as or part.metric for part in parts)
 

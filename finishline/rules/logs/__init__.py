@@ -1,4 +1,4 @@
-"""Run logs: which format a file has, and what must be refused before it is read."""
+"""Run logs: detect a file's format, and refuse unsafe files before reading."""
 
 from collections.abc import Callable
 
@@ -30,9 +30,8 @@ def parse_run_log(content: bytes, *, name: str, benchmark: Benchmark, archive: b
     """The run in a log of any format.
 
     A name that ends in .tsv is a DAWNBench curve, everything else MLPerf's MLLOG or, by its lines,
-    the format of MLPerf v0.5 or v0.6. What was published in an `archive` may have broken lines, or
-    lines out of order, that no figure needs. Raises LogFormatError with file, line, field and what
-    was expected.
+    the format of MLPerf v0.5 or v0.6. A log of an `archive` may have broken lines, or lines out of
+    order, that no figure needs. Raises LogFormatError with file, line, field and expectation.
     """
     check_file_name(name)
     if not content or content.isspace():

@@ -40,7 +40,7 @@ def parse_curve(content: bytes, *, name: str, metric: str, unit: str) -> Run:
     """The run in a training TSV; `unit` is percent or fraction.
 
     Columns are read by name and may stand in any order; seconds = hours * 3600, in file order.
-    Raises LogFormatError naming file, line, field and what was expected.
+    Raises LogFormatError naming file, line, field and expectation.
     """
     problems: list[LogFormatError] = []
     run = read_curve(content, name=name, metric=metric, unit=unit, report=problems.append)

@@ -1,4 +1,4 @@
-"""The JSON of a DAWNBench entry: who trained what on which hardware, at which price."""
+"""The JSON of a DAWNBench entry: submitter, model, hardware and price."""
 
 import re
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from finishline.rules.fields import Fields
 from finishline.rules.logs.text import parse_json, refuse_repeated_keys
 
 MAX_ENTRY_BYTES = 1024 * 1024
-# Figures beyond these are no measurement, and what is derived from them has no answer.
+# Figures beyond these are no measurements, and nothing can be derived from them.
 SHORTEST_LATENCY_MS, LONGEST_LATENCY_MS = 1e-6, 1e9
 LOWEST_COST_USD, HIGHEST_COST_USD = 1e-12, 1e9
 METRICS = {"top1Accuracy": 100.0, "top5Accuracy": 100.0, "f1Score": 1.0}
@@ -38,7 +38,7 @@ class DawnbenchEntry:
 
     `cost_usd_per_item`, `latency_ms`, `metric` and `quality` belong to inference and are None in
     training. `misc` and `extra` (every field this class does not know) are kept as they were.
-    `flags` tells what is odd about the file but no reason to refuse it.
+    `flags` lists oddities of the file that are no reason to refuse it.
     """
 
     version: str
@@ -70,8 +70,8 @@ def parse_entry(
     """The entry in a JSON file.
 
     Without `kind` an entry with a latency is of inference; `metric` is the one an inference entry
-    must have, any of the three if None. Raises LogFormatError naming file, line, field and what
-    was expected.
+    must have, any of the three if None. Raises LogFormatError naming file, line, field and
+    expectation.
     """
     problems: list[LogFormatError] = []
     entry = read_entry(content, name=name, kind=kind, metric=metric, report=problems.append)
@@ -154,7 +154,7 @@ def _latency_ms(table: Fields) -> float:
 
 
 def _cost_usd(table: Fields, name: str) -> float | None:
-    """US dollars; 0 is what somebody paid who was given a machine."""
+    """US dollars; 0 is allowed: the machine may have been free of charge."""
     cost = table.optional_number(name, minimum=0.0, maximum=HIGHEST_COST_USD)
     if cost and cost < LOWEST_COST_USD:
         expected = f"0, or a number of {LOWEST_COST_USD:g} to {HIGHEST_COST_USD:g}"

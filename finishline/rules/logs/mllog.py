@@ -34,11 +34,11 @@ def parse_mllog(content: bytes, *, name: str, benchmark: Benchmark, archive: boo
     Lines of several ranks may be interleaved; the times of the lines that count (init_stop,
     run_start, evaluations, run_stop) may not decrease. A log without run_stop has status and
     stop_seconds None. Evaluations have a ledger if the log has eval_start lines. Raises
-    LogFormatError naming file, line, field and what was expected.
+    LogFormatError naming file, line, field and expectation.
 
     In the log of an `archive` a line that is no JSON is left out if no figure needs it, or if the
-    log ends in it: ranks of published runs wrote over each other's lines. So is a line without a
-    key, and so is what else published logs have because no figure rests on it (`odd` of
+    log ends in it: ranks of published runs wrote over each other's lines. So are a line without a
+    key and the other oddities of published logs that no figure rests on (`odd` of
     read_mllog_chunks).
     """
 
@@ -88,18 +88,18 @@ def read_mllog_chunks(
 ) -> Reading:
     """The run in an MLPerf log of any size, given piece by piece.
 
-    What is wrong goes to `report`, which may raise; if it does not, a line that is wrong is left
-    out; what is only misleading goes to `notice`. An evaluation outside the run, phases in disorder
-    and a seed that is none go to `odd` where there is one: published logs have them, and no figure
-    rests on what is left out. `allowed` has the texts that settings such as
+    Errors go to `report`, which may raise; if it does not, the wrong line is left out. Misleading
+    lines go to `notice`. An evaluation outside the run, phases in disorder and a seed that is none
+    go to `odd` where there is one: published logs have them, and no figure rests on the lines left
+    out. `allowed` has the texts that settings such as
     submission_division may have.
 
     With `detail` "figures" the lines that no figure needs are not parsed: there is no ledger, there
-    are no hyperparameters, evaluations do not know their line, and what is wrong in such a line is
-    not seen. With "last" the same holds for all evaluations but the last, which the run has alone.
+    are no hyperparameters, evaluations do not know their line, and errors in such lines are not
+    seen. With "last" the same holds for all evaluations but the last, which the run has alone.
 
-    `target` tells what an evaluation consists of where it is several metrics at once; then all of
-    them are read, whatever the `detail`.
+    `target` names the metrics of an evaluation that has several; then all of them are read, with
+    any `detail`.
     """
     several = target is not None and bool(target.logged_names)
     reader = RunReader(name, allowed, told=detail == "all", report=report, odd=odd, target=target)

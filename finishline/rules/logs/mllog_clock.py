@@ -25,7 +25,7 @@ class RunClock:
         self._phases_in_order = True
 
     def advance(self, record: MllogRecord) -> str | None:
-        """Go on to a line that counts; in words what is wrong if that would be to go back."""
+        """Advance to a line that counts; return the fault if its time goes back."""
         if self.last is not None and record.time_ms < self.last[1]:
             last_key, last_ms = self.last
             return f"{record.key} at {record.time_ms} ms after {last_key} at {last_ms} ms"
@@ -38,7 +38,7 @@ class RunClock:
         self._init_start_ms = time_ms if first is None else min(first, time_ms)
 
     def run_start(self, record: MllogRecord) -> str | None:
-        """The run starts here, whatever came before; in words what is wrong with that."""
+        """Start the run here in any case; return the fault if it may not start here."""
         first = self._init_start_ms
         if first is not None and first > record.time_ms:
             problem: str | None = "run_start earlier than init_start"
@@ -52,19 +52,19 @@ class RunClock:
         return problem
 
     def phase(self, record: MllogRecord) -> str | None:
-        """Go on to a line that starts or stops a phase; in words what is wrong if it cannot."""
+        """Advance to a line that starts or stops a phase; return the fault if it cannot."""
         problem = self.advance(record)
         self._phases_in_order &= problem is None
         return problem
 
     def is_rounded(self, stop: MllogRecord) -> bool:
-        """Whether a run stops no earlier than its last evaluation but for what rounding makes."""
+        """Whether a run stops no earlier than its last evaluation, within rounding."""
         if self._start_ms is None or self.last is None or stop.time_ms < self._start_ms:
             return False
         return self.last[1] - stop.time_ms <= ROUNDING_MS
 
     def ledger(self, end_ms: float) -> Ledger | None:
-        """Seconds per phase up to a moment; what is not preparation or evaluation is train.
+        """Seconds per phase up to a moment; all but preparation and evaluation is train.
 
         None before run_start, and where the times of the phases contradict each other.
         """

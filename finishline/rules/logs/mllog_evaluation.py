@@ -1,4 +1,4 @@
-"""The evaluations of an MLPerf log: what was measured, and how long measuring took."""
+"""Evaluations of an MLPerf log: measured quality, and the seconds of measuring."""
 
 from typing import Any
 

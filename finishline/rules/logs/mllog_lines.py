@@ -29,7 +29,7 @@ __all__ = [
 
 MLLOG_MARK = b":::MLLOG"
 MAX_MLLOG_LINES = 200_000
-AT_ONCE_BYTES = 256 * 1024  # What is read at once takes many times its size in memory.
+AT_ONCE_BYTES = 256 * 1024  # A block takes many times its size in memory.
 # The published checker finds these anywhere in a line.
 MISLEADING_KEYS = (b'"global_batch_size"', b'"eval_accuracy"', b'"eval_error"', b'"run_stop"')
 
@@ -55,16 +55,16 @@ class LineFinder:
 
 
 def every_line() -> LineFinder:
-    """What finds every MLLOG line; its group is the text after the mark."""
+    """Finder of every MLLOG line; its group is the text after the mark."""
     return _finder(MLLOG_MARK + rb"(REST)")
 
 
 def lines_that_count(keys: Collection[str]) -> LineFinder:
-    """What finds the MLLOG lines that have one of some keys, and any of unusual spelling.
+    """Finder of the MLLOG lines with one of some keys, and of all with unusual spelling.
 
-    Most lines of a log are of no use to whoever wants one figure. A line in the spelling of
-    MLPerf's own logger whose key is another is passed over without being parsed. Its groups are
-    the text of an eval_accuracy in that spelling, or else the text of any other line.
+    Most lines of a log are not needed for one figure. A line with another key, in the spelling of
+    MLPerf's own logger, is skipped without being parsed. Its groups are the text of an
+    eval_accuracy in that spelling, or else the text of any other line.
     """
     counted = b"|".join(re.escape(key.encode()) for key in sorted(keys))
     others = "".join(sorted(_KEY_LETTERS - {key[0] for key in keys})).encode()
@@ -79,7 +79,7 @@ def lines_that_count(keys: Collection[str]) -> LineFinder:
 
 
 def _finder(pattern: bytes) -> LineFinder:
-    """The finder of a pattern in which ANY is a byte of the line and REST what is left of it."""
+    """The finder of a pattern in which ANY is a byte of the line and REST its rest."""
     pattern = pattern.replace(b"REST", b"ANY*+")
     plain, with_returns = (pattern.replace(b"ANY", any_byte) for any_byte in (b".", rb"[^\r\n]"))
     return LineFinder(re.compile(plain), re.compile(with_returns))
@@ -98,10 +98,10 @@ def read_mllog(
 ) -> Iterator[MllogItem]:
     """The MLLOG lines that `lines` finds, in order.
 
-    Lines whose key is in `counted_keys` may not hold a key twice; nor may a line that tries to
-    have two readings as to which key it has. A line that is none is reported, with file, line and
-    field, and left out; `report` may raise. A line that is sound but names a key that counts where
-    a careless reader would take it for one goes to `notice`. `set_aside` is shown each line that is
+    Lines with a key in `counted_keys` may not hold a key twice; nor may a line that tries to have
+    two readings as to which key it has. A line that is none is reported, with file, line and field,
+    and left out; `report` may raise. A line that is sound but names a key that counts where a
+    careless reader would take it for one goes to `notice`. `set_aside` is shown each line that is
     in the first of two groups of `lines`, and says whether to leave it out.
 
     With `at_once`, for a reader that gives no notice and finds every line, lines that are all in

@@ -127,7 +127,7 @@ _LINE = (
     rb'"metadata":\{%b\}\}(?![^\n])'
 ).replace(b"TIME", _TIME)
 
-# What follows the mark of the first line.
+# Text after the mark of the first line.
 WHOLE_EVALUATION = rb"\n:::MLLOG".join(
     _LINE % line
     for line in (
@@ -176,7 +176,7 @@ MllogItem = MllogRecord | WholeEvaluation
 def read_whole_evaluations(
     found: Sequence[re.Match[bytes]], block: Block
 ) -> list[WholeEvaluation] | None:
-    """What WHOLE_EVALUATION found in a block; None if a number in it is no number of JSON."""
+    """Evaluations that WHOLE_EVALUATION found in a block; None if a number is no JSON number."""
     rows = b",".join([b"[%b,%b,%b,%b,%b,%b]" % match.group(*_NUMBERS) for match in found])
     try:
         numbers = orjson.loads(b"[" + rows + b"]")
@@ -195,7 +195,7 @@ _TEXT = _LINES.groups  # The group of any other line: the text after its mark.
 def read_at_once(block: Block) -> list[MllogItem] | None:
     """All MLLOG lines of a block in their order, None if one of them is to be looked at by itself.
 
-    Whatever passes has the same records by `read_record`, line by line.
+    `read_record` gives the same records, line by line.
     """
     if b"\r" in block.content:  # It ends a line too.
         return None

@@ -30,7 +30,7 @@ FIGURE_KEYS = COUNTED_KEYS - PHASE_KEYS - {"submission_platform"}
 
 @dataclass(frozen=True)
 class Reading:
-    """What was read from one log: its run, and every seed it names.
+    """Contents of one log: its run, and every seed it names.
 
     `trusted` is whether the log tells without contradiction when its run started and stopped.
     `evaluations` counts those it has, which may be more than were read. `started_ms` is the time of
@@ -45,13 +45,13 @@ class Reading:
 
 
 class RunReader:
-    """What a log has said up to one line; what contradicts it is reported.
+    """State of a log up to one line; contradictions are reported.
 
     Where the reporting does not raise, the line that contradicts is left out and reading goes on.
-    What published logs may have because no figure rests on it goes to `odd`, where there is one.
-    `told` is whether the lines of the phases are read too, so that there is a ledger, and whether
-    evaluations are to know their line. `target` tells whether an evaluation is several metrics, and
-    whether it is made once the run is over; where nothing tells, a line may have several qualities.
+    Oddities of published logs that no figure rests on go to `odd`, where there is one. `told` is
+    whether the lines of the phases are read too, so that there is a ledger, and whether evaluations
+    are to know their line. `target` tells whether an evaluation is several metrics, and whether it
+    is made once the run is over; without it, a line may have several qualities.
     """
 
     def __init__(
@@ -303,7 +303,7 @@ class RunReader:
         self._clock.last = ("eval_stop", lines.stop_ms)
 
     def _goes_on(self, lines: WholeEvaluation) -> bool:
-        """Whether a run, once it started, is one whose next lines these are."""
+        """Whether these lines can follow in a run that has started."""
         last = self._clock.last
         return (
             self._stop is None

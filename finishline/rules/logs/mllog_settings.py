@@ -1,4 +1,4 @@
-"""What an MLPerf log says about its run: benchmark, division, seeds, hyperparameters."""
+"""Settings in an MLPerf log: benchmark, division, seeds, hyperparameters."""
 
 from collections.abc import Mapping, Sequence
 
@@ -27,10 +27,10 @@ MAX_INTEGER = 2**63 - 1
 class LogSettings:
     """The settings of one log; ranks may repeat a line, but not with another value.
 
-    `allowed` has, for some keys, the only texts they may have. What is wrong is reported; then the
-    first good value of a setting stays. `seeds` has every seed the log names, in order: each rank
-    may have its own. A seed that is none, and a number that changes but has no part in any figure,
-    go to `odd`.
+    `allowed` has, for some keys, the only texts they may have. Errors are reported; then the first
+    good value of a setting stays. `seeds` has every seed the log names, in order: each rank may
+    have its own. A seed that is none, and a number that changes but has no part in any figure, go
+    to `odd`.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class LogSettings:
         self.processor_share: float | None = None
 
     def read(self, record: MllogRecord) -> None:
-        """Take in a line whose key is in SETTING_KEYS."""
+        """Read a line with a key in SETTING_KEYS."""
         key = record.key
         try:
             if key == "seed":

@@ -51,7 +51,7 @@ def read_mlp05_chunks(
 ) -> Reading:
     """The run in a v0.5 log of any size, given piece by piece; its seconds count from run_start.
 
-    What is wrong goes to `report`, which may raise; if it does not, the line is left out. So is an
+    Errors go to `report`, which may raise; if it does not, the line is left out. So is an
     evaluation outside the run, which goes to `notice` where there is one: published logs measure
     while they warm up. A line that two loggers wrote alike counts once. The status is "success" or
     "aborted" where run_stop tells, None where it does not. `target` names the metrics of an
@@ -114,7 +114,7 @@ def _value(text: bytes | None, *, file: str, line: Callable[[], int]) -> Any:
 
 
 class _RunReader:
-    """What a v0.5 log has said up to one line."""
+    """State of a v0.5 log up to one line."""
 
     def __init__(
         self,
@@ -259,7 +259,7 @@ def _measurement(
 ) -> tuple[float | None, float | None, dict[str, float] | None]:
     """Epoch, quality and further qualities of an eval_accuracy: a number, or an object with them.
 
-    Of `metrics` the first is the quality; they are found whatever their case.
+    Of `metrics` the first is the quality; they are found in upper and lower case.
     """
     epoch = None
     if type(value) is dict:

@@ -46,8 +46,8 @@ def read_mlp06_chunks(
 ) -> Reading:
     """The run in a v0.6 log of any size, given piece by piece.
 
-    What is wrong goes to `report`, which may raise; if it does not, the line is left out. To `odd`
-    goes what read_mllog_chunks says, and a broken line that no figure needs. With `told` there are
+    Errors go to `report`, which may raise; if it does not, the line is left out. `odd` gets the
+    lines that read_mllog_chunks lists, and broken lines that no figure needs. With `told` there are
     hyperparameters and a ledger. `target` names the metrics of an evaluation that has several.
 
     Where it says so (MiniGo) the log's `eval_result` tells when the first model that passed was

@@ -14,7 +14,7 @@ Moment = tuple[float | None, int | None, int | None]
 
 @dataclass
 class _Measured:
-    """What is known of one moment of the training; the last line of a metric holds."""
+    """Qualities at one moment of the training; the last line of a metric holds."""
 
     line: int
     seconds: float

@@ -38,7 +38,7 @@ def whole_line_blocks(chunks: Iterable[bytes], *, mark: bytes) -> Iterator[Block
     """The chunks of a file cut anew at line ends; a carriage return ends a line where need be.
 
     Of a line that is longer than any line with `mark` in it may be, only so much is kept that a
-    reader can tell: the beginning of what follows its first mark, or nothing.
+    reader can tell: the beginning of the text after its first mark, or nothing.
     """
     rest, block = b"", Block(b"", 1)
     for chunk in chunks:

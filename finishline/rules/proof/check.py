@@ -1,4 +1,4 @@
-"""Check a proof bundle without trusting who made it: every figure derived again from what it holds.
+"""Check a proof bundle without trusting its maker: derive every figure again from its contents.
 
 The signature is checked elsewhere: these rules know no cryptography but hashes.
 """
@@ -32,9 +32,9 @@ MAY_BE_TRIED_AGAIN = "infrastructure"
 
 @dataclass(frozen=True)
 class Check:
-    """One check: its name, how it ended, what was compared, and why if it did not pass.
+    """One check: name, outcome, the values compared, and the reason if it did not pass.
 
-    `open` is a check that could not be made with what is there.
+    `open` is a check that lacks the data it needs.
     """
 
     name: str
@@ -55,7 +55,7 @@ class _Step:
 def check_proof(document: Mapping[str, Any], logs: Logs | None) -> list[Check]:
     """Every check of a bundle but its signature. `logs` holds its files by hash, None without.
 
-    What cannot be read as a proof fails the first check, "format", and has no other.
+    A document that is no proof fails the first check, "format", and has no other.
     """
     try:
         proof = read_proof(document)
@@ -115,7 +115,7 @@ def _made(step: _Step) -> Check:
         TypeError,
         ValueError,
     ) as error:
-        # What nobody could have measured or scored may fail anywhere in the rules: a finding.
+        # Impossible figures may fail anywhere in the rules: that is a finding.
         return Check(step.name, "fail", step.compared, str(error) or type(error).__name__)
     return Check(step.name, "pass" if why is None else "open", step.compared, why or "")
 

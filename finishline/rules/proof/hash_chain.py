@@ -1,4 +1,4 @@
-"""Canonical JSON, and a log whose records each cover the hash of the one before."""
+"""Canonical JSON, and a log in which each record covers the hash of the one before."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from finishline.rules.errors import RuleError
 def canonical(value: Any) -> bytes:
     """The canonical JSON of a value: keys sorted, no spaces, UTF-8, numbers as Python writes them.
 
-    Raises RuleError on what JSON has no word for: NaN, infinity, a lone surrogate.
+    Raises RuleError on values that JSON lacks: NaN, infinity, a lone surrogate.
     """
     try:
         text = json.dumps(
@@ -62,7 +62,7 @@ HASHED = (
 
 @dataclass(frozen=True)
 class Head:
-    """The last record of a log: who knows it can tell later that nothing before it changed."""
+    """The last record of a log: with it anybody can tell later that nothing before it changed."""
 
     id: int
     sha256: str
@@ -70,7 +70,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Chain:
-    """What a log was found to be: its head, how many records, and what is wrong with it."""
+    """Result of checking a log: its head, the count of records, and the faults found."""
 
     head: Head
     records: int

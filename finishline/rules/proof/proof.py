@@ -1,4 +1,4 @@
-"""What a proof bundle holds: all that a verification's verdict stands on, in one document."""
+"""Contents of a proof bundle: all that a verification's verdict rests on, in one document."""
 
 import hashlib
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ class CalibratedRun:
 
 @dataclass(frozen=True)
 class CalibrationPart:
-    """The adopted calibration whose runs judged in place of the definition's own."""
+    """The adopted calibration: its runs judged in place of the definition's own."""
 
     id: str
     runs: list[CalibratedRun]
@@ -65,7 +65,7 @@ class CalibrationPart:
 
 @dataclass(frozen=True)
 class ClaimPart:
-    """What of the claim a replay is planned and judged by."""
+    """Fields of the claim that a replay is planned and judged by."""
 
     model: str
     framework: str
@@ -86,10 +86,10 @@ class LogFile:
 
 @dataclass(frozen=True)
 class SubmissionPart:
-    """The claim, the hashes of its files, and what its logs were scored to.
+    """The claim, the hashes of its files, and the scores of its logs.
 
-    `curves` has the rows of each run's curve (rules.curve). `elsewhere` is in earlier proofs alone,
-    whose verdicts told of a run's file where somebody else had handed in the same training.
+    `curves` has the rows of each run's curve (rules.curve). `elsewhere` is in earlier proofs alone:
+    their verdicts named a run's file if another user had submitted the same training.
     """
 
     id: str
@@ -107,10 +107,10 @@ class SubmissionPart:
 
 @dataclass(frozen=True)
 class DrawPart:
-    """The seal that was public before the first run, and what opens it.
+    """The seal that was public before the first run, and the nonce that opens it.
 
-    `beside` is what else was sealed with the draw, by name. The first `own_runs` of the seeds are
-    the claim's own.
+    `beside` has the other fields sealed with the draw, by name. The first `own_runs` of the seeds
+    are the claim's own.
     """
 
     seal: str
@@ -144,7 +144,7 @@ class PostedEvaluation:
 
 @dataclass(frozen=True)
 class AttemptPart:
-    """One try on one worker. One that left no report has what was posted before it ended.
+    """One try on one worker. One that left no report has the events posted before it ended.
 
     Of the one that ended with the report `posted` has when each event came, and
     `clock_slack_seconds` how far the server's clock could be from the report's; None in proofs
@@ -174,7 +174,7 @@ class ReasonPart:
 
 @dataclass(frozen=True)
 class VerdictPart:
-    """What the verification ended in; no outcome if it was cancelled.
+    """Verdict of the verification; no outcome if it was cancelled.
 
     `own_again` are own seeds of the claim that a worker of another owner trained again.
     """
@@ -222,7 +222,7 @@ class Proof:
 
 
 def read_proof(document: Mapping[str, Any]) -> Proof:
-    """A document that is read field by field. Raises RuleError naming what is wrong with it."""
+    """Read a proof field by field. Raises RuleError naming the faulty field."""
     found = document.get("format")
     if found != FORMAT:
         raise RuleError(f"got {str(found)[:60]!r}", field="format", expected=FORMAT)
@@ -235,7 +235,7 @@ def part_hashes(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def signed_bytes(document: Mapping[str, Any]) -> bytes:
-    """What the signature is over: the canonical JSON of everything but the signature."""
+    """Bytes that are signed: the canonical JSON of everything but the signature."""
     return canonical({name: value for name, value in document.items() if name != "signature"})
 
 

@@ -22,7 +22,7 @@ from finishline.rules.verification.report_check import check_ledgers, check_repo
 from finishline.rules.verification.report_stream import CLOCK_SLACK_SECONDS, check_stream
 from finishline.rules.verification.verdict import Reason
 
-# What a verdict says of its workers, beside its replay; some of it leaves the verdict open.
+# Reasons about the workers rather than the replay; some leave the verdict open.
 OF_WORKERS = frozenset({"no_second_worker", "cross_check_differs", "witnessed"})
 TOLERANCE_SECONDS = 1e-6
 NO_REPORT = "the verification ended without a report"
@@ -62,7 +62,7 @@ def check_seeds(proof: Proof, benchmark: Benchmark, claim: Claim, *, only_seal: 
 
 
 def _draw_again(proof: Proof, benchmark: Benchmark, claim: Claim, entropy: bytes) -> Draw:
-    """What a nonce draws; of fresh runs as many as were sealed beside it."""
+    """Draw again from the nonce, with as many fresh runs as were sealed beside it."""
     if FRESH_RUNS in proof.draw.beside:
         return draw_seeds(entropy, runs=proof.draw.beside[FRESH_RUNS])
     return draw_replay(
@@ -75,7 +75,7 @@ def _draw_again(proof: Proof, benchmark: Benchmark, claim: Claim, entropy: bytes
 
 
 def check_calibration(proof: Proof, benchmark: Benchmark) -> str | None:
-    """What judges in place of the definition's own runs was sealed before the first replay."""
+    """Check that the calibration used as reference was sealed before the first replay."""
     wanted: dict[str, Any] = {}
     if proof.calibration is not None:
         wanted = judged_beside(proof.calibration.id, benchmark)
@@ -134,7 +134,7 @@ def _differ(found: float, wanted: float) -> bool:
 
 
 def check_verdict(proof: Proof, benchmark: Benchmark, claim: Claim) -> str | None:
-    """Outcome, reasons and their numbers are what the rules make of claim and report.
+    """Check that claim and report give the same outcome, reasons and numbers by the rules.
 
     Words are left out: they may be put better by later code.
     """

@@ -1,4 +1,4 @@
-"""Do the claimed logs of a proof come to the claimed result?"""
+"""Check that the claimed logs of a proof score to the claimed result."""
 
 import hashlib
 from collections.abc import Mapping

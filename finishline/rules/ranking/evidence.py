@@ -38,11 +38,12 @@ def check_of(
     uncalibrated: bool = False,
     witnessed: bool = False,
 ) -> Check | None:
-    """How far a claim was checked; None of whatever is not claimed.
+    """How far a claim was checked; None if the evidence is not a claim.
 
     `status` is the word of its verdict. `running` tells a verification that has begun from one that
     waits. A verified claim is `undecided` where its settings are not calibrated. `witnessed` says
-    that its epochs agreed on its submitter's machine: that changes nothing our workers found.
+    that its epochs agreed on its submitter's machine: that never overrides a finding of our
+    workers.
     """
     if evidence != "claimed":
         return None
@@ -144,7 +145,7 @@ def place_words(row: Row) -> str | None:
 
 
 def owners_words(row: Row) -> str | None:
-    """Whose workers stand behind a measured time, None of a row that is not measured."""
+    """Describe the owners of the workers behind a measured time; None for other rows."""
     owners = row.get("owners") or 0
     if owners > 1:
         return f"checked by {owners} owners"

@@ -1,7 +1,7 @@
 """A board through another lens: stored curves under another clock, or at another target.
 
-A time through a lens ends at the evaluation that reaches the target; what the log did after it, up
-to its own stop, belongs to the ranking alone.
+A time through a lens ends at the evaluation that reaches the target; later seconds, up to the log's
+own stop, belong to the ranking alone.
 """
 
 import math
@@ -54,7 +54,7 @@ class Lens:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """What is stored of a run: its log's name, whether it was scored as reaching, its curve."""
+    """Stored fields of a run: its log's name, whether it was scored as reaching, its curve."""
 
     name: str
     reached: bool
@@ -75,7 +75,7 @@ class LensTime:
 
 @dataclass(frozen=True)
 class LensResult:
-    """What the runs of a submission come to through a lens, as `scoring.Result` has it.
+    """Result of a submission's runs through a lens, like `scoring.Result`.
 
     `runs` holds the seconds of those that reached the target, on the scale of `tta_seconds`.
     """
@@ -121,7 +121,7 @@ def _checked(value: float, benchmark: Benchmark, *, field: str) -> float:
 
 
 def time_of_run(run: StoredRun, lens: Lens, benchmark: Benchmark, *, division: str) -> LensTime:
-    """What a stored run takes to the lens's target on its clock.
+    """Time of a stored run to the lens's target on the lens's clock.
 
     On the clock its log was written by, the log's own seconds; on any other its ledger decides. At
     the benchmark's own target a run counts only if it was scored as reaching it, because a log may
@@ -167,11 +167,11 @@ def result_of_set(
     factor: float,
     sealed: bool = False,
 ) -> LensResult:
-    """The result of a set of runs through a lens; of `sealed` runs as a pool is measured.
+    """Result of a set of runs through a lens; `sealed` runs are scored as a pool is measured.
 
-    `factor` is what the set's time is multiplied by for its convergence; it holds on every clock
-    but was measured at the benchmark's own target, so at another one it is left out. One run that
-    nobody timed leaves the set without a time.
+    `factor` multiplies the set's time for its convergence; it holds on every clock but was measured
+    at the benchmark's own target, so at another one it is left out. One run that nobody timed
+    leaves the set without a time.
     """
     reason = next((time.reason for time in times if time.reason is not None), None)
     scale = factor if lens.own_target else 1.0

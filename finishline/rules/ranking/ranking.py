@@ -1,4 +1,4 @@
-"""Who is first: one order for JSON, CSV and pages. Only evidence is numbered."""
+"""Ranking: one order for JSON, CSV and pages. Only evidence is numbered."""
 
 import math
 from bisect import bisect_left
@@ -31,8 +31,8 @@ FIGURE_OF_METRIC: dict[Metric, str] = {
     "latency": "latency_ms",
     "inference_cost": "cost_usd_per_10000",
 }
-# What a submission states or its logs say is within these, each included: a claim beyond them is
-# refused. What was stored before it was, and what was published elsewhere, may have any figure.
+# Limits of figures stated in a submission or its logs, each included: a claim beyond them is
+# refused. Older stored submissions and those published elsewhere may have any figure.
 POSSIBLE: dict[str, tuple[float, float]] = {
     "tta_seconds": (SHORTEST_SECONDS, LONGEST_SECONDS),
     "cost_usd": (0.0, LONGEST_SECONDS / 3600 * MOST_INSTANCES * HIGHEST_USD_PER_HOUR),
@@ -61,14 +61,14 @@ Status = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
 
 
 class Standing(NamedTuple):
-    """What ranking needs to know of one submission. Absent figures are None.
+    """Input of the ranking for one submission. Absent figures are None.
 
-    `cost_usd` is what a training cost, `cost_usd_per_10000` what 10,000 items of inference do. A
+    `cost_usd` is the cost of a training, `cost_usd_per_10000` that of 10,000 items of inference. A
     `withdrawn` one never ranks. `evidence` decides whether it is numbered, and
     `held_back` says why one that would be is not yet. `price_is_own` where the cost rests on a
     price that its submitter states: that is shown, and ranks nothing. `has_ticket` where its seeds
     were drawn by the server before it was trained. `division` and `pool_id`, the configuration of a
-    measured one, choose what is ranked together; the order itself does not depend on them.
+    measured one, choose the submissions ranked together; the order itself does not depend on them.
     """
 
     submission_id: str
@@ -131,7 +131,7 @@ class Order:
         return _Lists(self.ranked, self.listed, self.claimed, self.unranked)
 
     def place(self, position: int) -> Ranked:
-        """Who stands at a position, counted from 0, in constant time but for ties."""
+        """Row at a position, counted from 0, in constant time but for ties."""
         if position < len(self.ranked):
             return self._ranked(position)
         position -= len(self.ranked)
@@ -220,7 +220,7 @@ class _Lists(NamedTuple):
     def find(
         self, standing: Standing, *, metric: Metric, numbers: tuple[str, ...] | None
     ) -> tuple[Any, tuple[Any, ...]]:
-        """Which list a submission belongs to, and what it is sorted by in it.
+        """List of a submission, and its sort key in that list.
 
         No two share an id, so nothing after it is ever compared.
         """
@@ -285,7 +285,7 @@ def why_unranked(standing: Standing, *, metric: Metric) -> str | None:
 
 
 def _why_impossible(standing: Standing, *, metric: Metric) -> str | None:
-    """Nobody is beaten by a figure that none can have; what a training cost rests on its time."""
+    """Reason why a figure is impossible, so that it beats nobody; a cost rests on its time."""
     ranked_by = FIGURE_OF_METRIC[metric]
     for name in ("tta_seconds", ranked_by) if metric == "cost" else (ranked_by,):
         figure, (lowest, highest) = getattr(standing, name), POSSIBLE[name]

@@ -1,4 +1,4 @@
-"""Who held the record when: a record must beat its holder by more than chance."""
+"""Record history: a new record must beat the holder by more than chance."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -31,9 +31,9 @@ class Contender:
 
     `runs` holds the seconds of the runs that reached the target, on the scale of `tta_seconds`.
     `eligible` is False for one that breaks a rule. Dates are ordered as text. `fresh` says that its
-    runs were sealed after it was nominated for a place at the top. `pool` is what measured it, and
-    `duels` are those of ten pairs that it challenged holders to. Two with the same `duels_on` can
-    have a duel; None can have none. `attested` is False of what one owner's workers alone measured.
+    runs were sealed after it was nominated for a place at the top. `pool` is the pool that measured
+    it, `duels` its duels of ten pairs against holders. Two with the same `duels_on` can have a
+    duel; None can have none. `attested` is False if one owner's workers alone measured it.
     """
 
     submission_id: str
@@ -54,8 +54,8 @@ class Record:
 
     `beaten` is the holder before it, `margin_percent` by how much its time is below that one's, and
     `p_value` the one-sided p-value of being no faster; all None for the first holder, and the
-    p-value also where it was not tested because the holder had a single run. `pool` is what
-    measured it, and `duel` what it won the record by.
+    p-value also where it was not tested because the holder had a single run. `pool` is the pool
+    that measured it, and `duel` the duel that won the record.
     """
 
     submission_id: str
@@ -98,8 +98,8 @@ def record_history(contenders: Iterable[Contender]) -> RecordHistory:
     The first eligible submission that reached the target holds it. From then on a lower time takes
     it only if Welch's one-sided t-test on log times finds it faster with p < 0.05. A single run
     cannot be tested, so it takes no record from a holder of several runs; a holder of a single run
-    has no scatter to hide behind and loses the record to any lower time. What has one date, as all
-    results of a round have, has no order but that the lowest time comes first (`in_time_order`).
+    has no scatter to hide behind and loses the record to any lower time. Results of one date, such
+    as those of a round, go by lowest time first (`in_time_order`).
     """
     records: list[Record] = []
     not_records: list[NoRecord] = []
@@ -221,7 +221,7 @@ def in_time_order(contenders: Iterable[Contender]) -> list[Contender]:
 def _challenge(
     contender: Contender, tta_seconds: float, holder: Contender | None
 ) -> Record | NoRecord | None:
-    """What comes of a time: a record, a lower time that is none, or nothing to tell of."""
+    """Judge a time: a record, a lower time that is no record, or None."""
     if holder is None or holder.tta_seconds is None:
         return _record(contender, tta_seconds, None, p_value=None)
     if tta_seconds >= holder.tta_seconds:

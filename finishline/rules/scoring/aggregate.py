@@ -43,7 +43,7 @@ def olympic_weight(count: int, *, dropped: int) -> int:
 
 
 def median_window(times: Sequence[float | None], *, count: int, dropped: int) -> slice:
-    """Where the `count` consecutive runs are whose olympic mean is the median of all such windows.
+    """Find the `count` consecutive runs with the median olympic mean of all such windows.
 
     An invalid window counts as infinite. Of an even number of windows the slower of the two in
     the middle is taken, because the submitter chose how many runs there are; of equal windows the

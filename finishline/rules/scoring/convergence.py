@@ -47,14 +47,14 @@ class ConvergenceLimit:
 
 @dataclass(frozen=True)
 class RcpVerdict:
-    """What the convergence of a set comes to.
+    """Verdict on the convergence of a set.
 
-    `verdict` is "pass", "fail" (converges faster than the reference can) or "missing" (no
-    reference point to hold it against). `factor` is reference mean / submission mean, never below
-    1; a score is multiplied by it only on "pass" (`applied_factor`). `batch_size`, `mean` and
-    `lowest` are of the reference point that was used, None where there is none; `lowest` is the
-    limit of the test itself, before any allowance. `submission_mean` is the olympic mean of the
-    set, None where too few runs converged.
+    `verdict` is "pass", "fail" (converges faster than the reference can) or "missing" (no reference
+    point to compare with). `factor` is reference mean / submission mean, never below 1; a score is
+    multiplied by it only on "pass" (`applied_factor`). `batch_size`, `mean` and `lowest` are of the
+    reference point that was used, None where there is none; `lowest` is the limit of the test
+    itself, before any allowance. `submission_mean` is the olympic mean of the set, None where too
+    few runs converged.
     """
 
     verdict: Verdict
@@ -67,7 +67,7 @@ class RcpVerdict:
 
     @property
     def applied_factor(self) -> float:
-        """What the time of the set is multiplied by."""
+        """Factor on the time of the set."""
         return self.factor if self.verdict == "pass" else 1.0
 
     @property
@@ -81,8 +81,8 @@ def convergence_of_run(
 ) -> float | None:
     """Epochs (or samples) to the last evaluation of a run that succeeded, None for any other.
 
-    `at` names another evaluation: a run whose quality is measured once it is over cannot stop at
-    the target, and converged where it first was there.
+    `at` names another evaluation: a run with quality measured after its end cannot stop at the
+    target, and converged where it first reached it.
     Epochs are rounded to three decimals, as the checker does: published factors need it. None
     also where the evaluation does not tell the unit.
     Source: MLPerf training_rules.adoc, "Reference Convergence Points"; mlperf-logging.

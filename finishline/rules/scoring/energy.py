@@ -12,7 +12,7 @@ NO_EXCESS = "open"
 
 
 def counted_since(earlier: float, later: float, *, wraps_at: float | None) -> float:
-    """What a counter counted between two readings; it starts at 0 again once it has `wraps_at`.
+    """Difference of two counter readings; the counter starts at 0 again at `wraps_at`.
 
     More than one turn between the two cannot be seen: read it often enough. Raises ValueError
     on a counter that went back without a limit to wrap at.
@@ -46,7 +46,7 @@ def samples_per_joule(samples: int, joules: float | None) -> float | None:
 def energy_to_target_joules(joules_of_runs: Sequence[float | None]) -> float | None:
     """The mean joules of the runs that reached the target; None unless all of them were measured.
 
-    A mean over those runs alone whose counter could be read would be of other runs than the time.
+    A mean over only the runs with a readable counter would be of other runs than the time.
     """
     measured = [joules for joules in joules_of_runs if joules is not None]
     if not measured or len(measured) < len(joules_of_runs):

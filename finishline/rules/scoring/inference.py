@@ -1,4 +1,4 @@
-"""What an inference entry comes to: latency and cost of one item by a model that is good enough."""
+"""Result of an inference entry: latency and cost per item, if the model meets the target."""
 
 from dataclasses import dataclass
 
@@ -13,11 +13,11 @@ IN_PERCENT = "f1_score_in_percent"
 
 @dataclass(frozen=True)
 class InferenceResult:
-    """What `score_inference` derives from an entry; nothing in it is derived from a log.
+    """Result of `score_inference`; nothing in it is derived from a log.
 
     `quality` is in the unit of the benchmark's metric, and `reached` says whether it meets the
-    target. `latency_ms` is of one item at batch size 1. `flags` tells what is odd about the entry
-    but no reason to refuse it.
+    target. `latency_ms` is of one item at batch size 1. `flags` lists oddities of the entry that
+    are no reason to refuse it.
     """
 
     benchmark_sha256: str
@@ -36,7 +36,7 @@ class InferenceResult:
 
     @property
     def given_in_percent(self) -> bool:
-        """Whether the entry states in percent what the benchmark counts as a fraction."""
+        """Whether the entry states percent where the benchmark uses a fraction."""
         return IN_PERCENT in self.flags
 
 

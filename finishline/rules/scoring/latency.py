@@ -19,7 +19,7 @@ FEWEST_SAMPLES: Mapping[int, int] = {90: 64, 99: 662}
 
 @dataclass(frozen=True)
 class LatencyFigures:
-    """What measured items come to, warm-up left out; all times are milliseconds for one item.
+    """Statistics of measured items without warm-up; all times are milliseconds per item.
 
     A percentile is None where there are not enough samples. `drift_percent` is how much slower
     (above 0) the median of the second half is than that of the first; None below two samples.
@@ -52,7 +52,7 @@ def latency_result(
     target: QualityTarget,
     price_usd_per_hour: float | None,
 ) -> LatencyResult:
-    """What measured items of a model come to on a system of this price.
+    """Result of a model's measured items on a system of this price.
 
     Raises RuleError if nothing is left after the warm-up, or a time is no positive number.
     """
@@ -120,10 +120,10 @@ def why_absent(samples: int, percent: int) -> str | None:
 
 
 def median_lower_bound(values: Sequence[float], *, alpha: float) -> float | None:
-    """What the true median is not below, but for a chance of `alpha`; None from too few values.
+    """Lower confidence bound of the median at level 1 - `alpha`; None from too few values.
 
     The k-th smallest of n exceeds the median with the chance that fewer than k of n coin tosses
-    show heads (exact, whatever the distribution).
+    show heads (exact for any distribution).
     """
     n = len(values)
     allowed = Fraction(alpha) * 2**n  # In whole numbers: no float holds 2 to the power of 1100.
@@ -165,10 +165,10 @@ class LatencyProtocol:
     A smaller evaluation set is measured in whole passes until there are at least so many; of a
     larger one the first `items` are. `output_tolerance` is how far the outputs of a
     backend may be from those of eager, as a share of the largest output. `time_tolerance` is how
-    much slower (0.5 = 50 %) another machine of a hardware class may be before that speaks against
-    a claim; `alpha` the chance of an honest claim beyond it to be rejected. `limit_seconds` is for
+    much slower (0.5 = 50 %) another machine of a hardware class may be before that speaks against a
+    claim; `alpha` the chance of an honest claim beyond it to be rejected. `limit_seconds` is for
     compiling, exporting and measuring, beside the training's own limit: after an eighth of it a
-    backend ends as soon as it has FEWEST_ITEMS, after a quarter with what it has.
+    backend ends as soon as it has FEWEST_ITEMS, after a quarter with the items it has.
     """
 
     items: int
@@ -189,7 +189,7 @@ class LatencyProtocol:
 
     @property
     def most_seconds(self) -> float:
-        """After so many seconds a backend ends with what it has."""
+        """Seconds after which a backend ends with the items it has."""
         return self.limit_seconds / 4
 
 

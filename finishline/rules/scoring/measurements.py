@@ -1,6 +1,7 @@
-"""What a worker measures beside quality and time: sensors, precision, work, roofs, its canary.
+"""Measurements of a worker beside quality and time: sensors, precision, work, roofs, canary.
 
-Plain values that cross between worker and server. Whatever could not be measured is None, never 0.
+Plain values that cross between worker and server. A figure that could not be measured is None,
+never 0.
 """
 
 from collections.abc import Mapping
@@ -18,14 +19,14 @@ QUIET_CPU_SHARE = 0.8
 
 @dataclass(frozen=True)
 class RunTelemetry:
-    """What the sensors said over one run.
+    """Sensor readings over one run.
 
     `energy_joules` counts over the phases that are on the benchmark's clock and no others;
     `energy_source` says which counter it is: "nvml" that of the accelerators, "powercap" that of
     the processor packages. `samples_per_joule` has the samples trained on up to the last
     evaluation. Power, clock, temperature and utilisation are those of the accelerators from the
     start of the clock on; `readings` says how often they were asked. `memory_peak_bytes` is of the
-    training process, `accelerator_memory_peak_bytes` what torch had allocated at most.
+    training process, `accelerator_memory_peak_bytes` the most that torch had allocated.
     `communication_share` is the share (0 to 1) of the train seconds in which the first of several
     processes exchanged gradients and computed nothing, up to the last evaluation, and
     `communication_how` how that was measured; both are None where one process trains alone.
@@ -51,9 +52,9 @@ class PrecisionAudit:
     """The narrowest floating type that a matmul or convolution of the training touched.
 
     `lowest` is None where none was seen. `observed` counts the operations by the type of their
-    operands. `flags` are the settings of torch that decide what float32 means, `canary_errors` the
-    relative errors of a float32 matmul and convolution against float64. `opaque` lists what the
-    audit cannot look into. `scope` says what was watched.
+    operands. `flags` are the settings of torch that decide the meaning of float32, `canary_errors`
+    the relative errors of a float32 matmul and convolution against float64. `opaque` lists parts
+    that the audit cannot look into. `scope` names the part watched.
     """
 
     lowest: PrecisionName | None
@@ -90,7 +91,7 @@ class Figure:
 class Canary:
     """A short roof, measured to see whether a worker still is as fast as it was.
 
-    Readings are compared within one `configuration` only: what was multiplied, with what.
+    Readings are compared within one `configuration` only: torch version, figure and accelerator.
     """
 
     gflops: float
@@ -100,7 +101,7 @@ class Canary:
 
 @dataclass(frozen=True)
 class WorkerProbe:
-    """What a worker found out about itself at one moment. `figures` and `host` may be empty."""
+    """A worker's measurements of itself at one moment. `figures` and `host` may be empty."""
 
     worker: str
     moment: ProbeMoment
@@ -113,7 +114,7 @@ class WorkerProbe:
 
 @dataclass(frozen=True)
 class ProbeAnswer:
-    """What the server makes of a canary. `drifted` takes the worker out; `message` says why."""
+    """The server's answer to a canary. `drifted` takes the worker out; `message` says why."""
 
     drifted: bool = False
     baseline_gflops: float | None = None

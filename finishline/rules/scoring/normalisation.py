@@ -28,7 +28,7 @@ def check_set(
     division: str,
     pruned: bool,
 ) -> tuple[RcpVerdict | None, list[Violation]]:
-    """How the runs of a result converge against the reference, and what they break by it.
+    """Compare the convergence of a result's runs with the reference; return verdict and violations.
 
     `convergence` has one figure for each of `runs`. The verdict is None in the open division, for
     a benchmark without reference points, for too few runs, and where the runs do not agree on one

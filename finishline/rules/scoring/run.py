@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 
 class Phase(StrEnum):
-    """What a run does with its seconds."""
+    """Phases that a run's seconds are spent in."""
 
     INIT = "init"
     COMPILE = "compile"
@@ -72,9 +72,9 @@ class Evaluation:
     """One quality measurement in a run.
 
     `seconds` counts on the clock of the run it belongs to; `quality` is in the unit of the
-    benchmark's metric and never rescaled; `ledger` is the ledger at this moment, None where the
-    log does not tell; `line` is the 1-based line of the log it was read from. `others` has the
-    qualities in further metrics of the same moment, by what the log calls them.
+    benchmark's metric and never rescaled; `ledger` is the ledger at this moment, None where the log
+    does not tell; `line` is the 1-based line of the log it was read from. `others` has the
+    qualities in further metrics of the same moment, by their names in the log.
     """
 
     epoch: float | None
@@ -113,7 +113,7 @@ class Run:
 
     `clock` names the clock that `Evaluation.seconds` and `stop_seconds` count on. `status` is the
     log's own word ("success", "aborted" ...), None where the format has none. `stop_seconds` is
-    when the run stopped, None where the format does not tell. `preparation_seconds` is what came
+    when the run stopped, None where the format does not tell. `preparation_seconds` are the seconds
     before its start, None where the log does not tell when preparing began; an MLPerf log may tell
     it and no ledger, which takes the times of its evaluations too. `started_ms` is the moment of
     the start in milliseconds since 1970, None where the format does not tell. `processor_share` is
@@ -153,8 +153,9 @@ class Clock:
         """Seconds of the ledger that are on this clock.
 
         dawnbench: everything but evaluation. mlperf: everything after initialisation, compilation
-        and warm-up, whose first 30 minutes (closed) or 4 hours (open) are free and whose excess
-        counts. speedrun: as mlperf without any preparation, and the clock pauses at evaluations.
+        and warm-up, of which the first 30 minutes (closed) or 4 hours (open) are free and the
+        excess counts. speedrun: as mlperf without any preparation, and the clock pauses at
+        evaluations.
         Source: dawn-bench-entries README; MLPerf training_rules.adoc, "Training"; modded-nanogpt.
         """
         prepare = ledger.init + ledger.compile + ledger.warmup
@@ -176,7 +177,7 @@ PHASES = tuple(field.name for field in fields(Ledger))
 def curve_row(evaluation: Evaluation) -> list[Any]:
     """Epoch, seconds, quality, samples; the phases that took seconds; the other metrics.
 
-    The last two are where the log tells them: a row ends before what is absent behind it.
+    The last two are there if the log tells them: absent fields at the end are left out.
     """
     row: list[Any] = [evaluation.epoch, evaluation.seconds, evaluation.quality, evaluation.samples]
     if evaluation.ledger is not None:

@@ -41,9 +41,9 @@ class Step:
 
 @dataclass(frozen=True)
 class RunScore:
-    """What one run comes to. Times in seconds on the benchmark's clock.
+    """Score of one run. Times in seconds on the benchmark's clock.
 
-    `convergence` is what RCPs count: epochs or samples of the last evaluation of a run that
+    `convergence` is the count for RCPs: epochs or samples of the last evaluation of a run that
     succeeded and reached the target, None for any other. `best_quality` is None for a run that
     ended before its first evaluation.
     """
@@ -60,7 +60,7 @@ class RunScore:
 
 @dataclass(frozen=True)
 class Result:
-    """What `score` derives. `tta_seconds` is None if the set did not reach the target.
+    """Result of `score`. `tta_seconds` is None if the set did not reach the target.
 
     `raw_tta_seconds` is the olympic mean as measured. Where `rcp` says that the set converged
     faster than the reference's mean, `tta_seconds` and its interval are that times the factor;
@@ -224,7 +224,7 @@ def _run_steps(
 
 
 def _end_of(run: Run, clock: Clock) -> str:
-    """What a time is taken to, as `time_to_accuracy` takes it."""
+    """Describe the end of a timed run, as `time_to_accuracy` takes it."""
     if run.stop_seconds is not None and run.clock == clock.name:
         return "the run_stop of a run that reached"
     return "the first evaluation with"

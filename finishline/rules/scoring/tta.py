@@ -16,8 +16,8 @@ def first_evaluation_at_target(
 
     first_crossing: the first evaluation in log order at the target or beyond; later dips do not
     matter. sustained: the last of the first `reach.evaluations` such evaluations in a row.
-    fixed_stop: the last evaluation, whatever its quality, because there the mean over runs is
-    tested. Raises RuleError on a run without evaluations.
+    fixed_stop: the last evaluation, at any quality, because there the mean over runs is tested.
+    Raises RuleError on a run without evaluations.
     Source: dawn-bench-entries README, "CIFAR10 Training"; modded-nanogpt, rules of the speedrun.
     """
     if not evaluations:

@@ -19,8 +19,8 @@ class Roofline:
 
     `intensity` is FLOP per byte, `attainable_flops` the FLOP/s that roof and bandwidth allow there,
     `bound` which of the two it is. `utilisation` is achieved FLOP/s by the compute roof (model
-    FLOPs utilisation, MFU), `of_attainable` by what is attainable. What lacks a measured roof is
-    None.
+    FLOPs utilisation, MFU), `of_attainable` by the attainable FLOP/s. Figures without a measured
+    roof are None.
     """
 
     achieved_flops: float
@@ -65,7 +65,7 @@ def roofline(
 def best_roof_tflops(figures: Mapping[str, Figure], precision: str | None) -> float | None:
     """The best of matmul and convolution in a type; None where neither was measured.
 
-    Convolution is the faster of the two on some machines: held against matmul alone a
+    Convolution is the faster of the two on some machines: compared with matmul alone a
     convolutional network would pass 100 %.
     """
     roofs = [figures.get(f"{what}_{precision}") for what in ("gemm", "convolution")]
@@ -80,7 +80,7 @@ class RunUtilisation:
     `samples_per_second` and `achieved_flops` (FLOP/s) count the train phase alone, up to the last
     evaluation. `utilisation` is model FLOPs utilisation (MFU): achieved FLOP/s by `roof_flops`, the
     worker's measured roof in the `precision` of the training times its processes. `intensity` is
-    FLOP per byte of a step. What is not known is None, and `missing` says why.
+    FLOP per byte of a step. Unknown figures are None, and `missing` says why.
     """
 
     run: int
@@ -169,7 +169,7 @@ class Drift:
         return abs(self.ratio - 1.0) > TOLERANCE
 
     def sentence(self) -> str:
-        """What is wrong and what to do about it."""
+        """Sentence on the fault and its remedy."""
         side = "slower" if self.ratio < 1 else "faster"
         return (
             f"{100 * abs(self.ratio - 1):.1f} % {side} than its own baseline of "

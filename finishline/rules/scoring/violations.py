@@ -26,7 +26,7 @@ class Violation:
 
 
 def find_violations(runs: Sequence[Run], benchmark: Benchmark, *, division: str) -> list[Violation]:
-    """The rules a set of runs breaks, under whatever clock they are scored.
+    """Rules that a set of runs breaks, on any clock.
 
     Source: MLPerf training_rules.adoc, "Run Results" and "Random numbers".
     """

@@ -1,4 +1,4 @@
-"""Who is faster, of two sets of runs: by how much, how surely, and how many runs would tell."""
+"""Compare two sets of runs: which is faster, how much, how surely, and the runs needed to tell."""
 
 import math
 from collections.abc import Sequence
@@ -131,7 +131,7 @@ def log_gap(first: LogTimes, second: LogTimes) -> LogGap | None:
 
 
 def share_of_pairs(first: Sequence[float], second: Sequence[float]) -> float:
-    """In what share of pairs of runs the first is faster, ties counting half."""
+    """Share of pairs of runs in which the first is faster, ties counting half."""
     wins = sum((a < b) + 0.5 * (a == b) for a in first for b in second)
     return wins / (len(first) * len(second))
 
@@ -140,8 +140,9 @@ def runs_needed(first: LogTimes, second: LogTimes) -> int | None:
     """Runs on each side that separate a true gap as wide as the one between two means.
 
     n = (v1 + v2) (z(0.975) + z(0.8))^2 / gap^2 + z(0.975)^2 / (2 k), the normal formula with a
-    correction for Student's t, whose freedom is k (n - 1), k = (v1 + v2)^2 / (v1^2 + v2^2). At
-    least two; within one run of the exact power. None where no run can tell or a million would not.
+    correction for Student's t with k (n - 1) degrees of freedom, k = (v1 + v2)^2 / (v1^2 + v2^2).
+    At least two; within one run of the exact power. None where no run can tell or a million would
+    not.
     Source: Guenther (1981), "Sample size formulas for normal theory t tests".
     """
     gap = abs(first.mean - second.mean)

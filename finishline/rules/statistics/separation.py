@@ -46,10 +46,10 @@ class Separated:
 def separate(rows: Iterable[RankedTime]) -> Iterator[Separated]:
     """Compare numbered rows, given in order, with the first row of their stretch, one by one.
 
-    Going down the board, a row that is told from the first row of the stretch above leads the
-    next. A number is shared only where both have five runs or more and at least three distinct
-    convergence values: fewer, noisier runs must not earn the better rank. Below a row of the
-    stretch that has a number of its own, nobody shares the first one's.
+    Going down the board, a row that differs significantly from the first row of the stretch above
+    leads the next. A number is shared only where both have five runs or more and at least three
+    distinct convergence values: fewer, noisier runs must not earn the better rank. Below a row of
+    the stretch that has a number of its own, nobody shares the first one's.
     """
     last: Separated | None = None
     for found in _in_turn(rows):

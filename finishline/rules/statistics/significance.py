@@ -11,7 +11,7 @@ from finishline.rules.statistics.t import t_probability, t_quantile
 
 @dataclass(frozen=True)
 class Reference:
-    """What is known of a figure from `count` reference runs; `stdev` with ddof = 1."""
+    """Mean and spread of a figure over `count` reference runs; `stdev` with ddof = 1."""
 
     mean: float
     stdev: float
@@ -69,8 +69,8 @@ def p_value_of_mean_beyond(
 ) -> float | None:
     """How likely is a sample mean this far beyond `limit` if the true mean is just at it?
 
-    Beyond is above for "higher" and below for "lower". None for fewer than two values. The
-    variance is pooled with that of the figures `beside`, whose mean does not enter.
+    Beyond is above for "higher" and below for "lower". None for fewer than two values. The variance
+    is pooled with that of the figures `beside`; their mean does not enter.
     Source: Student's one-sided one-sample t-test.
     """
     if len(values) < 2:
@@ -149,10 +149,10 @@ def slower_than_claimed(
 ) -> SlowerTest | None:
     """Are the replays more than `tolerated_ratio` times slower than the claimed result?
 
-    `claimed_seconds` is what the claim is ranked by, a mean worth `weight` runs. Student's t-test
-    on log times with the variances pooled, but that of `claimed_runs` counts no more than that of
-    the replays: the claim's scatter is the claimant's to choose, and one absurd run, dropped from
-    the mean, must not excuse all others. None below two replays.
+    `claimed_seconds` is the claim's ranked time, a mean worth `weight` runs. Student's t-test on
+    log times with the variances pooled, but that of `claimed_runs` counts no more than that of the
+    replays: the claim's scatter is the claimant's to choose, and one absurd run, dropped from the
+    mean, must not excuse all others. None below two replays.
     """
     if len(replayed) < 2:
         return None

@@ -34,7 +34,7 @@ class Tuning:
 
 
 def read_trained_with(root: Fields, benchmark: Benchmark, settings: Iterable[str]) -> TrainedWith:
-    """Read whose code trained: the benchmark's reference, or the submitter's own.
+    """Read the origin of the training code: the benchmark's reference, or the submitter's own.
 
     Raises ClaimError for a reference that the benchmark does not have, or with a setting that the
     reference does not take.
@@ -56,7 +56,7 @@ def read_trained_with(root: Fields, benchmark: Benchmark, settings: Iterable[str
 
 
 def read_tuning(root: Fields) -> Tuning | None:
-    """Read what was spent on finding the settings; None where that is not stated."""
+    """Read the effort spent on finding the settings; None if not stated."""
     table = root.optional_table("tuning")
     if table is None:
         return None
@@ -112,7 +112,7 @@ HARDWARE_CLASS = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 
 @dataclass(frozen=True)
 class Cloud:
-    """What was rented, by the names a price book lists: `count` instances of one kind."""
+    """Rented instances by their names in a price book: `count` instances of one kind."""
 
     provider: str
     instance: str
@@ -124,9 +124,9 @@ class Cloud:
 class System:
     """The hardware and software a run was made on; absent figures are None.
 
-    `hardware_class` names machines whose times may be compared. `price_usd_per_hour` is the
+    `hardware_class` names machines with comparable times. `price_usd_per_hour` is the
     price of the whole system as its submitter states it, `price_source` where it can be looked up
-    and `pricing` what kind of price it is. `cloud` is what to look up in a price book.
+    and `pricing` the kind of price. `cloud` names the entry in a price book.
     """
 
     name: str
@@ -146,15 +146,15 @@ class System:
 class Claim:
     """A submitter's runs on one system for one benchmark and division.
 
-    `run_files` names the run logs in order. `hyperparameters` holds what differs from or repeats
-    the reference's settings. `dawnbench` keeps the original entry where the claim came as one.
-    `organisation` and `submitted_on` are whose result it is and of when, where somebody else hands
-    in what was published elsewhere. A claim of `kind` "inference" has no runs: it is about the time
-    a trained model takes for one item. `precision` is the narrowest floating type that a matmul or
-    convolution of the training touches, as the submitter states it. `trained_with` says whether the
-    benchmark's reference trained or code of the submitter's own, `tuning` what was spent on finding
-    the settings. `ticket` names the ticket its seeds came with, and `unfinished` has its seeds
-    without a log (rules.tickets).
+    `run_files` names the run logs in order. `hyperparameters` holds settings that differ from or
+    repeat the reference's. `dawnbench` keeps the original entry where the claim came as one.
+    `organisation` and `submitted_on` are the owner and day of a result that was published elsewhere
+    and is submitted by somebody else. A claim of `kind` "inference" has no runs: it is about the
+    time a trained model takes for one item. `precision` is the narrowest floating type that a
+    matmul or convolution of the training touches, as the submitter states it. `trained_with` says
+    whether the benchmark's reference trained or code of the submitter's own, `tuning` the effort
+    spent on finding the settings. `ticket` names the ticket its seeds came with, and `unfinished`
+    has its seeds without a log (rules.tickets).
     """
 
     benchmark_id: str
@@ -203,10 +203,10 @@ def read_json_object(content: bytes, *, file: str) -> dict[str, Any]:
 def read_claim(
     content: bytes, *, file: str, benchmarks: Mapping[str, Benchmark], archive: bool = False
 ) -> Claim:
-    """The claim in a submission's JSON. Raises ClaimError naming file, field and what was expected.
+    """The claim in a submission's JSON. Raises ClaimError naming file, field and expectation.
 
     Checks the benchmark, its divisions and the hyperparameters a division may set. Only a claim
-    from an `archive` may say whose result it is and of when.
+    from an `archive` may name the owner and day of its result.
     """
     root = Fields(read_json_object(content, file=file), file=file, error=ClaimError)
     benchmark = find_benchmark(root, benchmarks)

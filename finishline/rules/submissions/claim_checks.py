@@ -37,7 +37,7 @@ def check_same_logs(runs: Sequence[Run]) -> list[Violation]:
     """Logs of one training under several names: curve and timing are the same.
 
     Seed, names and the moment of the start may differ. Two trainings never agree in the
-    milliseconds of several evaluations. Of two with the same seed the seed is told already.
+    milliseconds of several evaluations. Equal seeds are reported elsewhere.
     """
     found = []
     first: dict[tuple[object, ...], Run] = {}
@@ -68,10 +68,10 @@ def _training_of(run: Run) -> tuple[object, ...]:
 
 
 def _check_order_of_runs(runs: Sequence[Run], benchmark: Benchmark) -> list[Violation]:
-    """More runs than count are listed as they were started, which decides who counts.
+    """Check that runs beyond the counted ones are listed in the order of their start.
 
-    Whoever chooses the order chooses the median window, or which runs are the first to reach: of
-    100 runs that vary by 7 % the result gets 3 % faster.
+    The order decides the median window and which runs reach first: of 100 runs that vary by 7 % the
+    result gets 3 % faster.
     """
     if len(runs) <= benchmark.runs.count:
         return []
@@ -173,13 +173,13 @@ def _plain(text: str) -> str:
     return re.sub(r"[^a-z0-9]", "", text.lower())
 
 
-# Of metrics whose unit sets no bounds. No quality, and no count of epochs, is near these.
+# Limits for metrics without bounds of their own. No quality or count of epochs is near these.
 SMALLEST_QUALITY, LARGEST_QUALITY = 1e-12, 1e6
 FEWEST_EPOCHS, MOST_EPOCHS = 1e-6, 1e9
 
 
 def check_figures(run: Run, benchmark: Benchmark) -> list[Violation]:
-    """What in one log no training has: the first quality and the first epoch, with their line."""
+    """Find the first impossible quality and epoch in a log, with their line."""
     qualities = _impossible_qualities(run, benchmark.target)
     found = (next(qualities, None), next(_impossible_epochs(run), None))
     return [violation for violation in found if violation is not None]
@@ -259,6 +259,6 @@ def _impossible_time(run: Run, tta_seconds: float, benchmark: Benchmark) -> Viol
 
 
 def _field(run: Run, figure: str) -> str:
-    """What the format of a log calls a figure."""
+    """Name of a figure in the format of a log."""
     names = ("epoch", "hours") if run.clock == "dawnbench" else ("epoch_num", "time_ms")
     return names[0] if figure == "epoch" else names[1]

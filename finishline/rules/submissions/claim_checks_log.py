@@ -16,12 +16,12 @@ MISSING = 1.5
 FEWEST_STEPS = 4
 # A host can make an epoch slow, but nothing makes it this much faster than the others of its run.
 FASTEST_STEP = 0.2
-# As far apart two clocks of one run may be: whoever writes a log may read two of its lines at once.
+# Largest distance of two clocks of one run: a log's writer may read two of its lines at once.
 STAMP_SECONDS = 0.05
 
 
 def check_log(run: Run, benchmark: Benchmark, *, division: str) -> list[Violation]:
-    """What in one log cannot come from one whole training, by the line it shows in."""
+    """Find signs, by line, that a log does not come from one whole training."""
     replayed = benchmark.replay is not None and division == "closed"
     order = _check_order(run, every_epoch=replayed)
     if order:
@@ -56,9 +56,9 @@ def _check_preparation(run: Run, benchmark: Benchmark) -> list[Violation]:
 
 
 def _check_told(run: Run, *, every_epoch: bool) -> list[Violation]:
-    """Where each epoch has its evaluation, each evaluation tells its epoch or none does.
+    """Check that all evaluations tell their epoch or none does, if each epoch has one.
 
-    By those that tell it the convergence is judged; what the others hide nobody can compare.
+    Convergence is judged by those that tell it; the others cannot be compared.
     """
     untold = [evaluation for evaluation in run.evaluations if evaluation.epoch is None]
     if not every_epoch or len(untold) in (0, len(run.evaluations)):
@@ -170,7 +170,7 @@ def _check_samples(run: Run) -> list[Violation]:
 def _check_pace(run: Run) -> list[Violation]:
     """No stretch of a run takes a fifth of the time of the others, or none at all.
 
-    Nothing is said of what is short by no more than the stamp of a line may be late.
+    A stretch is not reported if it is short by no more than the possible delay of a line's stamp.
     """
     if run.clock == "dawnbench":
         return []
@@ -206,7 +206,7 @@ def _paces(evaluations: Sequence[Evaluation]) -> list[tuple[Evaluation, float, f
 
 
 def _places(evaluations: Sequence[Evaluation]) -> list[float] | None:
-    """Epochs of the evaluations, or samples where there are none; None where neither is told."""
+    """Epochs of the evaluations, or samples where there are none; None if both are missing."""
     epochs = [evaluation.epoch for evaluation in evaluations if evaluation.epoch is not None]
     if len(epochs) == len(evaluations):
         return epochs
@@ -217,7 +217,7 @@ def _places(evaluations: Sequence[Evaluation]) -> list[float] | None:
 def find_cut_off(scored: Iterable[tuple[Run, RunScore]]) -> list[LogFormatError]:
     """A remark for each log of MLPerf's that has a run_start and no run_stop.
 
-    It counts as far as it goes (rules.tta), so what is wrong is told and nothing refused.
+    It counts as far as it goes (rules.tta), so the fault is reported and nothing refused.
     """
     return [
         LogFormatError(

@@ -20,7 +20,7 @@ STATUSES = (
     "Research, Development, or Internal (RDI)",
     "Preview",
 )
-# What earlier rounds call them; nor did they, or many submitters since, care for case.
+# Names in earlier rounds; case varied then, and varies with many submitters since.
 OTHER_STATUSES = (
     "available",
     "available on premise",
@@ -79,7 +79,7 @@ _COUNT = re.compile(r"(\d{1,8})(?:\.0+)?")
 
 @dataclass(frozen=True)
 class SystemDescription:
-    """A system as its submitter describes it; what is absent, empty or "N/A" is None.
+    """A system as its submitter describes it; absent, empty and "N/A" fields are None.
 
     `fields` has every field of the file that has a value, as text and under its own name, but for
     the software stack, which is in `software`: a version for each name, or under "" where it is
@@ -117,7 +117,7 @@ def read_system(content: bytes, *, file: str) -> SystemDescription:
     """The system in a description file.
 
     Lenient where published files are: numbers as text and text as numbers, empty fields, unknown
-    ones, a software stack that is a table, a list of tables or prose. Raises RuleError only on what
+    ones, a software stack that is a table, a list of tables or prose. Raises RuleError only if it
     is no JSON object or too large; everything else is in `problems`.
     Source: MLPerf submission_rules.adoc, "System description"; mlperf-logging system_desc_checker.
     """
@@ -130,7 +130,7 @@ def read_system_table(table: Mapping[str, Any], *, file: str) -> SystemDescripti
 
 
 class _Reader:
-    """The fields of one file, and what is wrong with them."""
+    """Fields of one file, and their problems."""
 
     def __init__(self, table: Mapping[str, Any], content: bytes, file: str) -> None:
         self._table = table
@@ -271,7 +271,7 @@ def read_table(content: bytes, *, file: str) -> dict[str, Any]:
 
 
 MAX_NODES = 1_000
-# What the format asks for is not the template of later rounds.
+# The fields of the format differ from the template of later rounds.
 ASKED_FOR_LATER = ("missing_field", "empty_field", "unknown_value")
 _PROCESSORS = re.compile(r"\b([0-9]{1,3}) ?x ?(?=Intel|AMD|IBM|Xeon|EPYC|POWER|ARM)", re.I)
 _SLICE = re.compile(r".*-([0-9]{1,6})")
@@ -280,9 +280,9 @@ _SLICE = re.compile(r".*-([0-9]{1,6})")
 def read_entry_system(content: bytes, *, file: str) -> SystemDescription:
     """The system in an entry.json, as later rounds describe one.
 
-    Nodes of several kinds are added up; what they do not share is None. A "tpuv3-512" has its 512
-    accelerators in all nodes together, anything else so many in each. Raises RuleError only on what
-    is no JSON object or too large; other problems are in `problems`.
+    Nodes of several kinds are added up; fields they do not share are None. A "tpuv3-512" has its
+    512 accelerators in all nodes together, anything else so many in each. Raises RuleError only if
+    it is no JSON object or too large; other problems are in `problems`.
     Source: MLPerf submission rules of v0.5, "System description"; the entries of that round.
     """
     table = read_table(content, file=file)
@@ -363,13 +363,13 @@ def _memory(value: Any) -> Any:
 
 
 def _shared(nodes: Sequence[Mapping[str, Any]], name: str) -> Any:
-    """What all nodes say, or None."""
+    """The value that all nodes share, or None."""
     values = [node.get(name) for node in nodes]
     return values[0] if values and all(value == values[0] for value in values) else None
 
 
 def _count(value: Any) -> int | None:
-    """A count, as a number or a text; None for what is none, such as "NA" or -1."""
+    """A count, as a number or a text; None if it is none, such as "NA" or -1."""
     text = _text(value).strip()
     return int(text) if re.fullmatch(r"[0-9]{1,7}", text) else None
 

@@ -85,7 +85,7 @@ class Configuration:
 
 
 def configuration_of(benchmark: Benchmark, claim: Claim) -> Configuration:
-    """The configuration that a claim names: the reference's defaults fill what it leaves out."""
+    """The configuration that a claim names: the reference's defaults fill omitted settings."""
     return Configuration(
         benchmark_id=benchmark.benchmark_id,
         division=claim.division,

@@ -1,4 +1,4 @@
-"""A whole submission, from bytes to result: what the server and `finishline check` run."""
+"""Score a whole submission from its bytes, for the server and `finishline check`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ from finishline.rules.submissions.tickets import Ticket, check_ticket
 __all__ = ["ScoredSubmission", "is_dawnbench", "score_submission"]
 
 FindTicket = Callable[[Claim], Ticket | None]
-# What is wrong in a log rather than in the claim.
+# Errors in a log rather than in the claim.
 LOG_CODES = (
     "division_contradicts_claim",
     "batch_size_contradicts_claim",
@@ -59,7 +59,7 @@ class ScoredSubmission:
 
     @property
     def scored_runs(self) -> list[tuple[Run, RunScore]]:
-        """Each run with what it comes to."""
+        """Each run with its score."""
         if isinstance(self.result, InferenceResult):
             return []
         return list(zip(self.runs, self.result.runs, strict=True))
@@ -83,9 +83,9 @@ def score_submission(
     `benchmark_id` must. `logs` holds the run logs by file name, and nothing else; an inference
     entry has none.
 
-    What was published in an `archive` is not refused for the rules it breaks: they are violations
-    of its result, which is then not ranked. A run may end before its first evaluation there: it
-    did not reach the target. What cannot be read is refused all the same.
+    A submission from an `archive` is not refused for the rules it breaks: they are violations of
+    its result, which is then not ranked. A run may end before its first evaluation there: it did
+    not reach the target. Unreadable input is refused all the same.
 
     `find_ticket` finds the ticket of a claim that names one, and raises where there is none.
     Without it, as offline, no claim is compared with its ticket. `with_interval` is of `score`.
@@ -129,7 +129,7 @@ def _score_training(
 ) -> ScoredSubmission:
     _check_files(claim, logs, file=file)
     runs = _parse_runs(claim, logs, benchmark, archive=archive)
-    if not archive:  # First of all: of what no training has nothing can be derived.
+    if not archive:  # First of all: nothing can be derived from impossible figures.
         _refuse([found for run in runs for found in check_figures(run, benchmark)], file=file)
     result = score(
         (*runs, *(_unfinished(n, seed, benchmark) for n, seed in enumerate(claim.unfinished, 1))),
@@ -140,7 +140,7 @@ def _score_training(
     )
     result = replace(result, runs=result.runs[: len(runs)])
     violations = (*result.violations, *_contradictions(claim, runs, benchmark))
-    # What is published elsewhere is checked for its package as a whole (rules.archive).
+    # Results published elsewhere are checked as a whole package (rules.archive).
     violations += tuple(check_same_logs(runs) if archive else check_claim(claim, runs, benchmark))
     ticket = find_ticket(claim) if find_ticket is not None else None
     if not archive:
@@ -151,7 +151,7 @@ def _score_training(
 
 
 def _unfinished(number: int, seed: int, benchmark: Benchmark) -> Run:
-    """Return what a seed of a ticket counts as that no log is of: a run that never got there."""
+    """Return the run that stands for a ticket's seed without a log: one that missed the target."""
     return Run(f"unfinished run {number}", benchmark.clock.name, (), seed=seed)
 
 

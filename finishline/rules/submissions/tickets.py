@@ -28,7 +28,7 @@ NEXT_STEP = "hand the claim in without a ticket, or train again with `finishline
 
 @dataclass(frozen=True)
 class Ticket:
-    """What was to be trained when the seeds were drawn; `settings` are the reference's in full."""
+    """Training announced when the seeds were drawn; `settings` are the reference's in full."""
 
     ticket_id: str
     benchmark_id: str
@@ -40,7 +40,7 @@ class Ticket:
 
 
 def full_settings(benchmark: Benchmark, settings: Mapping[str, float]) -> dict[str, float]:
-    """Return the settings with the reference's defaults for what they leave out."""
+    """Return the settings, with the reference's defaults for omitted ones."""
     return benchmark.defaults() | dict(settings)
 
 

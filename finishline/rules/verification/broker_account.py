@@ -1,7 +1,7 @@
-"""A worker's own account at a Redis broker: what it may do there, and nothing else.
+"""Permissions of a worker's own account at a Redis broker.
 
-Kombu keeps a queue as one list for each priority, its binding as two sets, and what was taken and
-not acknowledged as a hash, an index and a lock.
+Kombu keeps a queue as one list for each priority, its binding as two sets, and unacknowledged
+messages as a hash, an index and a lock.
 """
 
 from urllib.parse import quote, urlsplit
@@ -26,7 +26,7 @@ def account_of(worker: str) -> str:
 
 
 def unacked_keys(worker: str) -> dict[str, str]:
-    """The keys of what a worker took and has not acknowledged, by Kombu's name for each."""
+    """Keys of a worker's unacknowledged messages, by Kombu's name for each."""
     return {f"{name}_key": f"{name}/{queue_of(worker)}" for name in UNACKED}
 
 

@@ -58,8 +58,8 @@ def first_break(
 ) -> BandBreak | None:
     """The first control point at which a curve is outside the band, or None.
 
-    `side` is "below" for worse than the band and "above" for better, whatever the direction of
-    the metric. Evaluations without a control point are not judged.
+    `side` is "below" for worse than the band and "above" for better, in either direction of the
+    metric. Evaluations without a control point are not judged.
     """
     for quality, point in zip(qualities, points, strict=False):
         if point.lower <= quality <= point.upper:

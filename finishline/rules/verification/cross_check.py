@@ -97,7 +97,7 @@ def with_our_crossings(
     curves: Sequence[Curve],
     trained: Sequence[ReplayRun],
 ) -> tuple[list[RunScore], list[Curve]]:
-    """Claimed runs and curves, those of a trained seed replaced by what our worker saw."""
+    """Claimed runs and curves, those of a replayed seed replaced by our worker's."""
     ours = {run.seed: curve_of_replay(run) for run in trained}
     scores, seen = list(runs), list(curves)
     for index, run in enumerate(runs):
@@ -148,7 +148,7 @@ def _number(seed: bytes, index: int) -> int:
 
 
 def compare_runs(run: ReplayRun, other: ReplayRun, *, limit: float | None) -> Agreement | None:
-    """Whether two trainings of one seed agree: their curves, and the seconds of what both did.
+    """Compare the curves and the pace of two trainings of one seed.
 
     Curves agree within `limit`, the distance that calibrations measured for equal seeds; None
     compares the pace alone. The pace agrees within 5 % and 0.25 s at the last evaluation that both

@@ -70,7 +70,7 @@ def why_no_duel(benchmark: Benchmark, challenger: Claim, holder: Claim) -> str |
 class DuelRun:
     """One run of a duel: run `index` (from 0) of the whole.
 
-    "missed" counts as infinitely long, whatever the reason; "void" says nothing of the side: the
+    "missed" counts as infinitely long, for any reason; "void" says nothing of the side: the
     machinery failed. `seconds` and `epochs` to the target are None unless it was reached.
     """
 
@@ -148,12 +148,12 @@ def _read_run(benchmark: Benchmark, run: ReplayRun) -> DuelRun:
 
 @dataclass(frozen=True)
 class Duel:
-    """What a duel came to.
+    """Result of a duel.
 
     `time`, `epochs` and `pace` (seconds per epoch) compare the challenger with the holder over the
     pairs in which both reached the target; the ratio of times is that of epochs times that of
     paces. `p_value` is two-sided and of the test that decided: "paired_t", or "count" where a side
-    missed the target and was held to its wins. `pairs_needed` is about how many pairs would
+    missed the target and only wins were counted. `pairs_needed` is about how many pairs would
     separate the sides if they differ as much as they did here; None if they are separated, if
     nothing is to separate, or if no count of pairs is worth naming.
     """

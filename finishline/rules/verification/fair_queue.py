@@ -1,11 +1,10 @@
-"""Whose turn it is: the order in which one hardware class's waiting attempts start.
+"""Fair queue: the order in which one hardware class's waiting attempts start.
 
 1. An attempt that an organiser asked for goes before one that comes with a submission, but while
-   any of the latter waits at most ORGANISERS_IN_A_ROW of the former go in a row.
-2. Within each of the two, submitters take turns: next is the one whose last turn is the longest
-   ago, and who never had one goes first. So a thousand attempts of one submitter put no other
-   submitter's first back by more than one of them.
-3. Within a submitter the oldest goes first; equal ages go by id.
+any of the latter waits at most ORGANISERS_IN_A_ROW of the former go in a row. 2. Within each of the
+two, submitters take turns: next is the one with the longest time since the last turn; one without a
+turn goes first. So a thousand attempts of one submitter put no other submitter's first back by more
+than one of them. 3. Within a submitter the oldest goes first; equal ages go by id.
 
 Nothing here looks at a clock: the same attempts and the same turns give the same order.
 """
@@ -22,8 +21,8 @@ ORGANISERS_IN_A_ROW = 3
 class Waiting:
     """An attempt that waits for its start.
 
-    `submitter` is whose submission it is about, or who asked where it is about none. An attempt
-    that follows a failed one has the `asked_at` of the first, and so keeps its place.
+    `submitter` is the submission's owner, or the requester where it is about none. An attempt that
+    follows a failed one has the `asked_at` of the first, and so keeps its place.
     """
 
     attempt_id: str
@@ -33,12 +32,12 @@ class Waiting:
 
     @property
     def sharer(self) -> "Sharer":
-        """Who takes turns with others for it."""
+        """The sharer that takes turns for it."""
         return (self.by_organiser, self.submitter)
 
     @property
     def age(self) -> tuple[datetime, str]:
-        """What the oldest is least in."""
+        """Sort key: oldest first."""
         return (self.asked_at, self.attempt_id)
 
 
@@ -48,7 +47,7 @@ Sharer = tuple[bool, int]
 
 @dataclass(frozen=True)
 class Turns:
-    """What a queue remembers: the number of each sharer's last turn, and the last of all.
+    """State of a queue: the number of each sharer's last turn, and the last of all.
 
     `organisers_in_a_row` counts the organisers' attempts since the last of a submitter's own.
     """
@@ -59,7 +58,7 @@ class Turns:
 
 
 class FairQueue:
-    """What waits for one hardware class, taken one by one in fair order."""
+    """Waiting attempts of one hardware class, taken one by one in fair order."""
 
     def __init__(self, waiting: Iterable[Waiting] = (), turns: Turns | None = None) -> None:
         turns = turns or Turns()
@@ -103,7 +102,7 @@ class FairQueue:
         return one
 
     def turns(self) -> Turns:
-        """Who had which turn, after all that was taken."""
+        """Turns of all sharers after the attempts taken so far."""
         return Turns(dict(self._last), self._count, self._organisers_in_a_row)
 
     def _line_up(self, sharer: Sharer) -> None:

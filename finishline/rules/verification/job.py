@@ -149,7 +149,7 @@ def draw(entropy: bytes, *, runs: int, own: Sequence[int] = ()) -> Draw:
 
 
 def draw_own(entropy: bytes, claimed: Sequence[int | None], *, count: int) -> list[int]:
-    """So many of the claimed seeds: those whose hashes with the nonce are the smallest."""
+    """Draw `count` of the claimed seeds: those with the smallest hashes with the nonce."""
 
     def place(seed: int) -> bytes:
         return hashlib.sha256(b"finishline own" + entropy + seed.to_bytes(4, "big")).digest()

@@ -1,4 +1,4 @@
-"""Judge a claim by what its replay did: verified, rejected or inconclusive, with reasons."""
+"""Judge a claim by its replay: verified, rejected or inconclusive, with reasons."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -36,20 +36,20 @@ def judge(
     own_runs: int = 0,
     own_again: Sequence[ReplayRun] = (),
 ) -> Verdict:
-    """Hold a claim's scored runs against its replay.
+    """Compare a claim's scored runs with its replay.
 
     Rejected if more replays than the benchmark drops leave the band downwards or miss the target,
     if the claim converges faster than reference and replays together allow, if two workers could
     not reproduce one of its own seeds, or if the training touched a narrower floating type than the
-    claim states. A time that is slower than claimed is told and rejects nobody. Left open
+    claim states. A time slower than claimed is reported and never rejects. Left open
     if a replay is above the band, if nothing could be compared, or if the machinery failed before
     all of `runs_planned` (default: those in the report) were trained. `curves` has the evaluations
     of each of `runs`; without them the claim is judged by its epochs and times alone. Raises
     RuleError if the benchmark has no replay.
 
     The first `own_runs` of the report, of those planned too, are of the claim's own seeds: they are
-    held against the claimed curves and count nowhere else, but that their crossings stand in the
-    place of the claimed ones. `own_again` are such seeds as another owner's worker trained them.
+    compared with the claimed curves and count nowhere else, but that their crossings replace the
+    claimed ones. `own_again` are such seeds as another owner's worker trained them.
 
     Every test has its share of the benchmark's alpha (rules.verdict.Shares). Missing the target has
     no share: the reference is expected to reach it, as the claim says it does.

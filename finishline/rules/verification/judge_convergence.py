@@ -34,7 +34,7 @@ NO_BOUND = "which are too few, or too far apart, to call any mean too low"
 
 @dataclass(frozen=True)
 class Convergence:
-    """Epochs to the target of the runs that count, and the reference they are held against.
+    """Epochs to the target of the runs that count, and the reference they are compared with.
 
     `claimed` has None for a run that did not reach. Figures on both sides are read off to steps of
     `quantum` epochs.
@@ -166,7 +166,7 @@ def _fractions(
 def _reference(
     benchmark: Benchmark, claim: Claim, report: ReplayReport, *, fractional: bool
 ) -> Reference | None:
-    """Epochs to the target of the replays, pooled with what calibration tells of the settings."""
+    """Epochs to the target of the replays, pooled with the calibration of the settings."""
     target, reach = benchmark.target, benchmark.reach
     crossings = [find_crossing(c, target, reach) for c in map(curve_of_replay, report.runs)]
     epochs = [(c.fraction if fractional else c.epoch) for c in crossings if c is not None]
@@ -194,7 +194,7 @@ def evaluations_of(run: ReplayRun) -> list[Evaluation]:
 
 
 def evaluation_at_target(benchmark: Benchmark, run: ReplayRun) -> Evaluation | None:
-    """Where a replay reached the target: by its evaluations, whatever else the worker says."""
+    """Where a replay reached the target: by its evaluations, not the worker's word."""
     curve = curve_of_replay(run)
     if not curve:
         return None

@@ -1,4 +1,4 @@
-"""Judge a claim where all runs stop at the same step: what counts is the mean quality there."""
+"""Judge a claim where all runs stop at the same step, by the mean quality there."""
 
 import math
 from collections.abc import Sequence
@@ -23,9 +23,9 @@ FEWEST_RUNS = 2
 def judge_mean_at_stop(benchmark: Benchmark, claim: Claim, trained: Sequence[ReplayRun]) -> Reason:
     """Does the mean quality of the replays at their stop beat the target?
 
-    The claim has proven it of its own runs. Replays that prove it too support it, replays whose
-    mean misses the target beyond chance reject it, anything between leaves it open. The spread is
-    that of the replays pooled with that of the calibrated runs: three replays alone prove little.
+    The claim has proven this of its own runs. Replays that prove it too support it, a mean that
+    misses the target beyond chance rejects it, anything between leaves it open. The spread is that
+    of the replays pooled with that of the calibrated runs: three replays alone prove little.
     Source: modded-nanogpt, rules of the speedrun (one-sided t-test, p < 0.01).
     """
     target = benchmark.target

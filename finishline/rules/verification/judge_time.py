@@ -1,6 +1,6 @@
 """Set the measured time beside the claimed one, on the same hardware class only.
 
-The ranked time is the measured one, so a slower replay is told and rejects nobody.
+The ranked time is the measured one, so a slower replay is reported and never rejects.
 """
 
 import math

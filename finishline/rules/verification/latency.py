@@ -97,7 +97,7 @@ def _impossible(
 
 
 def plan_latency(request: Request) -> list[Training]:
-    """The one training whose model is timed."""
+    """The one training that gives the model to time."""
     return trainings_of(
         draw(request.entropy, runs=1),
         request.package,
@@ -130,7 +130,7 @@ QUIET_DRIFT_PERCENT = 10.0
 
 @dataclass(frozen=True)
 class Measured:
-    """A backend whose outputs agree with eager's, and what its items come to."""
+    """A backend with outputs that agree with eager's, and the figures of its items."""
 
     latency: BackendLatency
     figures: LatencyFigures

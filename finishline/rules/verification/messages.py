@@ -47,7 +47,7 @@ FailureCode = Literal[
 
 
 def queue_of(worker: str) -> str:
-    """The name of a worker's own queue: two names never share one, whatever they are made of."""
+    """The name of a worker's own queue: two names never share one."""
     return f"replay.{quote(worker, safe='')}"
 
 
@@ -65,8 +65,8 @@ class ControlPoint:
 class TargetSpec:
     """The quality target a replay stops at.
 
-    With `fixed_stop` it goes on to the end of its training, and counts there whatever its quality:
-    the mean over runs is tested.
+    With `fixed_stop` it goes on to the end of its training, and counts there at any quality: the
+    mean over runs is tested.
     """
 
     metric: str
@@ -81,7 +81,7 @@ class LatencyOrder:
     """How to measure the latency of the trained model: see rules.latency_protocol.
 
     A backend that is still at it after `enough_seconds` ends once it has `fewest_items`, one that
-    is after `most_seconds` with what it has.
+    is after `most_seconds` with the items it has.
     """
 
     items: int
@@ -117,7 +117,7 @@ class ReplayJob:
 
     `trainings` are made in order, their settings complete. `control_points` is empty where no band
     is known for this configuration. `clock` and `division` say which seconds count. `latency` says
-    how to measure a model whose training asks for it.
+    how to measure a model if its training asks for it.
     """
 
     attempt_id: str
@@ -224,7 +224,7 @@ class ReplayEvaluation:
 
 @dataclass(frozen=True)
 class Absence:
-    """Why a backend was not measured, from a closed list, and what it said."""
+    """Reason why a backend was not measured, from a closed list, and its message."""
 
     code: AbsenceCode
     message: str
@@ -292,7 +292,7 @@ class WorkerSystem:
 
 @dataclass(frozen=True)
 class ReplayReport:
-    """The end of an attempt: what every started run did, or why the attempt failed.
+    """The end of an attempt: the outcome of every started run, or why the attempt failed.
 
     `processes` trained each run together, each with a device of its own.
     `drift` is a sentence where the worker's canary after the runs was off its baseline: their
@@ -313,7 +313,7 @@ class ReplayReport:
 class WorkerHello:
     """A worker is alive: sent at the start, every few seconds, and when it has become free.
 
-    One that is "draining" was told to stop by its own operator and finishes what it is at.
+    One that is "draining" was stopped by its own operator and finishes its attempt.
     """
 
     system: WorkerSystem
@@ -322,7 +322,7 @@ class WorkerHello:
 
 @dataclass(frozen=True)
 class HelloAnswer:
-    """What an organiser wants of a worker, and why.
+    """An organiser's order to a worker, and the reason.
 
     "pause": take nothing until this says "work" again; "drain": take nothing and end once free.
     `roof_wanted` asks a confirmed worker for a canary: its hardware class has no roof yet.

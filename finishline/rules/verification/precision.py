@@ -1,4 +1,4 @@
-"""Precision labels: which floating type is the narrowest, and a claim held against its audit."""
+"""Precision labels: find the narrowest floating type, and compare a claim with its audit."""
 
 from collections.abc import Iterable
 
@@ -29,14 +29,14 @@ def narrowest(names: Iterable[PrecisionName]) -> PrecisionName | None:
 
 
 def precision_by_error(relative_error: float) -> PrecisionName:
-    """What a float32 product was really computed in, by its error against float64."""
+    """Type that a float32 product was really computed in, by its error against float64."""
     if relative_error <= LARGEST_FP32_ERROR:
         return "fp32"
     return "tf32" if relative_error <= LARGEST_TF32_ERROR else "bf16"
 
 
 def judge_precision(claim: Claim, report: ReplayReport) -> list[Reason]:
-    """Hold the precision a claim states against what the replay's training really touched.
+    """Compare the precision a claim states with the types the replay's training really touched.
 
     Narrower than claimed is rejected. A claim without a precision, or a replay without an audit,
     has nothing to compare.

@@ -23,7 +23,7 @@ def check_report(report: ReplayReport, *, seeds: Sequence[int], stop_at: StopAt 
     """
     found = [run.seed for run in report.runs]
     if found != list(seeds):
-        # What was drawn stays sealed: the message tells what was sent, not what is right.
+        # The draw stays sealed: the message repeats the value sent, not the right one.
         raise RuleError(
             f"the report has the seeds {found}",
             field="runs.seed",
@@ -150,7 +150,7 @@ def seconds_after_preparation(ledger: Ledger) -> float:
 
 
 def ledger_of(table: Mapping[str, float], place: str) -> Ledger:
-    """The ledger of a table. Raises RuleError for what is none."""
+    """The ledger of a table. Raises RuleError if it is none."""
     try:
         ledger = Ledger(**table)
     except TypeError as error:

@@ -153,7 +153,7 @@ def _refuse(run: int, field: str, found: str, expected: str) -> NoReturn:
 
 
 def streamed_event(event: dict[str, Any], *, at_seconds: float) -> StreamedEvent | None:
-    """A stored event as it is checked; None for what no check looks at."""
+    """A stored event as it is checked; None if no check needs it."""
     if event["kind"] == "run_finished":
         return None
     names = ("run", "kind", "phase", *COMPARED)

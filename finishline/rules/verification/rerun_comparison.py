@@ -1,4 +1,4 @@
-"""Two verifications of one submission side by side: what differs, and is it more than chance?"""
+"""Compare two verifications of one submission: differences, and whether they exceed chance."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ class SystemDifference:
 
 
 def figures_of(benchmark: Benchmark, report: ReplayReport) -> list[ReplayFigures]:
-    """What each replay of a report came to."""
+    """Figures of each replay of a report."""
     return [_figures(benchmark, run) for run in report.runs]
 
 

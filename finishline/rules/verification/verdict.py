@@ -67,7 +67,7 @@ SHARES = Shares()
 
 @dataclass(frozen=True)
 class Reason:
-    """One finding of a verdict: what it is, what it does to the outcome, the numbers behind it."""
+    """One finding of a verdict: its kind, its effect on the outcome, the numbers behind it."""
 
     code: ReasonCode
     weight: Weight
@@ -84,11 +84,11 @@ class Verdict:
 
 
 def rejects_in(division: str) -> Weight:
-    """What a claim beyond its replay means: in the open division another model may explain it."""
+    """Weight of a claim beyond its replay: in the open division another model may explain it."""
     return "rejects" if division == "closed" else "leaves_open"
 
 
-# What a claim is judged by: its epochs, its times, and how good its runs were.
+# Figures of a run that a verdict rests on: epochs, times and quality.
 JUDGED = ("reached", "tta_seconds", "epochs_to_target", "best_quality")
 # Two machines' last digits may differ; a figure that anybody reads does not.
 RELATIVE_TOLERANCE = 1e-9
