@@ -1,4 +1,4 @@
-"""The raw logs: a content-addressed store in a folder or a bucket. What is in it never changes."""
+"""Content-addressed store of the raw logs, in a folder or a bucket. Its content never changes."""
 
 import hashlib
 import io
@@ -16,7 +16,7 @@ from server.base.bucket import Bucket
 from server.base.settings import Settings
 
 CHUNK_BYTES = 1024 * 1024
-# A run log of a hundred evaluations has 50 KB; what is longer waits in a file.
+# A run log of a hundred evaluations has 50 KB; longer content waits in a file.
 HELD_BYTES = 256 * 1024
 SYNCS_AT_ONCE = 8
 # Six logs are on the disk as soon from two threads as from six, and four are spared the hand-over.
@@ -41,12 +41,12 @@ class ArtifactStore:
     """Files by the SHA-256 of their content.
 
     A file is staged first, then settled, and kept only when the submission it belongs to is
-    accepted: what is discarded leaves nothing behind. Keeping is a rename, so a reader never sees
-    half a file. What was settled outlasts a loss of power, in the waiting room at the least; what
-    was kept too may be found there again (server.submissions.upload).
+    accepted: a discarded file leaves nothing behind. Keeping is a rename, so a reader never sees
+    half a file. A settled file outlasts a loss of power, at least in the waiting room; even a
+    kept one may be found there again (server.submissions.upload).
 
-    With a `bucket`, the folder is the waiting room alone: settling writes to the bucket. What is
-    then not accepted stays there under its hash, where nothing refers to it.
+    With a `bucket`, the folder is the waiting room alone: settling writes to the bucket. A file
+    that is then not accepted stays there under its hash, where nothing refers to it.
     """
 
     def __init__(self, folder: Path, bucket: Bucket | None = None) -> None:
@@ -66,7 +66,7 @@ class ArtifactStore:
         """Remove staged files that a server which died left behind."""
         limit = time.time() - older_than_seconds
         for path in self.incoming.iterdir():
-            # Another process may sweep, or keep what it staged, at the same time.
+            # Another process may sweep, or keep its staged files, at the same time.
             with suppress(FileNotFoundError):
                 if path.stat().st_mtime < limit:
                     path.unlink()
@@ -97,8 +97,8 @@ class ArtifactStore:
     def settle(self, staged: Collection[Staged]) -> Collection[Staged]:
         """Write staged files to the disk; those that are to be kept.
 
-        It is slow, so it comes before the transaction. What is kept already under its hash is not
-        written again. Raises UnavailableError if the bucket does not take them.
+        It is slow, so it comes before the transaction. Content that is already kept under its hash
+        is not written again. Raises UnavailableError if the bucket does not take them.
         """
         if self.bucket is not None:
             self.bucket.put_all(staged)
@@ -153,13 +153,13 @@ class ArtifactStore:
         staged.path.unlink(missing_ok=True)
 
     def open(self, sha256: str) -> BinaryIO:
-        """What was kept under a hash, as a stream to be closed. Raises OSError if it is gone."""
+        """Open the content of a hash as a stream to be closed. Raises OSError if it is gone."""
         if self.bucket is not None:
             return self.bucket.open(sha256)
         return self.path_of(sha256).open("rb")
 
     def path_of(self, sha256: str) -> Path:
-        """Where content of this hash lies in the folder."""
+        """Path in the folder of the content of a hash."""
         return self._folder_of(sha256) / sha256
 
     def _folder_of(self, sha256: str) -> Path:

@@ -43,11 +43,11 @@ def raise_board_version(
 ) -> None:
     """Mark a benchmark's boards as changed, in the transaction that changes them.
 
-    `submission_id` names the only submission that changed, with its runs and what is published of
-    it; readers then read that one again and no other.
+    `submission_id` names the only submission that changed, with its runs and its published
+    verdict; readers then read that one again and no other.
     """
-    # What was changed is written first: whoever locks a submission raises its board's version
-    # after that, and on PostgreSQL the other order would have two of them wait for each other.
+    # Changes are written first: other transactions lock a submission before they raise its board's
+    # version, and on PostgreSQL the opposite order would deadlock with them.
     session.flush()
     raising = _RAISING[session.get_bind().dialect.name]
     first = {"benchmark_id": benchmark_id, "version": 1}
@@ -131,7 +131,7 @@ class VersionReader:
         found: asyncio.Future[Versions | None] = asyncio.get_running_loop().create_future()
 
         def tell(versions: Versions | None) -> None:
-            if not found.done():  # Whoever waited may be gone.
+            if not found.done():  # The waiting request may be gone.
                 found.set_result(versions)
 
         self.when_read(tell)
@@ -169,7 +169,7 @@ class VersionReader:
             return dict(self._sqlite.cursor().execute(VERSIONS).fetchall())
         except (DBAPIError, PoolTimeoutError, sqlite3.Error):
             return None
-        except Exception:  # Whoever waits is answered, whatever it was.
+        except Exception:  # The waiting requests are answered after any error.
             log.exception("the versions of the boards could not be read")
             return None
 
@@ -231,8 +231,8 @@ _making = threading.Lock()
 def versioned_cache(session: Session, name: str, *, most: int) -> VersionedCache:
     """The cache of a name for the database that a session reads, of at most this weight.
 
-    The session must be one that only reads: what a writing one sees may be rolled back, and its
-    version given to something else.
+    The session must be one that only reads: a writing one may see changes that are rolled back,
+    and their version be given to other changes.
     """
     with _making:
         of_database = _caches.setdefault(cast(Engine, session.get_bind()), {})

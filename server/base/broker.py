@@ -1,8 +1,8 @@
 """The sending side of the broker.
 
-Celery is imported by whoever first sends or asks: importing it, its transports and what reads its
-messages takes a tenth of a server's start, and its application looks at nothing of the broker's
-address before that moment anyway.
+Celery is imported at the first message or check: importing it, its transports and its message
+readers takes a tenth of a server's start, and its application does not use the broker's address
+before that moment anyway.
 """
 
 import secrets
@@ -28,7 +28,7 @@ class Broker:
         self._made: Celery | None = None
 
     def ask(self) -> None:
-        """Raise what the broker's driver raises unless the broker answers and takes what is sent.
+        """Check that the broker answers and accepts messages; raise its driver's error if not.
 
         One that is full, or a replica that only reads, answers a PING all the same.
         """
@@ -40,8 +40,8 @@ class Broker:
     def make_account(self, worker: str) -> str:
         """Make a worker's own account anew; the broker's address for that worker.
 
-        It is kept beyond the broker's next start where that has a file of accounts. Raises what the
-        broker's driver raises.
+        It is kept beyond the broker's next start where that has a file of accounts. Raises the
+        errors of the broker's driver.
         """
         from redis.exceptions import ResponseError
 

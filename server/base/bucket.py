@@ -19,7 +19,7 @@ NOTHING = hashlib.sha256(b"").hexdigest()
 
 
 class Content(Protocol):
-    """What is to be written: its bytes, or where they lie."""
+    """Content to write: its bytes, or the path of a file that has them."""
 
     @property
     def path(self) -> Path: ...

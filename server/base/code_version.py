@@ -1,4 +1,4 @@
-"""Which code is running: the package's version, and the commit where it can be known."""
+"""Version of the running code: the package's version, and the commit where it can be known."""
 
 from functools import lru_cache
 from importlib.metadata import version

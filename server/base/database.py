@@ -81,7 +81,7 @@ class Database:
     """
 
     def __init__(self, url: str, *, lock_seconds: float | None = None) -> None:
-        """With `lock_seconds` no statement waits longer for what others hold on PostgreSQL.
+        """With `lock_seconds` no statement waits longer for another's lock on PostgreSQL.
 
         It raises an OperationalError then. SQLite has a time of its own, of ten seconds.
         """
@@ -143,11 +143,11 @@ class Database:
             _untie(session)
 
     def read_columns(self) -> Connection:
-        """A connection that only reads, for `with`: a third of what a session costs.
+        """A connection that only reads, for `with`: it costs a third of a session.
 
         On PostgreSQL each statement is a transaction of its own. It hides no submission from
-        anybody (server.base.models.visibility), so it is for columns of what is nobody's to see
-        or the reader's own.
+        anybody (server.base.models.visibility), so it is for columns that are shown to nobody or
+        that are the reader's own.
         """
         return self._columns_engine.connect()
 
@@ -163,8 +163,8 @@ class Database:
     def write(self) -> Iterator[Session]:
         """One transaction: committed at the end of the block, rolled back if it raises.
 
-        What was asked for with `before_commit` is called at the end of the block, what was asked
-        for with `after_commit` before it is left.
+        Calls registered with `before_commit` run at the end of the block, those registered with
+        `after_commit` before it is left.
         """
         with self._take_turn(), Session(self.engine, expire_on_commit=False) as session:
             session.connection(execution_options={"finishline_write": True})
@@ -218,7 +218,7 @@ def after_commit(session: Session, call: Callable[[], None]) -> None:
 
 
 def before_commit(session: Session, call: Callable[[], None]) -> None:
-    """Call something as the last of a writing session's transaction: what it writes is part."""
+    """Register a call for the end of a writing session's transaction; its writes are part of it."""
     session.info.setdefault(BEFORE_COMMIT, []).append(call)
 
 

@@ -39,7 +39,7 @@ FULL_DISK_RETRY_SECONDS = 60
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 POSTGRESQL_FULL = "53100"
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# What PostgreSQL says after a failover to a standby that only reads (25006), to a database without
+# Errors of PostgreSQL after a failover to a standby that only reads (25006), to a database without
 # this schema (3F000, 42P01), or at another revision (42703), and without the rights (42501).
 NOT_AS_NEEDED = ("25006", "3F000", "42P01", "42703", "42501")
 

@@ -1,4 +1,4 @@
-"""What goes wrong, with the status that HTTP has for it and a sentence to act on."""
+"""Errors of the server, each with its HTTP status and a sentence to act on."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from finishline.rules.errors import RuleError
 
 
 class ServerError(Exception):
-    """An error with a status and a sentence that says what to do."""
+    """An error with an HTTP status and a sentence that names the remedy."""
 
     status = 500
     title = "Internal error"
@@ -60,7 +60,7 @@ class UnsupportedMediaError(ServerError):
 
 
 class ContentError(ServerError):
-    """The request is well formed, but what it says is not accepted."""
+    """The request is well formed, but its content is not accepted."""
 
     status = 422
     title = "Refused"
@@ -81,7 +81,7 @@ class UsedUpError(ServerError):
 class UnavailableError(ServerError):
     """Something the server stands on does not answer; the same request may succeed later.
 
-    The cause may name hosts: it is for logs and for administrators, not for whoever asked.
+    The cause may name hosts: it is for logs and administrators, not for the caller.
     """
 
     status = 503

@@ -1,4 +1,4 @@
-"""The registry of hardware classes: machines whose times may be compared."""
+"""The registry of hardware classes: groups of machines with comparable times."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -7,7 +7,7 @@ from fastapi import Request
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# What a page may load and where it may send: nothing but what is served here, nothing inline.
+# A page may load from, and send to, this server alone; nothing inline.
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -25,16 +25,16 @@ CONTENT_SECURITY_POLICY = "; ".join(
 EVENT_STREAM = "/events"
 NO_PAGES = ("application/json", "application/problem+json", "text/csv")
 
-# Whose pages are for one person: no cache keeps them, neither a shared one nor the browser's.
+# Prefix of pages for one person: no cache keeps them, neither a shared one nor the browser's.
 PRIVATE_PAGES = "/console"
 
 
 class SecurityHeaders:
-    """Headers that keep a page to itself.
+    """Add security headers, so that a page loads nothing from and sends nothing to other sites.
 
-    What no browser may take for a page can load nothing and send nothing anywhere: of JSON and CSV
-    it is enough to say that they are what they are. "304 Not Modified" says nothing: what is kept
-    of the answer it is about has its headers (RFC 9110, section 15.4.5).
+    JSON and CSV, which no browser may read as a page, can load and send nothing: for them it is
+    enough to forbid guessing another type. A "304 Not Modified" gets none: the cached response
+    that it confirms has its headers (RFC 9110, section 15.4.5).
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -80,7 +80,7 @@ class HeadAnswers:
 
 Headers = Sequence[tuple[bytes, bytes]]
 
-# Readers send a handful of different ones; whoever makes them up drives only each other out.
+# Readers send a handful of different values; invented ones evict only each other.
 KEPT_VALUES = 512
 
 
@@ -119,7 +119,7 @@ def _weighted(item: str) -> tuple[str, float]:
 
 
 def is_known(tags: bytes, etag: str) -> bool:
-    """Whether an If-None-Match names what would be sent: by its tag, or by `*` whatever that is.
+    """Whether an If-None-Match header matches a response's tag; `*` matches every tag.
 
     Tags are compared weakly. Source: RFC 9110, section 13.1.2.
     """
@@ -133,6 +133,6 @@ def reader_takes_gzip(request: Request) -> bool:
 
 
 def reader_has(request: Request, etag: str) -> bool:
-    """Whether a request says that its sender has what this tag names."""
+    """Whether a request's If-None-Match shows that its sender has the content of this tag."""
     tags = by_name(request.scope["headers"]).get(b"if-none-match")
     return tags is not None and is_known(tags, etag)

@@ -1,4 +1,4 @@
-"""What a verification will probably cost, from what those of its kind have cost so far."""
+"""Estimate the runs and seconds of a verification from earlier ones of its kind."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -28,7 +28,7 @@ UNSERVED = (503, 507)
 
 
 class Durations:
-    """How long the requests to one route took: how many in each bucket, and all together."""
+    """Histogram of the durations of one route's requests: counts by bucket, and their sum."""
 
     __slots__ = ("counts", "seconds")
 
@@ -49,7 +49,7 @@ class Tally:
         self.durations = durations
 
     def count(self, seconds: float | None) -> None:
-        """One more answer; one that is not timed has no seconds."""
+        """Count a response; one that is not timed has no seconds."""
         self.answers += 1
         if seconds is not None:
             durations = self.durations
@@ -153,8 +153,8 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 def route_template(scope: Scope) -> str:
     """Such as /api/v1/submissions/{submission_id}; "(none)" where no route has the address.
 
-    A route of an included router knows its own part alone. The prefix is what the address has
-    before that part, filled in: no prefix has a parameter.
+    A route of an included router knows its own part alone. The prefix is the part of the address
+    before that, filled in: no prefix has a parameter.
     """
     route = scope.get("route")
     own = getattr(route, "path_format", None)

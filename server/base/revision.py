@@ -1,7 +1,7 @@
 """Which revision the database is at, and which one this code was written for.
 
 A server asks both at its start. Alembic would answer too, but importing it takes a twelfth of the
-start's time, so it is left to what migrates (server.schema), and a test holds both to one answer.
+start's time, so only migrations use it (server.base.schema), and a test checks that both agree.
 """
 
 import re
@@ -50,7 +50,7 @@ def current_revision(database: Database) -> str | None:
 def require_current_schema(database: Database) -> str:
     """The database's revision, if it is the one this code was written for.
 
-    Raises RuntimeError with what to do if it is another.
+    Raises RuntimeError, which names the remedy, if it is another.
     """
     named = f"the database that FINISHLINE_DATABASE_URL names, {database.name}"
     if database.is_missing():

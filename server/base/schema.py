@@ -1,4 +1,4 @@
-"""Bring the database's schema to a revision. What a server asks at its start is in revision.py."""
+"""Migrate the database's schema to a revision. The check at a server's start is in revision.py."""
 
 import logging
 import time
@@ -60,6 +60,6 @@ def migrate(
 
 
 def _is_about_locks(error: OperationalError) -> bool:
-    """Whether a statement failed because somebody else holds what it needs."""
+    """Whether a statement failed because another transaction holds a lock that it needs."""
     state = getattr(error.orig, "sqlstate", None)
     return state in LOCK_STATES or "database is locked" in str(error.orig)

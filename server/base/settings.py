@@ -41,7 +41,7 @@ class MailServer:
 
 
 def parse_smtp_url(url: str) -> MailServer:
-    """The mail server of a URL. Raises ValueError saying what was expected."""
+    """The mail server of a URL. Raises ValueError naming the expected form."""
     parts = urlsplit(url)
     if parts.scheme not in PORTS or not parts.hostname or parts.path not in ("", "/"):
         raise ValueError(
@@ -57,7 +57,7 @@ def parse_smtp_url(url: str) -> MailServer:
 
 
 def read_secret(variable: str, path: str) -> str:
-    """What a file holds, without the line end that editors leave.
+    """Read a secret from a file, without the line end that editors leave.
 
     Raises RuntimeError that names the variable if the file cannot be read or is empty.
     """
@@ -86,10 +86,10 @@ Allowance = Annotated[int, Field(ge=0)] | Literal["unlimited"]
 
 
 class SecretFiles(EnvSettingsSource):
-    """What is kept in files: FINISHLINE_X_FILE names one whose content is FINISHLINE_X."""
+    """Settings read from files: FINISHLINE_X_FILE names the file with the value of FINISHLINE_X."""
 
     def __call__(self) -> dict[str, Any]:
-        """The settings whose files are named. Raises RuntimeError if one cannot be read."""
+        """The settings with a named file. Raises RuntimeError if one cannot be read."""
         variables = {
             name: f"{self.env_prefix}{name}_file".upper() for name in self.settings_cls.model_fields
         }
@@ -111,7 +111,7 @@ class Settings(BaseSettings):
     database_password: SecretStr | None = None
     broker_password: SecretStr | None = None
     artifacts_dir: Path = Path("var/artifacts")
-    # A bucket for what is kept, such as s3://results/logs; artifacts_dir is then a waiting room.
+    # A bucket for kept logs, such as s3://results/logs; artifacts_dir is then a waiting room.
     artifacts_url: str | None = Field(default=None, pattern="^s3://[^/]+")
     s3_endpoint_url: str | None = None
     benchmarks_dir: Path = places.BENCHMARKS
@@ -149,7 +149,7 @@ class Settings(BaseSettings):
     max_upload_bytes_in_flight: int = Field(default=2048 * MIB, gt=0)
     max_event_streams: int = Field(default=500, gt=0)
     max_event_streams_each: int = Field(default=20, gt=0)
-    # What somebody may use; an organiser sets it otherwise for one user or benchmark.
+    # Quotas of each user; an organiser can set others for a user or benchmark.
     quota_submissions_per_day: Allowance = 200
     quota_gpu_seconds_per_month: Allowance = 360_000
 
@@ -162,7 +162,7 @@ class Settings(BaseSettings):
 
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    # What a reader of /metrics sends as its bearer token; without one anybody may read them.
+    # Bearer token that a reader of /metrics sends; without one anybody may read them.
     metrics_token: SecretStr | None = Field(default=None, min_length=16)
 
     # Whether webhooks may lead to http and to addresses of an internal network.
@@ -216,7 +216,7 @@ class Settings(BaseSettings):
 
     @property
     def signing_key_path(self) -> Path:
-        """Where the private key lies, or will lie once something is signed."""
+        """Path of the private key; its file is made when something is first signed."""
         return self.signing_key or self.artifacts_dir.parent / "signing-key.pem"
 
 
@@ -230,7 +230,7 @@ def get_settings() -> Settings:
 
 
 def _wrong_variables(error: ValidationError) -> str:
-    """Each variable with what is expected of it, never with its value, which may be a secret."""
+    """Each wrong variable with its expected form, never with its value, which may be a secret."""
     sentences = []
     for each in error.errors(include_input=False, include_url=False):
         name = "_".join(str(part) for part in each["loc"][:1]).upper()

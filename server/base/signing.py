@@ -39,7 +39,7 @@ class Signer:
 def load_signer(path: Path) -> Signer:
     """The signer whose private key is in a file, made with mode 0600 if it is not there.
 
-    Raises ServerError if the file is there and holds no Ed25519 key: what is in it is kept.
+    Raises ServerError if the file is there and holds no Ed25519 key; its content is kept.
     """
     if not path.exists():
         _make_key(path)

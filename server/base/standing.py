@@ -29,7 +29,7 @@ def checks_claim(verification: Verification, submission: Submission) -> bool:
     """Whether a submission's status follows this verification.
 
     A duel and the latency of a training say nothing of it, fresh runs measure its pool alone, and
-    what was witnessed on its submitter's own machine decides nothing.
+    a witnessed run on its submitter's own machine decides nothing.
     """
     if verification.fresh or verification.witness_token_id is not None:
         return False
@@ -121,7 +121,7 @@ def standing(submission: Submission) -> dict[str, Any]:
 
 
 def publication(submission: Submission) -> dict[str, Any]:
-    """What is published about a submission, as the audit log keeps it."""
+    """Published facts of a submission, as the audit log keeps them."""
     found = published_verification(submission)
     return {
         "status": submission.status,
@@ -135,7 +135,7 @@ OPEN = ("queued", "running")
 REPORT = TypeAdapter(ReplayReport)
 
 
-# What a view shows beyond what a submission is read with: loaded at once, not one by one.
+# Columns that a view shows but a submission is read without: loaded at once, not one by one.
 SHOWN = (
     undefer(Verification.control_points),
     undefer(Verification.reasons),

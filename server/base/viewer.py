@@ -1,4 +1,4 @@
-"""Who reads: what a session shows depends on it."""
+"""The viewer of a session: it decides which submissions the session shows."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,11 +12,11 @@ VIEWER = "viewer"
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Whose submissions are shown while they are under embargo.
+    """Users with submissions that are shown while under embargo.
 
     These users', those of everybody who is in this organisation, or all.
 
-    `sees_figures` lets columns of runs be read whose seeds, curves and logs are hidden: for the
+    `sees_figures` also allows reading columns of runs with hidden seeds, curves and logs: for the
     figures that a board shows of them meanwhile.
 
     The rules themselves are in server.base.models.visibility.
@@ -29,12 +29,12 @@ class Viewer:
 
 
 ANYBODY = Viewer()
-# The server's own work, and what organisers ask for.
+# For the server's own work, and for requests of organisers.
 ORGANISER = Viewer(sees_all=True)
 
 
 def viewer_of(session: Session) -> Viewer:
-    """Who reads with a session; one that writes sees everything."""
+    """The viewer of a session; one that writes sees everything."""
     return cast(Viewer, session.info.get(VIEWER) or ORGANISER)
 
 
@@ -42,8 +42,8 @@ def viewer_of(session: Session) -> Viewer:
 def seeing(session: Session, viewer: Viewer) -> Iterator[None]:
     """Read columns as somebody else does for a while.
 
-    As ANYBODY what is kept for everybody; as ORGANISER what is counted and never shown. Objects
-    would be kept by the session and shown to its own viewer, so ask for columns alone.
+    As ANYBODY for values cached for everybody; as ORGANISER for counts that are never shown.
+    Objects would be kept by the session and shown to its own viewer, so ask for columns alone.
     """
     before = session.info.get(VIEWER)
     session.info[VIEWER] = viewer
@@ -55,13 +55,13 @@ def seeing(session: Session, viewer: Viewer) -> Iterator[None]:
 
 @contextmanager
 def seeing_as_anybody(session: Session) -> Iterator[None]:
-    """For what is kept and shown to everybody."""
+    """Read columns as ANYBODY for a while: for values cached for and shown to everybody."""
     with seeing(session, ANYBODY):
         yield
 
 
 @contextmanager
 def seeing_figures(session: Session) -> Iterator[None]:
-    """Read columns of runs whose seeds, curves and logs are hidden; show figures of them alone."""
+    """Read columns of runs with hidden seeds, curves and logs; show only figures of them."""
     with seeing(session, replace(viewer_of(session), sees_figures=True)):
         yield

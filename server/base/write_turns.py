@@ -1,13 +1,13 @@
-"""Whose turn it is to write to a file of SQLite, of the threads and processes that share it.
+"""Queue the writers of an SQLite file, threads and processes, so that each gets its turn.
 
-Whoever finds the file locked sleeps, in SQLite, and looks again up to 100 ms later, when another
-process may have begun its next transaction. So one process goes on and on, and in the other
-everybody who has something to write waits behind the one who sleeps.
+A writer that finds the file locked sleeps in SQLite and retries up to 100 ms later, when another
+process may have begun its next transaction. So one process writes again and again, and in the
+other all writers wait behind the sleeping one.
 
-Here two empty files beside the database are locked: whoever is next holds one of them while it
-waits for the other, so that nobody writes twice while another process waits. It is a courtesy: who
-waited too long, or can lock no file there, goes without, and the database decides as ever. What a
-process held that was killed is free.
+Here two empty files beside the database serve as locks: the next process holds one of them while
+it waits for the other, so that no process writes twice while another waits. The locks are
+advisory: a writer that waited too long, or cannot lock a file there, writes without them and
+relies on the database's own lock. Locks of a killed process are free.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""The schema, by what belongs together. Curves, results and reports are JSON: they are read whole.
+"""The schema, a module a subject. Curves, results and reports are JSON: they are read whole.
 
 Curves and reports are large, so they are read only where they are asked for (`deferred`).
 """

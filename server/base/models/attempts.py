@@ -1,4 +1,4 @@
-"""The tries at verifications, what they told, and whose turn is next."""
+"""Attempts at verifications, the events they posted, and the turns of submitters in queues."""
 
 from datetime import datetime
 from typing import Any
@@ -26,7 +26,7 @@ class Attempt(Base):
     `accelerators` are those of the worker when it claimed. `clock_slack_seconds` is how far from
     the server's clock its report could be; None before one was accepted.
     `run_started_at` is when the run under way was announced, `last_evaluation` the latest event of
-    one, `log_tail` the end of what the run that failed wrote, or what was heard last of a lost one.
+    one, `log_tail` the end of a failed run's output, or the last output heard of a lost attempt.
 
     It waits for `hardware_class`, None for any; for its place there see `fair_queue`.
     `sent_to` is the worker that was drawn for it, which alone may claim it; None before that. The
@@ -73,7 +73,7 @@ class Attempt(Base):
 
 
 class ReplayEventRow(Base):
-    """What a worker posted, in order: the source of live pages and of a partial log."""
+    """Events that a worker posted, in order: the source of live pages and of a partial log."""
 
     __tablename__ = "replay_events"
 
@@ -84,7 +84,7 @@ class ReplayEventRow(Base):
 
 
 class ReplayOpening(Base):
-    """How the curve of a replayed run begins, as a hash: a copy of it is found by this."""
+    """Hash of the beginning of a replayed run's curve, by which copies of it are found."""
 
     __tablename__ = "replay_openings"
     __table_args__ = (Index(None, "opening"),)
@@ -113,7 +113,7 @@ class QueueRow(Base):
 
 
 class QueueTurn(Base):
-    """The number of a submitter's last turn in a queue, apart for what organisers ask for."""
+    """Number of a submitter's last turn in a queue; organisers' requests have their own numbers."""
 
     __tablename__ = "queue_turns"
 

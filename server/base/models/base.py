@@ -1,4 +1,4 @@
-"""What every table has in common."""
+"""Base class of every table, and its column types."""
 
 from datetime import datetime
 from typing import Any

@@ -53,7 +53,7 @@ class Board(Base):
 
 
 class BoardChange(Base):
-    """Which submission a version of a board changed; kept of the latest versions alone."""
+    """Submission that a version of a board changed; kept for the latest versions alone."""
 
     __tablename__ = "board_changes"
 

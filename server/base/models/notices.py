@@ -1,4 +1,4 @@
-"""What is told, to whom, and whether it arrived."""
+"""Notices: events, the subscriptions to them, and their deliveries."""
 
 from datetime import datetime
 from typing import Any
@@ -10,10 +10,10 @@ from server.base.models.base import Base
 
 
 class NoticeEvent(Base):
-    """Something that happened, written with the change it tells of.
+    """An event to notify of, written in the transaction of its change.
 
-    `user_id` is whose submission or worker it is about. Once it is handed on (`spread_at`) it stays
-    as long as its deliveries.
+    `user_id` is the owner of the submission or worker it is about. Once it is handed on
+    (`spread_at`) it stays as long as its deliveries.
     """
 
     __tablename__ = "notice_events"
@@ -75,7 +75,7 @@ class Delivery(Base):
     """An event on its way to one webhook or one address; waiting, delivered or failed.
 
     A try is claimed by raising `claims`, which also puts `due_at` off: one that dies is made again.
-    `failures` counts those of the present series, `tries` keeps what came of each.
+    `failures` counts those of the present series, `tries` keeps the outcome of each.
     """
 
     __tablename__ = "deliveries"

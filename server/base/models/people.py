@@ -69,7 +69,7 @@ class Token(Base):
 class ConsoleSession(Base):
     """A browser that is signed in with a token; only the SHA-256 of its random id is kept.
 
-    `notices` are what the next page tells once: what the last form changed.
+    `notices` are messages on the last form's change, which the next page shows once.
     """
 
     __tablename__ = "console_sessions"
@@ -84,7 +84,7 @@ class ConsoleSession(Base):
 
 
 class AuditRecord(Base):
-    """Who changed what, and why; a trigger refuses to change or delete it.
+    """Record of a change, its user and reason; a trigger refuses to change or delete it.
 
     Each hash covers the one before. `actor` keeps the name; `actor_id` is None for the server's
     own administration.
@@ -107,10 +107,10 @@ class AuditRecord(Base):
 
 
 class Quota(Base):
-    """What a user, an organisation's members or a benchmark may use, unlike the settings.
+    """Limit of a user, an organisation's members or a benchmark, instead of the settings' one.
 
-    `subject_kind` is user, organisation or benchmark, `measure` what is limited; an `amount` of
-    None is no limit.
+    `subject_kind` is user, organisation or benchmark, `measure` the limited quantity; an `amount`
+    of None is no limit.
     """
 
     __tablename__ = "quotas"
@@ -127,7 +127,7 @@ class Quota(Base):
 class Charge(Base):
     """A verification that a submitter asked for: its accelerators' seconds are theirs.
 
-    What it used is that of its attempts. Until it ends `gpu_seconds_reserved` stands for it.
+    Its use is that of its attempts. Until it ends `gpu_seconds_reserved` stands for it.
     """
 
     __tablename__ = "charges"

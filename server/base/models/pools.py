@@ -10,7 +10,7 @@ from server.base.models.base import Base
 
 
 class Pool(Base):
-    """The sealed runs of one configuration, whoever submitted it.
+    """The sealed runs of one configuration, over all its submitters.
 
     `configuration_sha256` is the key (rules/submissions/settings). `measured_seconds` is the
     olympic mean of the counted `runs`, since `measured_at`, with its interval. `state` is

@@ -30,8 +30,8 @@ class Submission(Base):
     are of kind "train". `measured_latency_ms` is a worker's, on their hardware class.
 
     `precision` is the narrowest floating type that its training touches as it says,
-    `precision_measured` as its latest replay found. `energy_joules` is what a run to the target
-    took on average in the replay that its status rests on, on its own hardware class.
+    `precision_measured` as its latest replay found. `energy_joules` is the mean energy of a run to
+    the target in the replay that its status rests on, on its own hardware class.
 
     `evidence` and `check_word` say which time of it ranks and how far its claim was checked
     (rules.ranking.evidence); the sealed runs of its configuration are in `pool_id`.
@@ -62,7 +62,7 @@ class Submission(Base):
             *("latency_ms", "measured_latency_ms", "cost_usd_per_10000", "evidence", "check_word"),
             *("ticket_id", "pool_id"),
         ),
-        # All that counts what was handed in, published or not and by whom, for the same reason.
+        # Every column that counts of handed-in submissions read, for the same reason.
         Index(
             "ix_submissions_handed_in",
             *("benchmark_id", "kind", "evidence", "division", "user_id"),
@@ -147,7 +147,7 @@ Index(
 
 
 class PublishedResult(Base):
-    """What the import of a published result knows and a claim has not.
+    """Facts of an imported published result that a claim does not have.
 
     `source` is the known archive that it comes from, with name, address and commit.
     """

@@ -1,4 +1,4 @@
-"""Checks of results, what was decided about them, and what proves it."""
+"""Verifications of results, calibrations, decisions on verdicts, and the evidence for them."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -23,11 +23,11 @@ class Verification(Base):
     Its ordered `trainings` are sealed. A replay is judged by its `calibration_id`.
 
     The first `own_runs` of its `runs` have the claim's own seeds; the sealed runs after them belong
-    to `pool_id`. A `fresh` one confirms what would be among the first of its division. One with a
+    to `pool_id`. A `fresh` one confirms a result among the first of its division. One with a
     `witness_token_id` is trained on the submitter's own machine, with that token.
     A replay that runs when it is cancelled, at `cancelled_at`, is finished for its pool first.
 
-    A submission is read with all its verifications, so what is long of one, and its attempts, are
+    A submission is read with all its verifications, so their long columns, and their attempts, are
     loaded only where they are asked for (`SHOWN` in server.verifications.queries).
     """
 
@@ -99,8 +99,8 @@ class JobTraining(Base):
 class Calibration(Base):
     """A measurement of the reference: so many `runs` at each batch size, to their last epoch.
 
-    `version` counts per benchmark. From `adopted_at` on, what is planned for this definition is
-    judged by its runs; then nothing of it changes any more.
+    `version` counts per benchmark. From `adopted_at` on, verifications planned for this definition
+    are judged by its runs; then nothing of it changes any more.
     """
 
     __tablename__ = "calibrations"
@@ -143,10 +143,10 @@ class CalibrationRunRow(Base):
 
 
 class Decision(Base):
-    """What became of a verdict: the first is published by itself, a later one as decided.
+    """Decision on a verdict: the first is published automatically, a later one as decided.
 
-    `decision` is publish or keep; `decided_by` is None for what was published by itself. The one
-    published last is what a submission's status rests on.
+    `decision` is publish or keep; `decided_by` is None for a verdict published automatically. A
+    submission's status rests on the one published last.
     """
 
     __tablename__ = "decisions"
@@ -159,9 +159,9 @@ class Decision(Base):
 
 
 class Evidence(Base):
-    """What a verification was judged on, as it was when it ended: scoring again changes results.
+    """Evidence behind a verdict, as it was when its verification ended: rescoring changes results.
 
-    `submission` is the part of that name in a proof bundle, `code` what judged.
+    `submission` is the part of that name in a proof bundle, `code` the code that judged.
     """
 
     __tablename__ = "evidence"

@@ -1,4 +1,4 @@
-"""Who may see a submission and its runs, and which of them rank: the only place that knows.
+"""Rules of who may see a submission and its runs, and which of them rank: they stand only here.
 
 A reading session shows its viewer nothing else, whatever is asked of it: each of its statements
 gets the conditions below. So a query can forget to rank or to mark, never to hide. Sessions that
@@ -34,7 +34,7 @@ KEPT_VIEWERS = 256
 LONGEST_HIDDEN = timedelta(days=30)
 # The moment at which a statement is sent, not the one at which its conditions were built.
 _NOW = bindparam("hidden_now", callable_=utc_now, type_=UtcDateTime())
-# Statements of the Core: what filters others is not to be filtered itself.
+# Tables of the Core, because statements that filter others must not be filtered themselves.
 _rows = cast(Table, Submission.__table__)
 _users = cast(Table, User.__table__)
 
@@ -121,6 +121,6 @@ def _show_only_what_is_seen(state: ORMExecuteState) -> None:
     viewer: Viewer | None = state.session.info.get(VIEWER)
     if viewer is None or viewer.sees_all or not state.is_select:
         return
-    # What is loaded along inherits the conditions of the statement that asked for the first row.
+    # Related rows inherit the conditions of the statement that asked for the first row.
     if not state.is_column_load and not state.is_relationship_load:
         state.statement = state.statement.options(*_criteria(viewer))

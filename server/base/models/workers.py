@@ -1,4 +1,4 @@
-"""Machines that replay, and what they say of themselves."""
+"""Workers, their hardware classes, and the probes they report."""
 
 from datetime import datetime
 from typing import Any
@@ -42,7 +42,7 @@ class WorkerRow(Base):
 
 
 class HardwareClassRow(Base):
-    """A class of machines whose times may be compared.
+    """A class of machines with comparable times.
 
     `roof` is the canary's throughput in GFLOP/s, None until it was measured; a worker of the class
     must come within a tenth of it. `origin` says where the entry came from.
@@ -61,10 +61,10 @@ class HardwareClassRow(Base):
 
 
 class WorkerProbeRow(Base):
-    """What a worker measured of itself at one moment; `gflops` is its canary, if it has one.
+    """A worker's measurements of itself at one moment; `gflops` is its canary, if it has one.
 
-    Canaries are compared within a `configuration`; `baseline_gflops` is what this one was held
-    against and `ratio` what came of it. `figures` has the roofs, `host` the surroundings.
+    Canaries are compared within a `configuration`; `baseline_gflops` is the baseline of this one
+    and `ratio` its share of that. `figures` has the roofs, `host` the surroundings.
     """
 
     __tablename__ = "worker_probes"
