@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from finishline.rules.benchmarks.benchmark import load_benchmarks
+from finishline.rules.archive.definitions import shipped_definitions
 from finishline.rules.scoring.convergence import ReferencePoint
 
 # Which of the two a table has is an accident of its history; it has exactly one.
@@ -21,14 +21,14 @@ def read_table(path: Path) -> tuple[ReferencePoint, ...]:
     return tuple(sorted(found, key=lambda point: point.batch_size))
 
 
-def test_the_shipped_points_are_those_of_the_package(benchmarks_dir: Path) -> None:
+def test_the_shipped_points_are_those_of_the_package() -> None:
     """Runs where mlperf-logging is installed; finding it does not import it."""
     package = importlib.util.find_spec("mlperf_logging")
     if package is None or not package.submodule_search_locations:
         pytest.skip("mlperf-logging is not installed")
     root = Path(package.submodule_search_locations[0])
     checked = 0
-    for benchmark in load_benchmarks(benchmarks_dir).values():
+    for benchmark in shipped_definitions().values():
         if benchmark.rcp is not None:
             folder = root / "rcp_checker" / f"training_{benchmark.version}.0"
             table = folder / f"rcps_{benchmark.benchmark_id.rpartition('-')[2]}.json"
