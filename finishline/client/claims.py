@@ -1,4 +1,4 @@
-"""The JSON that describes a submission, made from what a program knows."""
+"""Build a submission's JSON from a program's values."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from finishline.client.files import CLAIM_NAME, Content, Upload, find_submission
 Source = str | PathLike[str] | Mapping[str, Any]
 Logs = Sequence[str | PathLike[str]] | Mapping[str, bytes | str | PathLike[str]]
 
-# What may be said beside a submission's JSON, because a DAWNBench entry cannot say it.
+# Fields allowed beside a submission's JSON, because a DAWNBench entry lacks them.
 FORM_FIELDS = ("benchmark", "division")
 UNSTATED = "not stated"
 DIVISION_LINE = re.compile(rb':::MLLOG .*"key": *"submission_division".*"value": *"(\w+)"')
@@ -21,7 +21,7 @@ LOOKED_AT_BYTES = 64 * 1024
 
 
 def upload_of(source: Source | None, logs: Logs | None, fields: Mapping[str, Any]) -> Upload:
-    """What is sent for a submission given in one of three ways. Raises Refused.
+    """Build the upload of a submission given in one of three ways. Raises Refused.
 
     A path names its JSON or its folder, a mapping is its JSON, and without either the JSON is made
     of `fields`. With a path its logs lie beside it. A JSON that lists no runs lists the `logs`.
@@ -87,7 +87,7 @@ def _json_of(claim: Mapping[str, Any]) -> bytes:
 
 
 def _refuse_beside(fields: Mapping[str, Any]) -> None:
-    """Refuse what the submission's own JSON says, if it is given once more beside it."""
+    """Refuse fields given beside the submission's own JSON, which states them."""
     beside = [name for name in fields if name not in FORM_FIELDS and fields[name] is not None]
     if beside:
         expected = "these in the submission's JSON alone"

@@ -34,8 +34,8 @@ class Client:
     """A connection to one server; use it as a context manager, or close it.
 
     `url` and `token` are those of FINISHLINE_URL and FINISHLINE_TOKEN where they are not given;
-    reading needs no token. What may be sent twice is tried again up to `retries` times where the
-    server is away or asks to wait. Every method raises a FinishlineError.
+    reading needs no token. Requests that are safe to repeat are retried up to `retries` times if
+    the server is down or asks to wait. Every method raises a FinishlineError.
     """
 
     def __init__(
@@ -97,8 +97,8 @@ class Client:
         """Send a submission and return it as it was accepted.
 
         `source` is a folder with a submission.json, the path of such a JSON or of a DAWNBench
-        entry, or the JSON as a mapping; without it the JSON is made of the other fields.
-        `progress` is told the bytes sent and the bytes in all. The same content is one submission
+        entry, or the JSON as a mapping; without it the JSON is made of the other fields. `progress`
+        is called with the bytes sent and the bytes in all. The same content is one submission
         however often it is sent, unless each time has a `key` of its own.
         """
         fields = {
@@ -193,13 +193,13 @@ class Client:
         return self._transport.download(path, limit_bytes=LOG_LIMIT_BYTES)
 
     def compare(self, submissions: Sequence[Submission | str]) -> Comparison:
-        """Every pair of two to six submissions of one benchmark: who is faster, how surely."""
+        """Compare each pair of two to six submissions of a benchmark: who is faster, how surely."""
         ids = [item if isinstance(item, str) else item.id for item in submissions]
         found = self._transport.get("/compare", {"submissions": ",".join(ids)})
         return read_view(Comparison, found)
 
     def withdraw(self, submission: Submission | str, *, reason: str) -> Submission:
-        """Withdraw a submission: it stays where it is and ranks nowhere; for whoever sent it."""
+        """Withdraw a submission: it stays visible without a rank. Allowed to its submitter."""
         submission_id = submission if isinstance(submission, str) else submission.id
         path = f"/submissions/{segment(submission_id)}/withdrawal"
         return read_view(Submission, self._transport.post(path, {"reason": reason}))
@@ -269,11 +269,11 @@ class Client:
             self._pause(poll_seconds)
 
     def queue(self) -> Queue:
-        """What waits for a worker, by hardware class."""
+        """Queue of waiting attempts, by hardware class."""
         return read_view(Queue, self._transport.get("/queue"))
 
     def quota(self) -> MyQuota:
-        """What you may submit and have replayed, what you used, and when there is room again."""
+        """Your quotas of submissions and replays, their use, and when there is room again."""
         return read_view(MyQuota, self._transport.get("/me/quota"))
 
     def prices(self, **filters: object) -> tuple[Price, ...]:

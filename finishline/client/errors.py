@@ -1,4 +1,4 @@
-"""What goes wrong between a program and a server, one class for each way to go on."""
+"""Errors between a program and a server, one class for each way to go on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from finishline.rules.errors import RuleError
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong with an input: where, what, and what was expected."""
+    """One fault in an input: its place, the fault and the expectation."""
 
     message: str
     file: str | None = None
@@ -38,9 +38,9 @@ def told_besides(detail: str, problems: Sequence[Problem]) -> Sequence[Problem]:
 
 
 class FinishlineError(Exception):
-    """What was asked for did not happen; `detail` is one sentence that says why.
+    """The operation failed; `detail` is one sentence that says why.
 
-    `status` is that of the HTTP answer, None where there was none. `problems` lists every fault
+    `status` is that of the HTTP response, None where there was none. `problems` lists every fault
     of an input. `retry_after_seconds` is how long the server asks to wait.
     """
 
@@ -88,7 +88,7 @@ class TooManyRequests(FinishlineError):
 
 
 class Unavailable(FinishlineError):
-    """Nobody answers, or what answers cannot do its work; the same may succeed later."""
+    """The server does not answer or is not working; a retry may succeed later."""
 
 
 class NoAnswer(Unavailable):

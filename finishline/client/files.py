@@ -27,13 +27,13 @@ class SubmissionFiles:
 
     @property
     def upload(self) -> "Upload":
-        """What is sent of them."""
+        """The upload made of these files."""
         return Upload(self.claim.name, self.claim, self.logs)
 
 
 @dataclass(frozen=True)
 class Upload:
-    """What is sent: a submission's JSON and its run logs by name, each a file or its bytes."""
+    """Upload: a submission's JSON and its run logs by name, each a file or its bytes."""
 
     claim_name: str
     claim: Content
@@ -44,7 +44,7 @@ def find_submission_files(path: Path) -> SubmissionFiles:
     """The files of the submission at `path`: its JSON, or a folder with a submission.json.
 
     The run logs are those the JSON lists, beside it; a JSON that lists none is a DAWNBench entry
-    and its log is the TSV of the same name. Raises Refused for what is missing.
+    and its log is the TSV of the same name. Raises Refused if a file is missing.
     """
     claim = path / CLAIM_NAME if path.is_dir() else path
     if not claim.is_file():
@@ -120,7 +120,7 @@ def _beside(claim: Path, name: str) -> Path:
 
 
 def refusal(error: RuleError) -> Refused:
-    """What is raised for an input that breaks one or several rules."""
+    """Build the exception for an input that breaks one or several rules."""
     problems = problems_of(error.problems)
     count = count_text(len(problems), "problem")
     return Refused(
@@ -130,7 +130,7 @@ def refusal(error: RuleError) -> Refused:
 
 
 def problems_of(errors: Iterable[RuleError]) -> list[Problem]:
-    """What rules found, as it is told."""
+    """Convert rule errors into problems for display."""
     return [
         Problem(
             message=each.message,

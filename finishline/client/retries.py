@@ -27,9 +27,9 @@ class Retries:
     only_told: bool = False
 
     def attempt(self, request: Callable[[], Answer]) -> Answer:
-        """What `request` returns, tried again after a temporary failure. Raises the last one.
+        """Call `request`, retrying after temporary failures. Raises the last one.
 
-        A server that asks for a pause of more than a minute is not waited for.
+        Gives up if the server asks for a pause of more than a minute.
         """
         for number in range(self.count):
             try:

@@ -22,10 +22,10 @@ FilePart = tuple[str, tuple[str, Any, str]]
 
 
 class Transport:
-    """Connections to one server. Raises FinishlineError; ValueError for what is no address.
+    """Connections to one server. Raises FinishlineError; ValueError if the address is invalid.
 
-    What may be sent twice is tried again: a read, a deletion, and a form under an idempotency key.
-    Anything else only where the server refused it and says when to come again.
+    Retries requests that are safe to repeat: a read, a deletion, and a form under an idempotency
+    key. Others are retried only if the server refused them and says when to come again.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Transport:
         )
 
     def patch(self, path: str, body: Mapping[str, object]) -> Any:
-        """The JSON that answers a change of what is at an API path."""
+        """Send a PATCH to an API path; return the JSON of the response."""
         return self._document(self._request("PATCH", API + path, json=body))
 
     def delete(self, path: str) -> Any:

@@ -1,1 +1,1 @@
-"""What the server answers, as typed and frozen values with the field names of the API."""
+"""Responses of the server as typed and frozen values with the field names of the API."""

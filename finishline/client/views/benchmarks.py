@@ -6,7 +6,7 @@ from finishline.client.views.view import View
 
 
 class DataSet(View):
-    """What is trained and evaluated on; None where no fixed set of items is."""
+    """Training and evaluation data; counts are None without a fixed set of items."""
 
     name: str
     source: str
@@ -15,7 +15,7 @@ class DataSet(View):
 
 
 class Target(View):
-    """The quality to reach; `also` has what must be reached with it."""
+    """The quality to reach; `also` has the targets to reach with it."""
 
     metric: str
     value: float

@@ -1,4 +1,4 @@
-"""Leaderboards, and submissions held against each other."""
+"""Leaderboards, and comparisons of submissions."""
 
 from datetime import date, datetime
 
@@ -10,7 +10,7 @@ from finishline.client.views.view import View
 
 
 class Lens(View):
-    """What a board that is not the official ranking is ranked under instead."""
+    """Clock and target of a board that is not the official ranking."""
 
     clock: str
     target: float
@@ -69,7 +69,7 @@ class BoardEntry(EvidenceFields):
 
 
 class BoardPreview(View):
-    """What a board has that everybody is not shown yet, and until when.
+    """Entries of a board under embargo, and the end of the embargo.
 
     `hidden` are the ids of its entries that are under embargo; `hidden_total` counts those of the
     whole board, before filters.
@@ -84,8 +84,8 @@ class BoardPreview(View):
 class Board(View):
     """A page of a leaderboard; iterate over its `entries`.
 
-    `other_rules` says of each `benchmark_sha256` that is not comparable with the rules in force
-    what is other in it.
+    `other_rules` lists the differences of each `benchmark_sha256` that is not comparable with the
+    rules in force.
     """
 
     benchmark: str

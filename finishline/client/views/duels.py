@@ -34,7 +34,7 @@ class Gap(View):
 
 
 class Duel(View):
-    """Who fights, which side each run trains, and what came of it."""
+    """A duel: its sides, the side that each run trains, and the result."""
 
     challenger: str
     holder: str

@@ -1,4 +1,4 @@
-"""What waits for a worker."""
+"""The queue of attempts that wait for a worker."""
 
 from datetime import datetime
 
@@ -24,7 +24,7 @@ class Queued(View):
 
 
 class Pause(View):
-    """Who paused a queue, since when and why."""
+    """The pause of a queue: by whom, since when and why."""
 
     by: str
     since: datetime
@@ -32,7 +32,7 @@ class Pause(View):
 
 
 class ClassQueue(View):
-    """What waits for one hardware class, and who is there to take it.
+    """Queue of one hardware class, and its workers.
 
     `waiting` has the next of `waiting_count` to start.
     """

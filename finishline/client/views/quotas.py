@@ -1,4 +1,4 @@
-"""What somebody may use, and what they used of it."""
+"""Quotas of a user, and their use."""
 
 from datetime import datetime
 
@@ -6,10 +6,10 @@ from finishline.client.views.view import View
 
 
 class Use(View):
-    """What is used of one quota; `allowed` is None where there is no limit.
+    """Use of one quota; `allowed` is None where there is no limit.
 
-    `measure` is submissions_per_day or gpu_seconds_per_month. `reserved`, part of `used`, is what
-    verifications under way will probably take.
+    `measure` is submissions_per_day or gpu_seconds_per_month. `reserved`, part of `used`, is the
+    probable use by verifications under way.
     """
 
     measure: str

@@ -23,7 +23,7 @@ class RunMeasure(View):
 
 
 class RunRecord(View):
-    """One run of a benchmark with all that says what it is a run of."""
+    """One run of a benchmark, with the submission, system and settings it belongs to."""
 
     benchmark: str
     benchmark_version: str

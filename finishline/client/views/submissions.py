@@ -1,4 +1,4 @@
-"""Submissions and what they come to."""
+"""Submissions and their results."""
 
 from datetime import date, datetime
 
@@ -7,7 +7,7 @@ from finishline.client.views.view import Page, View
 
 
 class Cloud(View):
-    """What was rented: `count` instances, by the names a price book lists."""
+    """Rented instances, by their names in a price book."""
 
     provider: str
     instance: str
@@ -32,7 +32,7 @@ class System(View):
 
 
 class Rcp(View):
-    """The runs' convergence held against the reference's."""
+    """The runs' convergence compared with the reference's."""
 
     verdict: str
     message: str
@@ -74,7 +74,7 @@ class CostBasis(View):
 
 
 class TrainingResult(View):
-    """What the runs come to. Times in seconds on the benchmark's clock."""
+    """Result of the runs. Times in seconds on the benchmark's clock."""
 
     tta_seconds: float | None
     raw_tta_seconds: float | None = None
@@ -97,7 +97,7 @@ class TrainingResult(View):
 
 
 class InferenceResult(View):
-    """What an inference entry comes to: nothing in it is derived from a log."""
+    """Result of an inference entry; nothing in it is derived from a log."""
 
     latency_ms: float
     cost_usd_per_10000: float | None

@@ -54,7 +54,7 @@ class Attempt(View):
 
 
 class Reason(View):
-    """One finding of the verdict, what it does to the outcome, and the numbers behind it."""
+    """One finding of the verdict, its effect on the outcome, and the numbers behind it."""
 
     code: str
     weight: str
@@ -63,7 +63,7 @@ class Reason(View):
 
 
 class Backend(View):
-    """What a runtime took for one item, in milliseconds."""
+    """Latency of a runtime for one item, in milliseconds."""
 
     backend: str
     samples: int = 0

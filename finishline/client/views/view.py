@@ -1,4 +1,4 @@
-"""What every answer has in common."""
+"""Base class of all responses."""
 
 from typing import TypeVar
 
