@@ -1,4 +1,4 @@
-"""What happened, in order: replay events numbered across a whole attempt."""
+"""Number replay events in order across a whole attempt."""
 
 import itertools
 from collections.abc import Callable

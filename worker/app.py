@@ -50,7 +50,7 @@ def make_app(
         broker_connection_max_retries=BROKER_RETRIES,
         # A broker that is full, or a replica for a moment, takes messages again later.
         broker_channel_error_retry=True,
-        # A broker whose host vanished closes no connection: without a limit a worker waits on it.
+        # A broker on a vanished host closes no connection: without a limit a worker waits on it.
         broker_transport_options={"socket_timeout": SOCKET_SECONDS} | transport_options(name),
         accept_content=["json"],
         task_serializer="json",

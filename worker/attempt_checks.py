@@ -1,4 +1,4 @@
-"""What surrounds the runs of an attempt: a canary on either side, and the audit of its training."""
+"""Checks around the runs of an attempt: a canary before and after, and the audit of training."""
 
 import json
 import logging
@@ -20,7 +20,7 @@ AUDIT_LIMIT_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Audited:
-    """The precision and the work of a training; None what could not be found."""
+    """The precision and the work of a training; None if not found."""
 
     precision: PrecisionAudit | None = None
     work: ModelWork | None = None

@@ -1,8 +1,8 @@
 """Throughput of a reference on this machine: `python -m worker.bench benchmarks/digits.toml`.
 
 Trains and infers on made-up data of the right shape, so nothing is downloaded and nothing learned,
-and measures the machine's roofs beside it. Writes one JSON object per line on standard output:
-what it does next, and last the result. Exit code 2 with a sentence where something cannot be done.
+and measures the machine's roofs beside it. Writes one JSON object per line on standard output: its
+next step, and last the result. Exit code 2 with a sentence where something cannot be done.
 """
 
 import argparse
@@ -36,7 +36,7 @@ TERA, GIGA = 1e12, 1e9
 
 @dataclass(frozen=True)
 class Bench:
-    """What the command line asks for."""
+    """Options of the command line."""
 
     benchmark: Benchmark
     reference: str
@@ -46,7 +46,7 @@ class Bench:
     seconds: float
 
     def orders(self) -> dict[str, Any]:
-        """What every measuring process is told."""
+        """Orders for every measuring process."""
         return {
             "reference": self.reference,
             "hyperparameters": dict(self.settings),

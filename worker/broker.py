@@ -69,7 +69,7 @@ def _message(payload: Any, task_id: str, expires: str | None) -> dict[str, Any]:
 
 
 class Channel(kombu_redis.Channel):
-    """Kombu's channel, which lives through what is no JSON."""
+    """Kombu's channel, made to survive messages that are no JSON."""
 
     def _brpop_read(self, **options: Any) -> Any:
         try:

@@ -1,11 +1,11 @@
 """The training process: `python -m worker.child` reads one JSON object and writes JSON lines.
 
-It knows nothing of server, broker or attempts. Its standard output carries events only: what a
-trainer or a library prints goes to standard error.
+It knows nothing of server, broker or attempts. Its standard output carries events only: prints of a
+trainer or a library go to standard error.
 
-As one of several processes that train together it is told a folder and its parent's number
-instead: orders and events go through that folder (worker.group_channel). The first process tells
-what happens; the others speak only of a failure of their own, which the first may never learn of.
+As one of several processes that train together it gets a folder and its parent's number instead:
+orders and events go through that folder (worker.group_channel). The first process reports all
+events; the others report only their own failures, which the first may never see.
 """
 
 import json
@@ -71,7 +71,7 @@ def main() -> None:
     try:
         train(told, events)
         events.write("end")
-    except Exception as error:  # noqa: BLE001 - whatever went wrong is told to the parent
+    except Exception as error:  # noqa: BLE001 - every error is reported to the parent
         traceback.print_exc()
         code = failure_code(error)
         if code is None:
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def stand_alone() -> tuple[dict[str, Any], EventWriter]:
-    """Orders from standard input, events to what was standard output."""
+    """Orders from standard input, events to the original standard output."""
     told = json.loads(sys.stdin.buffer.read())
     die_with_parent(told["parent_pid"])
     events = EventWriter(os.dup(1))
@@ -128,7 +128,7 @@ def train(told: dict[str, Any], events: EventWriter) -> None:
 def trained(
     reference: Reference, config: Any, told: dict[str, Any]
 ) -> Iterator[Phase | Measurement]:
-    """The training; whoever runs out of memory in it is told the batch size, by any reference."""
+    """Run the training; re-raise out-of-memory with the batch size, for any reference."""
     batch_size = told["hyperparameters"].get("batch_size")
     with naming_batch_size(batch_size, device=told["device"]) if batch_size else nullcontext():
         yield from reference.train(
@@ -159,7 +159,7 @@ def time_model(
 def write_measurement(
     measurement: Measurement, events: EventWriter, communication: Communication
 ) -> None:
-    """Tell the parent what was measured. Raises TrainingDivergedError if it is no number."""
+    """Send a measurement to the parent. Raises TrainingDivergedError if it is no number."""
     if not math.isfinite(measurement.quality):
         raise TrainingDivergedError(
             f"the quality is {measurement.quality} at epoch {measurement.epoch:g}"

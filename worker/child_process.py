@@ -1,4 +1,4 @@
-"""The parent's side of a training process: start it, stamp what it says, kill all of it."""
+"""The parent's side of a training process: start it, stamp its events, kill all of it."""
 
 import contextlib
 import json
@@ -97,7 +97,7 @@ class ChildProcess:
             self._group.remove()
 
     def log_tail(self) -> str:
-        """The end of what the process wrote to standard error."""
+        """The end of the process's standard error."""
         return self._tail.decode(errors="replace")
 
     def _tell(self, orders: dict[str, Any]) -> None:

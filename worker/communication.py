@@ -9,9 +9,9 @@ EXCHANGE_MODULE = "reference_models.communication"
 
 
 class Communication:
-    """Follows the phases of a run and takes what was exchanged in its train phases.
+    """Follow the phases of a run and sum the exchanges in its train phases.
 
-    Nothing is known of a training that never loaded the module which counts.
+    A training that never loaded the counting module has no figures.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Communication:
         self._begun_at = (so_far or 0.0) if phase is Phase.TRAIN else None
 
     def told(self) -> dict[str, Any]:
-        """What goes into the event of a measurement; empty where nothing was exchanged."""
+        """Fields for a measurement's event; empty where nothing was exchanged."""
         found = _exchange()
         if found is None or self._seconds is None:
             return {}
@@ -37,6 +37,6 @@ class Communication:
 
 
 def _exchange() -> Any:
-    """What this process has counted, None where torch never came to it."""
+    """Exchanges counted in this process, None where that module was never loaded."""
     module = sys.modules.get(EXCHANGE_MODULE)
     return None if module is None else module.EXCHANGE

@@ -37,7 +37,7 @@ class GroupChannel:
 
 
 def read_orders(folder: Path) -> dict[str, Any]:
-    """What a process of the group is to do."""
+    """Read the orders for a process of the group."""
     orders: dict[str, Any] = json.loads((folder / ORDERS).read_text())
     return orders
 

@@ -30,10 +30,10 @@ class WorkerState:
     """Flags. Plain booleans, because a signal handler sets one and may not take a lock.
 
     `out` is whether the server found this worker off its own baseline; `paused` and `drained` are
-    what an organiser wants of it. `leave_by`, on time.monotonic(), is until when it may finish
-    what it is at since its own operator told it to stop. `refused` is the server's sentence where
-    it refuses this worker's token: the worker ends. `roof_wanted` is whether the server knows no
-    roof of this worker's hardware class.
+    an organiser's orders. `leave_by`, on time.monotonic(), is the deadline for its present attempt
+    once its own operator told it to stop. `refused` is the server's sentence where it refuses this
+    worker's token: the worker ends. `roof_wanted` is whether the server knows no roof of this
+    worker's hardware class.
     """
 
     busy: bool = False
@@ -47,7 +47,7 @@ class WorkerState:
 
     @property
     def exit_code(self) -> int:
-        """What the process ends with if all else went well."""
+        """Exit code of the process if all else went well."""
         return REFUSED_EXIT_CODE if self.refused is not None else 0
 
     @property
@@ -67,7 +67,7 @@ class WorkerState:
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5
-ASK_AGAIN_SECONDS = 30.0  # A loop that loses its connection may forget what it was asked.
+ASK_AGAIN_SECONDS = 30.0  # A loop that loses its connection may forget the request.
 
 
 def end_process() -> None:

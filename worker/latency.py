@@ -37,7 +37,7 @@ def prepare_eager(model: Any, _example: tuple[Tensor, ...], _device: str) -> Cal
 
 def prepare_compiled(model: Any, example: tuple[Tensor, ...], _device: str) -> Call:
     """The module through torch.compile, compiled for one item."""
-    torch.compiler.reset()  # What a training compiled before does not decide about this.
+    torch.compiler.reset()  # Earlier compilations of a training do not matter here.
     try:
         # Compilers in a pool of processes would outlive this one when it is killed.
         call: Call = torch.compile(model, dynamic=False, options={"compile_threads": 1})
@@ -87,7 +87,7 @@ def export(model: Any, example: tuple[Tensor, ...]) -> bytes:
 
 
 def _import_onnxruntime() -> ModuleType:
-    """ONNX Runtime, once it is sure that what exports for it is there too."""
+    """Import ONNX Runtime; raises if its exporter is missing."""
     try:
         import onnx  # noqa: F401
         import onnxruntime
@@ -102,7 +102,7 @@ def _import_onnxruntime() -> ModuleType:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, without its report of many lines."""
+    """First line of an error's message."""
     text = str(error).strip().splitlines()
     return (text[0] if text else type(error).__name__)[:300]
 
@@ -115,7 +115,7 @@ BACKENDS: dict[Backend, Callable[..., Call]] = {
 
 
 Item = tuple[Tensor, ...]
-COMPARED_ITEMS = 100  # Outputs of this many items are held against eager's.
+COMPARED_ITEMS = 100  # Outputs of this many items are compared with eager's.
 
 
 def measure_latency(
@@ -126,7 +126,7 @@ def measure_latency(
     device: str,
     backends: dict[Backend, Callable[..., Call]] = BACKENDS,
 ) -> Iterator[BackendLatency]:
-    """What each backend takes for each item, eager first; every item is on the device already."""
+    """Time each backend on each item, eager first; every item is on the device already."""
     model.eval()
     chosen = items[: order.items]
     expected: list[Tensor] = []
@@ -212,7 +212,7 @@ def largest_difference(outputs: Sequence[Tensor], expected: Sequence[Tensor]) ->
 
 
 def synchronise(device: str) -> None:
-    """Wait for what an accelerator was given; a processor is never ahead of its program."""
+    """Wait for an accelerator's queued work; a processor has none."""
     if device.startswith("cuda"):
         torch.cuda.synchronize(device)
 

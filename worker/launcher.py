@@ -1,8 +1,8 @@
 """Start a training of several processes: `python -m worker.launcher PARENT N FOLDER COMMAND ...`.
 
 Becomes `torch.distributed.run`, which starts N processes of the command and ends them all when one
-dies. It passes on neither standard input nor open files, so each process is told the folder that
-holds its orders and the pipe for its events, and the number of the process it is to die with.
+dies. It passes on neither standard input nor open files, so each process gets the folder with its
+orders and the pipe for its events, and the number of the process it is to die with.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The worker's side of the server's HTTP API: what may be retried is, what may not is told."""
+"""The worker's side of the server's HTTP API: retry safe requests, raise for others."""
 
 import logging
 import time
@@ -99,7 +99,7 @@ class ServerClient:
         return decode(content, HelloAnswer) if content else HelloAnswer()
 
     def probe(self, probe: WorkerProbe) -> ProbeAnswer:
-        """Tell what this worker measured of itself; what the server makes of its canary."""
+        """Send this worker's own measurements; return the server's answer to its canary."""
         content = self._retry(
             "workers/probes",
             encode(probe),
@@ -119,7 +119,7 @@ class ServerClient:
         return decode(content, ClaimGrant)
 
     def post_events(self, grant: ClaimGrant, batch: EvaluationBatch) -> BatchAnswer:
-        """Send what happened and renew the lease; gives up when the lease has run out."""
+        """Send events and renew the lease; gives up when the lease has run out."""
         content = self._retry(
             f"attempts/{grant.attempt_id}/evaluations",
             encode(batch),

@@ -1,8 +1,8 @@
 """Train a reference on this machine as a submitter would, with the worker's own clock.
 
 `python -m worker.local benchmarks/digits.toml --runs 3 --out DIR` writes DIR/submission.json and
-a run log per run, and tells what happens as one JSON event per line on standard output. Exit code
-0 when every run ended by itself, at its target or not; 2 with a sentence when one could not.
+a run log per run, and writes one JSON event per line to standard output. Exit code 0 when every run
+ended by itself, at its target or not; 2 with a sentence when one could not.
 """
 
 import argparse
@@ -43,7 +43,7 @@ SEED_LIMIT = 2**31
 
 @dataclass(frozen=True)
 class Chosen:
-    """What the command line asks for."""
+    """Options of the command line."""
 
     benchmark: Benchmark
     runs: int

@@ -33,9 +33,9 @@ def measure_apart(
     *,
     stop: Callable[[], bool] = lambda: False,
 ) -> Answer | None:
-    """What a measuring module answers; None, with a line in the log, if it fails or is too slow.
+    """Run a measuring module; None, with a line in the log, if it fails or is too slow.
 
-    It gets as many threads as the orders say, else one. It is given up as soon as `stop` says so.
+    It gets as many threads as the orders say, else one. It is stopped as soon as `stop` says so.
     """
     process = subprocess.Popen(
         [sys.executable, "-m", module],
@@ -75,13 +75,13 @@ def _converse(
         try:
             return process.communicate(unsent, timeout=min(POLL_SECONDS, limit_seconds))
         except subprocess.TimeoutExpired:
-            unsent = None  # What was begun to be sent goes on by itself.
+            unsent = None  # A write under way goes on by itself.
             if stop() or time.monotonic() > give_up_at:
                 raise
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End the process and what it started; a reaped one is gone already."""
+    """End the process and its children; a reaped one is gone already."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)

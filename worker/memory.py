@@ -11,7 +11,7 @@ PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 def resident_peak_bytes(status: Path = STATUS) -> int | None:
     """The largest resident set since this program was started; None where /proc has it not.
 
-    getrusage would count what the parent had before this program replaced its copy.
+    getrusage would count the parent's memory from before this program replaced its copy.
     """
     try:
         found = PEAK.search(status.read_text())
@@ -21,7 +21,7 @@ def resident_peak_bytes(status: Path = STATUS) -> int | None:
 
 
 def accelerator_peak_bytes() -> int | None:
-    """What torch had allocated at most on all accelerators; None where it has none."""
+    """The most that torch had allocated on all accelerators; None without any."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return None

@@ -1,7 +1,7 @@
 """Events on their way to the server: posted by a thread, so that the training never waits.
 
-The server holds what a report tells against the moments at which its events came. So an evaluation,
-the start of a run and that of its clock are posted at once; other events wait for one of these.
+The server compares a report with the moments at which its events came. So an evaluation, the start
+of a run and that of its clock are posted at once; other events wait for one of these.
 """
 
 import logging
@@ -27,7 +27,7 @@ class Outbox:
     """Posts events in the order they were put, and a heartbeat when there are none.
 
     `stop_reason` is None until the server wants the replay to stop or the lease is gone. Leaving
-    the `with` block posts what is left.
+    the `with` block posts the rest.
     """
 
     def __init__(self, post: Post, *, heartbeat_seconds: float) -> None:

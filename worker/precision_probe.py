@@ -104,7 +104,7 @@ class PrecisionWatch(TorchDispatchMode):  # type: ignore[misc]
 
 
 def audit_step(step: Callable[[], object], device: str, *, scope: str) -> PrecisionAudit:
-    """Watch one training step and say what the narrowest type was that it touched."""
+    """Watch one training step and return the narrowest type that it touched."""
     watch = PrecisionWatch(device)
     with watch.autocast, watch:
         step()
@@ -112,7 +112,7 @@ def audit_step(step: Callable[[], object], device: str, *, scope: str) -> Precis
 
 
 def conclude(watch: PrecisionWatch, device: str, *, scope: str) -> PrecisionAudit:
-    """The lowest of what was observed, of what the flags allow, and of what the canary shows."""
+    """The lowest of the type observed, the flags' type and the canary's type."""
     names: set[PrecisionName] = set(watch.observed)
     errors: dict[str, float] = {}
     flags = read_flags()
@@ -132,7 +132,7 @@ def conclude(watch: PrecisionWatch, device: str, *, scope: str) -> PrecisionAudi
 
 
 def read_flags() -> dict[str, str]:
-    """torch's settings of what float32 means; one that cannot be read is left out.
+    """torch's settings for float32 arithmetic; one that cannot be read is left out.
 
     torch raises where its old and its own newer settings were both used.
     """
@@ -147,10 +147,10 @@ def read_flags() -> dict[str, str]:
 
 
 def precision_by_flags(flags: dict[str, str], device: str) -> PrecisionName:
-    """What float32 may become on a device by torch's settings.
+    """Type that float32 may become on a device by torch's settings.
 
-    On an accelerator without TF32 units the setting changes nothing, so nothing is held against
-    the training there.
+    On an accelerator without TF32 units the setting changes nothing, so it never lowers the
+    precision there.
     """
     if device.startswith("cuda"):
         allowed = any(
@@ -231,7 +231,7 @@ def audit_warm_up(
 
 
 def main() -> None:
-    """Audit and tell; what a reference prints goes to standard error."""
+    """Print the audit; a reference's own prints go to standard error."""
     told = json.loads(sys.stdin.buffer.read())
     die_with_parent(told["parent_pid"])
     answers, sys.stdout = sys.stdout, sys.stderr

@@ -102,7 +102,7 @@ def nvidia_accelerators() -> list[str]:
 
 
 def software() -> dict[str, str]:
-    """Versions of what takes part in a training, as far as it is installed."""
+    """Versions of the installed packages that take part in a training."""
     versions = {"python": platform.python_version(), "system": platform.system().lower()}
     for package in PACKAGES:
         try:
@@ -125,7 +125,7 @@ ACCELERATOR_FIELDS = {
 def describe_surroundings(
     *, image_digest: str | None = None, root: Path = Path("/")
 ) -> dict[str, str | None]:
-    """The surroundings by name. `image_digest` is what whoever started the container says."""
+    """The surroundings by name. `image_digest` is as stated at the container's start."""
     return {
         "kernel": platform.release(),
         "image_digest": image_digest,

@@ -68,7 +68,7 @@ def _train(
     state: WorkerState,
     checks: AttemptChecks | None,
 ) -> ReplayReport | None:
-    """What the attempt came to; None if it was cancelled or taken away: nobody waits for it."""
+    """Run the attempt and return its report; None if it was cancelled or its lease was lost."""
 
     def stop() -> StopReason | None:
         return "worker_stopped" if state.stopping else outbox.stop_reason

@@ -76,7 +76,7 @@ FP8 = Arithmetic("fp8", torch.float8_e4m3fn, convolves=False)
 
 
 def types_of(kind: str, capability: tuple[int, int]) -> tuple[Arithmetic, ...]:
-    """What a device can be measured in, by its kind and compute capability."""
+    """Types that a device can be measured in, by its kind and compute capability."""
     if kind == "cpu":
         return (FP32, BF16)
     types = [FP32]
@@ -107,7 +107,7 @@ GIGA = 1e9
 
 @dataclass(frozen=True)
 class Device:
-    """What is measured: `kind` chooses shapes and types, `where` is torch's name of the device.
+    """Device to measure: `kind` chooses shapes and types, `where` is torch's name of it.
 
     `count` devices take part in an all-reduce. `synchronise` waits for everything asked for.
     """
@@ -141,7 +141,7 @@ class Roofs:
     def figures(
         self, *, limit_seconds: float = LIMIT_SECONDS, only: tuple[str, ...] = ()
     ) -> dict[str, Figure]:
-        """Every figure by its name, or those of `only`; what there was no time for is absent."""
+        """Every figure by its name, or those of `only`; figures past the time limit are absent."""
         end = time.perf_counter() + limit_seconds
         found = {}
         for name, unit, measure in self._plan():

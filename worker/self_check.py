@@ -73,7 +73,7 @@ TERA_IN_GIGA = 1_000.0
 
 @dataclass(frozen=True)
 class Checked:
-    """The last canary of a check and what the server makes of it; None, None without one."""
+    """The last canary of a check and the server's answer to it; None, None without one."""
 
     canary: Canary | None = None
     answer: ProbeAnswer | None = None

@@ -1,4 +1,4 @@
-"""What a worker is told by its environment: `FINISHLINE_*`, read once."""
+"""Settings of a worker from its environment: `FINISHLINE_*`, read once."""
 
 import socket
 import sys
@@ -13,11 +13,11 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 class Settings(BaseSettings):
     """The settings of one worker process.
 
-    `hardware_class` and `device` are probed where they are not set; `threads` is how many
-    processor threads a training may use (on a CPU one thread is the only steady choice), and
-    `processes` over how many processes, each with a GPU of its own, it is spread. `measure` says
-    what the worker measures of itself: its roofs, canary and audits, the canary alone, or nothing.
-    In `roof_file` a worker that measures nothing keeps the roof of its class, measured once.
+    `hardware_class` and `device` are probed where they are not set; `threads` is how many processor
+    threads a training may use (on a CPU one thread is the only steady choice), and `processes` over
+    how many processes, each with a GPU of its own, it is spread. `measure` selects the worker's
+    measurements of itself: its roofs, canary and audits, the canary alone, or nothing. In
+    `roof_file` a worker that measures nothing keeps the roof of its class, measured once.
     `image_digest` names the container image it was started from. `stop_grace_seconds` is how long
     an attempt under way may go on after SIGTERM.
     """

@@ -1,4 +1,4 @@
-"""A worker that was told to stop does stop, whatever the broker's client still waits for."""
+"""Make a worker stop when told to, even if the broker's client still waits."""
 
 import faulthandler
 import logging
@@ -23,8 +23,8 @@ def guard_stop(
 ) -> threading.Thread:
     """Start a thread that ends the grace in time, and the process if it then takes too long.
 
-    Ending the training and reporting it take far less; what then is left is to close connections.
-    The log shows where every thread was. Nothing is lost: the lease settles what was not reported.
+    Ending the training and reporting it take far less; then only closing connections is left. The
+    log shows where every thread was. Nothing is lost: an unreported attempt ends with its lease.
     """
     thread = threading.Thread(
         target=_watch, args=(state, limit_seconds, leave), name="stop-guard", daemon=True

@@ -14,7 +14,7 @@ EVERY_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Reading:
-    """What the sensors say at one moment; absent ones are None."""
+    """Sensor readings at one moment; absent ones are None."""
 
     watts: float | None = None
     clock_mhz: float | None = None
@@ -73,12 +73,12 @@ class Telemetry:
     def note_communication(
         self, seconds: float | None, *, train_seconds: float, how: str | None
     ) -> None:
-        """What the training process says it exchanged gradients for, of so many train seconds."""
+        """Note the training process's seconds of gradient exchange within its train seconds."""
         if seconds is not None and train_seconds > 0:
             self._communication = (min(1.0, seconds / train_seconds), how)
 
     def stop(self) -> None:
-        """End the thread and count what is left; harmless if it was called before."""
+        """End the thread and count the remainder; harmless if it was called before."""
         if self._over.is_set():
             return
         self._over.set()
@@ -88,7 +88,7 @@ class Telemetry:
             self._count()
 
     def summary(self, clock: Clock, *, samples: int) -> RunTelemetry:
-        """What was found, with the energy of the phases on a benchmark's clock."""
+        """Summarise the readings, with the energy of the phases on a benchmark's clock."""
         joules = timed_joules(self._joules, clock) if self._joules else None
         watts = _present([reading.watts for reading in self._readings])
         return RunTelemetry(
@@ -119,7 +119,7 @@ class Telemetry:
                     self._readings.append(self._sensors.read())
 
     def _count(self) -> None:
-        """Give what was used since the last look to the present phase.
+        """Add the energy used since the last reading to the present phase.
 
         A counter that is lost once is lost for the run: a part of the energy is no energy.
         """

@@ -53,7 +53,7 @@ def measure_throughput(
     synchronise: Callable[[], None],
     clock: Callable[[], float] = time.perf_counter,
 ) -> Throughput:
-    """Call it for about so many seconds and count what it gets through.
+    """Call it for about so many seconds and count the items.
 
     Where one call takes longer than that, it is called three times: to warm up, to see how long
     it takes, and for the one round that is left.
@@ -132,7 +132,7 @@ def _nothing() -> None:
 
 
 def main() -> None:
-    """Measure and tell; what a reference prints goes to standard error."""
+    """Print the measurements; a reference's own prints go to standard error."""
     told = json.loads(sys.stdin.buffer.read())
     die_with_parent(told["parent_pid"])
     answers, sys.stdout = sys.stdout, sys.stderr

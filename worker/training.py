@@ -25,7 +25,7 @@ from worker.wire import read_latency
 
 
 class RunRecord:
-    """Keeps the ledger of one run from the stamps of its parent, and tells what to do next.
+    """Keep the ledger of one run from the stamps of its parent, and decide the next step.
 
     `status` is None while the run goes on; `failure` says why it failed.
     """
@@ -233,7 +233,7 @@ def train_run(
 ) -> ReplayRun:
     """Train run `index` of a job in a process of its own; a failure is a value.
 
-    `stop` is asked every 50 ms whether to give up, and why. Whatever happens, no process is left.
+    `stop` is asked every 50 ms whether to give up, and why. No process is left in any case.
     """
     oom_kills = count_oom_kills()
     child = ChildProcess(job, index, host=host)

@@ -21,7 +21,7 @@ _ATEN = torch.ops.aten
 
 
 class MovedBytes(TorchDispatchMode):  # type: ignore[misc]
-    """While it is entered, adds up the bytes of operands and results of whatever has FLOPs."""
+    """Add up, while entered, the bytes of operands and results of every operation with FLOPs."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -26,5 +26,5 @@ def read_job(payload: object) -> ReplayJob:
 
 
 def read_latency(fields: object) -> BackendLatency:
-    """What the training process measured. Raises pydantic's ValidationError, a ValueError."""
+    """Read the training process's latencies. Raises pydantic's ValidationError, a ValueError."""
     return TypeAdapter(BackendLatency).validate_python(fields)
