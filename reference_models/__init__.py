@@ -10,17 +10,17 @@ A reference module offers
   made-up tensors of the data set's shape, by the very functions that `train` uses. Throughput,
   FLOPs and precision are measured with it, so it needs no data set and teaches nothing.
 
-What `train` yields is all a stopwatch needs. A `Phase` means "from here on the time belongs to
-this phase"; whatever runs before the first one is `Phase.INIT`. A `Measurement` comes after each
-evaluation and carries no time: who reads it keeps the clock. Preparing (`INIT`, `COMPILE`,
-`WARMUP`) ends before the run first touches training data. An accelerator is synchronised before
-every yield. Stopping early is not asking for the next one.
+The yields of `train` are all a stopwatch needs. A `Phase` means "from here on the time belongs to
+this phase"; all before the first one is `Phase.INIT`. A `Measurement` comes after each evaluation
+and carries no time: the reader keeps the clock. Preparing (`INIT`, `COMPILE`, `WARMUP`) ends before
+the run first touches training data. An accelerator is synchronised before every yield. Stopping
+early is not asking for the next one.
 
-A reference whose trained model can be timed offers besides
+A reference with a trained model that can be timed offers besides
 
 * `Measurement.model`: the module that was evaluated, to be used before the next item is asked for;
-* `evaluation_items(*, device, data_dir)`: what that module is given for each item of the evaluation
-  set, in order: a tuple of tensors whose first dimension is 1.
+* `evaluation_items(*, device, data_dir)`: inputs of that module for each item of the evaluation
+  set, in order: tuples of tensors with a first dimension of 1.
 """
 
 import importlib
@@ -44,7 +44,7 @@ REFERENCES = {
 
 @dataclass(frozen=True)
 class Measurement:
-    """One quality measurement of a training; `epoch` and `samples` count what was trained on.
+    """One quality measurement of a training; `epoch` and `samples` count the training so far.
 
     `model` is the torch module that was measured, None where the reference does not give it.
     """
@@ -57,10 +57,10 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Synthetic:
-    """A training step and an inference on made-up data, as often as somebody asks.
+    """A training step and an inference on made-up data, each repeatable.
 
-    A step trains on `batch_size` items; an epoch has `steps_per_epoch` of them. `infer` answers
-    for `inference_items` items at once. Neither waits for the device: who measures synchronises.
+    A step trains on `batch_size` items; an epoch has `steps_per_epoch` of them. `infer` answers for
+    `inference_items` items at once. Neither waits for the device: the caller synchronises.
     """
 
     batch_size: int
@@ -79,7 +79,7 @@ class DataSetError(RuleError):
 
 
 class DeviceError(RuleError):
-    """The device a training was sent to is not there or cannot do what is asked."""
+    """The device a training was sent to is missing or lacks a required feature."""
 
 
 class TrainingDivergedError(RuntimeError):

@@ -1,11 +1,11 @@
 """The CIFAR-10 reference: a small residual-free convolutional network for 94 % top-1.
 
-Not measured yet on a GPU, and not yet trained on the real images: neither a time, nor the epochs
-to 94 %, nor its spread over seeds is claimed here. What was run is this file on made-up images on
-a CPU (tests).
+Not measured yet on a GPU, and not yet trained on the real images: neither a time, nor the epochs to
+94 %, nor its spread over seeds is claimed here. This file was run only on made-up images on a CPU
+(tests).
 
 The recipe and its numbers follow airbench94_muon (Keller Jordan, cifar10-airbench, MIT licence),
-whose author reports a mean of 94.01 % after 8 epochs over 200 runs in 2.59 s on one A100. A mean at
+the author reports a mean of 94.01 % after 8 epochs over 200 runs in 2.59 s on one A100. A mean at
 the target leaves about half of all runs below it, so the default here is 10 epochs.
 
 All images live on the device in half precision and channels-last order, padded once. An epoch is
@@ -72,7 +72,7 @@ LIMITS = {
 
 @dataclass(frozen=True)
 class Cifar10Config:
-    """What a run may choose; the loss is summed over a batch, so SGD's rates follow its size.
+    """Hyperparameters of a run; the loss is summed over a batch, so SGD's rates follow its size.
 
     `weight_decay` is per image of a batch. `peak_share` is where in the run the learning rate
     peaks. `views` of a test image are 1 (as it is), 2 (mirrored too) or 6 (shifted too).
@@ -294,7 +294,7 @@ def rates(steps: int, peak_share: float) -> list[float]:
 
 
 class Trainer:
-    """What changes during a run: weights, their average, both optimisers, the step."""
+    """State of a run: weights, their average, both optimisers, the step."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """The official CIFAR-10 files, read without trusting them.
 
-What a data folder holds is what torchvision and most tutorials leave there: the folder
+A data folder holds the files that torchvision and most tutorials leave there: the folder
 `cifar-10-batches-py`, or the archive `cifar-10-python.tar.gz`, which is unpacked beside itself.
-Every file is held against its published checksum before it is read, and is read by an unpickler
+Every file is compared with its published checksum before it is read, and is read by an unpickler
 that knows arrays of bytes and nothing else.
 
 Checksums: MD5 of the archive on https://www.cs.toronto.edu/~kriz/cifar.html, of its files in
@@ -44,8 +44,7 @@ Part = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 def read_cifar10(data_dir: Path) -> tuple[Part, Part]:
     """Training and test images (N, 3, 32, 32) with their labels (N,), as bytes.
 
-    Raises DataSetError with a sentence that says what to do if files are missing, half there, or
-    other than published.
+    Raises DataSetError with the remedy if files are missing, half there, or other than published.
     """
     folder = data_dir / FOLDER
     if not folder.is_dir():

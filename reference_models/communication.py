@@ -1,4 +1,4 @@
-"""How long this process exchanges gradients: what is known of it, where several train one model.
+"""Time this process spends exchanging gradients, where several train one model.
 
 `World.average_gradients` waits for every exchange, so all of them are timed: on a processor by the
 clock, which costs three microseconds beside a step of milliseconds, on an accelerator by
@@ -6,9 +6,9 @@ two events in the stream that computes. Events make nobody wait; they are read w
 been synchronised, at the next edge of the clock.
 
 torch's DistributedDataParallel exchanges while it still computes. Its own statistics of sampled
-steps tell how long the exchange took and how much of that lay beside computing; what counts is the
-rest, the time in which nothing was computed. They are averages from the first step on, warm-up
-included, times the number of steps up to the last sampled one.
+steps tell how long the exchange took and how much of that lay beside computing; the rest counts,
+the time in which nothing was computed. They are averages from the first step on, warm-up included,
+times the number of steps up to the last sampled one.
 """
 
 import time
@@ -36,7 +36,7 @@ class Exchange:
 
     @contextmanager
     def timed(self, message: Tensor) -> Iterator[None]:
-        """Count what happens to a message within; on an accelerator in its present stream."""
+        """Time the exchange of a message; on an accelerator in its present stream."""
         self._timed = True
         if message.is_cuda:
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -69,7 +69,7 @@ class Exchange:
 
 
 def exposed_seconds(statistics: dict[str, object]) -> float:
-    """Seconds of exchange beside no computing, from what DistributedDataParallel tells (ns)."""
+    """Seconds of exchange beside no computing, from DistributedDataParallel's statistics (ns)."""
     exchanged, hidden, steps = (
         float(str(statistics.get(name, 0)))
         for name in (

@@ -10,7 +10,7 @@ numpy 2.4.6) a run at 64 takes 1.5 to 1.7 s to the target (3 runs beside little 
 Convolutions 1-32, 32-64, 64-128 with two max-pools and one linear layer; SGD with Nesterov
 momentum; learning rate up linearly over 30 % of the steps, then linearly to zero; evaluated once
 per epoch on an exponential moving average of the weights. No batch norm: the slow schedule and
-the averaged weights are what keeps the time to the target steady from seed to seed.
+the averaged weights keep the time to the target steady from seed to seed.
 """
 
 import hashlib
@@ -54,7 +54,7 @@ LIMITS: dict[str, tuple[float, float, bool]] = {
 
 @dataclass(frozen=True)
 class DigitsConfig:
-    """What a run may choose. Rate and averaging follow the batch size unless told otherwise."""
+    """Hyperparameters of a run. Rate and averaging follow the batch size unless told otherwise."""
 
     batch_size: int = 64
     epochs: int = 20
@@ -310,7 +310,7 @@ def average(averaged: nn.Module, model: nn.Module, *, decay: float) -> None:
 
 
 def accuracy_percent(model: nn.Module, x: Tensor, y: Tensor) -> float:
-    """Share of the images whose largest output is their label, in percent."""
+    """Share of the images with the largest output at their label, in percent."""
     with torch.no_grad():
         correct = (model(x).argmax(1) == y).sum()
     return 100.0 * float(correct.item()) / len(y)

@@ -30,8 +30,8 @@ class World:
     def part_of_batch(self, batch_size: int) -> int:
         """How many items of a global batch this process takes.
 
-        Raises DeviceError if the processes cannot take equal parts: averaged gradients are those
-        of the whole batch only then, and another worker can train what this one cannot.
+        Raises DeviceError if the processes cannot take equal parts: averaged gradients are those of
+        the whole batch only then, and another worker may be able to.
         """
         if batch_size % self.size:
             raise DeviceError(
@@ -101,7 +101,7 @@ def join(device: str) -> World:
 
 
 def _init_process_group(device: str) -> None:
-    """Meet the others. NCCL connects at once where it is told the device, else on the clock."""
+    """Meet the others. NCCL connects at once if given the device, else on the clock."""
     if device.startswith("cuda"):
         dist.init_process_group("nccl", device_id=torch.device(device))
     else:
@@ -109,7 +109,7 @@ def _init_process_group(device: str) -> None:
 
 
 def alone(device: str) -> World:
-    """A world of one on a device, whatever this process was started by."""
+    """A world of one on a device, ignoring how this process was started."""
     return World(rank=0, size=1, device=device)
 
 

@@ -11,8 +11,7 @@ last tenth of the corpus; the language's own entropy bounds it from below (gramm
 pre-norm layers of width 64 with 4 heads on a context of 64 bytes, the output tied to the embedding;
 AdamW with the learning rate up linearly, then down along a cosine to a tenth of its peak. An epoch
 is 640 windows between two evaluations, not a pass over the corpus; windows are drawn anywhere in
-the first nine tenths. All runs stop after the same number of epochs: what counts is their mean
-loss there.
+the first nine tenths. All runs stop after the same number of epochs: their mean loss there counts.
 """
 
 import math
@@ -53,7 +52,7 @@ LIMITS = {
 
 @dataclass(frozen=True)
 class GrammarConfig:
-    """What a run may choose. The rate follows the batch size unless told otherwise."""
+    """Hyperparameters of a run. The rate follows the batch size unless told otherwise."""
 
     batch_size: int = 32
     epochs: int = 40
@@ -96,7 +95,7 @@ def train(
 def train_on(
     corpus: Callable[[], bytes], config: GrammarConfig, *, seed: int, device: str
 ) -> Iterator[Phase | Measurement]:
-    """Train on what `corpus` reads; it is called once the clock runs."""
+    """Train on the text that `corpus` reads; it is called once the clock runs."""
     world = join(device)
     world.part_of_batch(config.batch_size)
     torch.manual_seed(seed)
@@ -132,7 +131,7 @@ def train_on(
 
 
 class Block(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
-    """Attention, then a layer of four times the width, each added to what came in."""
+    """Attention, then a layer of four times the width, each added to its input."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -164,7 +163,7 @@ class ByteGPT(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
         self.norm = nn.LayerNorm(WIDTH)
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2:
-                # What is added to the residual stream starts smaller, so that its sum keeps scale.
+                # Additions to the residual stream start smaller, so that its sum keeps scale.
                 adds = name.endswith(("projection.weight", "narrow.weight"))
                 nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * LAYERS) if adds else 0.02)
             elif name.endswith("bias"):

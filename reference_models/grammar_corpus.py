@@ -7,9 +7,9 @@ given all before it follows from the tables alone, and with it the least loss th
 expect. Every choice is made by `random.Random(int).random()` and whole numbers, so that the bytes
 are the same on every version of Python and on every machine.
 
-What there is to learn: the spelling of words whose frequencies fall as 1 / rank, the order of the
-parts of a sentence, the article that fits the number of its noun, and the verb that agrees with its
-subject across a relative clause.
+To learn: the spelling of words with frequencies falling as 1 / rank, the order of the parts of a
+sentence, the article that fits the number of its noun, and the verb that agrees with its subject
+across a relative clause.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ SHARE_TOTAL = 1_000_000  # Weights of the alternatives of a state add up to abou
 
 NOUNS, VERBS, ADJECTIVES = 120, 60, 40
 ARTICLES = {"the ": ("singular", "plural"), "a ": ("singular",), "these ": ("plural",)}
-State = tuple[str, ...]  # what comes next, then what must be remembered
+State = tuple[str, ...]  # the next part, then the parts to remember
 Alternative = tuple[str, int, State]  # token, weight, the state it leads to
 START: State = ("article", "subject", "")
 
@@ -50,7 +50,7 @@ class Lexicon:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a state offers: tokens, where each leads, and the running sums of their weights."""
+    """Choices of a state: tokens, where each leads, and the running sums of their weights."""
 
     tokens: tuple[bytes, ...]
     following: tuple[State, ...]
@@ -103,7 +103,7 @@ def grammar() -> dict[State, Choice]:
 
 
 def _alternatives(state: State, words: Lexicon) -> list[Alternative]:
-    """What a state offers; `number` is the subject's, which its verbs have to agree with."""
+    """Alternatives of a state; `number` is the subject's, which its verbs have to agree with."""
     match state:
         case ("article", role, number):
             return [
@@ -215,7 +215,7 @@ def _weights_by_prefix(choice: Choice) -> dict[bytes, int]:
 def entropy_nats_per_byte() -> float:
     """The entropy rate of the text: nats per choice over bytes per choice, in the long run.
 
-    Source: Shannon (1948), section 7, a source whose states are known from what it wrote.
+    Source: Shannon (1948), section 7, a source with states known from its text.
     """
     states = grammar()
     nats, lengths = [], []

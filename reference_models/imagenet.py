@@ -1,15 +1,15 @@
 """The ImageNet reference: torchvision's ResNet-50 for 93 % top-5.
 
 Not measured yet: neither on a GPU nor on the real images, so no time and no number of epochs to
-93 % is claimed here. What was run is this file on small made-up pictures on a CPU (tests).
+93 % is claimed here. This file was run only on small made-up pictures on a CPU (tests).
 
 Pictures lie in `imagenet/train/CLASS/` and `imagenet/val/CLASS/` of the data folder, as
 torchvision's ImageFolder wants them. They are decoded on the host, cropped at random to a size that
 grows from epoch to epoch, and scaled on the device. SGD with Nesterov momentum, label smoothing,
 learning rate up linearly and down linearly to zero; bfloat16 and channels-last on a GPU; gradients
-averaged among processes while they are computed. Evaluated after each epoch on the whole
-validation set, each process on its part. The size schedule and the small learning rate per image
-follow what is common in published fast ResNet-50 trainings of 16 to 18 epochs.
+averaged among processes while they are computed. Evaluated after each epoch on the whole validation
+set, each process on its part. The size schedule and the small learning rate per image follow common
+practice in published fast ResNet-50 trainings of 16 to 18 epochs.
 """
 
 import math
@@ -68,7 +68,7 @@ LIMITS = {
 
 @dataclass(frozen=True)
 class ImagenetConfig:
-    """What a run may choose. The learning rate follows the batch size.
+    """Hyperparameters of a run. The learning rate follows the batch size.
 
     `peak_share` is where in the run the learning rate peaks; `loader_processes` decode pictures
     for each training process and change no result.
@@ -239,7 +239,7 @@ def train_step(
 
 
 def lower_precision(device_type: str) -> AbstractContextManager[Any]:
-    """bfloat16 for what is safe in it on a GPU; single precision on a CPU."""
+    """bfloat16 for operations safe in it on a GPU; single precision on a CPU."""
     if device_type != "cuda":
         return nullcontext()
     context: AbstractContextManager[Any] = torch.autocast("cuda", dtype=torch.bfloat16)
@@ -287,7 +287,7 @@ def check_loss(loss: float, *, epoch: int) -> None:
 def top5_percent(
     model: nn.Module, validation: Pictures, config: ImagenetConfig, world: World
 ) -> float:
-    """Share of the validation pictures whose label is among the five largest outputs, in percent.
+    """Share of the validation pictures with their label among the five largest outputs, in percent.
 
     Every process counts its part with the first process's batch statistics, and learns the sum.
     """
@@ -311,7 +311,7 @@ def top5_count(outputs: Tensor, labels: Tensor) -> Tensor:
 def synthetic(config: ImagenetConfig, device: str) -> Synthetic:
     """One step at the full picture size and one inference of as many pictures, on noise.
 
-    Pictures are on the device already: decoding them is what `loader_processes` are for. Raises
+    Pictures are on the device already: `loader_processes` decode them in a training. Raises
     DataSetError where torchvision is not installed.
     """
     model, world = build_model().to(device, memory_format=torch.channels_last), alone(device)

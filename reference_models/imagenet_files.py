@@ -57,7 +57,7 @@ class SeenPictures:
         try:
             with Image.open(path) as picture:
                 return self.transform(picture.convert("RGB")), label
-        except (OSError, SyntaxError) as error:  # What Pillow raises for bytes that are no picture.
+        except (OSError, SyntaxError) as error:  # Raised by Pillow for bytes that are no picture.
             raise DataSetError(
                 f"{path} cannot be read as a picture ({error}); unpack ImageNet again, {HOW_TO}"
             ) from error
@@ -110,7 +110,7 @@ def _listed(folder: Path) -> tuple[Pictures, list[str]]:
 
 
 def no_torchvision(error: Exception) -> DataSetError:
-    """What to say where torchvision is missing or belongs to another torch."""
+    """Error for a torchvision that is missing or belongs to another torch."""
     return DataSetError(
         f"torchvision cannot be used here ({error}); install a torch and a torchvision that"
         " belong together with `pip install 'finishline-server[vision]'`",

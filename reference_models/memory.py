@@ -28,6 +28,6 @@ def naming_batch_size(batch_size: float, *, device: str) -> Iterator[None]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out, on whatever device."""
+    """Whether an error says that memory ran out, on any device."""
     no_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return no_memory or "can't allocate memory" in str(error)

@@ -1,4 +1,4 @@
-"""Muon: momentum whose update of each filter bank is made orthogonal.
+"""Muon: momentum with an orthogonalised update of each filter bank.
 
 After Keller Jordan's optimiser of that name, as airbench94_muon uses it: each step rescales the
 filters to a fixed norm, and the iteration's coefficients are chosen for a steep slope at zero

@@ -6,8 +6,8 @@ is published with an F1 of 0.773 on the development set, with word vectors learn
 
 A word is its vector, a convolution over its letters and whether the question has it too. One
 bidirectional LSTM reads context and question; each context word attends to the question and the
-question to the context; two more LSTMs read what comes out, and two linear layers tell where the
-answer begins and ends. Adam, the learning rate up linearly and down along a cosine; evaluated
+question to the context; two more LSTMs read the result, and two linear layers tell where the answer
+begins and ends. Adam, the learning rate up linearly and down along a cosine; evaluated
 once per epoch on an exponential moving average of the weights.
 
 With `pretrained_vectors` = 1 the word vectors are GloVe's and stay as they are; the file
@@ -49,7 +49,7 @@ LONGEST_ANSWER = 20  # words
 FEWEST_SIGHTINGS = 2  # of a word that has a vector of its own
 EVALUATION_BATCH = 64
 GRADIENT_CLIP = 5.0
-TRAIN_QUESTIONS = 87_599  # of SQuAD v1.1; those whose answer lies beyond a cut context are left out
+TRAIN_QUESTIONS = 87_599  # of SQuAD v1.1; those with an answer beyond a cut context are left out
 MADE_UP_WORDS = 50_000  # a vocabulary of the size that the training questions have
 GLOVE_FILE = "glove.6B.100d.txt"
 
@@ -69,7 +69,7 @@ LIMITS = {
 
 @dataclass(frozen=True)
 class SquadConfig:
-    """What a run may choose; `longest_context` (words) holds in training only."""
+    """Hyperparameters of a run; `longest_context` (words) holds in training only."""
 
     batch_size: int = 64
     epochs: int = 12
@@ -137,7 +137,7 @@ def train(
 
 @dataclass(frozen=True)
 class Batch:
-    """Questions on contexts as tensors; PADDING fills what is short."""
+    """Questions on contexts as tensors; PADDING fills short ones."""
 
     context: Tensor  # (B, C)
     question: Tensor  # (B, Q)
@@ -250,7 +250,7 @@ def best_spans(starts: Tensor, ends: Tensor) -> Tensor:
 
 
 def make_optimiser(model: nn.Module, config: SquadConfig) -> torch.optim.Adam:
-    """Adam on what is trained; the rate is set before each step."""
+    """Adam on the trained parameters; the rate is set before each step."""
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     return torch.optim.Adam(trained, lr=config.learning_rate)
 

@@ -1,9 +1,9 @@
-"""The files of SQuAD v1.1: found, held against their published hashes, and read.
+"""The files of SQuAD v1.1: find them, compare with their published hashes, and read.
 
 They lie in the folder `squad` of the worker's data folder, as they are published at
 https://rajpurkar.github.io/SQuAD-explorer/, which states no hash.
-Source: the SHA-256 that ParlAI's builder of the task holds the downloads against
-(parlai/tasks/squad/build.py); the sizes that loaders of SQuAD v1.1 hold them against.
+Source: the SHA-256 that ParlAI's builder of the task checks the downloads with
+(parlai/tasks/squad/build.py); the sizes that loaders of SQuAD v1.1 check.
 """
 
 import hashlib

@@ -16,7 +16,7 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 def normalise(answer: str) -> str:
-    """An answer without what the comparison ignores."""
+    """An answer without the parts that the comparison ignores."""
     bare = answer.lower().translate(_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", bare).split())
 

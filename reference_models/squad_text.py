@@ -104,7 +104,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Encoded:
-    """A file as numbers, with what it takes to give answers back in words."""
+    """A file as numbers, with the texts needed to give answers back in words."""
 
     reading: Reading
     words: list[list[Word]]
@@ -129,8 +129,8 @@ def words_of(reading: Reading) -> list[str]:
 def encode(reading: Reading, vocabulary: Vocabulary, *, longest_context: int | None) -> Encoded:
     """A file as numbers.
 
-    With `longest_context`, as in training, contexts are cut to so many words and questions whose
-    answer is not in what is left are left out.
+    With `longest_context`, as in training, contexts are cut to so many words and questions without
+    their answer in the rest are left out.
     """
     words = [split_words(context) for context in reading.contexts]
     contexts = [vocabulary.encode(each[:longest_context]) for each in words]

@@ -3,7 +3,7 @@
 The corpus is `text/corpus.txt` in the worker's data folder: any bytes, the last tenth validates
 (text8, a shard of FineWeb as plain text). Where `text/corpus.txt.sha256` lies beside it, in the
 format of sha256sum, the corpus has to have that hash. No benchmark ships for it, because nobody
-knows the entropy of such a text: who organises one names this reference in a file of their own.
+knows the entropy of such a text: an organiser of one names this reference in a file of their own.
 """
 
 import hashlib
