@@ -57,7 +57,7 @@ def organisation_table(organisations: Sequence[View]) -> RenderableType:
 
 
 def account_lines(view: View) -> list[RenderableType]:
-    """Whose token this is, and what it may do."""
+    """The owner of this token, and its rights."""
     organisation = view.get("organisation")
     role, highest = view.get("role"), view.get("highest_role")
     whose = f"{view.get('user')}, {organisation}" if organisation else str(view.get("user"))
@@ -77,7 +77,7 @@ MEASURES = {
 
 
 def quota_table(views: Sequence[View]) -> RenderableType:
-    """What is used of what is allowed, and when there is room again."""
+    """Use of each quota, and when there is room again."""
     table = make_table(
         "whose", "of what", "used", "reserved", "allowed", "room again",
         right=("used", "reserved", "allowed"),
@@ -97,7 +97,7 @@ def quota_table(views: Sequence[View]) -> RenderableType:
 
 
 def set_quota_table(view: View) -> RenderableType:
-    """What each user is allowed, and what is set otherwise."""
+    """Quotas of each user, and those set apart from the defaults."""
     table = make_table("whose", "of what", "allowed", "reason", right=("allowed",))
     for measure, allowed in view["defaults"].items():
         name, each = _measure(measure)

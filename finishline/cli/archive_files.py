@@ -16,7 +16,7 @@ MAX_FOLDERS_DEEP = 64
 
 @dataclass(frozen=True)
 class Listing:
-    """What a path given by a person holds; `is_file` if it names one file."""
+    """Files under a path given by a person; `is_file` if it names one file."""
 
     archive: Archive
     is_file: bool
@@ -76,7 +76,7 @@ def _file(path: str, place: Place, status: os.stat_result) -> ArchiveFile:
 
 
 def _outside(place: Place, root: Path | None) -> ArchiveFile | None:
-    """A file that was not listed because it lies elsewhere; what lies below `root` is listed."""
+    """A file that was not listed because it lies elsewhere; files below `root` are listed."""
     if root is not None and place[: len(root.parts)] == root.parts:
         return None
     path = Path(*place)

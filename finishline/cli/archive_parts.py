@@ -20,12 +20,12 @@ Part = tuple[str, tuple[str, Any, str]]
 
 @dataclass(frozen=True)
 class Parcel:
-    """What is sent for one submission.
+    """Upload for one submission.
 
-    `path` is how people know it. `claim` is the JSON of an MLPerf set; a DAWNBench entry is sent as
-    it is, so there it is a file. `benchmark_id` is given beside the JSON where that names none.
-    `errors` is what our own reading finds wrong; the server has the word on whether it is refused.
-    `notes` says what was guessed.
+    `path` is shown to people. `claim` is the JSON of an MLPerf set; a DAWNBench entry is sent as it
+    is, so there it is a file. `benchmark_id` is given beside the JSON where that names none.
+    `errors` has the faults that our own reading finds; the server decides whether to refuse.
+    `notes` has the guesses made.
     """
 
     path: str

@@ -66,7 +66,7 @@ def _record(item: object) -> Record:
 
 
 def check_log_file(path: Path, *, head: str | None, screen: Screen) -> int:
-    """Check the log in a file, and show what is wrong with it; the exit code."""
+    """Check the log in a file, and show its faults; returns the exit code."""
     records = read_log(path)
     chain = check_chain(records)
     missing = head is not None and not has_head(records, head)

@@ -23,7 +23,7 @@ DOING = {
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """What to measure: the benchmark's file, with which settings, where, for how long."""
+    """Options of a measurement: the benchmark's file, settings, device and duration."""
 
     benchmark_file: Path
     settings: Sequence[str] = ()
@@ -43,9 +43,9 @@ class BenchOptions:
 
 
 def run_bench(options: BenchOptions, *, told: Callable[[str], None]) -> dict[str, Any]:
-    """The result; `told` hears what is measured next. Raises CliError with the last words.
+    """Run a benchmark process and return its result; `told` is called with each next step.
 
-    Whatever ends this, nothing that was started is left running.
+    Raises CliError with the process's last words. No process is left running.
     """
     with tempfile.TemporaryFile() as errors:
         child = spawn(options.command(), stdout=PIPE, stderr=errors)
@@ -84,7 +84,7 @@ Row = tuple[str, str, str]
 
 
 def bench_table(result: Mapping[str, Any]) -> Table:
-    """One line for each figure; what is absent says so and why."""
+    """One line for each figure; absent ones with the reason."""
     table = make_table("what", "figure", "how", right=("figure",))
     for row in (*_throughput(result), *_beside(result), *_roofs(result)):
         table.add_row(*row)

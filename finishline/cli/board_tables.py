@@ -69,7 +69,7 @@ def _runs_of(entry: View) -> str:
 
 
 def _names_of(entry: View) -> tuple[Text, Text, Text, str]:
-    """Who submitted an entry of a board, what on what, and its id."""
+    """Submitter, model, system and id of an entry of a board."""
     system = (entry.get("system") or {}).get("name")
     names = [or_dash(name) for name in (entry.get("submitter"), entry.get("model"), system)]
     submitter, model, system = map(one_line, names)
@@ -89,7 +89,7 @@ def unranked_lines(board: View) -> list[Text]:
 
 
 def preview_lines(board: View) -> list[Text]:
-    """Above a board that only organisers see: what it is, and which entries are hidden."""
+    """Lines above a board that only organisers see: its title, and the hidden entries."""
     preview = board.get("preview") or {}
     lines = [Text(str(preview["note"]), style="bold yellow")] if preview.get("note") else []
     if preview.get("hidden"):
@@ -114,7 +114,7 @@ def other_rules_lines(board: View) -> list[Text]:
 
 
 def _board_status(entry: View) -> Text:
-    """What the place of an entry rests on, as far as it was checked."""
+    """Evidence for an entry's place, and how far it was checked."""
     if entry.get("withdrawn"):
         return status_text("withdrawn")
     return standing_text(entry)
@@ -173,7 +173,7 @@ def _goal_text(target: View) -> str:
 
 
 def phases_table(history: Sequence[View]) -> Table:
-    """What was set of a benchmark's phases, the latest first."""
+    """Settings of a benchmark's phases, the latest first."""
     table = make_table("set", "by", "opens", "freezes", "closes", "embargo until", "reason")
     for item in history:
         dates = ("set_at", "opens_at", "freezes_at", "closes_at", "embargo_until")

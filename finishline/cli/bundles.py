@@ -119,7 +119,7 @@ NO_KEY = (
 
 
 def read_keys(path: Path) -> list[bytes]:
-    """The public keys in a file: one in hex, or what /api/v1/keys answers. Raises CliError."""
+    """The public keys in a file: one in hex, or the JSON of /api/v1/keys. Raises CliError."""
     try:
         with path.open("rb") as file:
             text = file.read(KEY_FILE_LIMIT_BYTES).decode()

@@ -12,8 +12,8 @@ LARGEST = 4 * 1024 * 1024
 def commit_of(folder: Path) -> str | None:
     """The commit that a folder is a checkout of; None where its files name none.
 
-    Looks at the folder and at those above it. A checkout may hold other files than its commit:
-    whoever imports it answers for that.
+    Looks at the folder and at those above it. A checkout may hold other files than its commit: its
+    importer answers for that.
     """
     place = folder.resolve()
     for each in (place, *place.parents):

@@ -40,7 +40,7 @@ NEXT_STEPS = {
 
 
 def _wait(seconds: float) -> None:
-    """Wait as long as the server asks, and tell whoever sits at a terminal."""
+    """Wait as long as the server asks, with a message at a terminal."""
     if sys.stderr.isatty():
         sys.stderr.write(f"The server is busy and asks to wait {seconds:.0f} s.\n")
     time.sleep(seconds)
@@ -52,8 +52,7 @@ WHEN_TOLD = Retries(count=5, pause=_wait, only_told=True)
 class ServerClient:
     """A connection to one server; use it as a context manager.
 
-    A command says at once what is wrong. It waits only where the server asks it to, for a minute
-    at the most.
+    Errors are raised at once. It waits only if the server asks for it, for a minute at the most.
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class ServerClient:
             return self._transport.post(path, body)
 
     def patch(self, path: str, body: Mapping[str, object]) -> Any:
-        """The JSON that answers a change of what is at an API path. Raises CliError."""
+        """Send a PATCH to an API path; return the JSON of the response. Raises CliError."""
         with cli_errors():
             return self._transport.patch(path, body)
 
@@ -139,7 +138,7 @@ class ServerClient:
 
 @contextmanager
 def cli_errors() -> Iterator[None]:
-    """Turn what the client raises into what a command ends with."""
+    """Turn the client's exceptions into CliErrors."""
     try:
         yield
     except FinishlineError as error:
@@ -147,7 +146,7 @@ def cli_errors() -> Iterator[None]:
 
 
 def cli_error_of(error: FinishlineError) -> CliError:
-    """The error with its exit code, and what to do next at a terminal."""
+    """The error with its exit code, and the next step at a terminal."""
     return CliError(
         _sentence(error),
         exit_code=EXIT_CODES.get(type(error), ExitCode.REFUSED),

@@ -1,4 +1,4 @@
-"""How a command ends when it cannot do what was asked: one sentence and one exit code."""
+"""Failure of a command: one sentence and one exit code."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,7 +15,7 @@ INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it.
 
 
 class ExitCode(IntEnum):
-    """What the exit code of every command means."""
+    """Meanings of every command's exit code."""
 
     OK = 0
     REFUSED = 1
@@ -27,7 +27,7 @@ class ExitCode(IntEnum):
 
 
 class CliError(Exception):
-    """A command cannot go on; `message` is one sentence that says what to do."""
+    """A command cannot go on; `message` is one sentence with the remedy."""
 
     def __init__(
         self, message: str, *, exit_code: ExitCode, problems: Sequence[Problem] = ()

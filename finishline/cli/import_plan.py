@@ -1,4 +1,4 @@
-"""What of an archive is to be sent to a server, and as what."""
+"""Plan an import: the submissions of an archive to upload, and their form."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 
 
 class Kind(StrEnum):
-    """What an archive is one of."""
+    """Kinds of archive."""
 
     DAWNBENCH = "dawnbench"
     MLPERF = "mlperf"
@@ -42,9 +42,9 @@ def of_kind(found: Found, kind: Kind) -> Found:
 def plan_import(
     found: Found, benchmarks: Mapping[str, Benchmark], *, published: date | None = None
 ) -> Iterator[Parcel | Unsent]:
-    """What to send for each submission, or why it is not sent, in order of their paths.
+    """Yield the upload of each submission, or why it is not sent, in order of their paths.
 
-    `published` is the day of the round, for the sets of a round whose day no table has.
+    `published` is the day of the round, for the sets of a round without a day in our table.
     """
     records = score_found(found, benchmarks, pruned=True, every_line=False)
     for submission, record in zip(found.submissions, records, strict=True):
@@ -60,7 +60,7 @@ def plan_import(
 
 def _plan_entry(entry: EntryFiles, record: Record) -> Parcel | Unsent:
     definition = record["definition"]
-    # An entry of inference is its JSON alone, whatever lies beside it.
+    # An entry of inference is its JSON alone, even with other files beside it.
     logs = [] if record["kind"] == "inference" else [entry.tsv]
     if entry.json is None or None in logs or definition is None:
         return _unsent(record, "It is not a whole entry.")

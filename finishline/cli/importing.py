@@ -22,9 +22,9 @@ from finishline.rules.errors import RuleError
 State = Literal["imported", "already_there", "refused", "failed", "skipped", "to_import"]
 IN_FLIGHT = 4
 RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0)
-# A server scores what it is sent before it answers.
+# A server scores an upload before it responds.
 TIMEOUT = httpx2.Timeout(120.0, connect=5.0)
-# How soon a person who leaves is heard.
+# Interval of checks for an interrupt.
 POLL_SECONDS = 0.1
 LEFT = "left before the server answered; it may be stored"
 # These say that nothing at all will be taken, so the others need not be tried.
@@ -33,9 +33,9 @@ FINAL = (ExitCode.NOT_ALLOWED, ExitCode.NOT_FOUND)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one submission; `reason` says why where it is not on the server.
+    """Outcome of one submission; `reason` says why where it is not on the server.
 
-    `notes` says what was guessed about it.
+    `notes` has the guesses made about it.
     """
 
     path: str
@@ -49,7 +49,7 @@ class Outcome:
     notes: Sequence[str] = ()
 
     def document(self) -> dict[str, Any]:
-        """The outcome as JSON, without what does not apply."""
+        """The outcome as JSON, without fields that do not apply."""
         table = asdict(self) | {"problems": [asdict(problem) for problem in self.problems]}
         table.pop("state")
         return {name: value for name, value in table.items() if value not in (None, [], ())}
@@ -63,9 +63,9 @@ def send_all(
     send: Callable[[Parcel], Outcome],
     interrupts: Interrupts,
 ) -> Iterator[Outcome]:
-    """What became of each submission; at most IN_FLIGHT are being sent at a time.
+    """Send each submission and yield its outcome; at most IN_FLIGHT are being sent at a time.
 
-    Ends early when interrupted: nothing else is begun, and what is on its way is waited for unless
+    Ends early when interrupted: nothing else is begun, and requests in flight are awaited unless
     the person leaves. Raises CliError if the server takes nothing at all, after every outcome.
     """
     refusals: list[CliError] = []
@@ -115,11 +115,11 @@ def _settled(
 
 
 def describe(parcel: Parcel, archive: Archive) -> Outcome:
-    """What would be sent."""
+    """Outcome of a dry run: the upload that would be sent."""
     try:
         claim = orjson.loads(parcel.claim_json(archive).removeprefix(b"\xef\xbb\xbf"))
     except (RuleError, ValueError):
-        claim = None  # The server says what is wrong with it.
+        claim = None  # The server reports its faults.
     shown = parcel.fields | {"submission": claim}
     return Outcome(parcel.path, "to_import", runs=len(parcel.logs), claim=shown)
 
@@ -137,13 +137,13 @@ class Sender:
     ) -> None:
         self._server = server
         self._archive = archive
-        # Beside what the key is made of: a later import may name the commit of what is there.
+        # Not part of the idempotency key: a later import may name the commit of stored submissions.
         self._source = {} if commit is None else {"source_commit": commit}
         self._stopping = stopping
         self._unanswered = 0
 
     def send(self, parcel: Parcel) -> Outcome:
-        """What became of a submission. Raises CliError only if no other will be taken either."""
+        """Send a submission. Raises CliError only if no other will be taken either."""
         try:
             return self._send(parcel)
         except CliError as error:
@@ -212,7 +212,7 @@ class Sender:
 
 
 def _refused(parcel: Parcel, reason: str, problems: Iterable[Problem]) -> Outcome:
-    """The server's problems, with paths for names, then what else our own reading found."""
+    """The server's problems, with paths for names, then other faults that our own reading found."""
     paths = parcel.paths
     given = [*problems] or [Problem(message=reason, file=parcel.path)]
     listed = [replace(each, file=paths.get(each.file or "", each.file)) for each in given]

@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
-        # Who read the output, for example `head`, has seen enough.
+        # The reader of the output, for example `head`, has seen enough.
         sys.stderr.close()
         return int(ExitCode.OK)
     finally:

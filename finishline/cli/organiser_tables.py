@@ -26,7 +26,7 @@ def audit_table(records: Sequence[View]) -> RenderableType:
 
 
 def price_table(prices: Sequence[View]) -> RenderableType:
-    """Entries of the price book; what is superseded says by which."""
+    """Entries of the price book; superseded ones name the entry that replaces them."""
     if not prices:
         return Text("No price here yet; add one with `finishline prices add`.", style="dim")
     table = make_table(
@@ -51,7 +51,7 @@ def price_table(prices: Sequence[View]) -> RenderableType:
 
 
 def webhook_table(hooks: Sequence[View]) -> RenderableType:
-    """Somebody's webhooks; what was switched off says why."""
+    """A user's webhooks; disabled ones with the reason."""
     if not hooks:
         return Text("No webhook here yet; make one with `finishline webhook add`.", style="dim")
     table = make_table("id", "of", "events", "state", "address", right=("events",))
@@ -68,7 +68,7 @@ def webhook_table(hooks: Sequence[View]) -> RenderableType:
 
 
 def delivery_table(deliveries: Sequence[View]) -> RenderableType:
-    """What was sent to a webhook, with the latest try of each."""
+    """Deliveries to a webhook, with the latest try of each."""
     if not deliveries:
         return Text("Nothing was sent to it; `finishline webhook test ID` does.", style="dim")
     table = make_table(

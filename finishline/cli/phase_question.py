@@ -1,4 +1,4 @@
-"""Asking a server what phase a benchmark is in, and under which definition it scores."""
+"""Ask a server for a benchmark's phase, and the definition it scores under."""
 
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ ServerToAsk = Annotated[
 
 
 def ask_phase(url: str, scored: ScoredSubmission) -> tuple[View, list[Text]]:
-    """What a server says of the benchmark of a checked submission, and the same in sentences.
+    """Phase of a checked submission's benchmark on a server, as JSON and in sentences.
 
     A server that does not answer is no fault of the submission's.
     """

@@ -76,7 +76,7 @@ def _require_names(header: list[str], file: str) -> None:
 
 
 def _value(name: str, cell: str) -> object:
-    """A cell as its type; what is no number stays text, for the rule to refuse."""
+    """Convert a cell to its type; text that is no number stays text, for the rule to refuse."""
     try:
         number = NUMBERS[name](cell) if name in NUMBERS else cell
     except ValueError:

@@ -62,7 +62,7 @@ def _die_with_parent(parent_pid: int, death_signal: signal.Signals) -> Callable[
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent dies, so that they can be ended."""
+    """Become the parent of orphaned descendants, so that they can be ended."""
     if _PRCTL is not None:
         _PRCTL(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -105,7 +105,7 @@ class Crew(Generic[Task, Done]):
             thread.start()
 
     def hand(self, task: Task) -> "Future[Done]":
-        """Work on a task as soon as somebody is free; what is not begun is cancelled."""
+        """Submit a task to the next free thread; tasks not begun at the end are cancelled."""
         future: Future[Done] = Future()
         self._waiting.put((task, future))
         return future
@@ -124,7 +124,7 @@ class Crew(Generic[Task, Done]):
                 continue
             try:
                 future.set_result(self._work(task))
-            except BaseException as error:  # noqa: BLE001 - whoever asked for it decides
+            except BaseException as error:  # noqa: BLE001 - the caller decides
                 future.set_exception(error)
 
 

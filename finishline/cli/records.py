@@ -32,7 +32,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Found:
-    """The submissions of one path, and what it takes to score them."""
+    """The submissions of one path, with the data needed to score them."""
 
     submissions: list[Submission]
     archive: Archive
@@ -40,7 +40,7 @@ class Found:
 
 
 def find_in(path: Path) -> Found:
-    """What a path holds. Raises CliError if it is not there."""
+    """Find the submissions at a path. Raises CliError if it is not there."""
     try:
         listing = list_archive(path)
     except (OSError, RuntimeError) as error:
@@ -145,7 +145,7 @@ def record_table(records: Iterable[Record]) -> FittingTable:
 
 
 def problem_text(problem: Record) -> str:
-    """A problem as one line: how bad, where, what, and what was expected."""
+    """A problem as one line: severity, place, fault and expectation."""
     place = problem["file"] or ""
     if problem["line"] is not None:
         place += f" line {problem['line']}"

@@ -78,7 +78,7 @@ class ReplayProgress:
     runs: dict[int, RunProgress] = field(default_factory=dict)
 
     def side_of(self, run: int) -> str:
-        """The side that a run (from 0) trains; empty in what is no duel."""
+        """The side that a run (from 0) trains; empty if it is no duel."""
         return self.sides[run] if run < len(self.sides) else ""
 
     def take_event(self, event: Mapping[str, Any]) -> RunProgress:
@@ -205,7 +205,7 @@ def _name_of(run: int, progress: ReplayProgress) -> str:
 
 
 def line_of(run: RunProgress, progress: ReplayProgress) -> Text:
-    """What is known of a run, in one line."""
+    """Progress of a run, in one line."""
     text = Text()
     if run.epoch is not None:
         target = progress.target

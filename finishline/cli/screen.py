@@ -1,4 +1,4 @@
-"""What a command shows: rich text for people, one JSON document for programs."""
+"""Output of a command: rich text for people, one JSON document for programs."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-# What goes into a file or another program is neither wrapped nor cut.
+# Output to a file or another program is neither wrapped nor cut.
 WIDTH_WITHOUT_TERMINAL = 10_000
 
 
@@ -31,7 +31,7 @@ class Screen:
         """Lines for people."""
         if not self.as_json:
             for line in lines:
-                # A console joins texts before it prints them and forgets what not to wrap.
+                # A console joins texts before it prints them and loses their no_wrap.
                 whole = isinstance(line, Text) and line.no_wrap is True
                 self.console.print(line, soft_wrap=whole)
 
@@ -56,7 +56,7 @@ def as_it_is(*parts: str | tuple[str, str]) -> Text:
 
 
 def flowing(text: str) -> str:
-    """A text whose paragraphs are a line each, so that it is wrapped at the width it is read at."""
+    """Join each paragraph of a text into one line, so that the terminal wraps it."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 

@@ -53,7 +53,7 @@ def submission_lines(view: View) -> list[RenderableType]:
 
 
 def _standing_lines(view: View) -> list[Text]:
-    """What keeps a submission off its board, where something does."""
+    """Reasons that keep a submission off its board, if any."""
     found = []
     if view.get("under_embargo"):
         found.append(
@@ -90,7 +90,7 @@ def violation_lines(result: View) -> list[Text]:
 
 
 def inference_sentence(result: View) -> str:
-    """What an inference entry comes to, and whether it is ranked."""
+    """Result of an inference entry, and whether it is ranked."""
     ranked = "" if result.get("eligible") else "; not ranked: the model did not reach the target"
     return (
         f"latency {number_text(result.get('latency_ms'), digits=3, unit=' ms')}, "
@@ -153,6 +153,6 @@ __all__ = ["CLAIM_NAME", "SubmissionFiles", "find_submission_files"]
 
 
 def find_submission_files(path: Path) -> SubmissionFiles:
-    """The files of the submission at `path`. Raises CliError for what is missing."""
+    """The files of the submission at `path`. Raises CliError if a file is missing."""
     with cli_errors():
         return files.find_submission_files(path)

@@ -69,7 +69,7 @@ def one_line(text: str) -> Text:
 
 ABSENT = "–"
 MOST_DIGITS = 6
-LARGEST_PLAIN = 1e15  # Written out, what lies beyond would fill a terminal with digits.
+LARGEST_PLAIN = 1e15  # Written out, larger numbers would fill a terminal with digits.
 SMALLEST_COST = 1e-6  # US dollars; of less, six places show nothing.
 UNIT_SIGNS = {"percent": " %", "fraction": "", "loss": "", "score": "", "nats/byte": " nats/byte"}
 

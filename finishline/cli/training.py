@@ -23,7 +23,7 @@ from finishline.rules.submissions.tickets import Ticket, read_ticket
 
 @dataclass(frozen=True)
 class Training:
-    """What to train: the benchmark's file, how many runs, where to, and with which settings."""
+    """Options of a training: the benchmark's file, count of runs, output folder and settings."""
 
     benchmark_file: Path
     out: Path
@@ -101,7 +101,7 @@ def require_server(command: str) -> None:
 
 
 def require_training_packages(command: str) -> None:
-    """Raise CliError with the command that installs what a training needs, if it is missing."""
+    """Raise CliError with the install command if a package that a training needs is missing."""
     require_server(command)
     for module, package in (("torch", "torch"), ("sklearn", "scikit-learn")):
         if importlib.util.find_spec(module) is None:

@@ -42,7 +42,7 @@ def _run_text(run: View) -> str:
 
 
 def batch_lines(view: View) -> list[RenderableType]:
-    """What a batch queued, or would queue, with what it will probably cost."""
+    """Verifications a batch queued, or would queue, with their probable cost."""
     replays, skipped = view.get("replays") or [], view.get("skipped") or []
     verb = "would be queued" if view.get("dry_run") else "queued"
     lines: list[RenderableType] = []
@@ -76,7 +76,7 @@ def _replay_table(replays: list[View]) -> Table:
 
 
 def comparison_lines(view: View) -> list[RenderableType]:
-    """Two verifications side by side: verdicts, replays, and what is more than chance."""
+    """Two verifications side by side: verdicts, replays, and significant differences."""
     first, second = view.get("first") or {}, view.get("second") or {}
     lines: list[RenderableType] = [
         _verdict_table(first, second),

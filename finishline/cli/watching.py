@@ -32,7 +32,7 @@ def follow_verification(server: ServerClient, verification_id: str) -> Iterator[
 
 def watch_verification(server: ServerClient, view: View, screen: Screen) -> View:
     """Show a verification's replay until it ends; its last view. Raises CliError."""
-    # Whoever stops watching has where it goes on.
+    # Tells a person who stops watching where it goes on.
     screen.say(f"Verification {view['id']}: {server.url}/verifications/{view['id']}")
     progress = ReplayProgress(target=read_target(view["target"]))
     said: set[str] = set()

@@ -30,7 +30,7 @@ def worker_table(workers: Sequence[View]) -> RenderableType:
 
 
 def order_text(order: str, view: View) -> str:
-    """What a worker does after an order, as the server's answer to it has the worker."""
+    """Describe a worker after an order, from the state in the server's response."""
     worker = view["worker"]
     if order == "confirm":
         return f"is confirmed for hardware class {worker['hardware_class']}"
@@ -58,13 +58,13 @@ def _under_embargo(queue: View) -> int:
 
 
 def embargo_lines(queue: View) -> Iterator[Text]:
-    """How many wait that whoever asks may not see, where there are any."""
+    """Count of waiting attempts that the reader may not see, if any."""
     if hidden := _under_embargo(queue):
         yield Text(f"{hidden} under embargo {'waits' if hidden == 1 else 'wait'}.", style="dim")
 
 
 def queue_table(queue: View) -> RenderableType:
-    """What waits, by hardware class, in the order in which it starts."""
+    """Waiting attempts by hardware class, in the order in which they start."""
     classes = [one for one in queue.get("classes") or [] if one.get("waiting")]
     if not classes:
         hidden = _under_embargo(queue)

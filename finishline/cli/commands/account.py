@@ -1,4 +1,4 @@
-"""`finishline account`: who you are to a server, and your own tokens."""
+"""`finishline account`: your account on a server, and your own tokens."""
 
 from typing import Annotated
 

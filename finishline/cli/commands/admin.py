@@ -101,7 +101,7 @@ def rotate(server: ServerClient, path: str, overlap_hours: float, days: float | 
 
 
 def given(**options: object) -> dict[str, object]:
-    """What was asked for; no option that was left out."""
+    """The given options, without those left out."""
     return {name: value for name, value in options.items() if value}
 
 

@@ -143,7 +143,7 @@ def check_files(
 
 
 def remarks_on(scored: ScoredSubmission) -> tuple[Problem, ...]:
-    """What is odd about a submission that breaks no rule."""
+    """Remarks on oddities of a submission that break no rule."""
     remarks = [*find_cut_off(scored.scored_runs), *find_shared(scored.runs)]
     found = problems_of(remarks)
     return tuple(found if has_scipy() or not scored.scored_runs else [*found, NO_INTERVAL])
@@ -155,7 +155,7 @@ def remark_lines(remarks: Sequence[Problem]) -> list[Text]:
 
 
 def with_next_step(refused: CliError) -> CliError:
-    """The refusal of a submission, with what to type where the rules cannot know it."""
+    """The refusal of a submission, with the command to type where the rules cannot know it."""
     messages = [problem.message for problem in refused.problems]
     if any("unknown benchmark" in message for message in messages):
         refused.message += f" {FETCH}"
@@ -165,7 +165,7 @@ def with_next_step(refused: CliError) -> CliError:
 
 
 def _published(path: Path) -> Found | None:
-    """What a path holds if it is an archive or a file of one, None if it is a submission to us.
+    """The archive at a path, or the file of one; None if it is a submission to us.
 
     A JSON by itself is a submission to us, unless it lies where DAWNBench entries lie.
     """

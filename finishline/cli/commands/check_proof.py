@@ -30,7 +30,7 @@ from finishline.rules.text import count_text
 
 FILE_ENDINGS = (".zip", ".json")
 WHERE_THEY_ARE = "`finishline show SUBMISSION` lists those of a submission."
-# What is derived by rules, which may have been others when it was judged.
+# Checks that derive figures by rules; at the verdict other rules may have been in force.
 DERIVED = frozenset({"score", "band", "verdict"})
 
 
@@ -141,7 +141,7 @@ def _lines(bundle: Bundle, checks: Sequence[Check]) -> list[RenderableType]:
 
 
 def _judged_by(document: Mapping[str, Any]) -> Text:
-    """What to do about a proof that is whole and follows from other rules than those of here."""
+    """Advice on a proof that is whole but follows from other rules than these."""
     code = document.get("code")
     told = code if isinstance(code, Mapping) else {}
     commit = f", commit {str(told['commit'])[:60]}" if told.get("commit") else ""

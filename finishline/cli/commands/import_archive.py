@@ -127,7 +127,7 @@ def _source_line(commit: str | None) -> str:
 
 
 def _not_tried(found: Found, outcomes: Iterable[Outcome]) -> list[str]:
-    """The submissions that an import which ended early did not come to."""
+    """Submissions that an import which ended early did not try."""
     tried = {outcome.path for outcome in outcomes}
     return [each.path for each in found.submissions if each.path not in tried]
 

@@ -1,4 +1,4 @@
-"""`finishline quota` and `prices`: who may use how much, and what it costs."""
+"""`finishline quota` and `prices`: quotas of users, and prices of instances."""
 
 from dataclasses import asdict
 from pathlib import Path

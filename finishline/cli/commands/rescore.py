@@ -25,7 +25,7 @@ Advance = Callable[[int, int], None]
 
 @dataclass
 class Report:
-    """What the batches so far came to; `next_cursor` is where the next one begins, if any does."""
+    """Sum of the batches so far; `next_cursor` starts the next one, if any."""
 
     definition: str
     dry_run: bool

@@ -16,7 +16,7 @@ from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS
 
 
 class Kind(StrEnum):
-    """What is verified."""
+    """Kinds of verification."""
 
     REPLAY = "replay"
     LATENCY = "latency"
@@ -106,7 +106,7 @@ def _follow_one(server: ServerClient, view: View, *, watch: bool, screen: Screen
 def find_under_way(server: ServerClient, name: str, *, kind: str) -> View | None:
     """The verification of a submission that has not ended, or the one of that very id; or None.
 
-    Reading needs no token, so anybody can follow what somebody else asked for. Raises CliError.
+    Reading needs no token, so anybody can follow another user's verification. Raises CliError.
     """
     submission = _get_if_there(server, f"/submissions/{segment(name)}")
     if submission is None:

@@ -1,4 +1,4 @@
-"""`finishline webhook`: have events posted to an address, and see what came of it."""
+"""`finishline webhook`: have events posted to an address, and list the deliveries."""
 
 from typing import Annotated
 

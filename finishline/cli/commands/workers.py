@@ -1,4 +1,4 @@
-"""`finishline workers` and `finishline queue`: who is there, what waits, and holding either."""
+"""`finishline workers` and `finishline queue`: list and hold workers and waiting attempts."""
 
 from typing import Annotated
 

@@ -76,7 +76,7 @@ class Lifecycle:
 
 
 def first_start(now: float) -> Lifecycle:
-    """A service whose first process was just started."""
+    """A service with its first process just started."""
     return Lifecycle(phase=Phase.STARTING, started_at=now)
 
 
@@ -94,10 +94,10 @@ def ending(code: int) -> str:
 
 
 def ending_in_words(code: int, said: str, farewells: Mapping[str, str]) -> str:
-    """What became of a process that `said` this in its log.
+    """Describe the end of a process that `said` this in its log.
 
-    One that ends with exit code 0 did what it was told: `farewells` has the words for a phrase of
-    its log, which says by whom.
+    One that ends with exit code 0 obeyed an order: `farewells` maps a phrase of its log, which
+    names the origin, to words.
     """
     if code != 0:
         return f"died ({ending(code)})"
@@ -113,7 +113,7 @@ def size_of(log: Path) -> int:
 
 
 def said_since(log: Path, offset: int) -> str:
-    """The end of what was written to a log after its first `offset` bytes."""
+    """The end of a log after its first `offset` bytes."""
     with suppress(OSError), log.open("rb") as written:
         written.seek(max(offset, size_of(log) - TAIL_BYTES))
         return written.read().decode(errors="replace")

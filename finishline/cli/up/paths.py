@@ -15,7 +15,7 @@ from finishline.cli.errors import CliError, ExitCode
 
 @dataclass(frozen=True)
 class VarPaths:
-    """What lies where under the var folder."""
+    """Paths under the var folder."""
 
     root: Path
 
@@ -36,7 +36,7 @@ class VarPaths:
 
     @property
     def logs(self) -> Path:
-        """What the services print."""
+        """Folder of the services' output."""
         return self.root / "logs"
 
     @property

@@ -15,7 +15,7 @@ from finishline.cli.up.paths import VarPaths
 from finishline.cli.up.redis import RedisAddress, redis_answers, redis_command
 from finishline.cli.up.supervisor import Service
 
-# What a worker's log says last of all where an organiser had it drained.
+# Last words of a worker's log after an organiser drained it.
 DRAINED = "drained: ending"
 WORKER_NAME = "local"
 PROBE_TIMEOUT = httpx2.Timeout(2.0)

@@ -106,13 +106,13 @@ OF_ADMINISTRATORS = (
     "FINISHLINE_ARTIFACTS_DIR",
     "FINISHLINE_SIGNING_KEY",
 )
-# A machine that others keep busy takes a minute to import what an account needs.
+# A busy machine takes a minute to import the modules for an account.
 ADMINISTER_SECONDS = 180.0
 
 
 @dataclass(frozen=True)
 class UpOptions:
-    """What `finishline up` was asked for. `demo` is the demo's own command line, or None."""
+    """Options of `finishline up`. `demo` is the demo's own command line, or None."""
 
     host: str
     port: int
@@ -230,7 +230,7 @@ def _make_account(plan: Plan) -> str:
 
 
 def _administer(plan: Plan, what: str, *command: str) -> str:
-    """What the server's administration prints. Raises CliError if it cannot make something."""
+    """Run the server's administration and return its output. Raises CliError if it fails."""
     log = plan.paths.logs / "tokens.log"
     with log.open("ab") as errors:
         made = subprocess.run(
@@ -266,7 +266,7 @@ def _confirm_worker(plan: Plan, supervisor: Supervisor) -> None:
 
 
 def invitation(options: UpOptions, plan: Plan) -> list[str]:
-    """What somebody who has just started it needs next, to be copied as it stands."""
+    """Next commands for a person who has just started it, ready to copy."""
     logs = plan.paths.logs
     lines = [
         f"Finishline is up at {plan.url} (API at {plan.url}/docs/api, logs in {logs}).",

@@ -1,4 +1,4 @@
-"""Start services in order, start again what dies, stop all of it in reverse."""
+"""Start services in order, restart dead ones, stop all of them in reverse."""
 
 import os
 import signal
@@ -34,9 +34,9 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Service:
     """A process to keep running, and how to tell that it answers.
 
-    `is_ready` gets the time (as time.time()) its process started, so that an answer left over
-    from an earlier process is told apart. `farewells` has words for how a process ended that did
-    as it was told, by a phrase of its log.
+    `is_ready` gets the time (as time.time()) its process started, so that an answer left over from
+    an earlier process can be told apart. `farewells` has words for a process that ended on an
+    order, by a phrase of its log.
     """
 
     name: str
@@ -134,7 +134,7 @@ class Supervisor:
                 self._pause()
 
     def tick(self) -> None:
-        """Look at every service once and do what is due."""
+        """Look at every service once and take the steps due."""
         for kept in self._kept:
             self._look_at(kept)
 
@@ -182,7 +182,7 @@ class Supervisor:
         self.say(f"{name} {how}; starting it again in {kept.life.restart_at - now:.1f} s")
 
     def stop(self) -> None:
-        """Stop every service in reverse order, then whatever they left."""
+        """Stop every service in reverse order, then their orphans."""
         self.stop_asked = True
         while self._kept:
             kept = self._kept.pop()
@@ -205,7 +205,7 @@ class Supervisor:
         process.wait()
 
     def _end_orphans(self) -> None:
-        """Kill what the services' dead processes left behind, and reap it."""
+        """Kill and reap the orphans of the services' dead processes."""
         own = {kept.process.pid for kept in self._kept} | self._running
         # A killed orphan's children come up as orphans in the next round.
         while orphans := [c for c in psutil.Process().children() if c.pid not in own]:
