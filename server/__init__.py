@@ -1,4 +1,4 @@
-"""Who asked and what is stored: the HTTP service."""
+"""The HTTP service: users and their requests, and the storage of results."""
 
 import gc
 

@@ -1,4 +1,4 @@
-"""What an administrator does on the server's own machine: `python -m server.admin COMMAND`."""
+"""Commands of an administrator on the server's own machine: `python -m server.admin COMMAND`."""
 
 import argparse
 import gc
@@ -126,7 +126,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run_copying(database: Database, arguments: argparse.Namespace) -> int:
-    """Exports, backups and what holds them against the store; some work on an older schema."""
+    """Run a command of exports, backups or their checks; some work on an older schema."""
     if arguments.command == ANY_SCHEMA:
         parts = _parts(database)
     else:
@@ -154,7 +154,7 @@ def _parts_with_archives(database: Database) -> Parts:
 
 
 def _rescore(database: Database, arguments: argparse.Namespace) -> int:
-    """One JSON line with what changed on stdout; 1 if a submission could not be scored again."""
+    """Print the changes as a JSON line; return 1 if a submission could not be scored again."""
     parts = _parts_with_archives(database)
     choice = Choice(
         benchmark_id=arguments.benchmark,

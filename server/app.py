@@ -64,7 +64,7 @@ from server.verifications.dispatch import Dispatcher
 from server.verifications.event_stream import Feeds
 
 API = "/api/v1"
-# A request is held against the routes in this order: what is heaviest is found first.
+# A request is matched with the routes in this order: the busiest are found first.
 FEATURES = (
     submissions,
     tickets,
@@ -86,7 +86,7 @@ FEATURES = (
     notices,
 )
 STALE_UPLOAD_SECONDS = 3600.0
-# Whoever holds a table for longer is somebody's mistake: requests are refused, none waits for good.
+# A lock held for longer is a mistake: requests are then refused, and none waits forever.
 LOCK_SECONDS = 10.0
 MOST_DOWNLOADS, MOST_DOWNLOADS_EACH = 32, 8
 DESCRIPTION = (
@@ -182,8 +182,8 @@ def _all_routes() -> list[BaseRoute]:
     for all of them takes 0.15 s: shared, that is done once, however many applications there are.
     """
     router = APIRouter(responses=ERROR_ANSWERS)
-    # First, because they are asked for most often: whoever asks whether the process lives does not
-    # wait until others are analysed.
+    # First, because they are requested most often: a health check does not wait until other routes
+    # are analysed.
     router.include_router(health.router)
     router.include_router(metrics_page.router)
     for feature in FEATURES:
@@ -268,12 +268,13 @@ def __getattr__(name: str) -> FastAPI:
     configure_logging(settings)
     os.umask(0o077)  # Logs, and a key to sign with, are for this user alone.
     app = create_app(settings)
-    # What a server starts with stays for good. Left out of garbage collections, ranking a board of
-    # 5,000 submissions takes half the time, because it makes so many objects that several run. What
-    # a start leaves behind is half a MiB, and to look for it would take a tenth of the start.
+    # Objects of a server's start live as long as the process. With them left out of garbage
+    # collections, ranking a board of 5,000 submissions takes half the time, because it makes so
+    # many objects that several collections run. The start's garbage is half a MiB, and collecting
+    # it would take a tenth of the start.
     gc.freeze()
-    # Rows and what was read with them refer to each other: what requests leave waits for a look at
-    # cycles. Until 50,000 objects wait they are 16 MiB, and under load never the same ones; to look
-    # after each 10,000 costs no more, and the older generations too are looked at soon.
+    # Rows and the objects read with them refer to each other, so only the cycle collector frees
+    # them. Until 50,000 objects wait they are 16 MiB, and under load never the same ones;
+    # collecting after each 10,000 costs no more, and the older generations too are collected soon.
     gc.set_threshold(10_000, 5, 5)
     return app

@@ -37,7 +37,7 @@ class BackgroundValue(Generic[T]):
         self._answer: Future[T | Raised] | None = None
 
     async def get(self) -> T:
-        """The answer. Raises what the query raised, TimeoutError if there is no answer in time."""
+        """Return the value. Raises the query's error, or TimeoutError if it takes too long."""
         answer, asked_at = self._latest()
         if answer.done():
             found = answer.result()

@@ -30,9 +30,9 @@ class UnwellError(Exception):
 
 @dataclass(frozen=True)
 class Said:
-    """The words of a check whose subject answers: a sentence, and measured figures.
+    """Result of a check that its subject answered: a sentence, and measured figures.
 
-    A figure has a name with its unit, a sentence on what it is, and a value.
+    A figure has a name with its unit, a sentence that explains it, and a value.
     """
 
     detail: str

@@ -193,9 +193,9 @@ def copy_logs(
 ) -> Copied:
     """Copy files by their hashes into a store, and write them to the disk.
 
-    `known` says how many bytes of a file the target has already, None if it has not. Raises
-    RuleError on a file whose hash is not its name, or that is not in the source unless missing ones
-    are to be listed.
+    `known` returns the size in bytes of a file that the target already has, else None. Raises
+    RuleError on a file with another hash than its name, or that is not in the source, unless
+    missing files are to be listed.
     """
     copied = copied or Copied()
     everything = iter(hashes)

@@ -49,8 +49,8 @@ BENCHMARKS = "benchmarks"
 class Wanted:
     """Content of an export.
 
-    `public` leaves out what is not everybody's. `keep_missing` goes on where the store has lost a
-    log, and lists it. `earlier` is an export whose logs are shared, not copied, on the same disk.
+    `public` leaves out all that is not public. `keep_missing` goes on where the store has lost a
+    log, and lists it. `earlier` is an export on the same disk; its logs are linked, not copied.
     """
 
     public: bool = False
@@ -64,7 +64,7 @@ def export_everything(
     """Write an export to a folder, or to an archive if the path ends in .tar.
 
     The tables are of one moment, while the server goes on. Raises ConflictError if the path is
-    taken, RuleError naming a log that the store has lost or that is not what it was.
+    taken, RuleError naming a log that the store has lost or that has changed.
     """
     wanted = wanted or Wanted()
     signer = current_signer(parts)

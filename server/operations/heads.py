@@ -1,10 +1,9 @@
-"""How uvicorn reads requests, with bounds on their heads: `uvicorn --http` takes this class.
+"""HTTP protocol for uvicorn with limits on request heads: `uvicorn --http` takes this class.
 
 uvicorn itself reads a head of any size, for as long as it takes. An application sees a request only
 once its head is whole, so no middleware can bound that.
 
-A cached board is written from here: a task, messages and headers put together anew would be most of
-what it costs.
+A cached board is written from here: a new task, messages and headers would be most of its cost.
 """
 
 from asyncio import BaseTransport, TimerHandle
@@ -40,7 +39,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._head_until: float | None = None
         self._head_timer: TimerHandle | None = None
         self._answered: RequestResponseCycle | None = None
-        # uvicorn wraps the application in what believes a proxy; a board needs no address.
+        # uvicorn wraps the application to trust a proxy's headers; a board needs no address.
         self._application = getattr(self.app, "app", self.app)
 
     def connection_made(self, transport: BaseTransport) -> None:
@@ -116,7 +115,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self._head_timer = self.loop.call_later(HEAD_SECONDS, self._look_at_head)
 
     def _look_at_head(self) -> None:
-        """End a connection whose head is late; else look again when it would be."""
+        """Close a connection with a late head; else set the timer to the end of its timeout."""
         self._head_timer = None
         if self._head_until is None or self.transport.is_closing():
             return

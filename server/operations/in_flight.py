@@ -90,7 +90,7 @@ class OpenResponses:
 
 
 def is_of_worker(scope: Scope) -> bool:
-    """Whether a request is a post of a worker whose token is good.
+    """Whether a request is a post of a worker with a valid token.
 
     A report is compared with the times of its worker's posts, so one that waits behind readers
     would fail the verification.
@@ -151,7 +151,7 @@ class InFlight:
         await refuse(scope, receive, send, 503, "Busy", sentence(full), headers)
 
     def busy(self) -> HTTPException:
-        """Count and make the refusal of a request whose body is whole and finds no slot."""
+        """Count and return the 503 of a request that has its whole body but finds no free slot."""
         self._metrics.shed.labels("requests").inc()
         return HTTPException(503, sentence("requests"), {"Retry-After": str(RETRY_SECONDS)})
 

@@ -135,7 +135,7 @@ class RateLimit:
 
 
 def parse_rate(text: str) -> RateLimit:
-    """Read a setting such as "120/minute", whose shape the settings have checked."""
+    """Read a setting such as "120/minute"; the settings have checked its form."""
     amount, _, unit = text.partition("/")
     return RateLimit(int(amount), SECONDS[unit])
 
