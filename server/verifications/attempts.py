@@ -1,4 +1,4 @@
-"""An attempt's life: claimed once, kept alive by posts, ended by exactly one of report or lease."""
+"""Lifecycle of an attempt: claimed once, leased by each post, ended by one report or expiry."""
 
 import json
 import secrets
@@ -58,7 +58,7 @@ def claim_attempt(
     """Give a queued attempt to the worker that was drawn for it.
 
     Raises ConflictError if it is not queued (any more) or another worker was drawn, HeldError if
-    the worker or its queue is to take nothing, NotAllowedError if the name is another user's.
+    the worker or its queue is held, NotAllowedError if the name is another user's.
 
     One UPDATE decides: a message delivered twice, or late, finds the attempt taken.
     """
@@ -103,8 +103,8 @@ def claim_attempt(
 
 
 def _require_purpose(verification: Verification, caller: Caller) -> None:
-    """Raise NotAllowedError unless a witness's token claims what it was made for, or any other
-    token what is not witnessed."""
+    """Raise NotAllowedError unless a witness's token claims the verification it was made for, or
+    another token claims one that is not witnessed."""
     is_witnessed = verification.witness_token_id is not None
     if caller.submission_id != (verification.submission_id if is_witnessed else None):
         raise NotAllowedError(
@@ -122,7 +122,7 @@ def record_events(
     fence: int,
     arrived_at: datetime,
 ) -> BatchAnswer:
-    """Store what a worker posts and renew its lease. Events that are there already are skipped.
+    """Store a worker's events and renew its lease. Events that are stored already are skipped.
 
     An event has the moment at which it arrived, however long it waited to be written. Raises
     ConflictError if the attempt is not this worker's any more.
@@ -170,9 +170,9 @@ def finish_attempt(
 ) -> Attempt:
     """End an attempt with its report: result and terminal state in this transaction.
 
-    The same report again is answered the same. One that does not agree with what the server saw
-    fails the attempt, with the code "report_refused". Raises ConflictError if the attempt is not
-    this worker's any more, RuleError if the report is not one of this plan or impossible.
+    Repeating the same report gets the same answer. A report that contradicts the events that the
+    server received fails the attempt, with the code "report_refused". Raises ConflictError if the
+    attempt is not this worker's any more, RuleError if the report is impossible or of another plan.
     """
     refuse_unstorable(report)
     lock_attempt(session, attempt_id)
@@ -221,7 +221,7 @@ def finish_attempt(
 
 
 def require_believed(attempt: Attempt) -> None:
-    """Raise ContentError if an attempt failed because its report was not believed."""
+    """Raise ContentError if an attempt failed because the server refused its report."""
     failure = attempt.failure or {}
     if failure.get("code") == REFUSED:
         raise ContentError(f"{failure['message']}. The attempt has failed and is made again.")
@@ -237,10 +237,9 @@ def _refusal(why: str) -> Failure:
 
 
 def _require_own_name_in(session: Session, attempt: Attempt, report: ReplayReport) -> None:
-    """Raise ContentError unless a report is of the worker that claimed, as it says hello.
+    """Raise ContentError unless a report names the worker and hardware class of its claim.
 
-    By the name it is told whose measurement a verdict stands on, and by the class whether times
-    may be compared.
+    The name identifies the owner behind a verdict; the class decides if times are comparable.
     """
     hardware_class = session.scalar(
         select(WorkerRow.hardware_class).where(WorkerRow.name == attempt.worker)
@@ -255,20 +254,20 @@ def _require_own_name_in(session: Session, attempt: Attempt, report: ReplayRepor
 
 
 def as_followed(attempt: Attempt, failure: Failure) -> Failure:
-    """The failure of an attempt, whose next step promises no attempt after the last."""
+    """Failure of an attempt; its next step promises no further attempt after the last one."""
     return replace(failure, next_step=NONE_LEFT) if _is_spent(attempt, failure) else failure
 
 
 def _is_spent(attempt: Attempt, failure: Failure) -> bool:
-    """Whether the machinery failed once more than it may."""
+    """Whether infrastructure failures have used up the attempts of a verification."""
     return failure.kind == "infrastructure" and attempt.number >= attempt.verification.max_attempts
 
 
 def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> None:
     """Queue the next attempt after an infrastructure failure, or end the verification.
 
-    Nothing more is tried of one that was cancelled.
-    `failure` is as the attempt tells it (`as_followed`).
+    A cancelled verification gets no further attempt. `failure` is as the attempt shows it
+    (`as_followed`).
     """
     verification, is_spent = attempt.verification, _is_spent(attempt, failure)
     if failure.kind == "infrastructure" and attempt.worker is not None:
@@ -295,7 +294,7 @@ def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> No
 
 
 def _accelerators_of(session: Session, name: str) -> int | None:
-    """How many accelerators a worker last said it has; None for one that never said hello."""
+    """Accelerators in a worker's last hello; None for a worker that never said hello."""
     system = session.scalar(select(WorkerRow.system).where(WorkerRow.name == name))
     count = (system or {}).get("accelerator_count")
     return count if isinstance(count, int) else None
@@ -319,9 +318,9 @@ def _owned(session: Session, attempt_id: str, secret: str, fence: int) -> Attemp
 
 
 def _refuse_ended(session: Session, attempt: Attempt) -> None:
-    """A claim ends with the account it was made with, or with its token where that was revoked.
+    """Raise ConflictError if the account that claimed is disabled, or its token was revoked.
 
-    One that was rotated goes on in the token that took over.
+    A rotated token goes on in its successor.
     """
     token = session.get(Token, attempt.claimed_by) if attempt.claimed_by is not None else None
     if token is None:
@@ -350,7 +349,7 @@ def _fenced(attempt: Attempt) -> ConflictError:
 
 
 def _follow(attempt: Attempt, events: list[ReplayEvent], now: datetime) -> None:
-    """Note where an attempt is: when its present run began, and its latest evaluation."""
+    """Note the progress of an attempt: the start of its current run, and its latest evaluation."""
     for event in events:
         if event.kind == "run_started":
             attempt.run_started_at = now
@@ -359,7 +358,7 @@ def _follow(attempt: Attempt, events: list[ReplayEvent], now: datetime) -> None:
 
 
 def last_evaluation_of(event: ReplayEvent) -> dict[str, Any]:
-    """What an attempt keeps of an evaluation."""
+    """Fields of an evaluation that are stored with its attempt."""
     names = ("run", "epoch", "samples", "seconds", "quality")
     return {name: getattr(event, name) for name in names}
 
@@ -370,7 +369,7 @@ def _infrastructure_failure(report: ReplayReport) -> Failure | None:
 
 
 def _infrastructure_run(report: ReplayReport) -> ReplayRun | None:
-    """The first run that failed for a reason that is not the claim's."""
+    """First run that failed for an infrastructure reason, not one of the claim."""
     for run in report.runs:
         if run.failure is not None and run.failure.kind == "infrastructure":
             return run
@@ -378,7 +377,7 @@ def _infrastructure_run(report: ReplayReport) -> ReplayRun | None:
 
 
 def _log_tail(report: ReplayReport) -> str | None:
-    """The end of the log of the run that ended the attempt. No database stores a NUL in a text."""
+    """End of the log of the run that ended the attempt. No database stores a NUL in a text."""
     failed = _infrastructure_run(report) or (report.runs[-1] if report.runs else None)
     if failed is None or not failed.log_tail:
         return None

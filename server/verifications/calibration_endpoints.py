@@ -74,7 +74,7 @@ def compare_calibrations(
     parts: PartsDep,
     other: Annotated[str | None, Query(alias="with", max_length=20)] = None,
 ) -> CalibrationComparison:
-    """Hold a calibration against another one, or against the runs of the benchmark's file."""
+    """Compare a calibration with another one, or with the runs of the benchmark's file."""
     with parts.database.read() as session:
         first = queries.find_calibration(session, calibration_id)
         second = queries.find_calibration(session, other) if other is not None else None
@@ -88,7 +88,7 @@ def continue_calibration(
     caller: OrganiserDep,
     body: CalibrationContinue | None = None,
 ) -> CalibrationView:
-    """Go on until every batch size has its runs: after a failure, or with more than before."""
+    """Train the missing runs of every batch size: after a failure, or with more than before."""
     wanted = body or CalibrationContinue()
     with parts.database.write() as session:
         calibration = calibrations.go_on_with_calibration(session, caller, calibration_id, wanted)
@@ -99,7 +99,7 @@ def continue_calibration(
 def cancel_calibration(
     calibration_id: str, parts: PartsDep, caller: OrganiserDep
 ) -> CalibrationView:
-    """End what is under way; finished runs are kept, and it can be continued."""
+    """Cancel the runs under way. Finished runs are kept, and the calibration can be continued."""
     with parts.database.write() as session:
         return views.view(
             session, calibrations.end_calibration(session, caller, calibration_id), parts.benchmarks
@@ -110,7 +110,7 @@ def cancel_calibration(
 def adopt_calibration(
     calibration_id: str, body: CalibrationAdopt, parts: PartsDep, caller: OrganiserDep
 ) -> CalibrationView:
-    """Judge by this calibration whatever is planned for its definition from now on."""
+    """Judge verifications of this definition by this calibration, if planned after this request."""
     with parts.database.write() as session:
         calibration = calibrations.adopt_calibration(
             session, calibration_id, adopted_by=caller, reason=body.reason

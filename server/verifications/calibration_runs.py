@@ -1,4 +1,4 @@
-"""Runs of calibrations: kept as they end; the state of the calibration follows."""
+"""Store the runs of calibrations as they end, and update the calibration's state."""
 
 from dataclasses import asdict
 
@@ -14,13 +14,13 @@ OPEN = ("queued", "running")
 
 
 def keep_calibrated(session: Session, verification: Verification, report: ReplayReport) -> None:
-    """Keep the runs of a finished chunk; the state of its calibration follows."""
+    """Store the runs of a finished chunk and update the state of its calibration."""
     keep_runs(session, verification, report)
     settle_calibration(session, verification)
 
 
 def keep_runs(session: Session, verification: Verification, report: ReplayReport) -> None:
-    """Store every run of a chunk, also one that diverged or ran out of time: it counts as well."""
+    """Store every run of a chunk. Runs that diverged or ran out of time count as well."""
     for run, training in zip(report.runs, verification.trainings, strict=True):
         session.add(
             CalibrationRunRow(
@@ -49,7 +49,7 @@ def settle_calibration(session: Session, verification: Verification) -> None:
 
 
 def has_every_run(session: Session, calibration: Calibration) -> bool:
-    """Whether each batch size has as many finished runs as were asked for."""
+    """Whether each batch size has as many finished runs as were requested."""
     rows = session.execute(
         select(CalibrationRunRow.batch_size, func.count())
         .where(CalibrationRunRow.calibration_id == calibration.id)

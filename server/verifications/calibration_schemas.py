@@ -1,4 +1,4 @@
-"""Calibrations as they cross the API."""
+"""Request and response models of calibrations."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -11,7 +11,7 @@ Reason = Annotated[str, Field(min_length=1, max_length=2000)]
 
 
 class CalibrationCreate(BaseModel):
-    """How many runs of which benchmark's reference, at which batch sizes."""
+    """Request to calibrate a benchmark's reference: batch sizes, and runs at each."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -27,7 +27,7 @@ class CalibrationCreate(BaseModel):
 
 
 class CalibrationContinue(BaseModel):
-    """Up to how many runs a calibration goes on, and at which batch sizes beside its own."""
+    """Number of runs to reach in a calibration, and batch sizes to add."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -36,7 +36,7 @@ class CalibrationContinue(BaseModel):
 
 
 class CalibrationAdopt(BaseModel):
-    """Why verifications are judged by a calibration from now on."""
+    """Reason to judge verifications by a calibration."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -81,8 +81,8 @@ class ChunkView(BaseModel):
 class CalibrationSummary(BaseModel):
     """A calibration in one line. `version` counts per benchmark.
 
-    `outdated` is whether the benchmark has another definition now, or none: then nothing that is
-    planned is judged by it.
+    `outdated` is whether the benchmark's definition has changed since, or is gone: then the
+    calibration judges no verification planned from then on.
     """
 
     id: str
@@ -107,8 +107,8 @@ class CalibrationSummary(BaseModel):
 class CalibrationView(CalibrationSummary):
     """A calibration: each batch size, and the verifications its runs were made in.
 
-    `runs_sha256` names the runs that went to their end: it is what a verification's seal covers.
-    `judges` is whether what is planned now for this definition is judged by it.
+    `runs_sha256` is the SHA-256 of the finished runs, and part of a verification's seal. `judges`
+    is whether verifications planned today for this definition are judged by it.
     """
 
     judges: bool
@@ -157,7 +157,7 @@ class SizeFigures(BaseModel):
 
 
 class BandDifferenceView(BaseModel):
-    """The first's band less the second's at one evaluation; bounds where both have a band."""
+    """Difference of two bands at one evaluation, first less second; bounds where both have one."""
 
     index: int
     mean_difference: float
@@ -177,7 +177,7 @@ class SizeComparisonView(BaseModel):
 
 
 class CalibrationComparison(BaseModel):
-    """Two calibrations; `second` is None where the benchmark file's own runs are compared with."""
+    """Two calibrations; `second` is None for a comparison with the benchmark file's own runs."""
 
     first: str
     second: str | None

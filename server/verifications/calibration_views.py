@@ -1,4 +1,4 @@
-"""Stored calibrations as the API shows them."""
+"""Views of stored calibrations for the API."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -42,7 +42,7 @@ Offered = Mapping[str, Benchmark]
 
 
 def summary(calibration: Calibration, *, finished: int, offered: Offered) -> CalibrationSummary:
-    """A calibration in one line; `offered` are the benchmarks as they are defined now, by id."""
+    """Summary of a calibration; `offered` are the current benchmark definitions by id."""
     adopter = calibration.adopter
     current = offered.get(calibration.benchmark_id)
     return CalibrationSummary(
@@ -67,7 +67,7 @@ def summary(calibration: Calibration, *, finished: int, offered: Offered) -> Cal
 
 
 def view(session: Session, calibration: Calibration, offered: Offered) -> CalibrationView:
-    """A calibration with every batch size as far as it is known."""
+    """View of a calibration with the progress of every batch size."""
     session.flush()
     session.refresh(calibration)
     benchmark = definition(session, calibration.benchmark_sha256)
@@ -124,7 +124,7 @@ def runs_view(session: Session, calibration: Calibration) -> CalibrationRuns:
 def comparison_view(
     session: Session, first: Calibration, second: Calibration | None
 ) -> CalibrationComparison:
-    """A calibration held against another, or against the runs of its benchmark's file.
+    """Compare a calibration with another, or with the runs of its benchmark's file.
 
     Raises ContentError if they measured different benchmarks.
     """
@@ -147,7 +147,7 @@ def comparison_view(
 
 
 def batch_size_of(chunk: Verification) -> int:
-    """The batch size all runs of a chunk train with."""
+    """Batch size of all runs of a chunk."""
     return int(chunk.trainings[0].settings["batch_size"])
 
 
@@ -176,7 +176,7 @@ def _size_view(
 
 
 def _trained_so_far(chunk: Verification) -> int:
-    """Runs before the one that a chunk's present attempt was last heard of in."""
+    """Runs before the one in which a chunk's current attempt last posted."""
     latest = chunk.attempts[-1] if chunk.attempts else None
     if latest is None or latest.state != "running" or latest.last_evaluation is None:
         return 0

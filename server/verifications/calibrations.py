@@ -1,4 +1,4 @@
-"""Calibrations: start, go on, cancel, adopt; each request is in the audit log."""
+"""Calibrations: start, continue, cancel, adopt; each request is in the audit log."""
 
 import secrets
 from collections.abc import Sequence
@@ -73,9 +73,9 @@ def start_calibration(
 def continue_calibration(
     session: Session, calibration_id: str, *, batch_sizes: Sequence[int] | None, runs: int | None
 ) -> Calibration:
-    """Queue what is missing until every batch size has `runs` runs, those of failed chunks too.
+    """Queue the missing runs until every batch size has `runs`, those of failed chunks included.
 
-    Raises ConflictError if nothing is missing, or if others are judged by this calibration.
+    Raises ConflictError if none is missing, or if the calibration is adopted.
     """
     calibration = lock_calibration(session, calibration_id)
     if calibration.adopted_at is not None:
@@ -97,7 +97,7 @@ def continue_calibration(
 
 
 def cancel_calibration(session: Session, calibration_id: str) -> Calibration:
-    """End what is under way and keep what is finished. Raises ConflictError if nothing is."""
+    """Cancel the chunks under way; keep finished runs. Raises ConflictError if there are none."""
     find_calibration(session, calibration_id)
     # A report locks its verification before the calibration, so all of them are locked first.
     locked = [
@@ -118,7 +118,7 @@ def cancel_calibration(session: Session, calibration_id: str) -> Calibration:
 def adopt_calibration(
     session: Session, calibration_id: str, *, adopted_by: Caller, reason: str
 ) -> Calibration:
-    """Judge by this calibration whatever is planned for its definition from now on.
+    """Judge verifications planned from this moment for its definition by this calibration.
 
     Raises ConflictError while it is under way, if it is adopted, or if it has too few runs.
     """
@@ -186,7 +186,7 @@ def _next_version(session: Session, benchmark: Benchmark) -> int:
 
 
 def _queue_missing(session: Session, calibration: Calibration) -> int:
-    """Plan the runs that are neither finished nor under way; how many that are."""
+    """Plan the runs that are neither finished nor under way; returns their number."""
     benchmark = definition(session, calibration.benchmark_sha256)
     _require_trainable(benchmark, calibration.batch_sizes)
     chunks = chunks_of(session, calibration.id)
@@ -241,7 +241,7 @@ def ask_for_calibration(
 def go_on_with_calibration(
     session: Session, caller: Caller, calibration_id: str, wanted: CalibrationContinue
 ) -> Calibration:
-    """Queue what is missing of a calibration; written to the audit log.
+    """Queue the missing runs of a calibration; written to the audit log.
 
     Raises NotFoundError, ConflictError if nothing is missing.
     """
@@ -254,7 +254,7 @@ def go_on_with_calibration(
 
 
 def end_calibration(session: Session, caller: Caller, calibration_id: str) -> Calibration:
-    """End what is under way of a calibration; written to the audit log.
+    """Cancel the runs of a calibration that are under way; written to the audit log.
 
     Raises NotFoundError, ConflictError if nothing is under way.
     """

@@ -56,7 +56,7 @@ Conclude = Callable[[Session, Verification, ReplayReport, Reason | None], None]
 
 
 def open_because(verdict: Verdict, why: Reason | None) -> Verdict:
-    """The verdict, left open for a reason that the replay itself does not give."""
+    """Leave a verdict open for a reason outside its replay; None returns the verdict unchanged."""
     if why is None:
         return verdict
     return replace(verdict, outcome="inconclusive", reasons=(*verdict.reasons, why))
@@ -70,12 +70,12 @@ def begin_cross_check(
     *,
     rejects: bool = False,
 ) -> tuple[bool, Reason | None]:
-    """Ask for what the draw names; whether the verdict waits for it, and why it is left open.
+    """Queue the drawn cross-checks; returns if the verdict waits for them, and why it stays open.
 
-    Drawn is among the sealed runs that count: those of own seeds are held against the claim.
-    `suspects` are the runs of own seeds that do not follow the claim: one worker's word rejects
-    nobody, so each is trained again, whoever's worker it was. Where the sealed runs reject it, so
-    are all of them, unless an organisers' worker trained them.
+    Only sealed runs that count are drawn: runs of own seeds are compared with the claim instead.
+    `suspects` are the runs of own seeds that do not follow the claim. One worker cannot reject a
+    claim, so each suspect is trained again, even after an organisers' worker. If the sealed
+    runs reject the claim, all of them are trained again, unless an organisers' worker trained them.
     """
     organisers = is_organisers_worker(session, report.system.worker)
     sealed = report.runs[verification.own_runs :]
@@ -92,7 +92,7 @@ def begin_cross_check(
 
 
 def own_again(session: Session, verification: Verification) -> list[ReplayRun]:
-    """Own seeds of the claim as workers of other owners trained them, the last word last."""
+    """Runs of the claim's own seeds from workers of other owners, the latest last."""
     own = verification.seeds[: verification.own_runs]
     rows = session.scalars(
         select(Verification)
@@ -104,7 +104,7 @@ def own_again(session: Session, verification: Verification) -> list[ReplayRun]:
 
 
 def has_other_owner(session: Session, verification: Verification, hardware_class: str) -> bool:
-    """Whether a worker of the class could cross-check: another owner's, that is not held."""
+    """Whether another owner has a worker of the class, not held, that could cross-check."""
     session.flush()
     barred = owners_at(session, verification.id)
     owners = session.scalars(
@@ -155,9 +155,9 @@ def end_cross_check(
     *,
     conclude: Conclude,
 ) -> None:
-    """Hold a run that was trained again against the first; the verdict that waits follows.
+    """Compare a run that was trained again with the first one; then settle the waiting verdict.
 
-    Where they differ a worker of a third owner decides, and the odd one is taken out.
+    If they differ, a worker of a third owner decides, and the contradicted worker is paused.
     """
     run = report.runs[0]
     checked = lock_verification(session, check.checks_id or "")
@@ -187,7 +187,7 @@ def end_cross_check(
 
 
 def give_up_cross_check(session: Session, check: Verification, *, conclude: Conclude) -> None:
-    """Conclude what waits for a cross-check that nobody could make."""
+    """Conclude the verification that waits for a cross-check no worker could make."""
     checked = lock_verification(session, check.checks_id or "")
     if checked is not None and checked.report is not None:
         original = REPORT.validate_python(checked.report)
@@ -195,7 +195,7 @@ def give_up_cross_check(session: Session, check: Verification, *, conclude: Conc
 
 
 def take_out(session: Session, name: str, checked: Verification) -> None:
-    """Hold a worker that two others contradict, and open again what it alone stands for."""
+    """Pause a worker contradicted by two others; reopen verdicts that rest on it alone."""
     why = f"two other owners' workers contradict it about verification {checked.id}"
     if session.get(WorkerRow, name) is not None:
         opened = _open_again(session, name, why)
@@ -216,7 +216,7 @@ def _claim_and_second_agree(
 
 
 def _earlier(session: Session, check: Verification) -> ReplayReport | None:
-    """The report of another cross-check of the same run, which differed from it."""
+    """Report of an earlier cross-check of the same run, which differed from it."""
     rows = session.scalars(
         select(Verification).where(
             Verification.checks_id == check.checks_id,
@@ -245,7 +245,7 @@ def _conclude_waiting(
 
 
 def _refuse_first(session: Session, checked: Verification, report: ReplayReport) -> None:
-    """Take the first worker out. What waits is made again; what was published is opened again."""
+    """Pause the first worker. Retry its waiting verification and reopen its published verdicts."""
     take_out(session, report.system.worker, checked)
     if checked.state == "running" and checked.outcome is None:
         last = checked.attempts[-1]
@@ -266,7 +266,7 @@ def _refuse_first(session: Session, checked: Verification, report: ReplayReport)
 
 
 def _open_again(session: Session, worker: str, why: str) -> list[str]:
-    """Take back the published verdicts of a worker and ask for each check anew; their ids."""
+    """Withdraw the published verdicts of a worker and queue each check again; returns their ids."""
     take_out_runs(session, worker)
     rows = session.scalars(
         select(Verification)

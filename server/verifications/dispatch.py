@@ -1,12 +1,12 @@
-"""The loop that sends what is due. The database decides; the broker may lose or double anything.
+"""Dispatch loop: send due attempts. The database decides; the broker may lose or repeat messages.
 
-An attempt is sent when a worker is free for it, so that whose turn it is is decided as late as can
-be, and again after a while if nobody claimed it. The loop wakes when this process commits something
-it may act on (see server.bell) and every interval. Expired leases are found by the same loop. Any
-number of servers may run it: each step is one conditional UPDATE that only one of them wins.
+An attempt is sent when a worker is free for it, so its turn is decided as late as possible. It is
+sent again after a while if no worker claimed it. The loop wakes when this process commits work for
+it (see server.bell) and every interval. It also expires leases. Any number of servers may run it:
+each step is one conditional UPDATE that only one of them wins.
 
-A lease is a time of the server that granted it. A process whose clock is not the database's would
-end the leases of all others, so it leaves that to them.
+A lease is a time of the server that granted it. A process whose clock differs from the database's
+would expire the leases of all others, so it leaves expiry to them.
 """
 
 import logging
@@ -41,13 +41,13 @@ MESSAGE_LIFE_SECONDS = 60.0
 BREATH_SECONDS = 0.01
 # With nothing queued and nothing running there is nothing that only time brings about.
 IDLE_INTERVALS = 4
-UNMADE_SECONDS = 10.0  # Between looks for cross-checks that nobody can make.
+UNMADE_SECONDS = 10.0  # Between searches for cross-checks that no worker can make.
 # Less than any lease.
 CLOCK_SECONDS = 2.0
 
 
 class Dispatcher:
-    """A thread that sends what is due and expires what went silent, until it is stopped."""
+    """Thread that sends due attempts and expires leases, until it is stopped."""
 
     def __init__(self, database: Database, broker: Broker, settings: Settings) -> None:
         self._database = database
@@ -68,7 +68,7 @@ class Dispatcher:
 
     @property
     def broker_state(self) -> str:
-        """What the last contact with the broker showed: ok, unreachable, or not tried yet."""
+        """Result of the last contact with the broker: ok, unreachable, or not tried yet."""
         return {None: "not tried yet", True: "ok", False: "unreachable"}[self._broker_ok]
 
     @property
@@ -78,16 +78,16 @@ class Dispatcher:
 
     @property
     def seconds_since_round(self) -> float | None:
-        """How long ago a round last ended well; None before the first."""
+        """Seconds since a round last succeeded; None before the first."""
         return None if self._round_ended_at is None else time.monotonic() - self._round_ended_at
 
     @property
     def is_clock_off(self) -> bool:
-        """Whether this process has another time than the database, and so than other servers."""
+        """Whether this process's clock differs from the database's, and so from other servers'."""
         return abs(self.clock_ahead_seconds) > CLOCK_SECONDS
 
     def ask_broker(self) -> None:
-        """Raise what the broker's driver raises unless the broker answers."""
+        """Ping the broker. Raises the driver's error unless it answers."""
         self._broker.ask()
 
     def start(self) -> None:
@@ -119,7 +119,7 @@ class Dispatcher:
             self._bell.clear()
 
     def _note_database(self, *, ok: bool, why: str = "") -> None:
-        """Say once that the database is away, and once that it is back."""
+        """Log once that the database is unreachable, and once that it is back."""
         if ok and not self._database_ok:
             log.info("the database answers again")
         elif not ok and self._database_ok:
@@ -127,7 +127,7 @@ class Dispatcher:
         self._database_ok = ok
 
     def run_once(self) -> None:
-        """One round: expire, end what is overdue, then send. An idle one is a single statement."""
+        """Expire leases, end overdue attempts, then send. An idle round is a single statement."""
         runs, waits = self._open()
         self._is_idle = not runs and not waits
         since = time.monotonic() - self._tended_at
@@ -145,8 +145,8 @@ class Dispatcher:
                 end_unmade_cross_checks(session)
                 end_unwitnessed(session)
         for sending in self._choose() if waits else ():
-            # A broker that is away makes each try wait, and leases have to be looked at: what
-            # was not sent is due again soon.
+            # An unreachable broker makes each try wait, and leases have to be checked: attempts
+            # that were not sent are due again soon.
             if not self._send(sending):
                 break
 
@@ -166,7 +166,7 @@ class Dispatcher:
         return bool(row[0]), bool(row[1])
 
     def _choose(self) -> list[Sending]:
-        """What is sent this moment, marked as such. Nothing is locked where nobody is free."""
+        """Choose and mark the attempts to send. Takes no lock if no worker is free."""
         alive_seconds = self._settings.worker_alive_seconds
         with self._database.read(ORGANISER) as session:
             if not anything_to_send(session, alive_seconds=alive_seconds):
@@ -190,13 +190,13 @@ class Dispatcher:
 
 
 def seconds_ahead(there: datetime, *, since: datetime, until: datetime) -> float:
-    """How far a clock here is ahead of one that was read between two of its times; 0 if not."""
+    """Seconds by which the local clock is ahead of one that was read between two of its times."""
     if there < since:
         return (since - there).total_seconds()
     return min((until - there).total_seconds(), 0.0)
 
 
 def _ids(job: ReplayJob) -> dict[str, str]:
-    """What a log line about a job names."""
+    """Ids of a job for its log lines."""
     ids = {"attempt_id": job.attempt_id, "verification_id": job.verification_id}
     return ids if job.submission_id is None else ids | {"submission_id": job.submission_id}

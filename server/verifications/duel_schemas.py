@@ -1,4 +1,4 @@
-"""Duels and pools as the API and the pages show them."""
+"""API and page models of duels and pools."""
 
 from dataclasses import asdict
 from datetime import datetime
@@ -21,7 +21,7 @@ from server.base.models import Verification
 
 
 class DuelCreate(BaseModel):
-    """Two submissions to train in turn, how many pairs of runs, and why."""
+    """Request for a duel: two submissions to train in turn, the number of pairs, and the reason."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -74,7 +74,7 @@ class GapView(BaseModel):
 
 
 class DuelView(BaseModel):
-    """Who fights, which side each run trains, and, once there is a report, what came of it.
+    """A duel: the two sides, the side that each run trains, and the result once reported.
 
     `test` is "paired_t" or, where a side missed the target, "count". `pairs_needed` is about how
     many pairs would separate the sides if they differ as they did here.
@@ -93,7 +93,7 @@ class DuelView(BaseModel):
 
 
 def duel_view(verification: Verification, duel: Duel | None) -> DuelView:
-    """A stored duel, with its result if that is known and wanted."""
+    """View of a stored duel, with its result if that is given."""
     return DuelView(
         challenger=str(verification.submission_id),
         holder=str(verification.against_id),
@@ -135,7 +135,7 @@ PoolState = Literal["collecting", "measured", "missed", "confirming", "unconfirm
 
 
 class PoolClose(BaseModel):
-    """Why a configuration is to be measured anew."""
+    """Reason to measure a configuration again."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -1,4 +1,4 @@
-"""Duels: ask for one, by hand or for a record, one challenge of a record at a time."""
+"""Request duels, by hand or for a record, one challenge of a record at a time."""
 
 import secrets
 from datetime import timedelta
@@ -28,7 +28,7 @@ AGAIN_AFTER = timedelta(days=30)
 
 
 def record_holder(session: Session, benchmark_id: str, division: str) -> Contender | None:
-    """The measured configuration that holds the record of a division; None before the first."""
+    """Measured configuration that holds the record of a division; None before the first."""
     found = contenders(session, benchmark_id).get((division, "measured"), ())
     records = measured_history(found).records
     return next((one for one in found if records and one.pool == records[-1].pool), None)
@@ -37,7 +37,7 @@ def record_holder(session: Session, benchmark_id: str, division: str) -> Contend
 def require_open_record(session: Session, challenger: Submission, holder: Submission) -> None:
     """Raise ConflictError while a record is challenged, or for 30 days after a lost challenge.
 
-    A duel of ten pairs against the pool that holds the record is a challenge of it; no other is.
+    Only a duel of ten pairs against the pool that holds the record challenges it.
     """
     # The board's row is locked by this, so that of two challenges one sees the other.
     raise_board_version(session, holder.benchmark_id)
@@ -62,7 +62,7 @@ def require_open_record(session: Session, challenger: Submission, holder: Submis
 
 
 def _challenges(session: Session, pool_id: str) -> list[tuple[Verification, str | None]]:
-    """The duels of ten pairs against a pool, and the pool of each challenger."""
+    """Duels of ten pairs against a pool, with the pool of each challenger."""
     challenger, holder = aliased(Submission), aliased(Submission)
     statement = (
         select(Verification, challenger.pool_id)
@@ -80,7 +80,7 @@ def _challenges(session: Session, pool_id: str) -> list[tuple[Verification, str 
 
 
 def ask_for_duel(session: Session, caller: Caller, body: DuelCreate) -> Verification:
-    """Ask for a duel; written to the audit log. Raises as `request_duel` does."""
+    """Request a duel; written to the audit log. Raises as `request_duel` does."""
     verification = request_duel(session, body, requested_by=caller.user_id)
     record(
         session,
@@ -97,8 +97,8 @@ def ask_for_duel(session: Session, caller: Caller, body: DuelCreate) -> Verifica
 def request_duel(session: Session, body: DuelCreate, *, requested_by: int) -> Verification:
     """Draw and seal a duel, and queue its first attempt.
 
-    Raises NotFoundError if a submission is missing, ContentError if the two cannot fight,
-    ConflictError if they do already.
+    Raises NotFoundError if a submission is missing, ContentError if the two cannot be compared,
+    ConflictError if they are in a duel already.
     """
     challenger, holder = _lock_both(session, body)
     benchmark = _require_comparable(session, challenger, holder)
@@ -175,9 +175,9 @@ def _require_no_other(session: Session, challenger: Submission, holder: Submissi
 
 
 def challenge_record(session: Session, fresh: Verification) -> None:
-    """Queue the duel with the record's holder, if fresh runs beat its time and both may have one.
+    """Queue a duel with the record's holder, if fresh runs beat its time and both may have one.
 
-    While the record is challenged by somebody else none is queued: an organiser asks for it later.
+    None is queued while another challenge is under way: an organiser requests it later.
     """
     pool = None if fresh.pool_id is None else session.get(Pool, fresh.pool_id)
     if not fresh.fresh or pool is None or pool.state != "measured":

@@ -1,4 +1,4 @@
-"""Verifications: ask, read, cancel, watch, rerun, decide; duels and pools."""
+"""Endpoints of verifications: request, read, cancel, watch, rerun, decide; duels and pools."""
 
 from collections.abc import AsyncIterator
 from functools import partial
@@ -49,10 +49,10 @@ def request_verification(
     caller: CallerDep,
     body: VerificationCreate | None = None,
 ) -> VerificationView:
-    """Ask for a replay of a submission, or for its latency to be measured.
+    """Request a replay of a submission, or a measurement of its latency.
 
-    The drawn runs and seeds are sealed in the answer. A submitter may ask for the first
-    verification of a submission of their own, which counts against their quota; organisers for any.
+    The answer seals the drawn runs and seeds. A submitter may request the first verification of
+    their own submission, which counts against their quota; organisers may request any.
     """
     asked = body or VerificationCreate()
     if not caller.may("organise"):
@@ -71,8 +71,8 @@ def create_witness_token(
 ) -> WitnessToken:
     """Make a token for a worker on the submitter's machine: for this submission, for 24 hours.
 
-    Its replay is asked for at once. Where the epochs agree the row says "claimed, witnessed by" and
-    the organiser; it is no measurement. Shown this once.
+    Its replay is queued at once. If the epochs agree, the row says "claimed, witnessed by" and
+    names the organiser; the time is not measured. The token is shown only once.
     """
     wanted = body or WitnessCreate()
     with parts.database.write() as session:
@@ -109,14 +109,14 @@ def list_verifications(
 
 @router.get("/verifications/compare")
 def compare(first: str, second: str, parts: PartsDep, viewer: ViewerDep) -> ComparisonView:
-    """Two verifications of one submission, side by side, with what is more than chance."""
+    """Compare two verifications of one submission, and mark differences that exceed chance."""
     with parts.database.read(viewer) as session:
         return compare_verifications(session, first, second)
 
 
 @router.get("/verifications/{verification_id}")
 def get_verification(verification_id: str, parts: PartsDep, viewer: ViewerDep) -> VerificationView:
-    """A verification: its attempts, its verdict with every reason, its report."""
+    """Read a verification: its attempts, its verdict with every reason, its report."""
     with parts.database.read(viewer) as session:
         verification = find_verification(session, verification_id)
         return queries.view(
@@ -128,7 +128,7 @@ def get_verification(verification_id: str, parts: PartsDep, viewer: ViewerDep) -
 def cancel_verification(
     verification_id: str, parts: PartsDep, caller: OrganiserDep
 ) -> VerificationView:
-    """End a verification without a verdict. A replay that runs is finished first, for its pool."""
+    """Cancel a verification without a verdict. A running replay finishes first, for its pool."""
     with parts.database.write() as session:
         verification = cancel(session, caller, verification_id)
         return queries.view(
@@ -140,7 +140,7 @@ RETRY_MILLISECONDS = 1000  # How soon a browser connects again when the server w
 
 
 def existing_verification(verification_id: str, parts: PartsDep, viewer: ViewerDep) -> str:
-    """The id, once it is known that there is such a verification: a 404 before any event."""
+    """Return the id of an existing verification: raises the 404 before any event is sent."""
     with parts.database.read(viewer) as session:
         return find_verification(session, verification_id).id
 
@@ -195,7 +195,7 @@ def close_pool(pool_id: str, parts: PartsDep, caller: OrganiserDep, body: PoolCl
 
 @router.post("/pools/{pool_id}/fresh-runs", status_code=201)
 def request_fresh_runs(pool_id: str, parts: PartsDep, caller: OrganiserDep) -> PoolView:
-    """Ask again for the fresh runs of a pool that ended without a measurement."""
+    """Request the fresh runs of a pool again, after some that ended without a measurement."""
     with parts.database.write() as session:
         ask_again_for_fresh_runs(session, caller, pool_id)
         return view_pool(session, pool_id)
@@ -203,9 +203,9 @@ def request_fresh_runs(pool_id: str, parts: PartsDep, caller: OrganiserDep) -> P
 
 @router.post("/verifications/batch")
 def verify_batch(body: BatchCreate, parts: PartsDep, caller: OrganiserDep) -> BatchView:
-    """Have many submissions replayed, or with `dry_run` say what that would cost.
+    """Request replays of many submissions, or estimate their cost with `dry_run`.
 
-    What is under way or cannot be replayed is skipped, with the reason.
+    A submission under way, or one that cannot be replayed, is skipped, with the reason.
     """
     return reruns.verify_batch(parts, caller, body)
 
@@ -214,7 +214,7 @@ def verify_batch(body: BatchCreate, parts: PartsDep, caller: OrganiserDep) -> Ba
 def decide(
     verification_id: str, body: DecisionCreate, parts: PartsDep, caller: OrganiserDep
 ) -> VerificationView:
-    """Publish the verdict of a rerun, or keep the one that is published; with the reason."""
+    """Publish the verdict of a rerun, or keep the published one; with the reason."""
     with parts.database.write() as session:
         verification = reruns.decide(session, caller, verification_id, body)
         return view(session, verification, alive_seconds=parts.settings.worker_alive_seconds)
@@ -222,7 +222,7 @@ def decide(
 
 @router.post("/duels", status_code=201)
 def request_duel(parts: PartsDep, caller: OrganiserDep, body: DuelCreate) -> VerificationView:
-    """Ask for two submissions to be trained in turn on one worker, in sealed pairs of runs."""
+    """Request a duel: two submissions trained in turn on one worker, in sealed pairs of runs."""
     with parts.database.write() as session:
         verification = duels.ask_for_duel(session, caller, body)
         session.refresh(verification)

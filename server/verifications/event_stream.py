@@ -1,4 +1,4 @@
-"""Events of a verification for all its watchers, by one look at the database."""
+"""Event streams of verifications: one database poll serves all watchers of a verification."""
 
 import asyncio
 from collections import deque
@@ -17,12 +17,12 @@ from server.verifications.figure_views import hidden_runs, without_quality
 from server.verifications.schemas import ENDED
 
 EVENTS_AT_ONCE = 1000
-LARGEST_NUMBER = 2**31 - 1  # What the database can hold.
+LARGEST_NUMBER = 2**31 - 1  # Largest integer of the database.
 
 
 @dataclass(frozen=True, order=True)
 class Position:
-    """The last replay event that was sent: its attempt's number and its sequence."""
+    """Position in a stream: attempt number and sequence of the last replay event sent."""
 
     attempt: int = 0
     sequence: int = -1
@@ -32,7 +32,7 @@ class Position:
 
 
 def parse_position(last_event_id: str | None) -> Position:
-    """Where a Last-Event-ID says the reader stopped; the beginning if it is absent or strange."""
+    """Parse a Last-Event-ID into a position; the beginning if it is absent or malformed."""
     attempt, _, sequence = (last_event_id or "").partition(".")
     try:
         position = Position(int(attempt), int(sequence))
@@ -44,7 +44,7 @@ def parse_position(last_event_id: str | None) -> Position:
 
 @dataclass(frozen=True)
 class News:
-    """What happened since a position."""
+    """State and replay events since a position."""
 
     state: dict[str, Any]
     full: dict[str, Any] | None
@@ -52,7 +52,7 @@ class News:
 
 
 def read_news(parts: Parts, viewer: Viewer, verification_id: str, position: Position) -> News:
-    """The state as it is, and up to so many events after a position. Raises NotFoundError."""
+    """Read the current state, and the next events after a position. Raises NotFoundError."""
     alive = parts.settings.worker_alive_seconds
     with parts.database.read(viewer) as session:
         verification = find_verification(session, verification_id)
@@ -88,11 +88,11 @@ Read = Callable[[Position], News]
 
 
 class Feed:
-    """What is added to one verification, as long as somebody watches it."""
+    """Feed of one verification's events; polls while it has followers."""
 
     def __init__(self, read: Read) -> None:
         self.followers = 0
-        self.count = 0  # How many news there were.
+        self.count = 0  # News so far.
         self.kept: deque[News] = deque(maxlen=KEPT)
         self.error: Exception | None = None
         self._read = read
@@ -100,17 +100,17 @@ class Feed:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, position: Position, feeds: "Feeds") -> None:
-        """Begin to poll, from where the first reader has come to."""
+        """Start polling from the first reader's position."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._poll(position, feeds))
 
     def stop(self) -> None:
-        """Nobody watches any more."""
+        """Stop polling after the last reader has left."""
         if self._task is not None:
             self._task.cancel()
 
     async def wait(self, seen: int) -> None:
-        """Wait until there are more news than a reader has seen. Raises what the poll met."""
+        """Wait for news that a reader has not seen. Raises the poll's exception."""
         while self.count == seen and self.error is None:
             await self._changed.wait()
         if self.error is not None:
@@ -144,7 +144,7 @@ class Feed:
 
 
 class Follower:
-    """One reader of a feed."""
+    """Reader of a feed."""
 
     def __init__(self, feed: Feed, feeds: "Feeds", read: Read) -> None:
         self._feed = feed
@@ -154,9 +154,9 @@ class Follower:
         self._is_level = False
 
     async def next(self, position: Position) -> News:
-        """What comes after a position, maybe with some that came before it; waits for it.
+        """Wait for the next events after a position; some before it may be repeated.
 
-        Read from the database until nothing is left there, then heard from the feed.
+        Reads from the database until it has no more, then from the feed.
         """
         if self._is_level:
             await self._feed.wait(self._seen)
@@ -165,7 +165,7 @@ class Follower:
                 self._seen += 1
                 return self._feed.kept[-behind]
             self._is_level = False
-        # Noted before reading: what the feed finds meanwhile is heard, perhaps for a second time.
+        # Noted before reading: news that the feed finds meanwhile may be repeated.
         self._seen = self._feed.count
         news = await run_in_threadpool(self._read, position)
         if not news.replay:
@@ -175,7 +175,7 @@ class Follower:
 
 
 class Feeds:
-    """The feeds of all verifications that somebody watches at this process."""
+    """Feeds of all verifications that have watchers in this process."""
 
     def __init__(self) -> None:
         self._feeds: dict[Hashable, Feed] = {}
@@ -183,7 +183,7 @@ class Feeds:
 
     @property
     def interval_seconds(self) -> float:
-        """Between two polls of one verification: longer where very many are watched."""
+        """Seconds between two polls of one verification: longer if very many are watched."""
         return max(POLL_SECONDS, len(self._feeds) / POLLS_PER_SECOND)
 
     def __len__(self) -> int:
@@ -191,7 +191,7 @@ class Feeds:
 
     @contextmanager
     def follow(self, watched: Hashable, read: Read) -> Iterator[Follower]:
-        """Watch a verification, as one viewer sees it, until the end of the block."""
+        """Follow a verification, as one viewer sees it, until the end of the block."""
         feed = self._feeds.get(watched)
         if feed is None or feed.error is not None:
             feed = self._feeds[watched] = Feed(read)

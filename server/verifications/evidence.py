@@ -1,4 +1,4 @@
-"""The evidence and the check of a submission, as its verdict and its pool have them."""
+"""Derive the evidence and the check of a submission from its verdict and its pool."""
 
 from typing import cast
 
@@ -20,7 +20,7 @@ from server.benchmarks.calibrations import benchmark_of
 
 
 def follow_evidence(session: Session, submission: Submission) -> None:
-    """Derive a submission's evidence and check again, from its status and its pool."""
+    """Update a submission's evidence and check from its status and its pool."""
     published = published_verification(submission)
     uncalibrated = published is not None and _is_between_calibrated(session, submission, published)
     evidence = submission.evidence = evidence_of(
@@ -63,7 +63,7 @@ def _is_running(submission: Submission) -> bool:
 
 
 def _witness(submission: Submission) -> int | None:
-    """The organiser who witnessed that the epochs agree on the submitter's machine, if one did."""
+    """Organiser who witnessed that the epochs agree on the submitter's machine, or None."""
     found = [
         item.requested_by
         for item in submission.verifications
@@ -83,5 +83,5 @@ def _is_between_calibrated(
 
 
 def is_uncalibrated(benchmark: Benchmark, claim: Claim) -> bool:
-    """Whether a claim has the reference's settings at a batch size that nobody calibrated."""
+    """Whether a claim has the reference's settings at a batch size without calibration."""
     return has_default_settings(benchmark, claim) and not is_calibrated(benchmark, claim)

@@ -1,4 +1,4 @@
-"""Measured latencies and utilisation of a verification, as the API and the pages show them."""
+"""API and page models of a verification's measured latencies and utilisation."""
 
 from dataclasses import asdict
 from typing import Any
@@ -20,8 +20,8 @@ from server.base.viewer import Viewer
 class BackendView(BaseModel):
     """One backend: milliseconds for one item at batch size 1, or why it was not measured.
 
-    `samples` were timed in `passes` over the evaluation set, None where a report does not tell.
-    `missing` says why a percentile is not told. `eligible` is whether the model meets the target.
+    `samples` were timed in `passes` over the evaluation set, None if a report has neither.
+    `missing` says why a percentile is absent. `eligible` is whether the model meets the target.
     `cost_usd_per_10000` is at the price of the submission's system.
     """
 
@@ -46,7 +46,7 @@ class BackendView(BaseModel):
 def backend_views(
     verification: Verification, benchmark: Benchmark, price: SystemPrice | None
 ) -> list[BackendView]:
-    """The backends of a latency that was measured; none of another kind or before its end."""
+    """Backends of a measured latency; empty for other kinds and before the end."""
     if verification.kind != "latency" or verification.report is None or benchmark.latency is None:
         return []
     runs = TypeAdapter(list[ReplayRun]).validate_python(verification.report["runs"])
@@ -100,7 +100,7 @@ Figures = dict[str, Figure]
 class UtilisationView(BaseModel):
     """One run: samples and FLOP/s of its train phase, and model FLOPs utilisation (MFU, 0 to 1).
 
-    `roof_flops` is what it is held against: the worker's measured FLOP/s in the `precision` of the
+    `roof_flops` is the roof for comparison: the worker's measured FLOP/s in the `precision` of the
     training. `intensity` is FLOP per byte. `missing` says why one of them is absent.
     """
 
@@ -115,7 +115,7 @@ class UtilisationView(BaseModel):
 
 
 def utilisation_views(verification: Verification, figures: Figures) -> list[UtilisationView]:
-    """The utilisation of each run that was reported; none before the report."""
+    """Utilisation of each reported run; empty before the report."""
     if verification.report is None:
         return []
     report = TypeAdapter(ReplayReport).validate_python(verification.report)
@@ -123,11 +123,11 @@ def utilisation_views(verification: Verification, figures: Figures) -> list[Util
 
 
 def hidden_runs(verification: Verification, viewer: Viewer) -> int:
-    """How many of a verification's first runs have a curve that a viewer may not see."""
+    """Number of a verification's first runs whose curves are hidden from a viewer."""
     claim = verification.submission
     return 0 if claim is None or sees_runs(viewer, claim) else verification.own_runs
 
 
 def without_quality(event: dict[str, Any], hidden: int) -> dict[str, Any]:
-    """An event as it is told: one of the first `hidden` runs without its quality."""
+    """Remove the quality from an event of one of the first `hidden` runs."""
     return event | {"quality": None} if event["run"] < hidden and "quality" in event else event

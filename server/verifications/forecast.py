@@ -1,4 +1,4 @@
-"""When what waits may start: in order, on whichever worker is free first."""
+"""Forecast the start of queued attempts: in order, each on the worker that is free first."""
 
 import heapq
 import statistics
@@ -13,7 +13,7 @@ NO_WORKER = "no worker that could take it is connected"
 
 @dataclass(frozen=True)
 class Work:
-    """What an attempt does, as far as its length depends on it."""
+    """Benchmark and kind of an attempt: its length depends on them."""
 
     benchmark: str
     kind: str
@@ -21,7 +21,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Taker:
-    """A living worker that may be given work; `free_at` is None where nobody can tell."""
+    """A living worker that may get work; `free_at` is None if it cannot be estimated."""
 
     name: str
     hardware_class: str
@@ -31,7 +31,7 @@ class Taker:
 
 @dataclass(frozen=True)
 class Expected:
-    """When an attempt should start; None, and why, where there is nothing to go by."""
+    """Expected start of an attempt; None, and why, if there is no basis for an estimate."""
 
     start: datetime | None
     why_unknown: str | None = None
@@ -42,7 +42,7 @@ Typical = Mapping[tuple[Work, str], float]
 
 
 def typical_seconds(ended: Iterable[tuple[Work, str, float]]) -> Typical:
-    """The median seconds of attempts by what they do and on which hardware class."""
+    """Median seconds of attempts by work and hardware class."""
     seconds: dict[tuple[Work, str], list[float]] = {}
     for work, hardware_class, took in ended:
         seconds.setdefault((work, hardware_class), []).append(took)
@@ -52,9 +52,9 @@ def typical_seconds(ended: Iterable[tuple[Work, str, float]]) -> Typical:
 def busy_taker(
     name: str, hardware_class: str, work: Work, *, since: datetime, typical: Typical, now: datetime
 ) -> Taker:
-    """A worker that is at something: free when that has taken as long as such attempts do.
+    """A busy worker, free once its attempt has taken the typical time.
 
-    One that takes longer than that is expected to end at any moment.
+    An attempt that has taken longer is expected to end at any moment.
     """
     took = typical.get((work, hardware_class))
     if took is None:
@@ -64,7 +64,7 @@ def busy_taker(
 
 @dataclass(frozen=True)
 class Queued:
-    """An attempt that waits, and for which hardware class, None for any.
+    """A queued attempt and the hardware class it waits for, None for any.
 
     `sent_to` is the worker that it was sent to: it has had its turn and waits for a claim.
     """
@@ -84,10 +84,10 @@ def expected_starts(
     may_take: Callable[[str, str | None], bool],
     now: datetime,
 ) -> list[tuple[Queued, Expected]]:
-    """All that waits in the order it starts, and when each should.
+    """Order the queued attempts by their start, each with its expected time.
 
-    `turns` has what the queue of each hardware class remembers; `may_take` says whether a worker
-    of one class may be given what wants another. What nobody can be foretold to take comes last.
+    `turns` has the turns of each hardware class's queue; `may_take` says whether a worker of one
+    class may take an attempt that wants another. Attempts without an estimate come last.
     """
     plan = _Plan(waiting, takers, turns, may_take)
     plan.place_sent(typical, now)
@@ -97,7 +97,7 @@ def expected_starts(
 
 
 class _Plan:
-    """Gives what waits to whichever worker is free first, which takes the next by its turns."""
+    """Assigns attempts to the worker that is free first; it takes the next one by its turns."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class _Plan:
         self._why = {t.hardware_class: t.why_unknown for t in takers if t.free_at is None}
 
     def place_sent(self, typical: Typical, now: datetime) -> None:
-        """What was sent already goes first, to the worker that it was sent to."""
+        """Place the attempts that were sent already, each on the worker it was sent to."""
         for one in [one for one in self._left.values() if one.sent_to is not None]:
             entry = next((entry for entry in self._known if entry[1] == one.sent_to), None)
             if entry is not None:
@@ -130,7 +130,7 @@ class _Plan:
                 self._give(one, entry[2], typical, now)
 
     def place_while_known(self, typical: Typical, now: datetime) -> None:
-        """As long as it is known of some worker when it is free, it takes the next."""
+        """Place the next attempts while the time that some worker is free can be estimated."""
         while self._known:
             _, _, taker = heapq.heappop(self._known)
             turn = self._queues[taker.hardware_class].take()
@@ -138,7 +138,7 @@ class _Plan:
                 self._give(self._left[turn.attempt_id], taker, typical, now, was_taken=True)
 
     def place_rest(self) -> None:
-        """What is left, in order, with the reason why nobody knows when it starts."""
+        """Place the remaining attempts in order, with the reason why there is no estimate."""
         for name, queue in self._queues.items():
             while (turn := queue.take()) is not None:
                 expected = Expected(None, self._why.get(name))

@@ -1,4 +1,4 @@
-"""Free workers by hardware class, and the attempts that some owners' workers may not take."""
+"""Free workers by hardware class, and attempts barred from the workers of some owners."""
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -19,11 +19,11 @@ LONGEST_SILENCE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Takers:
-    """`free` has the names of free workers by hardware class, less those with a message under way.
+    """Idle workers by hardware class in `free`, less those with a message in flight.
 
-    `present` are the confirmed workers that are alive and on their baseline, by class; what waits
-    for one of them, or for one that is paused, waits for that class and goes to no other.
-    `witnesses` has the free workers with a witness's token, by the submission that they serve.
+    `present` are the confirmed workers by class that are alive and on their baseline. An attempt
+    that wants a present or a paused class waits for it and goes to no other. `witnesses` has the
+    free workers with a witness's token, by the submission that they serve.
     """
 
     free: dict[str, list[str]]
@@ -33,12 +33,12 @@ class Takers:
     witnesses: Mapping[str, list[str]] = field(default_factory=dict)
 
     def only(self, hardware_classes: Set[str]) -> "Takers":
-        """The same with the free workers of some classes alone."""
+        """Copy with the free workers of some classes only."""
         free = {name: free for name, free in self.free.items() if name in hardware_classes}
         return replace(self, free=free)
 
     def may_take(self, hardware_class: str, wanted: str | None) -> bool:
-        """Whether a worker of one class may be given what wants another, or None for any."""
+        """Whether a worker of one class may take an attempt that wants another, or None for any."""
         if wanted is None or wanted == hardware_class:
             return True
         return wanted not in self.present and self.pauses.of(wanted) is None
@@ -50,11 +50,11 @@ class Takers:
         *,
         never: Set[int | None] = frozenset(),
     ) -> str | None:
-        """Take one of the free workers of a class out, at random, so that nobody can foresee it.
+        """Take a random free worker of a class, so that nobody can foresee it.
 
-        `barred` says of the owners of the class's workers which should not be drawn: theirs are
-        only where there is no other. None where the others are at work, or all are those of owners
-        that are `never` drawn.
+        `barred` returns the owners, among those of the class's workers, that are drawn only if
+        there is no other owner. Returns None if all other owners' workers are busy, or if only
+        owners in `never` are left.
         """
         named = [
             name
@@ -77,7 +77,7 @@ class Takers:
 
 
 def read_takers(session: Session, *, alive_seconds: float, now: datetime) -> Takers:
-    """Who could take work: not who is unconfirmed, held, at work, off its baseline or silent."""
+    """Read the free workers: not unconfirmed, held, busy, off the baseline or silent ones."""
     pauses = read_pauses(session)
     silence = min(alive_seconds, LONGEST_SILENCE_SECONDS)
     workers = session.execute(
@@ -111,13 +111,13 @@ def read_takers(session: Session, *, alive_seconds: float, now: datetime) -> Tak
     present: dict[str, list[str]] = {}
     for worker in workers:
         present.setdefault(worker.hardware_class, []).append(worker.name)
-    # One that is held may not come back: nobody waits for it.
+    # A held worker may not come back, so no attempt waits for it.
     owners = {one.name: one.user_id for one in workers if one.user_id and one.held is None}
     return Takers(free, present, pauses, owners, witnesses)
 
 
 def _taken(session: Session, now: datetime) -> set[str | None]:
-    """Workers at an attempt, and those that were sent one and may still claim it."""
+    """Busy workers, and those with a sent attempt that they may still claim."""
     at_work = session.scalars(select(Attempt.worker).where(Attempt.state == "running"))
     under_way = session.scalars(
         select(Attempt.sent_to).where(
@@ -133,10 +133,10 @@ FAILED = ("failed", "lost")
 def barred_owners(session: Session, attempt_id: str, owners: set[int]) -> set[int]:
     """Find which of these owners should not replay an attempt.
 
-    Those whose worker failed at an earlier attempt of its verification, and those with an interest:
-    they or a member of their organisation have a submission that was not withdrawn on its board,
-    in its division and for its hardware class. Of a duel all but the organisers, where they have a
-    worker among these: nobody else's duel decides about a record.
+    Barred are owners whose worker failed at an earlier attempt of its verification, and owners with
+    an interest: they or a member of their organisation have a submission, not withdrawn, on its
+    board, in its division and for its hardware class. For a duel, all but the organisers are barred
+    if an organisers' worker is among these: other workers' duels decide no record.
     """
     verification_id, kind = session.execute(
         select(Attempt.verification_id, Verification.kind)
@@ -156,7 +156,7 @@ def barred_owners(session: Session, attempt_id: str, owners: set[int]) -> set[in
 
 
 def _beside_organisers(session: Session, owners: set[int]) -> set[int]:
-    """The owners who are not the organisers, where a worker of these counts as the organisers'."""
+    """Owners without an organisers' worker; empty if none of the owners has one."""
     workers = session.execute(
         select(WorkerRow.user_id, WorkerRow.confirmed_at, WorkerRow.confirmed_by, User.role)
         .join(User, User.id == WorkerRow.user_id)
@@ -167,7 +167,7 @@ def _beside_organisers(session: Session, owners: set[int]) -> set[int]:
 
 
 def _interested(session: Session, verification_id: str, owners: set[int]) -> set[int]:
-    """The owners who compete with a verification's submission, or handed it in."""
+    """Owners who submitted a verification's submission, or compete with it."""
     replayed = session.execute(
         select(Submission.benchmark_id, Submission.division, Submission.system)
         .join(Verification, Verification.submission_id == Submission.id)
@@ -192,7 +192,7 @@ def _interested(session: Session, verification_id: str, owners: set[int]) -> set
 
 
 def groups_of(session: Session, owners: set[int]) -> dict[int, set[int]]:
-    """Each owner with the members of their organisation."""
+    """Map each owner to the members of their organisation, themselves included."""
     belongs = select(User.id, User.organisation_id).where(User.id.in_(owners))
     organisations = {row.id: row.organisation_id for row in session.execute(belongs)}
     named = {one for one in organisations.values() if one is not None}
@@ -212,7 +212,7 @@ APART = or_(Verification.kind == "cross_check", Verification.witness_token_id.is
 
 
 def waiting_apart(session: Session, now: datetime) -> list[Attempt]:
-    """Attempts that wait for a worker of their own, the oldest first."""
+    """Queued attempts that only certain workers may take, the oldest first."""
     unclaimed = or_(Attempt.sent_to == NOBODY_YET, Attempt.send_after <= now)
     return list(
         session.scalars(
@@ -225,9 +225,9 @@ def waiting_apart(session: Session, now: datetime) -> list[Attempt]:
 
 
 def draw_apart(session: Session, takers: Takers, attempt: Attempt) -> str | None:
-    """Take out a free worker of the attempt's class that another owner has; None without one.
+    """Take a free worker of the attempt's class from another owner; None without one.
 
-    What is witnessed has the worker that serves its submission.
+    A witnessed attempt gets the worker that serves its submission.
     """
     if attempt.verification.witness_token_id is not None:
         serving = takers.witnesses.get(attempt.verification.submission_id or "", [])
@@ -240,9 +240,9 @@ def draw_apart(session: Session, takers: Takers, attempt: Attempt) -> str | None
 
 
 def owners_at(session: Session, verification_id: str | None) -> set[int | None]:
-    """The owners who cannot check a verification, with the members of their organisations.
+    """Owners who cannot check a verification, with the members of their organisations.
 
-    Those whose workers have trained it, or a cross-check of it, and whoever handed its claim in.
+    Those are the owners of workers that trained it or a cross-check of it, and its submitter.
     """
     workers = session.scalars(
         select(Attempt.worker)
@@ -264,7 +264,7 @@ def owners_at(session: Session, verification_id: str | None) -> set[int | None]:
 
 
 def forget_lost_messages(session: Session, now: datetime) -> None:
-    """Let what was sent apart and not claimed in time be drawn for again."""
+    """Clear the worker of attempts sent apart and not claimed in time, to draw again."""
     session.execute(
         update(Attempt)
         .where(

@@ -1,4 +1,4 @@
-"""Fresh runs: what would stand at the top is trained again, and measured by these runs alone."""
+"""Fresh runs: a configuration that would rank at the top is trained again and measured anew."""
 
 from collections.abc import Sequence
 
@@ -19,9 +19,9 @@ from server.verifications.record_candidates import contenders
 
 
 def follow_measurement(session: Session, verification: Verification) -> None:
-    """Ask for fresh runs where a pool was measured to be among the first of its division.
+    """Request fresh runs for a pool that was measured among the first of its division.
 
-    Fresh runs that measured nothing leave their pool unconfirmed, until it is measured again.
+    If fresh runs measure nothing, their pool stays unconfirmed until it is measured again.
     """
     pool = None if verification.pool_id is None else session.get(Pool, verification.pool_id)
     if pool is None or pool.closed_at is not None:
@@ -33,14 +33,14 @@ def follow_measurement(session: Session, verification: Verification) -> None:
 
 
 def confirm_rank(session: Session, pool: Pool, *, requested_by: int) -> None:
-    """Ask for the fresh runs of an open pool, if its rank needs any that it does not have."""
+    """Request the fresh runs of an open pool, if its rank needs any that it lacks."""
     if _is_confirmed(session, pool) or fresh_runs_under_way(session, pool) is not None:
         return
     _nominate(session, pool, requested_by=requested_by)
 
 
 def confirm_risen(session: Session, gone: Pool, *, requested_by: int) -> None:
-    """Ask for the fresh runs of the pool that is third of its division since another left it."""
+    """Request fresh runs of the pool that became third of its division when another left."""
     if gone.state != "measured" or gone.measured_seconds is None or earliest_live(session, gone):
         return
     left = contenders(session, gone.benchmark_id).get((gone.division, "measured"), ())
@@ -53,13 +53,13 @@ def confirm_risen(session: Session, gone: Pool, *, requested_by: int) -> None:
 
 
 def _give_up_fresh_runs(session: Session, pool: Pool) -> None:
-    """Leave a pool unconfirmed whose fresh runs ended without measuring it."""
+    """Mark a pool unconfirmed if its fresh runs ended without measuring it."""
     if pool.state == "confirming":
         _change_state(session, pool, "unconfirmed")
 
 
 def fresh_runs_under_way(session: Session, pool: Pool) -> Verification | None:
-    """The verification that trains the fresh runs of a pool, if it has not ended."""
+    """Verification that trains the fresh runs of a pool; None if none is under way."""
     return session.scalars(
         select(Verification).where(
             Verification.pool_id == pool.id,
@@ -75,7 +75,7 @@ def _is_confirmed(session: Session, pool: Pool) -> bool:
 
 
 def _nominate(session: Session, pool: Pool, *, requested_by: int) -> None:
-    """Hold a pool back for its fresh runs, or let it rank if it needs none."""
+    """Hold a pool back until its fresh runs are trained, or rank it if it needs none."""
     submission = earliest_live(session, pool)
     if submission is None or pool.measured_seconds is None:
         return
@@ -89,7 +89,7 @@ def _nominate(session: Session, pool: Pool, *, requested_by: int) -> None:
 
 
 def earliest_live(session: Session, pool: Pool) -> Submission | None:
-    """The submission that stands for a pool on the board."""
+    """Submission that represents a pool on the board."""
     statement = (
         select(Submission)
         .where(
@@ -104,7 +104,7 @@ def earliest_live(session: Session, pool: Pool) -> Submission | None:
 
 
 def _why_fresh_runs(session: Session, pool: Pool, seconds: float) -> str | None:
-    """Why a measured pool is trained again. One that ever held the record keeps it as it is."""
+    """Reason to train a measured pool again; None for one that ever held the record."""
     found = contenders(session, pool.benchmark_id).get((pool.division, "measured"), ())
     records = [_of(found, record.submission_id) for record in measured_history(found).records]
     if any(holder.pool == pool.id for holder in records):

@@ -1,4 +1,4 @@
-"""Holds: workers and queues that take nothing, by an organiser or for too many failures."""
+"""Holds: pause or drain workers and queues, by an organiser or after too many failures."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -23,11 +23,11 @@ ORDERS = {PAUSED: "pause", DRAINING: "drain"}
 
 
 class HeldError(ConflictError):
-    """This worker is to take nothing: another one may take what it asked for."""
+    """This worker is held: another one may claim the attempt."""
 
 
 def order_for(session: Session, name: str) -> HelloAnswer:
-    """What an organiser wants of a worker."""
+    """Order of an organiser for a worker: pause, drain, or none."""
     row = session.execute(
         select(WorkerRow.held, WorkerRow.held_by, WorkerRow.held_because).where(
             WorkerRow.name == name
@@ -40,7 +40,7 @@ def order_for(session: Session, name: str) -> HelloAnswer:
 
 
 def refuse_held(session: Session, name: str, hardware_class: str) -> None:
-    """Raise HeldError if a worker is to take nothing, or nothing of its hardware class starts."""
+    """Raise HeldError if a worker is held, or the queue of its hardware class is paused."""
     row = session.execute(
         select(WorkerRow.drift, WorkerRow.held, WorkerRow.held_by, WorkerRow.held_because).where(
             WorkerRow.name == name
@@ -56,7 +56,7 @@ def refuse_held(session: Session, name: str, hardware_class: str) -> None:
 
 
 def send_again_now(session: Session, attempt_id: str) -> None:
-    """Have an attempt sent to another worker at once; that of a paused queue waits for its end."""
+    """Mark an attempt to be resent to another worker at once, or when its queue's pause ends."""
     session.execute(
         update(Attempt)
         .where(Attempt.id == attempt_id, Attempt.state == "queued", Attempt.sent_to.is_not(None))
@@ -66,7 +66,7 @@ def send_again_now(session: Session, attempt_id: str) -> None:
 
 
 def hold_worker(session: Session, caller: Caller, name: str, *, held: str, reason: str) -> None:
-    """Pause or drain a worker; it hears of it with its next hello. Raises NotFoundError."""
+    """Pause or drain a worker; its next hello returns the order. Raises NotFoundError."""
     worker = _worker(session, name)
     before = {"held": worker.held}
     worker.held, worker.held_by, worker.held_because = held, caller.name, reason
@@ -82,9 +82,9 @@ def pause_by_server(
     why: str,
     beside: Mapping[str, object] = MappingProxyType({}),
 ) -> None:
-    """Pause a worker until an organiser resumes it; the organisers and its owner are told.
+    """Pause a worker until an organiser resumes it; notifies the organisers and its owner.
 
-    `by` names the rule that did it, `beside` what else it changed, for the audit log.
+    `by` names the rule behind it, `beside` further changes, for the audit log.
     """
     worker = _worker(session, name)
     before = {"held": worker.held}
@@ -107,7 +107,7 @@ def resume_worker(session: Session, caller: Caller, name: str, *, reason: str | 
 
 
 def end_drain(session: Session, name: str) -> None:
-    """A worker that drained has ended: whatever starts it again, it takes nothing until resumed."""
+    """Mark a drained worker as ended: after a restart it takes nothing until it is resumed."""
     worker = session.get(WorkerRow, name)
     if worker is not None and worker.held == DRAINING:
         worker.held = DRAINED
@@ -116,9 +116,9 @@ def end_drain(session: Session, name: str) -> None:
 def pause_queue(
     session: Session, caller: Caller, hardware_class: str | None, *, reason: str
 ) -> None:
-    """Let nothing of a hardware class start, None for everything; what runs goes on.
+    """Stop attempts of a hardware class from starting, None for all; running ones go on.
 
-    Raises NotFoundError if no worker of the class was ever seen and nothing waits for it.
+    Raises NotFoundError if the class never had a worker and no attempt waits for it.
     """
     name = hardware_class or EVERY_QUEUE
     _require_class(session, hardware_class)
@@ -141,7 +141,7 @@ def pause_queue(
 def resume_queue(
     session: Session, caller: Caller, hardware_class: str | None, *, reason: str | None
 ) -> None:
-    """Let a hardware class start again, None for all. Raises ConflictError if it is not paused."""
+    """End the pause of a hardware class, None for all. Raises ConflictError without a pause."""
     name = hardware_class or EVERY_QUEUE
     row = session.get(QueueRow, name, with_for_update=True, populate_existing=True)
     if row is None or row.paused_at is None:
@@ -214,10 +214,10 @@ OF_LAST = 10
 
 
 def pause_failing(session: Session, worker_name: str) -> None:
-    """Pause all workers of a worker's owner when three of their last ten attempts failed.
+    """Pause all workers of a worker's owner if three of their last ten attempts failed.
 
-    Counted are attempts that ended since an organiser last resumed one of them, failed are those
-    that say nothing of the claim. Organisers see to their own workers themselves.
+    Only attempts since an organiser last resumed one of them count. Failures are those that say
+    nothing about the claim. Organisers' own workers are not paused.
     """
     owner = owner_of(session, worker_name)
     if owner is None or is_organisers_worker(session, worker_name):

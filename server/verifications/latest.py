@@ -1,4 +1,4 @@
-"""What was found lately and what is under way, in as few words as a first page takes."""
+"""Latest verdicts and verifications under way, in short for the first page."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -22,7 +22,7 @@ from server.base.standing import OPEN
 from server.verifications.figure_views import without_quality
 from server.verifications.schemas import ReasonView
 
-# The weight of the reasons that make an outcome what it is; any other is left open by some.
+# Weight of the reasons that decide an outcome; other outcomes are left open by some reason.
 DECIDING_WEIGHTS = {
     "verified": "supports",
     "rejected": "rejects",
@@ -32,9 +32,9 @@ DECIDING_WEIGHTS = {
 
 
 class VerdictLine(BaseModel):
-    """A verdict with the first of the reasons that make it what it is.
+    """A verdict with the first of the reasons that decide it.
 
-    `model` and `submitter` are of the submission; in a duel they are the challenger's.
+    `model` and `submitter` are the submission's; in a duel they are the challenger's.
     """
 
     id: str
@@ -49,9 +49,9 @@ class VerdictLine(BaseModel):
 
 
 class LiveLine(BaseModel):
-    """A verification that waits or runs. `run` counts from 0, with the latest quality measured.
+    """A queued or running verification. `run` counts from 0, with the latest quality measured.
 
-    `model` and `submitter` are None for a calibration, which is of no submission.
+    `model` and `submitter` are None for a calibration, which has no submission.
     """
 
     id: str
@@ -71,7 +71,7 @@ class LiveLine(BaseModel):
 def latest_verdicts(
     session: Session, *, limit: int, benchmark_id: str | None = None
 ) -> list[VerdictLine]:
-    """The verdicts about submissions, the latest first; of one benchmark or of all."""
+    """Latest verdicts about submissions, newest first; of one benchmark or of all."""
     query = (
         _lines(Verification.outcome, Verification.reasons, Verification.ended_at)
         .where(
@@ -89,7 +89,7 @@ def latest_verdicts(
 
 
 def live_verifications(session: Session, *, limit: int) -> tuple[list[LiveLine], int]:
-    """What runs and then what waits, in the order it was asked for; and how many there are."""
+    """Running and then queued verifications, in the order of their requests, and their number."""
     count = session.scalar(
         select(func.count()).select_from(Verification).where(Verification.state.in_(OPEN))
     )

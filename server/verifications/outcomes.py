@@ -1,4 +1,4 @@
-"""The end of a job: its purpose judges the report, and its consequences follow."""
+"""End a job: judge its report by its purpose, and apply the consequences."""
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -43,7 +43,7 @@ def end_latency(
 ) -> None:
     """Store the verdict, and show the measured latency beside the claim.
 
-    No second worker measures it again, so an organisers' worker alone decides.
+    No second worker measures it again, so only an organisers' worker decides.
     """
     if not is_organisers_worker(session, report.system.worker):
         verdict = open_because(verdict, NO_SECOND_WORKER)
@@ -53,9 +53,9 @@ def end_latency(
 
 
 def show_measured(session: Session, verification: Verification) -> None:
-    """Put a measured latency beside the claim on the board; what is no latency changes nothing.
+    """Put a measured latency beside the claim on the board; other kinds change nothing.
 
-    One that waits for a decision is shown once it is published, with its verdict.
+    A latency that waits for a decision is shown once it is published, with its verdict.
     """
     submission = verification.submission
     if verification.kind != "latency" or submission is None or verification.report is None:
@@ -71,7 +71,7 @@ def show_measured(session: Session, verification: Verification) -> None:
 
 
 def _is_of_its_system(claim: Claim, report: ReplayReport) -> bool:
-    """Whether what was measured may stand beside the claim: on its hardware class only."""
+    """Whether a latency may stand beside the claim: on the claim's hardware class only."""
     return claim.system.hardware_class == report.system.hardware_class
 
 
@@ -79,10 +79,10 @@ REPORT = TypeAdapter(ReplayReport)
 
 
 def show_energy(verification: Verification) -> None:
-    """Put what the published replay measured on the board, or nothing where it measured none.
+    """Put the measured energy of the published replay on the board, or nothing without one.
 
-    Only what was trained on the hardware class of the claim may stand beside its time. To be
-    called where a verdict is published, which raises the board's version.
+    Only energy on the hardware class of the claim may stand beside its time. Call this where a
+    verdict is published, which raises the board's version.
     """
     submission = verification.submission
     if verification.kind != "replay" or submission is None or verification.report is None:
@@ -105,7 +105,7 @@ def _joules(report: ReplayReport) -> float | None:
 
 
 def end_with_report(session: Session, verification: Verification, report: ReplayReport) -> None:
-    """Judge a job by its report, as its purpose does. Raises RuleError unless it is as ordered."""
+    """Judge a job by its report and purpose. Raises RuleError unless the report fits the plan."""
     purpose = PURPOSES[verification.kind]
     purpose.check(report, benchmark_of(session, verification))
     verification.report = asdict(report)
@@ -120,7 +120,7 @@ def end_with_report(session: Session, verification: Verification, report: Replay
 
 
 def _case(session: Session, verification: Verification, report: ReplayReport) -> Case:
-    """A report with all that its purpose may judge it by."""
+    """Gather a report with everything its purpose judges it by."""
     submission, checked = verification.submission, verification.checks_id
     case = Case(benchmark_of(session, verification), trainings_of(verification), report)
     if checked is not None:
@@ -141,9 +141,9 @@ def _case(session: Session, verification: Verification, report: ReplayReport) ->
 def _end_replay(
     session: Session, verification: Verification, report: ReplayReport, verdict: Verdict
 ) -> None:
-    """Conclude once another owner's worker has trained a run again.
+    """Conclude a replay, after another owner's worker has trained a run again if one is drawn.
 
-    A run that was witnessed on the submitter's own machine is not worth a check of another's.
+    A run that was witnessed on the submitter's own machine is not cross-checked.
     """
     if verification.witness_token_id is not None:
         end_witnessed(session, verification, verdict)
@@ -160,7 +160,7 @@ def _end_replay(
 
 
 def _suspects(session: Session, verification: Verification, report: ReplayReport) -> list[int]:
-    """The runs of own seeds that do not follow the claim."""
+    """Runs of own seeds that do not follow the claim."""
     submission = verification.submission
     if submission is None or not verification.own_runs:
         return []
@@ -177,8 +177,8 @@ def conclude_replay(
 ) -> None:
     """Judge a claim by its replay; the submission's status follows the verdict.
 
-    With a reason why it is left open the verdict is inconclusive, whatever the replay shows.
-    One that was cancelled has no verdict; its sealed runs count.
+    With a reason to leave it open the verdict is inconclusive, whatever the replay shows.
+    A cancelled replay gets no verdict; its sealed runs count.
     """
     submission = verification.submission
     believed = None if why is not None else report  # Else one worker's word is in everybody's pool.
@@ -204,7 +204,7 @@ def _end_cross_check(
 
 
 Follow = Callable[[Session, Verification, ReplayReport, Verdict], None]
-# Purposes whose verdict is not the end: a status, a board or another verification depends on it.
+# Purposes with effects after the verdict: on a status, a board or another verification.
 FOLLOW: dict[str, Follow] = {
     "replay": _end_replay,
     "latency": end_latency,

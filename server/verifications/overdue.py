@@ -1,4 +1,4 @@
-"""Attempts that end without a report: the worker went silent, or took too long."""
+"""End attempts without a report: the worker went silent, or took too long."""
 
 import logging
 from dataclasses import asdict
@@ -30,7 +30,7 @@ LINES = 20
 
 
 def last_heard(session: Session, attempt: Attempt) -> str | None:
-    """The last events of an attempt, a line each; None if nothing was heard."""
+    """Last events of an attempt, a line each; None without events."""
     rows = session.execute(
         select(ReplayEventRow.event, ReplayEventRow.created_at)
         .where(ReplayEventRow.attempt_id == attempt.id)
@@ -64,7 +64,7 @@ log = logging.getLogger(__name__)
 
 
 def expire_leases(session: Session, *, now: datetime | None = None) -> int:
-    """Declare lost every attempt whose worker went silent, and queue another try for each."""
+    """Mark every attempt with an expired lease as lost, and queue a retry for each."""
     now = now or utc_now()
     silent = (Attempt.state == "running") & (Attempt.lease_expires_at < now)
     lost = 0
@@ -119,9 +119,9 @@ def end_overdue(session: Session, *, now: datetime | None = None) -> int:
 
 
 def end_unmade_cross_checks(session: Session, *, now: datetime | None = None) -> int:
-    """End each cross-check that waits while no other owner's worker is there to make it.
+    """End each waiting cross-check that no other owner's worker is there to make.
 
-    The verdict that waits for it is left open then, instead of waiting for ever.
+    The verdict that waits for it is then left open, instead of waiting for ever.
     """
     now = now or utc_now()
     waiting = (
@@ -148,7 +148,7 @@ def end_unmade_cross_checks(session: Session, *, now: datetime | None = None) ->
 
 
 def end_unwitnessed(session: Session, *, now: datetime | None = None) -> int:
-    """End each witnessed verification that waits for a worker whose token has ended."""
+    """Cancel each queued witnessed verification whose worker's token has expired or was revoked."""
     now = now or utc_now()
     waiting = (
         select(Attempt)
@@ -169,9 +169,9 @@ def end_unwitnessed(session: Session, *, now: datetime | None = None) -> int:
 
 
 def _end(session: Session, attempt: Attempt, condition: ColumnElement[bool], *, state: str) -> bool:
-    """End an attempt if the condition still holds and no other transaction is at its verification.
+    """End an attempt if the condition still holds and no other transaction has its verification.
 
-    Skipping what is locked keeps this loop from waiting for a report that waits for this loop.
+    Skipping locked rows keeps this loop from waiting for a report that waits for this loop.
     """
     if lock_verification(session, attempt.verification_id, skip_locked=True) is None:
         return False
@@ -186,7 +186,7 @@ def _end(session: Session, attempt: Attempt, condition: ColumnElement[bool], *, 
 
 
 def _ids(attempt: Attempt) -> dict[str, str]:
-    """What a log line about an attempt names."""
+    """Ids of an attempt for its log lines."""
     ids = {"attempt_id": attempt.id, "verification_id": attempt.verification_id}
     submission_id = attempt.verification.submission_id
     return ids if submission_id is None else ids | {"submission_id": submission_id}

@@ -1,4 +1,4 @@
-"""Which queues are paused: single ones, or all of them."""
+"""Pauses of queues: single ones, or all of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,32 +14,32 @@ EVERY_QUEUE = "*"
 
 @dataclass(frozen=True)
 class Pause:
-    """Who paused something, since when and why."""
+    """A pause: who set it, since when and why."""
 
     by: str
     since: datetime
     reason: str
 
     def sentence(self, what: str) -> str:
-        """What whoever waits is told."""
+        """Sentence about the pause, for those who wait."""
         return f"{what} paused by {self.by}: {self.reason}"
 
 
 @dataclass(frozen=True)
 class Pauses:
-    """What is paused: of hardware classes by name, and everything."""
+    """Pauses of hardware classes by name, and of everything."""
 
     classes: Mapping[str, Pause]
     everything: Pause | None
 
     def of(self, hardware_class: str | None) -> Pause | None:
-        """The pause that holds a hardware class, None for any; that of everything goes first."""
+        """Pause of a hardware class, None for any; a pause of everything comes first."""
         if self.everything is not None or hardware_class is None:
             return self.everything
         return self.classes.get(hardware_class)
 
     def why(self, hardware_class: str | None) -> str | None:
-        """The sentence that says that nothing of a hardware class starts; None if it may."""
+        """Sentence that explains why a hardware class is paused; None if it is not."""
         if self.everything is not None:
             return self.everything.sentence("every queue is")
         pause = self.of(hardware_class)
@@ -47,7 +47,7 @@ class Pauses:
 
 
 def read_pauses(session: Session) -> Pauses:
-    """Every pause there is."""
+    """Read every pause."""
     rows = session.execute(
         select(
             QueueRow.hardware_class, QueueRow.paused_by, QueueRow.paused_at, QueueRow.paused_because

@@ -1,4 +1,4 @@
-"""Pools as organisers treat them: read, close after a change, ask again for fresh runs."""
+"""Organisers' requests about pools: read, close after a change, request fresh runs again."""
 
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
@@ -65,7 +65,7 @@ def view_pool(session: Session, pool_id: str) -> PoolView:
 
 
 def _runs(session: Session, pool: Pool) -> list[PoolRun]:
-    """In the order in which they were trained."""
+    """Runs of a pool in training order."""
     statement = (
         select(PoolRun)
         .join(Verification, Verification.id == PoolRun.verification_id)
@@ -90,7 +90,7 @@ def _run_view(run: PoolRun) -> PoolRunView:
 def close_as_organiser(session: Session, caller: Caller, pool_id: str, reason: str) -> Pool:
     """Close a pool, so that the next replay of its configuration opens another one.
 
-    Its submissions are claimed until then. Fresh runs of it that are under way are cancelled.
+    Its submissions are claimed until then. Its fresh runs under way are cancelled.
     Raises NotFoundError, ConflictError if it is closed.
     """
     pool = find_pool(session, pool_id)
@@ -125,7 +125,7 @@ def close_as_organiser(session: Session, caller: Caller, pool_id: str, reason: s
 
 
 def _let_go(session: Session, pool: Pool) -> list[str]:
-    """The submissions that were measured by a pool, which are claimed from here on."""
+    """Release the submissions measured by a pool, which become claimed; returns their ids."""
     dropped = []
     for submission in session.scalars(select(Submission).where(Submission.pool_id == pool.id)):
         if submission.evidence == "measured":
@@ -137,7 +137,7 @@ def _let_go(session: Session, pool: Pool) -> list[str]:
 
 
 def ask_again_for_fresh_runs(session: Session, caller: Caller, pool_id: str) -> Verification:
-    """Ask for the fresh runs of an unconfirmed pool; written to the audit log.
+    """Request the fresh runs of an unconfirmed pool again; written to the audit log.
 
     Raises NotFoundError, ConflictError if the pool does not wait for any.
     """

@@ -1,4 +1,4 @@
-"""Runs of pools: those of lost attempts, the owners behind them, how much they scatter."""
+"""Runs of pools: runs of lost attempts, the owners behind the runs, and the spread of times."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ ENDED_EARLY = ("lost", "failed")
 
 
 def posted_runs(session: Session, attempt: Attempt, benchmark: Benchmark) -> list[ReplayRun]:
-    """Read the finished runs of an attempt from its events. Raises RuleError as these do."""
+    """Read the finished runs of an attempt from its events. Raises RuleError for invalid events."""
     rows = session.scalars(
         select(ReplayEventRow.event)
         .where(ReplayEventRow.attempt_id == attempt.id)
@@ -56,12 +56,12 @@ def first_finished(
     *,
     hardware_class: str,
 ) -> list[tuple[str, SealedRun]]:
-    """The sealed runs of a verification: of each seed the training that was finished first.
+    """Sealed runs of a verification: for each seed, the training that finished first.
 
     Each comes with the id of its attempt.
 
-    Without a `report` they are those of lost attempts alone. What was not timed on a quiet
-    worker of the class is left out.
+    Without a `report` only runs of lost attempts are returned. Runs that were not timed on a quiet
+    worker of the class are left out.
     """
     own_runs = verification.own_runs
     found: dict[int, tuple[str, SealedRun]] = {}
@@ -110,7 +110,7 @@ def _lost_attempts(
 def _finished_runs(
     session: Session, attempt: Attempt, benchmark: Benchmark, worker: WorkerRow
 ) -> ReplayReport | None:
-    """The finished runs of an attempt, if they pass every check that a report has to pass."""
+    """Report of the finished runs of an attempt; None unless it passes all checks of reports."""
     seeds = attempt.verification.seeds
     try:
         runs = posted_runs(session, attempt, benchmark)
@@ -128,7 +128,7 @@ THE_ORGANISERS = None
 
 
 def count_owners(session: Session, pool: Pool) -> None:
-    """Count the owners behind a pool's runs, and date when they became enough for a record."""
+    """Count the owners behind a pool's runs, and date when they sufficed for a record."""
     owners = _owners(session, pool)
     pool.owners, pool.by_organisers = len(owners), THE_ORGANISERS in owners
     if not (pool.by_organisers or pool.owners > 1):
@@ -138,7 +138,7 @@ def count_owners(session: Session, pool: Pool) -> None:
 
 
 def follow_owners(session: Session, pool: Pool) -> None:
-    """Count the owners again; a board whose figures change says so."""
+    """Count the owners again; raises the board's version if the count changes."""
     before = (pool.owners, pool.by_organisers)
     count_owners(session, pool)
     if (pool.owners, pool.by_organisers) != before:
@@ -146,7 +146,7 @@ def follow_owners(session: Session, pool: Pool) -> None:
 
 
 def follow_worker(session: Session, name: str) -> None:
-    """Count the owners again behind each pool that a worker trained or checked runs of."""
+    """Count the owners again for each pool with runs that a worker trained or checked."""
     session.flush()
     behind = or_(
         Verification.id == PoolRun.verification_id,
@@ -188,14 +188,14 @@ def _owners(session: Session, pool: Pool) -> set[int | None]:
 
 
 class Spreads:
-    """The spread of each hardware class, until ten runs tell it that of the calibrated epochs."""
+    """Spread of each hardware class; below ten runs, that of the calibrated epochs."""
 
     def __init__(self, session: Session, benchmark: Benchmark) -> None:
         self._of_class = _of_classes(session, benchmark.benchmark_id)
         self._calibrated = calibrated_spread(benchmark)
 
     def of(self, hardware_class: str) -> Spread | None:
-        """The spread of one run's log time on a class; None where nothing tells it."""
+        """Spread of one run's log time on a class; None without a basis for it."""
         return self._of_class.get(hardware_class) or self._calibrated
 
 

@@ -1,4 +1,4 @@
-"""Pools of sealed runs: what a verification adds, the time they measure, and what follows."""
+"""Pools of sealed runs: add a verification's runs, measure the time, apply the consequences."""
 
 import secrets
 from collections.abc import Iterable
@@ -35,8 +35,8 @@ def keep_sealed_runs(
     """Add the sealed runs of a replay to its configuration's pool, and measure it again.
 
     Only the reference with its settings is a configuration, and only a quiet worker of its own
-    hardware class tells its time. Without a `report` they are the runs that lost attempts finished.
-    Nothing is added to a pool that was closed meanwhile, and nothing that was witnessed.
+    hardware class measures its time. Without a `report` the runs are those that lost attempts
+    finished. A pool closed meanwhile gets no runs, and no witnessed run is added.
     """
     submission = verification.submission
     if verification.kind != "replay" or submission is None:
@@ -50,7 +50,7 @@ def keep_sealed_runs(
     found = first_finished(session, verification, benchmark, report, hardware_class=hardware_class)
     if not found:
         return
-    # The board's row is locked by this, so that nobody else opens the same pool meanwhile.
+    # This locks the board's row, so that no other transaction opens the same pool meanwhile.
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
     pool = _pool_of_verification(session, verification, submission, benchmark)
     if pool.closed_at is not None:
@@ -73,9 +73,9 @@ def _pool_of_verification(
 
 
 def open_pool(session: Session, submission: Submission, benchmark: Benchmark) -> Pool:
-    """The open pool of a submission's configuration, a new one where there is none.
+    """Open pool of a submission's configuration, a new one if there is none.
 
-    Under rules by which figures do not compare, a pool is closed and another one opened.
+    If the rules changed so that figures do not compare, the pool is closed and another one opened.
     """
     configuration = configuration_of(benchmark, claim_of(submission))
     pool = latest_pool(session, configuration.sha256)
@@ -102,7 +102,7 @@ def open_pool(session: Session, submission: Submission, benchmark: Benchmark) ->
 
 
 def latest_pool(session: Session, configuration_sha256: str) -> Pool | None:
-    """The pool that holds for a configuration."""
+    """Latest pool of a configuration."""
     statement = (
         select(Pool)
         .where(Pool.configuration_sha256 == configuration_sha256, Pool.closed_at.is_(None))
@@ -145,7 +145,7 @@ def _add(
 
 
 def take_out_runs(session: Session, worker: str) -> None:
-    """Take the runs of a contradicted worker out of their pools, and measure these without them."""
+    """Remove the runs of a contradicted worker from their pools, and measure these again."""
     trained = PoolRun.attempt_id.in_(select(Attempt.id).where(Attempt.worker == worker))
     of_pools = select(PoolRun.pool_id).where(trained)
     for pool in session.scalars(select(Pool).where(Pool.id.in_(of_pools))).all():
@@ -157,9 +157,9 @@ def take_out_runs(session: Session, worker: str) -> None:
 
 
 def _count_fresh_alone(session: Session, pool: Pool) -> None:
-    """From its fresh runs on a pool is these: the runs that nominated it are kept, and shown.
+    """Count only the fresh runs of a pool from here on; the runs that nominated it are kept.
 
-    Those of fresh runs that ended early are among them, so that none is drawn again for being slow.
+    Runs of fresh verifications that ended early count, so that none is redrawn for being slow.
     """
     confirming = select(Verification.id).where(
         Verification.pool_id == pool.id, Verification.fresh.is_(True)
@@ -173,7 +173,7 @@ def _count_fresh_alone(session: Session, pool: Pool) -> None:
 def measure_class(
     session: Session, benchmark: Benchmark, changed: Pool, *, before: Spread | None
 ) -> None:
-    """Measure a pool again, and every interval of its class where the spread is another one."""
+    """Measure a pool again, and every interval of its class if the spread has changed."""
     spreads = Spreads(session, benchmark)
     _measure(session, changed, spreads)
     named = select(Submission).where(Submission.pool_id == changed.id)
@@ -216,7 +216,7 @@ def _state(pool: Pool, seconds: float | None, runs: int) -> str:
 
 
 def _interval(pool: Pool, runs: Iterable[PoolRun], spreads: Spreads) -> Interval | None:
-    """The interval of the measured time; references are evaluated once an epoch."""
+    """Confidence interval of the measured time; references are evaluated once an epoch."""
     spread, seconds = spreads.of(pool.hardware_class), pool.measured_seconds
     if spread is None or seconds is None:
         return None

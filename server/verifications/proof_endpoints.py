@@ -1,4 +1,4 @@
-"""Signed proofs of verifications, and the keys they are signed with. Anybody may read both."""
+"""Public endpoints: signed proofs of verifications, and the keys they are signed with."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,17 +25,17 @@ from server.verifications.schemas import ENDED
 
 @dataclass(frozen=True)
 class SignedProof:
-    """A proof's canonical JSON, signature and all, and the hashes of the files it names."""
+    """Canonical JSON of a signed proof, and the hashes of the files it names."""
 
     content: bytes
     files: tuple[str, ...]
 
 
 def sign_proof(parts: Parts, verification_id: str, viewer: Viewer) -> SignedProof:
-    """The proof of a verification that has ended, signed with the present key.
+    """Sign the proof of an ended verification with the current key.
 
-    Raises NotFoundError, and ConflictError while the verification is under way: what was drawn
-    stays sealed until then.
+    Raises NotFoundError, and ConflictError while the verification is under way: its draw stays
+    sealed until then.
     """
     with parts.database.read(viewer) as session:
         verification = find_verification(session, verification_id)
@@ -66,7 +66,7 @@ def _files(submission: dict[str, Any]) -> tuple[str, ...]:
 
 
 def current_signer(parts: Parts) -> Signer:
-    """The signer of the present key, whose public half is listed from then on."""
+    """Signer of the current key; lists its public half."""
     signer = load_signer(parts.settings.signing_key_path)
     with parts.database.read() as session:
         known = session.get(SigningKey, signer.key_id) is not None
@@ -99,7 +99,7 @@ class KeyList(BaseModel):
 
 
 def key_view(key: SigningKey, *, current: str) -> KeyView:
-    """A stored key."""
+    """View of a stored key."""
     return KeyView(
         id=key.id,
         public_key=key.public_key,
@@ -128,7 +128,7 @@ Format = Annotated[
 def get_proof(
     verification_id: str, parts: PartsDep, viewer: ViewerDep, kind: Format = "zip"
 ) -> Response:
-    """All that a verdict stands on, signed. `finishline check-proof` checks it anywhere."""
+    """Download the signed evidence of a verdict. `finishline check-proof` checks it anywhere."""
     signed = sign_proof(parts, verification_id, viewer)
     if kind == "json":
         return Response(signed.content, media_type="application/json")
@@ -141,7 +141,7 @@ def get_proof(
 
 @router.get("/keys")
 def list_keys(parts: PartsDep) -> KeyList:
-    """Every public key that proofs of this server were signed with, earlier ones too."""
+    """List every public key that signed proofs of this server, earlier ones included."""
     current = current_signer(parts).key_id
     with parts.database.read() as session:
         keys = known_keys(session)

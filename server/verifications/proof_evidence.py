@@ -1,4 +1,4 @@
-"""What a verification stands on, kept at its end in the transaction that ends it."""
+"""Store the evidence of a verification in the transaction that ends it."""
 
 from dataclasses import asdict
 from typing import Any, cast
@@ -17,7 +17,7 @@ from server.submissions.service import runs_with_curves
 
 
 def keep_evidence(session: Session, verification: Verification) -> None:
-    """Keep what a verification was judged on, once: a later rescoring leaves it as it is."""
+    """Store the evidence of a verification once: a later rescoring does not change it."""
     submission = verification.submission
     if submission is None or verification.kind != "replay":
         return
@@ -33,7 +33,7 @@ def keep_evidence(session: Session, verification: Verification) -> None:
 
 
 def submission_part(session: Session, submission: Submission) -> dict[str, Any]:
-    """A submission as a proof holds it, as plain JSON."""
+    """Submission of a proof, as plain JSON."""
     part = SubmissionPart(
         id=submission.id,
         submitter=submission.submitter,

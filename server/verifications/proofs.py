@@ -1,4 +1,4 @@
-"""Proofs: all that a bundle holds, and its bytes."""
+"""Proofs: the parts of a bundle, and its bytes."""
 
 import shutil
 import zipfile
@@ -46,9 +46,9 @@ Table = dict[str, Any]
 
 
 def proof_parts(session: Session, verification: Verification) -> Table:
-    """The parts of a verification's proof, by name.
+    """Parts of a verification's proof, by name.
 
-    One that ended before evidence was kept is shown with its submission as it is today.
+    One that ended before evidence was stored has its submission as it is today.
     """
     submission = verification.submission
     if submission is None or verification.kind != "replay":
@@ -84,7 +84,7 @@ def _verdict_part(session: Session, verification: Verification) -> Table:
 
 
 def known_keys(session: Session) -> list[SigningKey]:
-    """Every key that a proof was ever signed with, newest first."""
+    """Every key that signed a proof, newest first."""
     query = select(SigningKey).order_by(SigningKey.created_at.desc(), SigningKey.id)
     return list(session.scalars(query))
 
@@ -151,7 +151,7 @@ def _attempt_part(session: Session, attempt: Attempt) -> AttemptPart:
 
 
 def _posted(session: Session, attempt: Attempt) -> list[PostedEvaluation]:
-    """What an attempt without a report had measured: so that nothing is dropped unseen."""
+    """Posted evaluations of an attempt without a report, so that nothing is dropped unseen."""
     rows = session.scalars(
         select(ReplayEventRow)
         .where(ReplayEventRow.attempt_id == attempt.id)
@@ -176,7 +176,7 @@ IN_MEMORY_BYTES = 8 * MIB
 
 
 def write_bundle(proof: bytes, files: Iterable[str], artifacts: ArtifactStore) -> IO[bytes]:
-    """The zip of a proof and of the stored files of these hashes, to be read from its beginning.
+    """Write the zip of a proof and of the stored files of these hashes; at its beginning.
 
     Raises LostFileError naming a file that the store has lost.
     """

@@ -1,4 +1,4 @@
-"""Reading verifications, and why one is still waiting."""
+"""Read verifications, and the reason why one is still waiting."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -36,7 +36,7 @@ ROOFS_LOOKED_AT = 5  # A probe can come without roofs, from a worker that was st
 
 
 def find_attempt(session: Session, attempt_id: str) -> Attempt:
-    """An attempt by id. Raises NotFoundError."""
+    """Read an attempt by id. Raises NotFoundError."""
     attempt = session.get(Attempt, attempt_id)
     if attempt is None:
         raise NotFoundError(f"There is no attempt {attempt_id!r}.")
@@ -44,7 +44,7 @@ def find_attempt(session: Session, attempt_id: str) -> Attempt:
 
 
 def lock_attempt(session: Session, attempt_id: str) -> Attempt:
-    """An attempt with its verification locked: see lock_verification. Raises NotFoundError."""
+    """Read an attempt with its verification locked: see lock_verification. Raises NotFoundError."""
     attempt = find_attempt(session, attempt_id)
     lock_verification(session, attempt.verification_id)
     session.refresh(attempt)
@@ -67,9 +67,9 @@ def list_verifications(session: Session, *, state: str | None, limit: int) -> li
 
 
 def latest_of(session: Session, submission: Submission, *, most: int) -> Sequence[Verification]:
-    """The latest verifications of a submission, newest first, and the published one if it is older.
+    """Latest verifications of a submission, newest first, and the published one if it is older.
 
-    They come with their reasons and attempts.
+    Their reasons and attempts are loaded.
     """
     latest = {verification.id for verification in submission.verifications[-most:]}
     published = published_verification(submission)
@@ -102,10 +102,10 @@ def view(
     benchmark: Benchmark | None = None,
     owners: Mapping[str, int] | None = None,
 ) -> VerificationView:
-    """A verification as it is shown, with the reason why nothing happens yet.
+    """View of a verification, with the reason why it still waits.
 
-    Without its report it has none of what is derived from it, without its band no control points.
-    `owners` saves the statement that counts them, for a list.
+    Without its report all figures derived from it are left out, without its band the control
+    points. `owners` saves the statement that counts them, for a list.
     """
     if owners is None:
         owners = owners_of(session, [verification])
@@ -126,9 +126,10 @@ def view(
 
 
 def owners_of(session: Session, verifications: Sequence[Verification]) -> dict[str, int]:
-    """How many owners of workers agree on each: its own, and those of cross-checks.
+    """Number of worker owners that agree on each: its own, and those of cross-checks.
 
-    What has no report is left out. Reports are long, so an attempt tells: it ends with one.
+    A verification without a report is left out. Reports are long, so the state of its attempts
+    decides: an attempt with a report is done.
     """
     reported = [v.id for v in verifications if any(a.state == "done" for a in v.attempts)]
     if not reported:
@@ -142,7 +143,7 @@ def owners_of(session: Session, verifications: Sequence[Verification]) -> dict[s
 
 
 def _roofs_of_worker(session: Session, verification: Verification) -> dict[str, Figure]:
-    """The roofs that the reporting worker had last measured when it ended; empty without any."""
+    """Roofs that the reporting worker had last measured when it ended; empty without any."""
     if verification.report is None:
         return {}
     rows = session.scalars(
@@ -160,7 +161,7 @@ def _roofs_of_worker(session: Session, verification: Verification) -> dict[str, 
 
 
 def _judged_duel(verification: Verification, benchmark: Benchmark) -> Duel | None:
-    """What the report of a duel comes to; None for what is no duel or has no report."""
+    """Result of a duel from its report; None for another kind or without a report."""
     if verification.kind != "duel" or verification.report is None:
         return None
     report = REPORT.validate_python(verification.report)
@@ -170,7 +171,7 @@ def _judged_duel(verification: Verification, benchmark: Benchmark) -> Duel | Non
 def waiting_for(
     session: Session, verification: Verification, *, alive_seconds: float
 ) -> str | None:
-    """Why a verification is still queued and what to do about it; None unless it is."""
+    """Reason why a verification is still queued and the remedy; None unless it is queued."""
     if verification.state != "queued":
         return None
     if verification.witness_token_id is not None:
@@ -209,9 +210,9 @@ def waiting_for(
 
 
 def _queued_beside(session: Session) -> int:
-    """How many wait beside one that does. Which of them go first only the whole queue tells.
+    """Number of other queued attempts. Only the whole queue tells which of them go first.
 
-    They are counted by an index: to leave the one out, every row would be looked at.
+    Counted by an index: excluding this attempt would read every row.
     """
     queued = select(func.count()).select_from(Verification).where(Verification.state == "queued")
     with seeing(session, ORGANISER):
@@ -222,7 +223,7 @@ def _queued_beside(session: Session) -> int:
 def events_after(
     session: Session, attempt: Attempt, sequence: int, *, limit: int
 ) -> list[ReplayEventRow]:
-    """What a worker posted for an attempt after a sequence number, in order."""
+    """Events that a worker posted for an attempt after a sequence number, in order."""
     return list(
         session.scalars(
             select(ReplayEventRow)
@@ -234,7 +235,7 @@ def events_after(
 
 
 def claimed_curves(session: Session, submission: Submission) -> list[list[Evaluation]]:
-    """The evaluations of a stored submission's runs, in the order of `claimed_runs`."""
+    """Evaluations of a stored submission's runs, in the order of `claimed_runs`."""
     return [
         [evaluation_of(row) for row in run.curve]
         for run in runs_with_curves(session, submission.id)

@@ -1,4 +1,4 @@
-"""The queue: who waits in which place, and from when on a worker should be free."""
+"""The queue: place of each attempt, and the time a worker should be free for it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ SHOWN_PER_CLASS = 100
 
 @dataclass(frozen=True)
 class Lines:
-    """What waits for a hardware class: how many, how many the viewer may not see, and a page."""
+    """Queue of a hardware class: its length, how many the viewer may not see, and a page."""
 
     count: int = 0
     hidden: int = 0
@@ -40,7 +40,7 @@ NO_LINES = Lines()
 
 @dataclass(frozen=True)
 class _Look:
-    """Every worker that was ever seen, those of them alive, and what waits, at one moment.
+    """Snapshot of all workers ever seen, of the living ones, and of the queue.
 
     `visible` are the open verifications that the viewer may see, None for all of them.
     """
@@ -54,13 +54,13 @@ class _Look:
 
     @property
     def busy(self) -> set[str]:
-        """The names of the living workers that are at something."""
+        """Names of the living workers with an attempt."""
         running = {attempt.worker for attempt in self.situation.running}
         return {row.name for row in self.alive if row.name in running or row.state == "busy"}
 
 
 def read_queue(session: Session, *, alive_seconds: float, shown: int | None = None) -> QueueView:
-    """Every hardware class that is waited for or has a worker, with what waits for it.
+    """Read the queue of every hardware class that has a worker or an attempt waiting.
 
     With `shown` each class lists only so many, the next to start.
     """
@@ -84,9 +84,9 @@ def read_queue(session: Session, *, alive_seconds: float, shown: int | None = No
 def read_place(
     session: Session, verification_id: str, *, alive_seconds: float
 ) -> tuple[ClassQueueView, QueuedView] | None:
-    """Where a verification waits, and its hardware class, of which it alone is listed.
+    """Place of a verification in the queue of its hardware class, which lists it alone.
 
-    None if it does not wait. The viewer must be one who may see it.
+    None if it does not wait. The viewer must be allowed to see it.
     """
     look = _look(session, alive_seconds)
     place = look.plan.by_verification.get(verification_id)
@@ -105,7 +105,7 @@ def _look(session: Session, alive_seconds: float) -> _Look:
     now = utc_now()
     workers = list(session.scalars(select(WorkerRow).order_by(WorkerRow.name)))
     alive = _alive(workers, now - timedelta(seconds=alive_seconds))
-    # Everything has its place and takes its time; what the viewer may not see is counted alone.
+    # Every attempt has its place and its length; those hidden from the viewer are only counted.
     with seeing(session, ORGANISER):
         situation = Situation(
             waiting=waiting_mark(session),
@@ -124,7 +124,7 @@ def _alive(workers: Sequence[WorkerRow], since: datetime) -> list[WorkerRow]:
 
 
 def _lines(session: Session, look: _Look, shown: int | None) -> dict[str | None, Lines]:
-    """What the viewer is shown of each hardware class that is waited for."""
+    """Queue of each hardware class as the viewer may see it."""
     seen = {name: _seen(line, look.visible) for name, line in look.plan.lines.items()}
     first = {name: line[:shown] for name, line in seen.items()}
     listed = _listed(session, [place for line in first.values() for place in line])
@@ -150,7 +150,7 @@ def _seen(line: Sequence[Place], visible: set[str] | None) -> Sequence[Place]:
 
 
 def _listed(session: Session, places: Sequence[Place]) -> list[QueuedView]:
-    """What is shown of some places, but of those that are gone: others change it meanwhile."""
+    """Views of some places; attempts that are gone meanwhile are left out."""
     attempts = attempts_by_id(session, [place.attempt.attempt_id for place in places])
     return [
         _queued(attempts[place.attempt.attempt_id], place.expected, place.position)
@@ -160,7 +160,7 @@ def _listed(session: Session, places: Sequence[Place]) -> list[QueuedView]:
 
 
 def _class_view(hardware_class: str | None, lines: Lines, look: _Look) -> ClassQueueView:
-    """None stands for what any worker may take, so every worker counts."""
+    """View of a class's queue; None stands for attempts of any class, so every worker counts."""
     here = [row for row in look.alive if hardware_class in (None, row.hardware_class)]
     fit = [row for row in here if not row.drift and not row.held and row.confirmed_at is not None]
     pauses, busy = look.situation.pauses, look.busy

@@ -1,4 +1,4 @@
-"""Messages to send this moment: one for each free worker, in fair order."""
+"""Choose the messages to send: one for each free worker, in fair order."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -26,11 +26,11 @@ from server.verifications.free_workers import (
 from server.verifications.queries import find_attempt
 from server.verifications.queueing import trainings_of
 
-NOBODY = 0  # Whose an attempt is that a server of the version before queued.
+NOBODY = 0  # Submitter of an attempt that a server of the version before queued.
 
 
 def lock_queues(session: Session, hardware_classes: Iterable[str]) -> None:
-    """Keep every other server from choosing for these classes until this transaction ends."""
+    """Lock the queues of these classes until this transaction ends, against other servers."""
     for name in sorted(hardware_classes):
         insert_missing(session, QueueRow, hardware_class=name, turn=0, organisers_in_a_row=0)
         session.execute(
@@ -39,7 +39,7 @@ def lock_queues(session: Session, hardware_classes: Iterable[str]) -> None:
 
 
 def read_turns(session: Session, hardware_class: str) -> Turns:
-    """What the queue of a hardware class remembers; nothing if it never served anybody."""
+    """Read the turns of a hardware class's queue; empty if it has not served yet."""
     row = session.execute(
         select(QueueRow.turn, QueueRow.organisers_in_a_row).where(
             QueueRow.hardware_class == hardware_class
@@ -60,7 +60,7 @@ def read_turns(session: Session, hardware_class: str) -> Turns:
 
 
 def keep_turns(session: Session, hardware_class: str, *, before: Turns, after: Turns) -> None:
-    """Store the turns that were given between two moments."""
+    """Store the turns taken since `before`."""
     session.execute(
         update(QueueRow)
         .where(QueueRow.hardware_class == hardware_class)
@@ -84,7 +84,7 @@ LOOKED_AT = 10  # Of the attempts of one submitter in one queue.
 
 @dataclass(frozen=True)
 class Sending:
-    """A job and the queue it goes to."""
+    """Job and the queue it goes to."""
 
     job: ReplayJob
     queue: str
@@ -92,7 +92,7 @@ class Sending:
 
 @dataclass(frozen=True)
 class Head:
-    """The oldest attempt, never sent yet, of one submitter that waits for one hardware class."""
+    """Time of the oldest attempt of one submitter for one hardware class that was never sent."""
 
     hardware_class: str | None
     by_organiser: bool
@@ -100,12 +100,12 @@ class Head:
     asked_at: datetime
 
     def waiting(self, name: str) -> Waiting:
-        """As the rules look at it."""
+        """Entry for the fair queue."""
         return Waiting(name, self.submitter_id or NOBODY, self.by_organiser, self.asked_at)
 
 
 def anything_to_send(session: Session, *, alive_seconds: float) -> bool:
-    """Whether somebody is free and something is due: a look that locks nothing."""
+    """Whether a worker is free and an attempt is due. Takes no lock."""
     now = utc_now()
     takers = read_takers(session, alive_seconds=alive_seconds, now=now)
     if not (takers.free or takers.witnesses):
@@ -115,7 +115,7 @@ def anything_to_send(session: Session, *, alive_seconds: float) -> bool:
 
 
 def take_due(session: Session, *, alive_seconds: float) -> list[Sending]:
-    """An attempt for each free worker, marked as sent to it: lost messages first, then by turns."""
+    """Mark an attempt as sent for each free worker: lost messages first, then by turns."""
     now = utc_now()
     locked = set(read_takers(session, alive_seconds=alive_seconds, now=now).free)
     lock_queues(session, locked)
@@ -130,7 +130,7 @@ def take_due(session: Session, *, alive_seconds: float) -> list[Sending]:
 
 
 def _send_apart(session: Session, takers: Takers, now: datetime) -> list[tuple[str, str]]:
-    """Cross-checks, of which verdicts wait, and what is witnessed: before all others."""
+    """Send cross-checks, which hold up verdicts, and witnessed attempts before all others."""
     chosen = []
     for attempt in waiting_apart(session, now):
         sent_to = draw_apart(session, takers, attempt)
@@ -142,7 +142,7 @@ def _send_apart(session: Session, takers: Takers, now: datetime) -> list[tuple[s
 
 
 def _send_again(session: Session, takers: Takers, now: datetime) -> list[tuple[str, str]]:
-    """What was sent and not claimed in time. It had its turn, so it goes before all others."""
+    """Resend attempts that were not claimed in time. They had their turn, so they go first."""
     rows = session.execute(
         select(Attempt.id, Attempt.hardware_class, Attempt.sends)
         .where(Attempt.state == "queued", Attempt.sent_to > "", Attempt.send_after <= now)
@@ -165,7 +165,7 @@ def _send_again(session: Session, takers: Takers, now: datetime) -> list[tuple[s
 def _by_turns(
     session: Session, takers: Takers, hardware_class: str, heads: Sequence[Head], now: datetime
 ) -> list[tuple[str, str]]:
-    """As many attempts as workers of this class are free, in fair order."""
+    """Send as many attempts as workers of this class are free, in fair order."""
     able = [head for head in heads if takers.may_take(hardware_class, head.hardware_class)]
     before = read_turns(session, hardware_class)
     queue = FairQueue((head.waiting(str(place)) for place, head in enumerate(able)), before)
@@ -173,7 +173,7 @@ def _by_turns(
     while takers.free[hardware_class] and (one := queue.take()) is not None:
         head = able[int(one.attempt_id)]
         drawn = _draw(session, takers, hardware_class, _oldest(session, head))
-        if drawn is None:  # Nobody who is free may take any of theirs.
+        if drawn is None:  # No free worker may take any of theirs.
             continue
         if _mark(session, drawn[0], sends=0, sent_to=drawn[1], now=now):
             chosen.append(drawn)
@@ -191,7 +191,7 @@ def _draw(
     hardware_class: str,
     oldest: Sequence[tuple[str, datetime]],
 ) -> tuple[str, str] | None:
-    """The first of some attempts that a free worker may take, and the worker."""
+    """First of some attempts that a free worker may take, and the worker."""
     for attempt_id, _ in oldest:
         barred = partial(barred_owners, session, attempt_id)
         if (sent_to := takers.draw(hardware_class, barred)) is not None:
@@ -200,7 +200,7 @@ def _draw(
 
 
 def _heads(session: Session) -> list[Head]:
-    """The oldest of each submitter in each queue; one pass over the index of what waits."""
+    """Oldest attempt of each submitter in each queue; one pass over an index."""
     key = (Attempt.hardware_class, Attempt.by_organiser, Attempt.submitter_id)
     rows = session.execute(
         select(*key, func.min(Attempt.asked_at)).where(*_never_sent()).group_by(*key)
@@ -209,7 +209,7 @@ def _heads(session: Session) -> list[Head]:
 
 
 def _oldest(session: Session, head: Head) -> list[tuple[str, datetime]]:
-    """The first few of a submitter in a queue: where one has to wait, the next may start."""
+    """First few attempts of a submitter in a queue: if one has to wait, the next may start."""
     rows = session.execute(
         select(Attempt.id, Attempt.asked_at)
         .where(
@@ -229,7 +229,7 @@ def _never_sent() -> tuple[ColumnElement[bool], ...]:
 
 
 def _mark(session: Session, attempt_id: str, *, sends: int, sent_to: str, now: datetime) -> bool:
-    """Note that an attempt is sent; False if it is claimed, or another server sent it."""
+    """Mark an attempt as sent; False if it is claimed, or another server sent it."""
     pause = RESEND_SECONDS[min(sends, len(RESEND_SECONDS) - 1)]
     won = session.execute(
         update(Attempt)
@@ -241,7 +241,7 @@ def _mark(session: Session, attempt_id: str, *, sends: int, sent_to: str, now: d
 
 
 def build_sending(session: Session, attempt_id: str, sent_to: str) -> Sending:
-    """The message of an attempt to the worker that was drawn for it."""
+    """Build the message of an attempt to the worker that was drawn for it."""
     attempt = find_attempt(session, attempt_id)
     verification = attempt.verification
     submission = verification.submission

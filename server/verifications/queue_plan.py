@@ -1,4 +1,4 @@
-"""When what waits should start: one plan for all who ask, until something it rests on changes."""
+"""Cache of the queue plan: one forecast for all readers, until a fact it depends on changes."""
 
 import threading
 import time
@@ -40,7 +40,7 @@ KEEP_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerThere:
-    """A living worker as far as a plan depends on it; a fit one is confirmed, on its baseline."""
+    """Facts about a living worker that a plan depends on; fit: confirmed and on its baseline."""
 
     name: str
     hardware_class: str
@@ -50,7 +50,7 @@ class WorkerThere:
 
 @dataclass(frozen=True)
 class Situation:
-    """What a plan rests on: while it is the same, so is the plan, but for the time that passes."""
+    """Facts that a plan depends on: an equal situation has an equal plan, but for passing time."""
 
     waiting: WaitingMark
     workers: tuple[WorkerThere, ...]
@@ -60,7 +60,7 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of an attempt that waits for its hardware class, from 1, and when it starts."""
+    """Place of an attempt in the queue of its hardware class, from 1, and its expected start."""
 
     position: int
     attempt: WaitingWork
@@ -69,7 +69,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that waits, by the hardware class it waits for, in the order it should start."""
+    """All queued attempts by hardware class, in the order in which they should start."""
 
     lines: Mapping[str | None, Sequence[Place]] = field(default_factory=dict)
     by_verification: Mapping[str, Place] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class _Kept:
-    """A plan, what it rests on, and when it was made, in seconds of time.monotonic()."""
+    """Cached plan, its situation, and when it was made, in seconds of time.monotonic()."""
 
     situation: Situation
     made_at: float
@@ -86,7 +86,7 @@ class _Kept:
 
 @dataclass
 class _Shared:
-    """The latest plan of a database; whoever makes one lets the others wait for it."""
+    """Latest plan of a database, and the lock under which one thread makes it for all."""
 
     making: threading.Lock = field(default_factory=threading.Lock)
     kept: _Kept | None = None
@@ -97,17 +97,17 @@ _sharing = threading.Lock()
 
 
 def worker_there(row: WorkerRow) -> WorkerThere:
-    """A worker as a plan looks at it."""
+    """Facts about a worker for a plan."""
     return WorkerThere(
         row.name, row.hardware_class, row.drift is None and row.confirmed_at is not None, row.held
     )
 
 
 def read_plan(session: Session, situation: Situation, now: datetime) -> Plan:
-    """The plan of a situation that was just read, at most KEEP_SECONDS old.
+    """Plan of a situation that was just read, at most KEEP_SECONDS old.
 
-    It knows of everything that waits, whoever may see it. The session must be one that only reads:
-    what a transaction has written may be rolled back.
+    It has all queued attempts, whether or not the viewer may see them. The session must only read:
+    a transaction's own writes may be rolled back.
     """
     shared = _shared_plan(cast(Engine, session.get_bind()))
     with shared.making:
@@ -145,7 +145,7 @@ def _make_plan(session: Session, situation: Situation, now: datetime) -> Plan:
 def _foretell(
     session: Session, situation: Situation, now: datetime
 ) -> list[tuple[WaitingWork, Expected]]:
-    """What waits in the order in which it should start."""
+    """Queued attempts in the order in which they should start."""
     waiting = waiting_attempts(session)
     typical = typical_seconds(recent_seconds(session))
     running = {attempt.worker: attempt for attempt in situation.running}
@@ -176,7 +176,7 @@ def _taker(one: WorkerThere, at: AttemptWork | None, typical: Typical, now: date
 
 
 def _with_reason(expected: Expected, wanted: str | None, takers: Takers) -> Expected:
-    """Why nothing is known of what nobody could take: a pause is more than that."""
+    """Replace "no worker" by a more exact reason, such as a pause, where there is one."""
     if expected.why_unknown != NO_WORKER:
         return expected
     held = "every worker of its hardware class is paused or drained"

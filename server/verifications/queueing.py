@@ -1,4 +1,4 @@
-"""A job as it starts: trainings planned and sealed, time limits set, a first attempt queued."""
+"""Queue a job: plan and seal its trainings, set time limits, queue a first attempt."""
 
 import secrets
 from collections.abc import Mapping
@@ -26,14 +26,14 @@ from server.base.standing import claim_of
 from server.base.wakeup import ring
 from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
 
-RUN_START_SECONDS = 60.0  # What a run may take beside its own limit: starting, loading, stopping.
+RUN_START_SECONDS = 60.0  # Allowance of a run beside its limit: starting, loading, stopping.
 
 
 def why_over_limit(attempt: Attempt, *, now: datetime) -> str | None:
-    """Why a running attempt has to end, in words; None while it is in time.
+    """Reason to end a running attempt that is over a limit; None while it is in time.
 
-    The whole has its verification's limit. The run under way has the benchmark's, counted from its
-    announcement, so that a worker whose training hangs is not waited for while it stays polite.
+    The whole attempt has its verification's limit. The current run has the benchmark's, counted
+    from its announcement, so that a hung training ends although its worker keeps posting.
     """
     if attempt.started_at is None:
         return None
@@ -48,7 +48,7 @@ def why_over_limit(attempt: Attempt, *, now: datetime) -> str | None:
 
 
 def _run_seconds(attempt: Attempt) -> float:
-    """The seconds that one run may take on the server's clock: all runs have the same limit."""
+    """Seconds that one run may take on the server's clock: all runs have the same limit."""
     return attempt.verification.limit_seconds / attempt.verification.runs
 
 
@@ -57,10 +57,10 @@ NOBODY_YET = ""
 
 @dataclass(frozen=True)
 class Order:
-    """A job to queue: its purpose and request, who asks, and the rows that it is about.
+    """Job to queue: its purpose and request, the requester, and the rows that it is about.
 
-    `sealed` is held by the seal beside the draw, its purpose and settings. The runs of a job that
-    `confirms` a pool are its fresh ones.
+    `sealed` is sealed with the draw, the purpose and the settings. Runs of a job that `confirms` a
+    pool are the pool's fresh runs.
     """
 
     purpose: Purpose
@@ -92,7 +92,7 @@ def order_about(
     confirms: Pool | None = None,
     witness_token_id: int | None = None,
 ) -> Order:
-    """An order about one submission; evidence is judged by the adopted calibration."""
+    """Order about one submission; evidence is judged by the adopted calibration."""
     adopted = adopted_calibration(session, submission.benchmark_sha256)
     judged_by = adopted.id if adopted is not None and purpose.is_evidence else None
     benchmark = judging_benchmark(session, submission.benchmark_sha256, judged_by)
@@ -121,7 +121,7 @@ def order_about(
 def queue_job(session: Session, order: Order) -> Verification:
     """Plan the trainings, seal them, and queue a first attempt.
 
-    Every run may take as long as the benchmark allows, and the time to start. Raises RuleError if
+    Every run may take as long as the benchmark allows, plus the time to start. Raises RuleError if
     they cannot be planned.
     """
     benchmark, purpose = order.request.benchmark, order.purpose
@@ -170,7 +170,7 @@ def queue_job(session: Session, order: Order) -> Verification:
 
 
 def _beside(order: Order, trainings: list[Training]) -> dict[str, Any]:
-    """The part of the seal that is no draw; a replay names neither purpose nor settings."""
+    """Part of the seal beside the draw; a replay has neither purpose nor settings in it."""
     beside = dict(order.sealed)
     if order.purpose != REPLAY:
         beside["kind"] = order.purpose.name
@@ -186,7 +186,7 @@ def _row(index: int, training: Training) -> JobTraining:
 
 
 def trainings_of(verification: Verification) -> list[Training]:
-    """The trainings of a job as they were planned."""
+    """Planned trainings of a job."""
     return [
         Training(
             package=row.package,
@@ -202,15 +202,15 @@ def trainings_of(verification: Verification) -> list[Training]:
 
 
 def is_apart(verification: Verification) -> bool:
-    """Whether not every worker of its class may take a verification."""
+    """Whether only some workers of its class may take a verification."""
     return verification.kind == "cross_check" or verification.witness_token_id is not None
 
 
 def queue_attempt(session: Session, verification: Verification, *, number: int) -> None:
-    """Another try, to be sent by the dispatch loop after the commit.
+    """Queue an attempt; the dispatch loop sends it after the commit.
 
-    It waits since its verification was asked for, so that one which follows a failed one has that
-    one's place. Who asked for it and is not the submitter is an organiser.
+    It waits since its verification was requested, so a retry has the place of the failed attempt.
+    A requester who is not the submitter is an organiser.
     """
     now = utc_now()
     submission = verification.submission

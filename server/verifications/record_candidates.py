@@ -1,4 +1,4 @@
-"""Who may hold a record: what was measured here, and apart from it what an archive published."""
+"""Record candidates: trainings measured here, and separately results published by an archive."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ ByList = Mapping[List, Sequence[Contender]]
 
 
 def contenders(session: Session, benchmark_id: str) -> ByList:
-    """The trainings of a board that may hold a record, by division and evidence."""
+    """Trainings of a board that may hold a record, by division and evidence."""
     found: defaultdict[List, list[Contender]] = defaultdict(list)
     for division, one in _measured(session, benchmark_id):
         found[division, "measured"].append(one)
@@ -43,7 +43,7 @@ def contenders(session: Session, benchmark_id: str) -> ByList:
 
 
 def _measured(session: Session, benchmark_id: str) -> list[tuple[str, Contender]]:
-    """One of each measured configuration: its earliest submission, dated by its verdict."""
+    """Earliest submission of each measured configuration, dated by its verdict."""
     statement = (
         select(Submission.id, Submission.division, Pool)
         .join(Pool, Pool.id == Submission.pool_id)
@@ -80,14 +80,14 @@ def _measured(session: Session, benchmark_id: str) -> list[tuple[str, Contender]
 
 
 def _duels_on(session: Session, pool: Pool) -> str | None:
-    """What two pools share that can have a duel: the rules, and the class of worker."""
+    """Key shared by pools that can have a duel: their rules and class of worker. None for none."""
     if definition(session, pool.benchmark_sha256).reach.name == "fixed_stop":
         return None
     return f"{pool.hardware_class} {pool.benchmark_sha256}"
 
 
 def _record_duels(session: Session, benchmark_id: str) -> defaultdict[str, list[RecordDuel]]:
-    """The finished duels of ten pairs on organisers' workers, by the challenger's pool."""
+    """Finished duels of ten pairs on organisers' workers, by the challenger's pool."""
     challenger, holder = aliased(Submission), aliased(Submission)
     statement = (
         select(
@@ -126,9 +126,9 @@ def _record_duels(session: Session, benchmark_id: str) -> defaultdict[str, list[
 
 
 def p_of_record_duel(duel: Verification) -> float | None:
-    """The one-sided p-value of a duel that may decide about a record, None of any other.
+    """One-sided p-value of a duel that may decide about a record, None of any other.
 
-    It has ten pairs, and was fought on the class of worker that both were measured on.
+    Such a duel has ten pairs on the class of worker that both were measured on.
     """
     codes = {reason["code"]: reason["numbers"] for reason in duel.reasons}
     if len(duel.seeds) != 2 * RECORD_PAIRS or "hardware_differs" in codes:

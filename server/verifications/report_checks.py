@@ -1,4 +1,4 @@
-"""Is a report believed? What the server saw while it was made, and what is known already."""
+"""Check a report against the events that the server received, and against known curves."""
 
 from collections.abc import Sequence
 
@@ -48,7 +48,7 @@ def why_refused(
     *,
     slack_seconds: float,
 ) -> str | None:
-    """Why a report is not believed, naming run and field; None for one that is."""
+    """Reason to refuse a report, naming run and field; None for a credible one."""
     verification = attempt.verification
     benchmark = benchmark_of(session, verification)
     try:
@@ -67,7 +67,7 @@ def why_refused(
 
 
 def tell_of_refusal(session: Session, attempt: Attempt, why: str) -> None:
-    """Tell organisers, in the audit log and by a notice, that a report was refused."""
+    """Notify organisers that a report was refused; written to the audit log."""
     if attempt.worker is None:
         return
     emit(session, WorkerOut(attempt.worker, "refused", why=why, attempt_id=attempt.id))
@@ -87,7 +87,7 @@ def tell_of_refusal(session: Session, attempt: Attempt, why: str) -> None:
 
 
 def keep_openings(session: Session, verification: Verification, report: ReplayReport) -> None:
-    """Keep how each run's curve begins, so that a copy of it is found."""
+    """Store the beginning of each run's curve, to detect copies."""
     benchmark_id = definition(session, verification.benchmark_sha256).benchmark_id
     session.execute(delete(ReplayOpening).where(ReplayOpening.verification_id == verification.id))
     for run in report.runs:
@@ -105,7 +105,7 @@ def keep_openings(session: Session, verification: Verification, report: ReplayRe
 
 
 def posted_events(session: Session, attempt: Attempt) -> list[StreamedEvent]:
-    """What a worker posted for an attempt, in order, with the server's clock since its claim."""
+    """Events that a worker posted for an attempt, in order, with seconds since its claim."""
     rows = session.scalars(
         select(ReplayEventRow)
         .where(ReplayEventRow.attempt_id == attempt.id)
@@ -128,7 +128,7 @@ def _division(verification: Verification, benchmark: Benchmark) -> str:
 def _known_curves(
     session: Session, verification: Verification, benchmark: Benchmark, report: ReplayReport
 ) -> list[KnownCurve]:
-    """The calibrated curves, those of the claims it is about, and replays that begin alike."""
+    """Known curves: calibrated ones, those of its claims, and replays that begin alike."""
     known = calibrated_curves(definition(session, verification.benchmark_sha256))
     adopted = adopted_calibration(session, verification.benchmark_sha256)
     if adopted is not None:
@@ -157,7 +157,7 @@ def _claimed_curves(session: Session, submission: Submission | None) -> list[Kno
 def _replayed_curves(
     session: Session, verification: Verification, benchmark: Benchmark, report: ReplayReport
 ) -> list[KnownCurve]:
-    """The runs of earlier verifications of the benchmark that begin like one of the report."""
+    """Runs of the benchmark's earlier verifications that begin like one of the report."""
     openings = {opening_of([item.quality for item in run.evaluations]) for run in report.runs}
     rows = session.execute(
         select(ReplayOpening.verification_id, ReplayOpening.run).where(
@@ -185,7 +185,7 @@ def _report_of(session: Session, verification_id: str) -> ReplayReport | None:
 def _calibrated_off_clock(
     session: Session, benchmark: Benchmark, hardware_class: str
 ) -> Sequence[OffClock]:
-    """What calibrated runs of a class spent off the clock; nothing without an adopted calibration.
+    """Off-clock seconds of calibrated runs of a class; empty without an adopted calibration.
 
     A benchmark's own file holds no ledgers.
     """

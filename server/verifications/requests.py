@@ -1,4 +1,4 @@
-"""Requests for verifications: by organisers with a record, by submitters for their first."""
+"""Request verifications: organisers with an audit record, submitters for their first."""
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, undefer
@@ -34,9 +34,9 @@ from server.verifications.service import (
 def ask_for_verification(
     session: Session, caller: Caller, submission_id: str, wanted: VerificationCreate
 ) -> Verification:
-    """Ask for a job about a submission; written to the audit log.
+    """Request a job about a submission; written to the audit log.
 
-    Raises NotFoundError, ContentError, ConflictError as the request does.
+    Raises NotFoundError, ContentError or ConflictError as `request_verification` does.
     """
     submission = find_submission(session, submission_id)
     verification = request_verification(
@@ -61,9 +61,9 @@ def ask_for_verification(
 
 
 def cancel(session: Session, caller: Caller, verification_id: str) -> Verification:
-    """End a verification without a verdict; written to the audit log.
+    """Cancel a verification; it gets no verdict. Written to the audit log.
 
-    A replay that runs is finished first, so that nobody cuts its sealed runs short.
+    A running replay is finished first, so that nobody can cut its sealed runs short.
     Raises NotFoundError, ConflictError if it has ended or is cancelled already.
     """
     lock_verification(session, verification_id)
@@ -107,7 +107,7 @@ def ask_as_caller(
     submission_id: str,
     wanted: VerificationCreate,
 ) -> Verification:
-    """Ask for a verification: of any submission as an organiser, else of one's own.
+    """Request a verification: of any submission as an organiser, else of one's own.
 
     Raises as `ask_for_verification` and `ask_for_own_verification` do.
     """
@@ -123,11 +123,11 @@ def ask_for_own_verification(
     submission_id: str,
     wanted: VerificationCreate,
 ) -> Verification:
-    """Ask for the verification of one's own submission; written to the audit log.
+    """Request the verification of one's own submission; written to the audit log.
 
     Raises NotFoundError unless the caller may see the submission, NotAllowedError unless it is
-    theirs and this is the first or those before were ended by the machinery, UsedUpError where the
-    quota has no room for it; else as `ask_for_verification` does.
+    theirs and this is the first or infrastructure failures ended the earlier ones, UsedUpError if
+    the quota has no room for it; else as `ask_for_verification` does.
     """
     submission = find_submission(session, submission_id)
     if submission.user_id != caller.user_id:
@@ -151,9 +151,9 @@ def ask_for_own_verification(
 def why_no_room(
     session: Session, settings: Settings, caller: Caller, submission: Submission
 ) -> str | None:
-    """Why a replay that a caller asked for at this moment would find no room; None if it would.
+    """Reason why the quota has no room for a replay by this caller; None if it has.
 
-    A look without a lock, for a page: the request itself decides. Organisers need none.
+    Reads without a lock, for a page: the request itself decides. Organisers have no quota.
     """
     if caller.may("organise"):
         return None
@@ -203,7 +203,7 @@ def _require_first(session: Session, submission: Submission, kind: str) -> None:
 
 
 def _says_something(verification: Verification) -> bool:
-    """Whether a verification ended in a way that is about the claim, not about the machinery."""
+    """Whether a verification's end is about the claim, not about the infrastructure."""
     if verification.state == "done":
         return True
     codes = {reason.get("code") for reason in verification.reasons}

@@ -1,4 +1,4 @@
-"""Reruns as they cross the API: many at once, decided about, side by side."""
+"""Request and response models of reruns: batches, decisions, comparisons."""
 
 from typing import Annotated, Literal, Self
 
@@ -12,7 +12,7 @@ Status = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
 
 
 class BatchCreate(BaseModel):
-    """Which submissions to verify: a list of them, or those of a benchmark, by status.
+    """Submissions to verify: a list of them, or those of a benchmark, by status.
 
     A "replay" trains the reference as each claim says; a "latency" times its trained model.
     """
@@ -42,7 +42,7 @@ class BatchCreate(BaseModel):
 
 
 class ExpectedReplay(BaseModel):
-    """A replay of the batch. `seconds_expected` is for all its runs; `basis` says from what.
+    """A replay of the batch. `seconds_expected` covers all its runs; `basis` names its source.
 
     `verification_id` is None in a dry run.
     """
@@ -63,7 +63,7 @@ class Skipped(BaseModel):
 
 
 class BatchView(BaseModel):
-    """What a batch queues, or would. GPU seconds are seconds times accelerators."""
+    """Replays that a batch queues, or would queue. GPU seconds are seconds times accelerators."""
 
     dry_run: bool
     replays: list[ExpectedReplay]
@@ -73,7 +73,7 @@ class BatchView(BaseModel):
 
 
 class DecisionCreate(BaseModel):
-    """What becomes of a verdict that waits: it is published, or what is published is kept."""
+    """Decision about a pending verdict: publish it, or keep the published one."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -85,7 +85,7 @@ class DecisionCreate(BaseModel):
 
 
 class SideView(BaseModel):
-    """One of two verifications that are compared."""
+    """One of two compared verifications."""
 
     id: str
     state: str
@@ -98,7 +98,7 @@ class SideView(BaseModel):
 
 
 class ReplayView(BaseModel):
-    """One replay in one line."""
+    """Summary of one replay."""
 
     index: int
     seed: int
@@ -123,7 +123,7 @@ class DifferenceView(BaseModel):
 
 
 class SystemDifferenceView(BaseModel):
-    """A line in which the workers' systems differ."""
+    """A field in which the workers' systems differ."""
 
     field: str
     first: str | None

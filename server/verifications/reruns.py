@@ -1,4 +1,4 @@
-"""Reruns: many submissions at once, verdicts that wait for a decision, two side by side."""
+"""Reruns: batches of verifications, decisions about pending verdicts, comparison of two."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -57,9 +57,9 @@ from server.verifications.service import request_verification, set_status
 
 
 def verify_batch(parts: Parts, caller: Caller, wanted: BatchCreate) -> BatchView:
-    """Queue a verification of every submission that is named and allows it, in one transaction.
+    """Queue a verification of every named submission that allows it, in one transaction.
 
-    A dry run answers the same and queues nothing. Raises NotFoundError for an unknown benchmark,
+    A dry run returns the same and queues nothing. Raises NotFoundError for an unknown benchmark,
     ContentError for more submissions than one batch may have.
     """
     if wanted.benchmark is not None:
@@ -99,9 +99,9 @@ def _batch(session: Session, caller: Caller, wanted: BatchCreate) -> BatchView:
 
 
 def _chosen(session: Session, wanted: BatchCreate) -> Sequence[Submission]:
-    """The submissions a batch names, locked in one order, before anything of theirs is changed.
+    """Submissions of a batch, locked in one order, before anything of theirs is changed.
 
-    So two batches, or a batch and a report, wait for each other in one direction only.
+    So two batches, or a batch and a report, cannot deadlock.
     """
     query = select(Submission).order_by(Submission.id).limit(LARGEST_BATCH + 1)
     if wanted.submissions is not None:
@@ -121,7 +121,7 @@ def _chosen(session: Session, wanted: BatchCreate) -> Sequence[Submission]:
 
 
 def _under_way(session: Session, submission_ids: Sequence[str], kind: str) -> dict[str, str]:
-    """Why a submission is not asked for again, by id, where a verification is under way."""
+    """Reason to skip a submission, by id, if a verification of it is under way."""
     rows = session.execute(
         select(Verification.submission_id, Verification.id).where(
             Verification.submission_id.in_(submission_ids),
@@ -193,9 +193,9 @@ def _record_batch(session: Session, caller: Caller, wanted: BatchCreate, view: B
 def decide(
     session: Session, caller: Caller, verification_id: str, wanted: DecisionCreate
 ) -> Verification:
-    """Publish the verdict of a rerun, or keep what is published; written to the audit log.
+    """Publish the verdict of a rerun, or keep the published one; written to the audit log.
 
-    Raises NotFoundError, ConflictError if there is no verdict that waits.
+    Raises NotFoundError, ConflictError if there is no pending verdict.
     """
     lock_verification(session, verification_id)
     verification = find_verification(session, verification_id)
@@ -233,7 +233,7 @@ def decide(
 
 
 def compare_verifications(session: Session, first_id: str, second_id: str) -> ComparisonView:
-    """Verdicts, replays, bands and systems of two verifications, and what differs.
+    """Compare verdicts, replays, bands and systems of two verifications of one submission.
 
     Raises NotFoundError, ContentError if they are not two of one submission.
     """
@@ -265,21 +265,21 @@ def compare_verifications(session: Session, first_id: str, second_id: str) -> Co
 
 
 def judged_under(session: Session, verification: Verification) -> Benchmark:
-    """The definition a verification was judged under, or that of its submission before its end."""
+    """Definition that judged a verification, or before its end that of its submission."""
     kept = session.get(Evidence, verification.id)
     sha256 = kept.benchmark_sha256 if kept else verification.benchmark_sha256
     return definition(session, sha256)
 
 
 def report_of(verification: Verification) -> ReplayReport | None:
-    """The report of a verification, if it has one."""
+    """Report of a verification, if it has one."""
     if verification.report is None:
         return None
     return read_plain(ReplayReport, verification.report, path="report")
 
 
 def sealed_of(verification: Verification, report: ReplayReport) -> ReplayReport:
-    """The report's sealed runs alone: the claim's own seeds may be the same in both replays."""
+    """Report with the sealed runs alone: the claim's own seeds may be the same in both replays."""
     return replace(report, runs=report.runs[verification.own_runs :])
 
 

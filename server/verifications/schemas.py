@@ -1,4 +1,4 @@
-"""Verifications as the API and the pages show them."""
+"""API and page models of verifications."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -42,7 +42,7 @@ AskedFor = Annotated[
 
 
 class VerificationCreate(BaseModel):
-    """What is to be verified, and why that is asked for; both are kept.
+    """Kind of verification to request, and the reason; both are stored.
 
     A "replay" trains the reference as the claim says; a "latency" times its trained model. Before
     its sealed runs a replay trains `own_seeds` of the seeds in the claim's logs.
@@ -59,7 +59,7 @@ class VerificationCreate(BaseModel):
 
 
 class FailureView(BaseModel):
-    """Why an attempt ended without a report that could be judged."""
+    """Failure: why an attempt ended without a report that could be judged."""
 
     kind: str
     code: str
@@ -78,11 +78,11 @@ class LastEvaluationView(BaseModel):
 
 
 class AttemptView(BaseModel):
-    """One try on one worker. `refunded` is whether it failed at nobody's cost.
+    """An attempt on one worker. `refunded` is whether it failed without charge to a quota.
 
-    `id` is null while it waits: the worker that was drawn for it alone knows it. A failure leaves
-    the latest evaluation and the end of the log of the run that failed; where the worker could not
-    hand that in, what was heard of it last.
+    `id` is null while it waits: only the worker that was drawn for it knows it. A failure leaves
+    the latest evaluation and the end of the log of the run that failed; if the worker could not
+    send the log, the last events received.
     """
 
     id: str | None
@@ -107,7 +107,7 @@ class ControlPointView(BaseModel):
 
 
 class ReasonView(BaseModel):
-    """One finding of the verdict, what it does to the outcome, and the numbers behind it."""
+    """A finding of the verdict, its effect on the outcome, and the numbers behind it."""
 
     code: str
     weight: str
@@ -116,7 +116,7 @@ class ReasonView(BaseModel):
 
 
 class WitnessCreate(BaseModel):
-    """Why our worker may run on the submitter's machine."""
+    """Reason for an organisers' witness of a run on the submitter's machine."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -134,7 +134,7 @@ class WitnessToken(BaseModel):
 
 
 class DecisionView(BaseModel):
-    """Whether a verdict is published, kept back, or pending: waits for an organiser's decision."""
+    """Decision about a verdict: published, kept back, or pending for an organiser."""
 
     decision: Literal["publish", "keep", "pending"]
     reason: str | None
@@ -142,18 +142,18 @@ class DecisionView(BaseModel):
 
 
 class VerificationView(BaseModel):
-    """A verification: sealed plan, attempts, verdict. Seeds and nonce show once it has ended.
+    """A verification: sealed plan, attempts, verdict. Seeds and nonce are shown after its end.
 
     One that is `witnessed` is trained on the submitter's own machine and measures nothing.
 
     `kind` is "replay" for the check of a submission, "calibration" for a measurement of the
     reference, "duel" for a submission `against` another, "latency" for the time its model takes,
-    with the `backends` that were measured. `utilisation` is of each run of the report, by the
-    roofs that its worker measured. `hyperparameters` are those of each run where the runs
-    differ; they are sealed as seeds are. The first `own_runs` of the seeds are the claim's own.
-    `duel` is None for every other kind. `checks_id` names the verification that a "cross_check"
-    trains a run of again; `owners` counts the owners of the workers that agree on it, 0 before a
-    report. A replay that runs when it is cancelled, at `cancelled_at`, trains its runs first.
+    with the measured `backends`. `utilisation` is of each run of the report, by the roofs that its
+    worker measured. `hyperparameters` are those of each run if the runs differ; they are sealed as
+    seeds are. The first `own_runs` of the seeds are the claim's own. `duel` is None for every
+    other kind. A "cross_check" trains a run of `checks_id` again; `owners` counts the owners of
+    workers that agree, 0 before a report. A replay cancelled while it runs, at `cancelled_at`,
+    finishes its runs first.
     """
 
     id: str
@@ -197,9 +197,9 @@ class VerificationList(BaseModel):
 
 
 def attempt_view(attempt: Attempt) -> AttemptView:
-    """A stored attempt."""
+    """View of a stored attempt."""
     failure = attempt.failure
-    # A running attempt's evaluations are told as events; repeating them here would double each.
+    # Events show a running attempt's evaluations; repeating them here would double each.
     last = attempt.last_evaluation if failure is not None else None
     if last is not None and last["run"] < hidden_runs(attempt.verification, ANYBODY):
         last = None
@@ -229,7 +229,7 @@ def verification_view(
     with_band: bool = True,
     owners: int = 0,
 ) -> VerificationView:
-    """A stored verification. What was drawn stays hidden until it ended and its claim is shown."""
+    """View of a verification. Its draw stays hidden until it has ended and its claim is shown."""
     ended = verification.state in ENDED
     claim = verification.submission
     # Some of its seeds may be the claim's own.
@@ -273,14 +273,14 @@ def verification_view(
 
 
 def _settings(verification: Verification) -> list[dict[str, Any]] | None:
-    """The settings of each run, where the runs of a verification may differ."""
+    """Settings of each run, if the runs of a verification may differ."""
     if not PURPOSES[verification.kind].seals_settings:
         return None
     return [training.settings for training in verification.trainings]
 
 
 def decision_view(verification: Verification) -> DecisionView | None:
-    """What was decided about a verdict; None for a verification without one."""
+    """Decision about a verdict; None for a verification without one."""
     word, decided = decision_word(verification, verification.submission), verification.decision
     if word is None:
         return None

@@ -1,4 +1,4 @@
-"""Asking for a verification, and ending one: plan and seal first, verdict or failure last."""
+"""Request a verification, and end one: plan and seal first, verdict or failure last."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -52,7 +52,7 @@ def request_verification(
 ) -> Verification:
     """Plan and seal a job about one submission, and queue its first attempt.
 
-    A witnessed one waits for its own worker. Raises ContentError if the submission cannot be
+    A witnessed job waits for its own worker. Raises ContentError if the submission cannot be
     trained for this purpose, ConflictError if a job of the purpose is under way.
     """
     # Locked and read again: it may be scored under another definition at the same moment.
@@ -84,7 +84,7 @@ def request_verification(
 
 
 def verify_by_policy(session: Session, event: VerificationWanted) -> None:
-    """Request the verification that a benchmark's policy wants, and charge its submitter."""
+    """Request the verification that a benchmark's policy requires, and charge its submitter."""
     verification = request_verification(
         session, event.submission, requested_by=event.requested_by, reason="by policy"
     )
@@ -93,7 +93,7 @@ def verify_by_policy(session: Session, event: VerificationWanted) -> None:
 
 
 def end_withdrawn(session: Session, event: SubmissionWithdrawn) -> None:
-    """Cancel verifications that wait, and duels; confirm the pool that rises by a withdrawal.
+    """Cancel queued verifications and duels; confirm the pool that rises by a withdrawal.
 
     A replay that has started goes on: its sealed runs count.
     """
@@ -108,7 +108,7 @@ def end_withdrawn(session: Session, event: SubmissionWithdrawn) -> None:
 
 
 def confirm_reinstated(session: Session, event: SubmissionReinstated) -> None:
-    """Ask for the fresh runs that the rank of a reinstated submission needs."""
+    """Request the fresh runs that the rank of a reinstated submission needs."""
     pool = _pool_of(session, event.submission)
     if pool is not None:
         confirm_rank(session, pool, requested_by=event.user_id)
@@ -119,7 +119,7 @@ def _pool_of(session: Session, submission: Submission) -> Pool | None:
 
 
 def refresh_to_check(session: Session, submission: Submission) -> None:
-    """Lock a submission that is to be checked, and read again what that depends on.
+    """Lock and refresh a submission before it is verified.
 
     Raises ConflictError if it was withdrawn.
     """
@@ -130,7 +130,7 @@ def refresh_to_check(session: Session, submission: Submission) -> None:
 
 
 def mark_verifying(session: Session, verification: Verification) -> None:
-    """Show that a submission's claim is being checked.
+    """Mark a submission as being verified.
 
     An earlier verdict stands, on the board too, until there is another.
     """
@@ -142,9 +142,9 @@ def mark_verifying(session: Session, verification: Verification) -> None:
 
 
 def mark_cancelled(verification: Verification) -> None:
-    """Let a replay that runs end without a verdict once its runs are finished.
+    """Let a running replay end without a verdict once its runs are finished.
 
-    Raises ConflictError if that was said before.
+    Raises ConflictError if it is marked already.
     """
     if verification.cancelled_at is not None:
         raise ConflictError(
@@ -156,9 +156,9 @@ def mark_cancelled(verification: Verification) -> None:
 def cancel_verification(
     session: Session, verification: Verification, report: ReplayReport | None = None
 ) -> None:
-    """End a verification without a verdict. A worker learns of it with its next post.
+    """End a verification without a verdict. The next post of its worker returns that.
 
-    The sealed runs of a replay that were finished count, those of its `report` among them.
+    The finished sealed runs of a replay count, those of its `report` included.
     """
     if verification.state not in OPEN:
         raise ConflictError(
@@ -177,7 +177,7 @@ def cancel_verification(
 
 
 def end_with_verdict(session: Session, verification: Verification, verdict: Verdict | None) -> None:
-    """Store a verdict, or that there is nobody to judge.
+    """Store a verdict, or end a job that has none, such as a calibration.
 
     The first verdict about a claim is its submission's status; a later one waits.
     """
@@ -195,7 +195,7 @@ def end_with_verdict(session: Session, verification: Verification, verdict: Verd
 
 
 def end_without_verdict(session: Session, verification: Verification, reason: Reason) -> None:
-    """Give up on a verification for a reason that says nothing about the claim."""
+    """End a verification for a reason that says nothing about the claim."""
     verification.state = "failed"
     if verification.submission is not None:
         verification.outcome = "inconclusive"
@@ -208,7 +208,7 @@ def end_without_verdict(session: Session, verification: Verification, reason: Re
 def settle_without_verdict(
     session: Session, verification: Verification, report: ReplayReport | None = None
 ) -> None:
-    """Give the submission the status it had before; a calibration's state follows."""
+    """Restore the submission's earlier status; a calibration's state is updated."""
     settle_calibration(session, verification)
     keep_evidence(session, verification)
     keep_sealed_runs(session, verification, report)
@@ -219,7 +219,7 @@ def settle_without_verdict(
 
 
 def set_status(session: Session, submission: Submission, status: str) -> None:
-    """Change a submission's status and its evidence, and with them the board."""
+    """Change a submission's status and evidence, and raise the board's version."""
     emit(session, StatusChanged(submission, status, before=submission.status))
     submission.status = status
     follow_evidence(session, submission)
@@ -227,7 +227,7 @@ def set_status(session: Session, submission: Submission, status: str) -> None:
 
 
 def follow_check(session: Session, verification: Verification) -> None:
-    """Tell on the board whether the replay of a claim waits or has begun."""
+    """Show on the board whether the replay of a claim waits or has begun."""
     submission = verification.submission
     if submission is None or not checks_claim(verification, submission):
         return

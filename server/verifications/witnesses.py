@@ -30,7 +30,7 @@ TOKEN_ENDED = Reason(
 
 @dataclass(frozen=True)
 class Witness:
-    """A witness's token and the verification that it was made for."""
+    """Token of a witness and the verification that it was made for."""
 
     made: NewToken
     verification: Verification
@@ -39,7 +39,7 @@ class Witness:
 def make_witness_token(
     session: Session, caller: Caller, submission_id: str, *, reason: str | None
 ) -> Witness:
-    """Make a token for the worker on a submitter's machine, and ask for what it will train.
+    """Make a token for the worker on a submitter's machine, and queue its verification.
 
     Raises NotFoundError, ConflictError for an organiser's own submission, an archive's or one that
     is being witnessed, ContentError if the reference cannot replay it.
@@ -87,7 +87,7 @@ def make_witness_token(
 
 
 def end_witnessed(session: Session, verification: Verification, verdict: Verdict) -> None:
-    """Store the verdict of a witnessed verification, which rejects nobody; the check follows it."""
+    """Store the verdict of a witnessed verification, which cannot reject; update the check."""
     witness = session.get_one(User, verification.requested_by).name
     is_open = verdict.outcome == "rejected"
     told = Reason(

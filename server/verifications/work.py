@@ -1,4 +1,4 @@
-"""What waits for a worker and what is at one: a few columns, never a report or a curve."""
+"""Queued and running attempts: a few columns, never a report or a curve."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ OPEN = ("queued", "running")
 
 @dataclass(frozen=True)
 class AttemptWork:
-    """An attempt, the verification it is one of, and what that is about.
+    """An attempt, its verification, and the benchmark and submission that this is about.
 
     `wanted_class` is the hardware class it waits for, None where any will do. For `sharer`,
     `by_organiser` and `asked_at`, which decide its place, see `fair_queue`. `sent_to` is the worker
@@ -55,18 +55,18 @@ class AttemptWork:
 
     @property
     def turn(self) -> Waiting:
-        """As the rules of whose turn it is look at it."""
+        """Entry for the fair queue."""
         return Waiting(self.attempt_id, self.sharer, self.by_organiser, self.asked_at)
 
     @property
     def work(self) -> Work:
-        """What its length depends on."""
+        """Benchmark and kind, which decide its length."""
         return Work(self.benchmark, self.kind)
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingWork:
-    """Of an attempt that waits what its place and its start depend on; see AttemptWork."""
+    """Columns of a queued attempt that decide its place and its start; see AttemptWork."""
 
     attempt_id: str
     verification_id: str
@@ -78,9 +78,9 @@ class WaitingWork:
 
 @dataclass(frozen=True, slots=True)
 class WaitingMark:
-    """What tells one state of everything that waits from the next, read from an index alone.
+    """Fingerprint of the queue: it changes when the queue does. Read from an index alone.
 
-    How many wait, when the latest of them was asked for, and how many were sent to a worker.
+    Number of queued attempts, the time of the latest request, and how many were sent to a worker.
     """
 
     count: int
@@ -89,14 +89,14 @@ class WaitingMark:
 
 
 def waiting_mark(session: Session) -> WaitingMark:
-    """The mark of what waits at this moment."""
+    """Read the queue's current fingerprint."""
     counted = select(func.count(), func.max(Attempt.asked_at), func.count(Attempt.sent_to))
     count, latest, sent = session.execute(counted.where(Attempt.state == "queued")).one()
     return WaitingMark(count, latest, sent)
 
 
 def waiting_attempts(session: Session) -> list[WaitingWork]:
-    """Every queued attempt, the oldest first: thousands may wait, of which a page is shown."""
+    """Every queued attempt, the oldest first; there may be thousands."""
     query = (
         select(
             Attempt.id,
@@ -135,7 +135,7 @@ def _waiting(
 
 
 def attempts_by_id(session: Session, attempt_ids: Sequence[str]) -> dict[str, AttemptWork]:
-    """Some attempts with all that is shown of them."""
+    """Attempts by id, with every column that is shown."""
     rows = session.execute(_attempts().where(Attempt.id.in_(attempt_ids)))
     return {row.attempt_id: _work(row) for row in rows}
 
@@ -154,18 +154,18 @@ def attempts_of(session: Session, worker: str, *, limit: int) -> list[AttemptWor
 
 
 def existing_verifications(session: Session) -> set[str]:
-    """Ids of the open verifications that there are for whoever reads with the session."""
+    """Ids of the open verifications that the session's reader may see."""
     return set(session.scalars(select(Verification.id).where(Verification.state.in_(OPEN))))
 
 
 def is_anything_embargoed(session: Session) -> bool:
-    """Whether there is a submission that somebody may not see. For a session that sees all."""
+    """Whether any submission is hidden from some reader. For a session that sees all."""
     embargoed = select(Submission.id).where(Submission.embargoed.is_(true())).limit(1)
     return session.scalar(embargoed) is not None
 
 
 def runs_under_way(session: Session, attempt_ids: list[str]) -> dict[str, int]:
-    """Which run (from 0) each attempt is at, from the last thing that was heard of it."""
+    """Current run (from 0) of each attempt, from the last event received."""
     latest = (
         select(ReplayEventRow.attempt_id, func.max(ReplayEventRow.sequence).label("sequence"))
         .where(ReplayEventRow.attempt_id.in_(attempt_ids))
@@ -183,7 +183,7 @@ def runs_under_way(session: Session, attempt_ids: list[str]) -> dict[str, int]:
 
 
 def recent_seconds(session: Session) -> list[tuple[Work, str, float]]:
-    """How long the latest attempts that ended well took, with what they did and on which class."""
+    """Seconds of the latest successful attempts, with their work and hardware class."""
     query = (
         _attempts()
         .add_columns(WorkerRow.hardware_class.label("ran_on"))

@@ -1,4 +1,4 @@
-"""Workers over HTTP: hello, claim, events, report; holds of workers and queues."""
+"""Worker endpoints: hello, claim, events, report; holds of workers and queues."""
 
 from typing import Annotated
 
@@ -51,7 +51,7 @@ FenceDep = Annotated[int, Header(alias=FENCE_HEADER)]
 
 @router.get("/workers")
 def list_workers(parts: PartsDep, viewer: ViewerDep) -> WorkerList:
-    """Every worker that said hello, and whether it is alive."""
+    """List every worker that ever said hello, and whether it is alive."""
     with parts.database.read(viewer) as session:
         return WorkerList(
             workers=worker_queries.list_workers(
@@ -62,9 +62,9 @@ def list_workers(parts: PartsDep, viewer: ViewerDep) -> WorkerList:
 
 @router.get("/queue")
 def get_queue(parts: PartsDep, viewer: ViewerDep, limit: LimitDep = SHOWN_PER_CLASS) -> QueueView:
-    """What waits for a worker, by hardware class: in which place, and when it should start.
+    """Read the queue by hardware class: places and expected starts.
 
-    Of each class the next `limit` to start are listed.
+    Each class lists its next `limit` attempts to start.
     """
     with parts.database.read(viewer) as session:
         alive_seconds = parts.settings.worker_alive_seconds
@@ -73,7 +73,7 @@ def get_queue(parts: PartsDep, viewer: ViewerDep, limit: LimitDep = SHOWN_PER_CL
 
 @router.post("/workers/hello")
 def hello(body: WorkerHello, parts: PartsDep, caller: WorkerDep) -> HelloAnswer:
-    """A worker is alive. Its name is from then on that of the token's user: 403 for others."""
+    """Heartbeat of a worker. The first reserves its name for the token's user: 403 for others."""
     attempts.refuse_unstorable(body)
     with parts.database.write() as session:
         return workers.greet(session, body, caller=caller)
@@ -81,7 +81,7 @@ def hello(body: WorkerHello, parts: PartsDep, caller: WorkerDep) -> HelloAnswer:
 
 @router.post("/workers/probes")
 def post_probe(body: WorkerProbe, parts: PartsDep, caller: WorkerDep) -> ProbeAnswer:
-    """What a worker measured of itself. A canary off the worker's own baseline takes it out."""
+    """Store a worker's self-measurement. A canary off the worker's baseline pauses the worker."""
     attempts.refuse_unstorable(body)
     with parts.database.write() as session:
         return worker_probes.record_probe(session, body, caller=caller)
@@ -89,7 +89,7 @@ def post_probe(body: WorkerProbe, parts: PartsDep, caller: WorkerDep) -> ProbeAn
 
 @router.get("/workers/{name}")
 def get_worker(name: str, parts: PartsDep, viewer: ViewerDep) -> WorkerDetail:
-    """One worker: what it is at, what it did lately, and its roofline."""
+    """Read a worker: its current attempt, its latest attempts, and its roofline."""
     with parts.database.read(viewer) as session:
         alive_seconds = parts.settings.worker_alive_seconds
         return worker_queries.read_worker(session, name, alive_seconds=alive_seconds)
@@ -97,21 +97,21 @@ def get_worker(name: str, parts: PartsDep, viewer: ViewerDep) -> WorkerDetail:
 
 @router.get("/workers/{name}/probes")
 def list_probes(name: str, parts: PartsDep) -> ProbeList:
-    """A worker's roofs and canaries over time, the newest first."""
+    """List a worker's roofs and canaries over time, the newest first."""
     with parts.database.read() as session:
         return ProbeList(worker=name, probes=worker_probes.probe_history(session, name))
 
 
 @router.post("/workers/{name}/baseline", status_code=204)
 def renew_baseline(name: str, parts: PartsDep, organiser: OrganiserDep) -> None:
-    """Take a worker in as it is now: its next readings become its baseline. For organisers."""
+    """Reset a worker's baseline to its next readings. For organisers."""
     with parts.database.write() as session:
         worker_probes.set_baseline_anew(session, organiser, name)
 
 
 @router.post("/workers/{name}/confirm")
 def confirm_worker(name: str, body: Resume, parts: PartsDep, caller: OrganiserDep) -> WorkerDetail:
-    """Let a worker be drawn for attempts, as a machine of its hardware class. 409 if it is."""
+    """Confirm a worker for its hardware class, so that it gets attempts. 409 if it is confirmed."""
     with parts.database.write() as session:
         worker_probes.confirm_worker(session, caller, name, reason=body.reason)
     with parts.database.read() as session:
@@ -121,7 +121,7 @@ def confirm_worker(name: str, body: Resume, parts: PartsDep, caller: OrganiserDe
 
 @router.get("/hardware-classes")
 def list_hardware_classes(parts: PartsDep) -> HardwareClassList:
-    """Every hardware class of the registry: what a claim's system has to fit."""
+    """List every registered hardware class, which the systems of claims have to match."""
     with parts.database.read() as session:
         rows = hardware_classes.list_classes(session)
         return HardwareClassList(
@@ -133,7 +133,7 @@ def list_hardware_classes(parts: PartsDep) -> HardwareClassList:
 def claim_attempt(
     attempt_id: str, body: ClaimRequest, parts: PartsDep, caller: WorkerDep
 ) -> ClaimGrant:
-    """Take a queued attempt. 409: it is taken or over, or this worker is to take nothing."""
+    """Claim a queued attempt. 409: it is taken or over, or this worker is held."""
     try:
         with parts.database.write() as session:
             return attempts.claim_attempt(session, attempt_id, body, caller=caller)
@@ -147,7 +147,7 @@ def claim_attempt(
 def post_events(
     attempt_id: str, body: EvaluationBatch, parts: PartsDep, secret: SecretDep, fence: FenceDep
 ) -> BatchAnswer:
-    """Events of a replay, authorised by the claim's token and fence; no events: a heartbeat."""
+    """Post events of a replay, with the claim's token and fence; no events: a heartbeat."""
     arrived_at = utc_now()
     with parts.database.write() as session:
         return attempts.record_events(
@@ -159,10 +159,10 @@ def post_events(
 def post_report(
     attempt_id: str, body: ReplayReport, parts: PartsDep, secret: SecretDep, fence: FenceDep
 ) -> ReportAnswer:
-    """The end of a replay. Sending the same report again changes nothing.
+    """Report the end of a replay. Sending the same report again changes nothing.
 
-    422 for a report that does not agree with the events that came before it: the attempt has
-    failed then, and another one is queued.
+    422 for a report that contradicts the events before it: the attempt has failed then, and a
+    retry is queued.
     """
     slack_seconds = parts.settings.clock_slack_seconds
     with parts.database.write() as session:
@@ -181,19 +181,19 @@ def post_report(
 
 @router.post("/workers/{name}/pause")
 def pause_worker(name: str, body: Hold, parts: PartsDep, caller: OrganiserDep) -> WorkerDetail:
-    """Have a worker take nothing until it is resumed. What it is at it finishes."""
+    """Pause a worker until it is resumed. It finishes its current attempt."""
     return _hold(parts, caller, name, held=holds.PAUSED, reason=body.reason)
 
 
 @router.post("/workers/{name}/drain")
 def drain_worker(name: str, body: Hold, parts: PartsDep, caller: OrganiserDep) -> WorkerDetail:
-    """Have a worker finish what it is at, take nothing more, and end its process."""
+    """Drain a worker: it finishes its current attempt, takes no other, and ends its process."""
     return _hold(parts, caller, name, held=holds.DRAINING, reason=body.reason)
 
 
 @router.post("/workers/{name}/resume")
 def resume_worker(name: str, body: Resume, parts: PartsDep, caller: OrganiserDep) -> WorkerDetail:
-    """Let a paused worker, or one that still drains, take work again. 409 if it is neither."""
+    """Resume a worker that is paused or still draining. 409 if it is neither."""
     with parts.database.write() as session:
         holds.resume_worker(session, caller, name, reason=body.reason)
     return _view_worker(parts, name)
@@ -201,7 +201,7 @@ def resume_worker(name: str, body: Resume, parts: PartsDep, caller: OrganiserDep
 
 @router.post("/queue/pause")
 def pause_queue(body: QueueHold, parts: PartsDep, caller: OrganiserDep) -> QueueView:
-    """Let nothing of a hardware class start, or nothing at all. What runs goes on."""
+    """Pause the queue of a hardware class, or all queues. Running attempts go on."""
     with parts.database.write() as session:
         holds.pause_queue(session, caller, body.hardware_class, reason=body.reason)
     return _view_queue(parts)
@@ -209,7 +209,7 @@ def pause_queue(body: QueueHold, parts: PartsDep, caller: OrganiserDep) -> Queue
 
 @router.post("/queue/resume")
 def resume_queue(body: QueueResume, parts: PartsDep, caller: OrganiserDep) -> QueueView:
-    """End the pause of a hardware class, or that of everything. 409 if there is none."""
+    """End the pause of a hardware class, or of all queues. 409 if there is none."""
     with parts.database.write() as session:
         holds.resume_queue(session, caller, body.hardware_class, reason=body.reason)
     return _view_queue(parts)

@@ -1,4 +1,4 @@
-"""Whose a worker is, and whether its word counts as the organisers'."""
+"""Owner of a worker, and whether its word counts as the organisers'."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def owner_of(session: Session, worker_name: str) -> int | None:
 
 
 def is_organisers_worker(session: Session, worker_name: str) -> bool:
-    """Tell whether an organiser owns a worker, or the server process itself confirmed it.
+    """Whether an organiser owns a worker, or the server process itself confirmed it.
 
     A confirmation without a user is one of `python -m server.admin`.
     """
@@ -31,6 +31,6 @@ def is_organisers_worker(session: Session, worker_name: str) -> bool:
 
 
 def is_organisers(row: Any) -> bool:
-    """Tell it by the role of a worker's owner, and when and by whom the worker was confirmed."""
+    """Whether a worker counts as the organisers', by its owner's role and its confirmation."""
     by_server = row.confirmed_at is not None and row.confirmed_by is None
     return by_server or row.role in ORGANISERS

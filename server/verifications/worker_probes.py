@@ -1,4 +1,4 @@
-"""Workers confirmed once by an organiser, and measured by themselves against their baseline."""
+"""Workers: confirmation by an organiser, and self-measurements against their own baseline."""
 
 from datetime import datetime
 
@@ -26,8 +26,8 @@ IS_CANARY = (WorkerProbeRow.gflops.is_not(None), WorkerProbeRow.moment != "roof"
 
 
 def record_probe(session: Session, probe: WorkerProbe, *, caller: Caller) -> ProbeAnswer:
-    """Keep a probe; a canary off its worker's baseline takes the worker out, one that is not
-    takes it in again.
+    """Store a probe; a canary off its worker's baseline excludes the worker, one that is on it
+    admits it again.
 
     Raises ConflictError for a worker that never said hello, NotAllowedError if the name is another
     user's.
@@ -50,7 +50,7 @@ def record_probe(session: Session, probe: WorkerProbe, *, caller: Caller) -> Pro
 
 
 def set_baseline_anew(session: Session, caller: Caller, name: str) -> None:
-    """Take a worker in as it is: its next readings are its baseline. Raises NotFoundError."""
+    """Reset a worker's baseline: its next readings define it. Raises NotFoundError."""
     worker = find_worker(session, name)
     before = _logged(worker)
     worker.baseline_since = utc_now()
@@ -85,7 +85,7 @@ def probe_history(session: Session, name: str) -> list[ProbeView]:
 
 
 def canary_readings(session: Session) -> dict[str, list[ProbeView]]:
-    """The latest canaries of every worker that has one, newest first, without roofs."""
+    """Latest canaries of every worker that has one, newest first, without roofs."""
     place = func.row_number().over(
         partition_by=WorkerProbeRow.worker, order_by=WorkerProbeRow.id.desc()
     )
@@ -104,7 +104,7 @@ def canary_readings(session: Session) -> dict[str, list[ProbeView]]:
 
 
 def latest_probes(session: Session, *, with_figures: bool) -> dict[str, ProbeView]:
-    """The latest probe of every worker that has one: of its roofs, or of its canary."""
+    """Latest probe of every worker that has one: of its roofs, or of its canary."""
     wanted = (WorkerProbeRow.moment == "start",) if with_figures else IS_CANARY
     latest = select(func.max(WorkerProbeRow.id)).where(*wanted).group_by(WorkerProbeRow.worker)
     rows = session.scalars(select(WorkerProbeRow).where(WorkerProbeRow.id.in_(latest)))
@@ -164,7 +164,7 @@ def _take_out(session: Session, worker: WorkerRow, row: WorkerProbeRow, why: str
 
 
 def _first_readings(session: Session, worker: WorkerRow, row: WorkerProbeRow) -> list[float]:
-    """The readings a baseline is made of: before this one, and none that was too far off."""
+    """Readings that define a baseline: before this one, and none that was too far off."""
     of_old = select(WorkerProbeRow.gflops).where(
         WorkerProbeRow.worker == worker.name,
         WorkerProbeRow.configuration == row.configuration,
@@ -183,7 +183,7 @@ def _first_readings(session: Session, worker: WorkerRow, row: WorkerProbeRow) ->
 def confirm_worker(
     session: Session, actor: Actor, name: str, *, reason: str | None, owner: str | None = None
 ) -> None:
-    """Let a worker be drawn for attempts, and register its hardware class if that is new.
+    """Confirm a worker, so that it gets attempts, and register its hardware class if that is new.
 
     Without a user the actor is the server's own administration, whose worker counts as the
     organisers'; it names the `owner` it expects. Raises NotFoundError, ConflictError if it is

@@ -1,4 +1,4 @@
-"""Workers as they are read: who is there, who is out, where each stands under its roofs."""
+"""Read workers: their state, their attempts and their rooflines."""
 
 import statistics
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ ARITHMETIC = ("gemm", "convolution")
 
 
 def worker_roofline(session: Session, name: str) -> RooflineView:
-    """The roofline of a worker's latest attempts."""
+    """Roofline of a worker's latest attempts."""
     probe = latest_probes(session, with_figures=True).get(name)
     roofs = _roofs(probe)
     copy = probe.figures.get("copy") if probe is not None else None
@@ -73,7 +73,7 @@ def _roofs(probe: ProbeView | None) -> list[RoofView]:
 
 
 def _point(row: Any, roofs: list[RoofView], bandwidth: float | None) -> RooflinePointView | None:
-    """None where the report tells no work, or no run got anywhere."""
+    """Roofline point of a report; None if it has no work, or no run progressed."""
     report: Mapping[str, Any] = row.report or {"runs": []}
     work, seconds = report.get("work"), seconds_per_step(report)
     if work is None or seconds is None or not work["step_bytes"]:
@@ -101,9 +101,9 @@ def _point(row: Any, roofs: list[RoofView], bandwidth: float | None) -> Roofline
 
 
 def seconds_per_step(report: Mapping[str, Any]) -> float | None:
-    """Seconds in training for one step, the median over the runs of a report.
+    """Training seconds per step, the median over the runs of a report.
 
-    None where the work or the samples that were trained on are not told.
+    None if the report lacks the work or the number of trained samples.
     """
     work = report.get("work")
     if work is None:
@@ -124,7 +124,7 @@ UNCONFIRMED = "unconfirmed"
 
 
 def list_workers(session: Session, *, alive_seconds: float) -> list[WorkerView]:
-    """Every worker, the latest first."""
+    """List every worker, the latest first."""
     since = utc_now() - timedelta(seconds=alive_seconds)
     rows = session.scalars(select(WorkerRow).order_by(WorkerRow.last_seen_at.desc()))
     roofs = latest_probes(session, with_figures=True)
@@ -143,7 +143,7 @@ def list_workers(session: Session, *, alive_seconds: float) -> list[WorkerView]:
 
 
 def read_worker(session: Session, name: str, *, alive_seconds: float) -> WorkerDetail:
-    """One worker with its latest attempts and its roofline. Raises NotFoundError."""
+    """Read a worker with its latest attempts and its roofline. Raises NotFoundError."""
     found = (w for w in list_workers(session, alive_seconds=alive_seconds) if w.name == name)
     worker = next(found, None)
     if worker is None:
@@ -156,7 +156,7 @@ def read_worker(session: Session, name: str, *, alive_seconds: float) -> WorkerD
 
 
 def under_way(session: Session) -> dict[str, UnderWayView]:
-    """What each worker is at, by the worker's name."""
+    """Current attempt of each worker, by the worker's name."""
     running = running_attempts(session)
     runs = runs_under_way(session, [attempt.attempt_id for attempt in running])
     return {
@@ -183,7 +183,7 @@ def worker_view(
     canary: ProbeView | None,
     under_way: UnderWayView | None = None,
 ) -> WorkerView:
-    """A stored worker; one that was heard before `since` is not alive."""
+    """View of a stored worker; it is not alive if last heard before `since`."""
     stopping = row.state == "stopping"
     return WorkerView(
         name=row.name,
@@ -208,7 +208,7 @@ def worker_view(
 
 
 def _state(row: WorkerRow) -> str:
-    """What it said itself, unless it is to take nothing: the order of whoever holds it first."""
+    """State to show: an organiser's hold overrides the worker's own state, except "stopping"."""
     if row.state == "stopping":
         return row.state
     if row.held is None and row.confirmed_at is None and row.witness_for is None:

@@ -1,4 +1,4 @@
-"""Workers, the queue and rooflines as the API and the pages show them."""
+"""API and page models of workers, the queue and rooflines."""
 
 from datetime import datetime
 from typing import Any
@@ -9,11 +9,11 @@ from server.base.models import WorkerProbeRow
 
 
 class QueuedView(BaseModel):
-    """An attempt that waits. `position` counts from 1 within its hardware class, in fair order.
+    """A queued attempt. `position` counts from 1 within its hardware class, in fair order.
 
     `expected_start` is by the median length of recent attempts of the same kind, benchmark and
-    hardware class; None, with `why_unknown`, where there is nothing to go by. `attempt` is above 1
-    where an earlier one failed at nobody's cost; `by_organiser`: an organiser asked for it.
+    hardware class; None, with `why_unknown`, without a basis for it. `attempt` is above 1 if an
+    earlier one failed without charge to a quota; `by_organiser`: an organiser requested it.
     """
 
     verification_id: str
@@ -32,7 +32,7 @@ class QueuedView(BaseModel):
 
 
 class PauseView(BaseModel):
-    """Who paused a queue, since when and why."""
+    """A pause of a queue: who set it, since when and why."""
 
     by: str
     since: datetime
@@ -40,14 +40,14 @@ class PauseView(BaseModel):
 
 
 class ClassQueueView(BaseModel):
-    """What waits for one hardware class, and who is there to take it.
+    """Queue of one hardware class, and the workers of the class.
 
-    `hardware_class` is None for what any worker may take. `workers` are alive and in, `free` of
-    these do nothing, `out` are alive but off their baseline, `held` are paused or drained.
-    `last_seen_at` is when a worker of the class was last heard of, None if never. Where no worker
-    of a class is connected any other takes its attempts, and times are not compared. `waiting` has
-    the next of `waiting_count` to start. While it is `paused` nothing of the class
-    starts. `under_embargo` of them have places of their own and are not shown.
+    `hardware_class` is None for attempts that any worker may take. `workers` are alive and fit,
+    `free` counts the idle ones of these, `out` are alive but off their baseline, `held` are paused
+    or drained. `last_seen_at` is the last hello of a worker of the class, None if never. If no
+    worker of a class is connected, any other takes its attempts, and times are not compared.
+    `waiting` has the next of `waiting_count` to start. While the class is `paused`, no attempt of
+    it starts. `under_embargo` of them have places of their own and are not shown.
     """
 
     hardware_class: str | None
@@ -63,7 +63,7 @@ class ClassQueueView(BaseModel):
 
 
 class QueueView(BaseModel):
-    """Everything that waits for a worker, by hardware class; `as_of` is when that was so.
+    """Queue of all attempts by hardware class; `as_of` is the time of the snapshot.
 
     `paused` is the pause of everything.
     """
@@ -83,10 +83,10 @@ class RoofView(BaseModel):
 
 
 class RooflinePointView(BaseModel):
-    """One attempt's training: FLOP per byte, and the 10^12 FLOP/s it came to.
+    """Training of one attempt: FLOP per byte, and the achieved 10^12 FLOP/s.
 
-    `attainable_tflops` is what the roofs allow at that intensity and `bound` which of them does;
-    None where the worker did not measure them.
+    `attainable_tflops` is the limit of the roofs at that intensity and `bound` names the limiting
+    roof; None if the worker did not measure them.
     """
 
     verification_id: str
@@ -121,10 +121,10 @@ class FigureView(BaseModel):
 
 
 class ProbeView(BaseModel):
-    """What a worker measured of itself at one moment.
+    """Self-measurement of a worker at one moment.
 
-    `gflops` is its canary, `ratio` that by the worker's own baseline, None where it has none yet.
-    `figures` are its roofs and `host` its surroundings, empty where only the canary was measured.
+    `gflops` is its canary, `ratio` that by the worker's own baseline, None without a baseline.
+    `figures` are its roofs and `host` its surroundings, empty if only the canary was measured.
     """
 
     moment: str
@@ -146,7 +146,7 @@ class ProbeList(BaseModel):
 
 
 class UnderWayView(BaseModel):
-    """The attempt a worker is at. `run` (from 1) is None before the first of its `runs` started."""
+    """Current attempt of a worker. `run` (from 1) is None until the first of its `runs` starts."""
 
     verification_id: str
     kind: str
@@ -159,14 +159,14 @@ class UnderWayView(BaseModel):
 
 
 class WorkerView(BaseModel):
-    """A worker, whether it is alive, and the system it found under itself.
+    """A worker, whether it is alive, and the system it reports.
 
-    Its `state` is "drifted" where its canary is off its own baseline; it then gets no work, and
-    `drift` says how far it is off; it is "paused", "draining" or, once it ended for that,
-    "drained" where an organiser said so, which `held_by`, `held_at` and `held_because` explain;
-    it is "unconfirmed", and gets no work, until an organiser confirms it. One on a submitter's
-    machine serves the submission `witness_for` alone, and nobody confirms it.
-    `probe` has its latest roofs, `canary` its latest canary. `under_way` is what it is at.
+    Its `state` is "drifted" if its canary is off its own baseline; it then gets no work, and
+    `drift` says how far it is off. It is "paused", "draining" or, once it ended for that,
+    "drained" by an organiser's order, which `held_by`, `held_at` and `held_because` explain. It is
+    "unconfirmed", and gets no work, until an organiser confirms it. A worker on a submitter's
+    machine serves only the submission `witness_for`, and is never confirmed. `probe` has its
+    latest roofs, `canary` its latest canary, `under_way` its current attempt.
     """
 
     name: str
@@ -196,7 +196,7 @@ class WorkerList(BaseModel):
 
 
 class AttemptAtWorkerView(BaseModel):
-    """An attempt that a worker made, or is at."""
+    """An attempt that a worker made, or is making."""
 
     verification_id: str
     kind: str
@@ -210,7 +210,7 @@ class AttemptAtWorkerView(BaseModel):
 
 
 class WorkerDetail(BaseModel):
-    """A worker, its latest attempts, and where its trainings stand under its roofs."""
+    """A worker, its latest attempts, and its trainings on its roofline."""
 
     worker: WorkerView
     attempts: list[AttemptAtWorkerView]
@@ -220,8 +220,8 @@ class WorkerDetail(BaseModel):
 class HardwareClassView(BaseModel):
     """A class of machines whose times may be compared; its workers come within 10 % of `roof`.
 
-    `roof` is in GFLOP/s, null until a worker of the class measured it. `origin` says whose system
-    the class was registered from.
+    `roof` is in GFLOP/s, null until a worker of the class measured it. `origin` names the system
+    that registered the class.
     """
 
     model_config = ConfigDict(from_attributes=True)
@@ -243,7 +243,7 @@ class HardwareClassList(BaseModel):
 
 
 class ReportAnswer(BaseModel):
-    """What became of a verification after a report."""
+    """State and outcome of a verification after a report."""
 
     verification_id: str
     state: str
@@ -251,7 +251,7 @@ class ReportAnswer(BaseModel):
 
 
 def probe_view(row: WorkerProbeRow) -> ProbeView:
-    """A stored probe."""
+    """View of a stored probe."""
     return ProbeView(
         moment=row.moment,
         measured_at=row.measured_at,
@@ -270,7 +270,7 @@ REASON = r"\S"
 
 
 class Hold(BaseModel):
-    """Why a worker takes nothing, or nothing of a queue starts; shown with it and kept."""
+    """Reason to hold a worker or a queue; shown with it and kept."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"reason": "new fans on Saturday"}]}
@@ -280,7 +280,7 @@ class Hold(BaseModel):
 
 
 class Resume(BaseModel):
-    """Why it goes on, if there is something to say."""
+    """Reason to resume, optional."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{}]})
 
@@ -288,7 +288,7 @@ class Resume(BaseModel):
 
 
 class QueueHold(Hold):
-    """Which queue nothing starts of: that of a hardware class, or of all where none is named."""
+    """Queue to pause: that of a hardware class, or all if none is named."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -299,6 +299,6 @@ class QueueHold(Hold):
 
 
 class QueueResume(Resume):
-    """Which pause ends: that of a hardware class, or that of all where none is named."""
+    """Pause to end: that of a hardware class, or that of all if none is named."""
 
     hardware_class: str | None = Field(default=None, min_length=1, max_length=200)

@@ -1,4 +1,4 @@
-"""Who replays: workers say hello at their start, every few seconds, and when they are free."""
+"""Workers' hellos: sent at their start, every few seconds, and when they are free."""
 
 from dataclasses import asdict, replace
 from datetime import timedelta
@@ -26,11 +26,11 @@ LARGEST_SYSTEM_BYTES = 16 * 1024
 
 
 def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswer:
-    """Store that a worker is alive, and its system. The first hello of a name makes it its user's.
+    """Store that a worker is alive, and its system. The first hello reserves its name for its user.
 
-    The answer is what an organiser wants of it. Raises NotAllowedError if the name is another
-    user's, ConflictError if this user has too many, ContentError for a system that is none, or not
-    of its hardware class.
+    Returns an organiser's order for it. Raises NotAllowedError if the name is another user's,
+    ConflictError if this user has too many, ContentError for an impossible system, or one not of
+    its hardware class.
     """
     _require_a_system(hello.system)
     now = utc_now()
@@ -66,7 +66,7 @@ def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswe
 
 
 def _forget_confirmation(session: Session, system: WorkerSystem) -> None:
-    """An organiser confirmed a worker of one class: of another it has to be confirmed again."""
+    """Reset a worker's confirmation if its hardware class has changed."""
     session.execute(
         update(WorkerRow)
         .where(
@@ -81,7 +81,7 @@ def _forget_confirmation(session: Session, system: WorkerSystem) -> None:
 def require_own_name(session: Session, name: str, caller: Caller) -> None:
     """Raise NotAllowedError if a worker's name is another user's, or has another kind of token.
 
-    A free name may be anybody's. Raises ContentError for what is no name.
+    A free name may be used by any user. Raises ContentError for an invalid name.
     """
     _require_a_line("worker", name)
     row = session.execute(
@@ -105,7 +105,7 @@ def _purpose(submission_id: str | None) -> str:
 
 
 def _require_room(session: Session, name: str, caller: Caller) -> None:
-    """Raise ConflictError if a name is one too many for its user; each is a queue and a row."""
+    """Raise ConflictError if a user has too many names; each is a queue and a row."""
     if session.get(WorkerRow, name) is not None:
         return
     since = utc_now() - FORGOTTEN_AFTER
@@ -121,7 +121,7 @@ def _require_room(session: Session, name: str, caller: Caller) -> None:
 
 
 def _require_like_no_other(session: Session, name: str, caller: Caller) -> None:
-    """Raise ContentError for the form of a new name, NotAllowedError if it looks like another's."""
+    """Raise ContentError for the form of a new name, NotAllowedError if it resembles another's."""
     if session.get(WorkerRow, name) is not None:
         return
     if fault := fault_in(name):
@@ -137,7 +137,7 @@ def _require_like_no_other(session: Session, name: str, caller: Caller) -> None:
 
 
 def _require_a_system(system: WorkerSystem) -> None:
-    """Raise ContentError for what no machine is: quotas are charged by its accelerators."""
+    """Raise ContentError for an impossible system: quotas are charged by its accelerators."""
     _require_a_line("system.hardware_class", system.hardware_class)
     for field in ("processor_count", "memory_gib", "accelerator_count", "threads"):
         value = getattr(system, field)
