@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 BUNDLE_NAME = "plotly.min.js"
-# What `make charts` puts beside the code: scatter, bar and pie, a quarter of the whole bundle.
+# Bundle that `make charts` puts beside the code: scatter, bar and pie, a quarter of the whole one.
 BASIC_BUNDLE = Path("node_modules/plotly.js-basic-dist-min/plotly-basic.min.js")
 ROOT = Path(__file__).parent.parent
 # The style element of Plotly's own rules, and those it carries whole, which it looks for by id.

@@ -1,7 +1,7 @@
 """A badge for a README: the state of a submission and its figure, as an SVG of its own.
 
 A badge is shown on pages that are not ours, light or dark: it brings its own background, asks for
-no other file, and says in its title what it means.
+no other file, and explains itself in its title.
 """
 
 import html
@@ -58,7 +58,7 @@ def _colour(submission: View) -> str:
 
 
 def figure(submission: View) -> str | None:
-    """The one figure a submission is ranked by first; None of a claim, whose time is not ours."""
+    """The figure that ranks a submission first; None for a claim, because its time is not ours."""
     result = submission["result"]
     is_inference = submission["kind"] == "inference"
     if not (result["reached"] if is_inference else result["tta_seconds"] is not None):
@@ -72,7 +72,7 @@ def figure(submission: View) -> str | None:
 
 
 def text_width(text: str) -> float:
-    """Pixels of a text at the badge's size; what is no ASCII counts as wide as it is drawn."""
+    """Width of a text in pixels at the badge's size; other characters than ASCII at drawn width."""
     return sum(_width(character) for character in text) * FONT_PIXELS / 2048
 
 

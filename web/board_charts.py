@@ -1,4 +1,4 @@
-"""The charts of a training board: what each is called, what it shows, and from what it is made.
+"""The charts of a training board: name, title, description and required input of each.
 
 Each is made from one view with "board", "target", "against", "divisions" (of records) and "note",
 "sets" (board entries with their runs) and "reference"; a chart reads what it `needs` of them.

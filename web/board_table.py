@@ -74,7 +74,7 @@ def present_figures(entries: Iterable[Entry]) -> frozenset[str]:
 def board_columns(
     kind: str, present: Collection[str], divisions: Collection[str], *, counts: str = "epochs"
 ) -> list[Column]:
-    """The columns of a board of a kind whose entries have these figures.
+    """The columns of a board of a kind, for entries with these figures.
 
     Divisions are told apart where there are several. A benchmark that counts samples shows those in
     the place of epochs.
@@ -94,7 +94,7 @@ def progress(entry: Entry) -> str:
 
 
 def columns_by_name(columns: Iterable[Column], quality_unit: str) -> dict[str, Any]:
-    """What a row asks of its board: which columns there are, and the unit of a quality."""
+    """Facts of a board that its rows need: the columns it has, and the unit of a quality."""
     there = {column.name for column in columns}
     return {c.name: c.name in there for kind in COLUMNS.values() for c in kind} | {
         "quality_unit": quality_unit
@@ -122,7 +122,7 @@ def _section(entry: Entry) -> str:
 
 
 def nothing_measured(entries: Sequence[Entry]) -> str | None:
-    """What a board without any numbered row says above its claims; None of any other board."""
+    """Sentence above the claims of a board without a ranked row; None for any other board."""
     claims = sum(_section(entry) in (LISTED, CLAIMED) for entry in entries)
     if not claims or any(entry["rank"] is not None for entry in entries):
         return None
@@ -138,7 +138,7 @@ def hardware(system: Mapping[str, Any]) -> str:
 
 
 def beside_hardware(system: Mapping[str, Any]) -> str | None:
-    """What is said of a system beneath its hardware, None where that says it already."""
+    """Text beneath a system's hardware, None where the hardware already says it."""
     if system["accelerator"]:
         return str(system["name"])
     processor, name = str(system["processor"] or ""), str(system["name"])
@@ -169,7 +169,7 @@ NARROWING = (
     "date_to",
     "q",
 )
-# What the board would be under another clock, at another target or at other prices.
+# Fields that show the board under another clock, at another target or at other prices.
 WHAT_IF = ("clock", "target", "price", "prices_on")
 FILTER_NAMES = ("metric", *NARROWING, "sort", "order", "limit", *WHAT_IF, "withdrawn")
 FIRST_ORDER = ("rank", "asc")
@@ -185,7 +185,7 @@ METRICS = {
 class Pages:
     """The pages of a board: each a number or None where it leads nowhere else.
 
-    `first_entry` and `last_entry` are the places of what is shown, both 0 where nothing is.
+    `first_entry` and `last_entry` are places of the entries shown, both 0 where none is.
     """
 
     first: int | None
@@ -212,7 +212,7 @@ def shown_value(value: object) -> str:
 
 
 def kind_link(filters: Mapping[str, Any], kind: str) -> str:
-    """The link to a benchmark's board of a kind; what was searched for is kept."""
+    """The link to a benchmark's board of a kind; the text searched for is kept."""
     return "?" + board_query({"q": filters.get("q")}, metric=next(iter(METRICS[kind])))
 
 
@@ -247,7 +247,7 @@ def asks_what_if(filters: Mapping[str, Any]) -> bool:
 
 
 def _limit_of(filters: Mapping[str, Any]) -> int:
-    """How many entries a page has; the usual number where what was typed is none and refused."""
+    """Number of entries on a page; the usual one where the typed text is not a number."""
     try:
         return max(1, int(filters.get("limit") or USUAL_LIMIT))
     except ValueError:
@@ -255,7 +255,7 @@ def _limit_of(filters: Mapping[str, Any]) -> int:
 
 
 def pages_of(board: Mapping[str, Any], filters: Mapping[str, Any]) -> Pages:
-    """Where the page of a board that is shown stands among all of them."""
+    """Page numbers around the shown page of a board, and the places of its entries."""
     limit, total = _limit_of(filters), board["total"]
     shown, last = len(board["entries"]), max(1, -(-total // limit))
     start = board.get("first") or (1 if shown else 0)

@@ -149,7 +149,7 @@ def band_traces(
 
 
 def quality_axis(target: Mapping[str, Any]) -> dict[str, Any]:
-    """The axis of a quality; it stays within what the metric can be, however wide the band."""
+    """The axis of a quality; it stays within the metric's range, however wide the band."""
     largest = {"percent": 100, "fraction": 1}.get(target["unit"])
     unit = "%" if target["unit"] == "percent" else plain(target["unit"])
     more: dict[str, Any] = {}
@@ -159,12 +159,12 @@ def quality_axis(target: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def empty_figure(sentence: str) -> Figure:
-    """What stands in place of a chart that there is nothing to draw in, and what it needs."""
+    """Empty figure with a sentence instead of a chart, such as on the runs that it needs."""
     return {"data": [], "layout": {"meta": {"empty": sentence}}}
 
 
 def series_marks(order: int) -> dict[str, Any]:
-    """What tells the series of that order from the others without its colour."""
+    """Dash and symbol of the series of that order, to tell it apart without its colour."""
     return {
         "dash": SERIES_DASHES[order % len(SERIES_DASHES)],
         "symbol": SERIES_SYMBOLS[order % len(SERIES_SYMBOLS)],
@@ -224,7 +224,7 @@ def even_sample(values: Sequence[Any], most: int) -> list[Any]:
 
 
 def thinning_note(drawn: int, known: int) -> str | None:
-    """What a caption says where not everything is drawn; None where it is."""
+    """Note for a caption where not everything is drawn; None where it is."""
     if drawn == known:
         return None
     return (
@@ -233,12 +233,12 @@ def thinning_note(drawn: int, known: int) -> str | None:
 
 
 def number_of(point: View, place: int) -> int:
-    """Which evaluation of its run a point is, from 1: where none is left out, its place."""
+    """Number of a point's evaluation in its run, from 1; its place where none is left out."""
     return int(point.get("index", place))
 
 
 def left_out(runs: Sequence[View]) -> str | None:
-    """What a page says where not every evaluation of its runs is shown; None where each is."""
+    """Note for a page that leaves out evaluations of its runs; None where it shows each."""
     known = sum(run.get("evaluations", len(run["curve"])) for run in runs)
     shown = sum(len(run["curve"]) for run in runs)
     if shown == known:

@@ -1,4 +1,4 @@
-"""How to cite a submission: BibTeX and plain text. Whatever a stranger wrote is escaped."""
+"""Citations of a submission in BibTeX and plain text. Text of strangers is escaped."""
 
 import re
 from collections.abc import Mapping

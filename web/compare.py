@@ -1,4 +1,4 @@
-"""Submissions side by side: what differs, in words, and who is really faster."""
+"""Submissions side by side: their differences in words, and which is significantly faster."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ _LARGEST_RATIO, _BEYOND = 1e6, "more than a million"
 
 @dataclass(frozen=True)
 class Cell:
-    """What one submission has in a row; `note` is its figure as a multiple of the first's."""
+    """Cell of a submission in a row; `note` is its figure as a multiple of the first's."""
 
     text: str
     note: str | None = None
@@ -102,7 +102,7 @@ def against(pairs: Sequence[View], one: str, other: str) -> Against | None:
 
 
 def pair_sentence(pair: View, comparison: View) -> str:
-    """Who of a pair of the API's comparison is faster, how surely, and what would tell.
+    """Say which of a compared pair is faster, how surely, and how many runs would tell.
 
     The submissions are called by letter, in their order.
     """
@@ -283,7 +283,7 @@ def _row(
 
 
 def _multiple(value: Any, first: Any) -> str | None:
-    """How many times the first one's figure this is; None where that says nothing."""
+    """A figure as a multiple of the first one's; None where that says nothing."""
     figures = (value, first)
     if any(isinstance(f, bool) or not isinstance(f, int | float) or f <= 0 for f in figures):
         return None

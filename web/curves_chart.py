@@ -71,7 +71,7 @@ def convergence_curves_figure(
 
 
 def convergence_curves_table(sets: Sequence[View], target: View) -> Table:
-    """Each run: how many evaluations, where it ended and what it reached."""
+    """Each run: number of evaluations, last epoch, last and best quality."""
     figures = ("Evaluations", "Last epoch", "Last evaluation", f"Best {target['metric']}")
     return Table(
         columns("Model", "Submitter", "System", "Run", figures=figures),

@@ -155,7 +155,7 @@ def _dots(status: str, placed: Sequence[tuple[int, View]], scale: float) -> dict
 
 
 def _beside(order: int) -> float:
-    """How far from the middle of its row a run is drawn, so that equal runs are told apart."""
+    """Distance of a run from the middle of its row, so that equal runs are told apart."""
     return (order % 5 - 2) * 0.07
 
 

@@ -30,19 +30,19 @@ class Document:
 
     @property
     def address(self) -> str:
-        """Where the site has it."""
+        """Address of the document on the site."""
         return address(self.name)
 
 
 @dataclass(frozen=True)
 class Documents:
-    """What a folder holds: documents by name in the order to read them, and images by name."""
+    """Content of a folder: documents by name in the order to read them, and images by name."""
 
     by_name: Mapping[str, Document] = field(default_factory=dict)
     images: Mapping[str, Asset] = field(default_factory=dict)
 
     def chapters(self) -> list[Document]:
-        """All but the index and the decisions, in the order the index names them."""
+        """Documents other than the index and the decisions, in the order of the index."""
         return [d for d in self.by_name.values() if d.name != INDEX and not is_decision(d.name)]
 
     def decisions(self) -> list[Document]:
@@ -78,7 +78,7 @@ def read_documents(folder: Path) -> Documents:
 
 
 def site_address(href: str, *, origin: str, names: Iterable[str], images: Iterable[str]) -> str:
-    """Where a link of document `origin` leads in the site.
+    """Address on the site of a link in the document `origin`.
 
     A relative path to another file of the folder becomes its address; any other link is kept.
     """
@@ -98,7 +98,7 @@ def site_address(href: str, *, origin: str, names: Iterable[str], images: Iterab
 def _document(
     name: str, text: str, texts: Mapping[str, str], images: Mapping[str, Asset]
 ) -> Document:
-    # Whoever first opens a document waits for the parser, not the start of every server.
+    # The first reader of a document waits for the parser's import, not the start of every server.
     from web.markdown import markdown_page
 
     page = markdown_page(
@@ -109,7 +109,7 @@ def _document(
 
 
 def _in_order(by_name: Mapping[str, Document]) -> list[str]:
-    """The index, what it links to in its order, the rest by name, the decisions by number."""
+    """The index, its linked documents in its order, the rest by name, the decisions by number."""
     linked = by_name[INDEX].page.html if INDEX in by_name else ""
 
     def place(name: str) -> tuple[bool, int, str]:

@@ -8,7 +8,7 @@ from finishline.rules.scoring.tta import display_seconds
 
 DASH = "–"
 _GAP = "\u00a0"  # A number never parts from its unit at the end of a line.
-# Written out, what lies beyond would fill a page with digits.
+# Written out, values beyond these would fill a page with digits.
 SMALLEST_PLAIN, LARGEST_PLAIN = 1e-15, 1e15
 SMALLEST_PRICE = 1e-6
 _AGES = ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"), (1.0, "second"))
@@ -79,7 +79,7 @@ def percent(value: float | None, digits: int = 1) -> str:
     return f"{value:.{digits}f}{_GAP}%" if is_plain else f"{significant(value, 3)}{_GAP}%"
 
 
-# What says no more than the metric's own name does.
+# Units that say no more than the metric's own name does.
 UNNAMED_UNITS = ("fraction", "loss", "score")
 
 
@@ -141,7 +141,7 @@ def minute(timestamp: str | datetime | None) -> str:
 
 
 def age(timestamp: str | datetime | None, now: datetime | None = None) -> str:
-    """How long ago a timestamp was, in its largest unit: "3 minutes ago"."""
+    """Time since a timestamp, in its largest unit: "3 minutes ago"."""
     if timestamp is None:
         return DASH
     seconds = ((now or datetime.now(UTC)) - moment(timestamp)).total_seconds()

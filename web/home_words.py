@@ -21,8 +21,8 @@ class Family:
 def families(benchmarks: Sequence[View]) -> list[Family]:
     """Our own benchmarks first, then each round of MLPerf, the newest first.
 
-    Within a family the boards with submissions stand first. Our own are all cards, because they
-    are what a newcomer can take part in.
+    Within a family the boards with submissions stand first. Our own are all cards, because a
+    newcomer can take part in them.
     """
     rounds = {_round_of(benchmark) for benchmark in benchmarks}
     own = [()] if () in rounds else []
@@ -72,7 +72,7 @@ ADMINS_ALONE = ("users",)
 
 
 def console_pages_of(role: str) -> list[tuple[str, str, str]]:
-    """The pages that whoever is signed in with a role finds in the navigation."""
+    """The pages in the navigation of a user with a role."""
     if role == "admin":
         return list(CONSOLE_PAGES)
     if role == "organiser":

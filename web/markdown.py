@@ -137,7 +137,7 @@ def _table_open(
 
 
 def _column_names(table: Sequence[Token]) -> list[str]:
-    """What a table's head says, from the tokens that begin with the table."""
+    """Column names of a table's head, from the tokens that begin with the table."""
     head = takewhile(lambda token: token.type != "thead_close", table)
     return [words for token in head if token.type == "inline" and (words := _words_of(token))]
 

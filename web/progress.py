@@ -30,13 +30,13 @@ WORK_WORDS = {
 
 
 def kind_word(verification: Mapping[str, Any]) -> str:
-    """What a set of sealed runs is called: a verification where it checks a submission."""
+    """Name of a set of sealed runs: a verification where it checks a submission."""
     kind = str(verification["kind"])
     return KIND_WORDS.get(kind, kind)
 
 
 def state_sentence(verification: Mapping[str, Any]) -> str:
-    """What is happening to a verification, in one sentence."""
+    """State of a verification in one sentence."""
     state, outcome = verification["state"], verification["outcome"]
     planned = verification["runs_planned"]
     runs = count_text(planned, "run") if planned else "its runs"
@@ -87,7 +87,7 @@ def _why_again(verification: Mapping[str, Any]) -> str:
 
 
 def side_of(verification: Mapping[str, Any], run: int) -> Side | None:
-    """Which side of a duel a run (from 0) trains; None in what is no duel."""
+    """Side of a duel that a run (from 0) trains; None in any other verification."""
     duel = verification["duel"]
     if duel is None or run >= len(duel["order"]):
         return None
@@ -137,7 +137,7 @@ def chosen_ghost(race: View, wanted: str | None) -> View | None:
 
 
 def ghost_label(ghost: View) -> str:
-    """What a ghost is: whose run, or which mean."""
+    """Label of a ghost: the run of a submitter's model, or a mean of runs."""
     whose = f"{ghost['model']} by {ghost['submitter']}"
     if ghost["role"] == "claim":
         runs = max((point["runs"] for point in ghost["points"]), default=0)

@@ -1,4 +1,4 @@
-"""How a row came to its rank: evidence, pool, interval, eligibility and the rows beside it."""
+"""Steps to a row's rank: evidence, pool, interval, eligibility and the rows beside it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -73,7 +73,7 @@ def _days(dates: Sequence[str]) -> dict[str, Any]:
 def records_table(divisions: Sequence[View]) -> Table:
     """Every record and every lower time that took none, in the order of their dates.
 
-    "Tries" are what a record's submitter had handed in to the division up to then.
+    "Tries" counts the submissions of a record's submitter to the division up to then.
     """
     rows = [
         (mark, division["division"], mark.get("reason") or "record")
@@ -178,7 +178,7 @@ _HOLD = 0.06  # How much of the width the last record is drawn to hold.
 
 @dataclass(frozen=True)
 class Sparkline:
-    """A path within WIDTH x HEIGHT, the point it ends in, and what it shows in words."""
+    """A path within WIDTH x HEIGHT, the point it ends in, and its description in words."""
 
     path: str
     end_x: float

@@ -6,15 +6,15 @@ home.html          benchmarks (BenchmarkView + "records" of the division with th
                    (LiveLine), live_count, verdicts (VerdictLine)
 convergence.html   benchmark, convergence
 benchmark.html     benchmark, board, filters (current query values); optional explanation (text),
-                   facets (what is on the whole board), problems (what of a query was refused),
-                   dates (of its phases: what begins or ends, and when)
+                   facets (values on the whole board), problems (refused fields of a query),
+                   dates (of its phases: event and moment)
 board_chart.html   benchmark, chart (BoardChart), about, table, empty (why nothing is drawn,
                    or None), board (None for records), note (or None), choices, query,
                    against_links, board_link, filters
 submission.html    submission; optional benchmark, curves (runs with "file" and "curve", an
                    even sample of their "evaluations" where they are many), checks
                    (verifications with reasons, newest first), measured, place, site (an address),
-                   embargo_until, csrf (for whoever may withdraw it, else None)
+                   embargo_until, csrf (for a reader who may withdraw it, else None)
 inference.html     submission (of inference), benchmark; optional checks, place, site,
                    embargo_until, csrf
 docs.html          document (name, address, title, description, html, headings, is_index),
@@ -35,8 +35,8 @@ mail_link.html     address, purpose (confirm or unsubscribe), done
 error.html         status, title, detail, problems
 
 console/sign_in.html  next (where to go), out (signed out just now), error (a sentence or None)
-console/*.html        account (name, role), csrf, notices (text, once_only), typed (what the fields
-                      hold), errors (a sentence by field), refusal (a sentence or None); and:
+console/*.html        account (name, role), csrf, notices (text, once_only), typed (values of the
+                      fields), errors (a sentence by field), refusal (a sentence or None); and:
   account.html        me (MeView), submissions, before (whether later ones are on pages before),
                       older (address of the next page or None), tokens, quota (quotas, benchmarks),
                       own_token, session_ends_at, roles, scopes, may_change (tokens)
@@ -56,7 +56,7 @@ console/*.html        account (name, role), csrf, notices (text, once_only), typ
   users.html          users (UserView), organisations, roles, filters, next_page (an address or
                       None)
   user.html           user (UserView), tokens, organisations, roles, address, is_self
-  notices.html        hooks, mails, kinds (name, what it means), benchmarks, sends_mail
+  notices.html        hooks, mails, kinds (name, meaning), benchmarks, sends_mail
   webhook.html        hook, deliveries
 """
 

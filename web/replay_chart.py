@@ -168,12 +168,12 @@ def calibration_figure(sizes: Sequence[View], runs: Sequence[View], target: View
 
 
 def view_name(size: View) -> str:
-    """What the view of a batch size is called."""
+    """Name of the view of a batch size."""
     return f"batch size {size['batch_size']}"
 
 
 def largest_shift(band: Sequence[View]) -> float | None:
-    """How far two bands are apart where their means differ most, with its sign."""
+    """Largest difference between the means of two bands, with its sign; None without points."""
     shifts = [point["mean_difference"] for point in band]
     return max(shifts, key=abs, default=None)
 

@@ -111,7 +111,7 @@ def scaling_figure(board: View) -> Figure:
 
 
 def _doubling(values: Sequence[float]) -> dict[str, Any]:
-    """A logarithmic axis whose ticks double, as sizes of systems mostly do."""
+    """A logarithmic axis with doubling ticks, as sizes of systems mostly double."""
     powers = range(math.floor(math.log2(min(values))), math.ceil(math.log2(max(values))) + 1)
     return {"type": "log", "tickmode": "array", "tickvals": [2.0**power for power in powers]}
 

@@ -1,4 +1,4 @@
-"""A score as its steps: the rule in words, the numbers put into it, and what came out."""
+"""A score as its steps: the rule in words, its input numbers, and its result."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ DIGITS, PERCENT_DIGITS = 6, 4
 
 @dataclass(frozen=True)
 class RunLine:
-    """One run's own step: its seconds to the target and what becomes of them.
+    """One run's own step: its seconds to the target and their use in the mean.
 
     `progress` is its epochs to the target, or its samples where the benchmark counts those.
     """
@@ -61,7 +61,7 @@ def _samples(steps: Sequence[View]) -> View:
 
 
 def run_uses(times: Sequence[float | None], rule: View | None) -> list[str]:
-    """What becomes of each run's time in the mean, in words."""
+    """Use of each run's time in the mean, in words."""
     if rule is None:
         return ["" for _ in times]
     dropped = rule["dropped"]
@@ -101,7 +101,7 @@ def _runs_step(own: Sequence[View], rule: View | None, samples: View) -> ShownSt
 
 
 def convergence_unit(result: View) -> str:
-    """What the convergence of a result is counted in, or nothing if it is not told."""
+    """Unit of a result's convergence, samples or epochs; empty if the steps do not name it."""
     units = (step["unit"] for step in result["steps"] if step["name"] == "convergence")
     return {"samples_count": "samples", "epoch_num": "epochs"}.get(str(next(units, "")), "")
 

@@ -73,7 +73,7 @@ class VerdictCheck:
 
 
 def verdict_checks(verification: View) -> list[VerdictCheck]:
-    """What a replay checked of a claim, always the same four; none of any other kind."""
+    """Checks of a claim by a replay, always the same four; none for any other kind."""
     if verification["kind"] != "replay" or not verification["outcome"]:
         return []
     reasons = verification["reasons"]
@@ -102,7 +102,7 @@ def _check(name: str, reason: View | None, say: Any = None) -> VerdictCheck:
 
 
 def _speed(reason: View) -> str:
-    """How many times as long an epoch took as claimed; a faster replay is said to be one."""
+    """Sentence on an epoch's time as a multiple of the claimed one, or on a faster replay."""
     numbers = reason.get("numbers") or {}
     ratio, limit = numbers.get("ratio"), numbers.get("tolerated_ratio")
     if ratio is None:

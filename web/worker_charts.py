@@ -38,7 +38,7 @@ def roofline_figure(found: View) -> Figure:
 
 
 def _span(found: View) -> tuple[float, float]:
-    """From a decade below what is left of everything to a decade above what is right of it."""
+    """Range of the axis: from a decade below the leftmost mark to one above the rightmost."""
     bandwidth = found["copy_gb_per_second"]
     places = [point["intensity"] for point in found["points"]]
     if bandwidth:
@@ -97,7 +97,7 @@ def canary_line(probes: Sequence[View]) -> dict[str, Any] | None:
     """The latest configuration's readings (`probes` has the newest first), ready to be drawn.
 
     `path` is that of the line, `last` the place of its end; `middle`, `top` and `bottom` are the
-    heights of the baseline and of what is allowed to either side, None before there is a baseline.
+    heights of the baseline and of the limits to either side, None before there is a baseline.
     `summary` says the same. None without a reading.
     """
     told = [p for p in probes if p["gflops"] is not None and p["moment"] != "roof"]
@@ -137,7 +137,7 @@ def speed_text(gflops: float | None) -> str:
 
 
 def off_text(ratio: float | None) -> str:
-    """How far a reading is off its baseline: "0.4 % below"."""
+    """Deviation of a reading from its baseline: "0.4 % below"."""
     if ratio is None:
         return "no baseline yet"
     off = 100 * (ratio - 1)

@@ -32,7 +32,7 @@ _SPANS = ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"), (1.0, "second"
 
 
 def worker_state(worker: View) -> str:
-    """The word for a worker's badge: gone whatever it said last, else what it does."""
+    """The word for a worker's badge: "gone" or "stopped" for a silent one, else its state."""
     state = str(worker["state"])
     if not worker["alive"]:
         return "stopped" if state == "stopping" else "gone"
@@ -40,7 +40,7 @@ def worker_state(worker: View) -> str:
 
 
 def doing_sentence(worker: View) -> str:
-    """What a worker does, where the verification it is at is not named beside it."""
+    """Sentence on a worker's state, where the page does not name its verification beside it."""
     if worker["alive"]:
         state = str(worker["state"])
         return DOING.get(state, f"Is {state}.")
@@ -50,14 +50,14 @@ def doing_sentence(worker: View) -> str:
 
 
 def run_text(at: View) -> str:
-    """How far a worker is in what it is at: "run 2 of 4"."""
+    """Progress of a worker in its attempt: "run 2 of 4"."""
     if at["run"] is None:
         return f"before run 1 of {at['runs']}"
     return f"run {at['run']} of {at['runs']}"
 
 
 def subject_of(item: View) -> str:
-    """What an attempt is about: the model of its submission, else the benchmark's reference."""
+    """Subject of an attempt: the model of its submission, else the benchmark's reference."""
     return str(item["model"] or f"{item['benchmark']} reference")
 
 
@@ -70,7 +70,7 @@ def roof_name(name: str) -> str:
 
 
 def class_sentence(one: View) -> str:
-    """Who is there for a hardware class, and what happens where nobody is."""
+    """Describe the workers of a hardware class, and the consequence where it has none."""
     workers, free, out, held = one["workers"], one["free"], one["out"], one["held"]
     others = [f"{out} out"] * bool(out) + [f"{held} paused or drained"] * bool(held)
     if workers:
@@ -92,7 +92,7 @@ def class_sentence(one: View) -> str:
 
 
 def expected_text(item: View, now: datetime | None = None) -> str:
-    """When something that waits should start: "in about 3 minutes", or why nobody knows."""
+    """Expected start of a waiting item: "in about 3 minutes", or why it is unknown."""
     if item["expected_start"] is None:
         return f"unknown: {item['why_unknown']}"
     seconds = (moment(item["expected_start"]) - (now or datetime.now(UTC))).total_seconds()
@@ -106,7 +106,7 @@ def expected_text(item: View, now: datetime | None = None) -> str:
 
 
 def queue_sentence(workers: Sequence[View], waiting: int) -> str:
-    """How many workers are there, how many of them are at work, and how much waits."""
+    """Sentence with the numbers of workers alive and at work, and of waiting attempts."""
     alive = [worker for worker in workers if worker["alive"]]
     at_work = sum(worker["under_way"] is not None for worker in alive)
     what = "Nothing waits" if not waiting else f"{waiting} wait{'s' if waiting == 1 else ''}"
