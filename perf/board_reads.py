@@ -3,8 +3,8 @@
 `python perf/board_reads.py [--database sqlite|postgresql] [--results N] [--folder F]` fills a
 database with a board of 20,000 submissions (`--results 1000000`: 200 boards of 5,000, which takes
 minutes and 4 GB; with `--folder` an SQLite database stays there for the next run). A server and a
-plain Starlette application that answers the same bytes are loaded in turns over loopback: what
-counts is requests per CPU second of the server, because neighbours on the machine take none of it.
+plain Starlette application that answers the same bytes are loaded in turns over loopback: the
+bar is in requests per CPU second of the server, because neighbours on the machine take none of it.
 Then submissions of random boards are changed by another process, and the first read after each
 write is timed. Exit code 1 where a bar is missed.
 """
@@ -70,7 +70,7 @@ def main() -> int:
 
 
 def arguments() -> argparse.Namespace:
-    """How long and how hard."""
+    """Options of the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
     parser.add_argument("--results", type=int, default=ONE_BOARD)
@@ -83,7 +83,7 @@ def arguments() -> argparse.Namespace:
 
 
 def measure(asked: argparse.Namespace, bars: Bars, url: str, folder: Path) -> None:
-    """All figures of a database that is filled first."""
+    """Fill a database and measure all figures of it."""
     database = Database(url)
     migrate(database)
     is_many = asked.results > ONE_BOARD
@@ -144,7 +144,7 @@ async def first_reads(
         load = Load(request_for(API + name), b"200")
         await put_load(server.port, load, connections=1)
         seconds += load.seconds
-    return seconds[1:]  # The first of a process makes what all others share.
+    return seconds[1:]  # The first read of a process fills caches that all others share.
 
 
 def change(database: Database, name: str, number: int) -> None:

@@ -1,12 +1,12 @@
-"""How soon a free worker is at work again, and whether it gets what is next in fair order.
+"""Measure how soon a free worker is at work again, and whether dispatch keeps the fair order.
 
 `python -m perf.dispatch [--queued 10000] [--seconds 45]` starts PostgreSQL, Redis, a server and two
 workers whose training trains nothing, queues verifications of 50 submitters of whom three are
-greedy, and measures over what starts:
+greedy, and measures over the attempts that start:
 
 * from a worker free (its report answered) to its next training process started: p50, p99;
-* the order of what started against rules.fair_queue;
-* what a round of the dispatch loop costs, with everything queued;
+* the order of started attempts against rules.fair_queue;
+* the cost of a round of the dispatch loop, with everything queued;
 * the processor time of server and workers while nothing is queued.
 
 Exit code 1 where a bar is missed: 300 ms at the median, any attempt out of order by more than the
@@ -90,7 +90,7 @@ def measure_starts(installation: Installation, waiting: Sequence[Waiting], secon
 
 
 def count(installation: Installation, state: str) -> int:
-    """How many attempts are in a state."""
+    """Number of attempts in a state."""
     with installation.database.read() as session:
         query = select(func.count()).select_from(Attempt).where(Attempt.state == state)
         return session.scalar(query) or 0
@@ -107,7 +107,7 @@ def free_to_child(folder: Path, name: str) -> list[float]:
 
 
 def check_order(installation: Installation, waiting: Sequence[Waiting]) -> None:
-    """Hold what started against the beginning of the fair order."""
+    """Compare the started attempts with the beginning of the fair order."""
     due = {one.attempt_id: place for place, one in enumerate(fair_order(waiting))}
     with installation.database.read() as session:
         started = session.execute(
@@ -123,7 +123,7 @@ def check_order(installation: Installation, waiting: Sequence[Waiting]) -> None:
 
 
 def report_round(installation: Installation) -> None:
-    """What one round of the dispatch loop costs this process with everything queued."""
+    """Print the cost of one round of the dispatch loop for this process, with all queued."""
     looks, choices = [], []
     for _ in range(ROUNDS):
         with installation.database.read() as session:
@@ -162,7 +162,7 @@ def measure_idle(installation: Installation, seconds: float) -> None:
 
 def idle_percent(processes: Sequence[psutil.Process], seconds: float) -> float:
     """Percent of a core that processes take together over a while."""
-    time.sleep(2.0)  # What was asked for just before is done.
+    time.sleep(2.0)  # Requests sent just before are done by then.
     before, began = cpu_seconds(*processes), time.monotonic()
     time.sleep(seconds)
     return 100 * (cpu_seconds(*processes) - before) / (time.monotonic() - began)

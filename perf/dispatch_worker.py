@@ -1,6 +1,6 @@
 """`python -m worker` for perf/dispatch.py: it notes when it was free and when a child started.
 
-Each note is a JSON line in the file that FINISHLINE_PERF_NOTES names: what, when, which attempt.
+Each note is a JSON line in the file that FINISHLINE_PERF_NOTES names: event, time and attempt.
 With `child` as its argument this is the training process: the worker's own, which trains nothing.
 """
 

@@ -1,4 +1,4 @@
-"""How fast a server is exported, backed up, restored and checked, and with how much memory.
+"""Speed and memory of exporting, backing up, restoring and checking a server.
 
 `python -m perf.export_rate [SUBMISSIONS]` fills a SQLite database with so many submissions (20,000)
 of 5 runs and 20 evaluations each and the store with one log for every hundred runs; then runs the
@@ -42,7 +42,7 @@ MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Used:
-    """What a process took: seconds, seconds of a processor, and memory at most."""
+    """Resources used by a process: seconds, CPU seconds, and peak memory in MiB."""
 
     seconds: float
     cpu_seconds: float
@@ -51,7 +51,7 @@ class Used:
 
 @dataclass(frozen=True)
 class Installation:
-    """Where a server's database and files are."""
+    """Places of a server's database and files."""
 
     database_url: str
     folder: Path

@@ -123,7 +123,7 @@ def make_tokens(url: str, people: Mapping[str, str]) -> dict[str, str]:
 
 
 def environment_of(url: str, folder: Path, **settings: str) -> dict[str, str]:
-    """The environment of a server on a database whose files are in a folder."""
+    """The environment of a server on a database, with its files in a folder."""
     return os.environ | {
         "FINISHLINE_DATABASE_URL": url,
         "FINISHLINE_ARTIFACTS_DIR": str(folder / "artifacts"),

@@ -1,4 +1,4 @@
-"""What the worker's stopwatch costs: epochs under parent and child against the bare generator.
+"""Cost of the worker's stopwatch: epochs under parent and child against the bare generator.
 
 `python -m perf.harness_cost` trains the digits reference both ways in turn, each in a process of
 its own with one thread, and prints the median of the paired ratios of seconds per epoch. The

@@ -1,4 +1,4 @@
-"""How many runs a second `finishline import mlperf` brings into a server on SQLite.
+"""Runs per second that `finishline import mlperf` brings into a server on SQLite.
 
 `python -m perf.import_rate [PACKAGES]` copies the packages under other names, every log with a line
 of its own, until there are 1,669 runs (as in MLPerf Training v5.1); starts a real server with an

@@ -47,7 +47,7 @@ ADDRESSES = 2000
 WRITE_SHARE = 0.05
 DIFFERENT_POSTS = 1000
 ANSWER_SECONDS = 30.0
-# A server closes what is silent for five seconds.
+# A server closes connections that are silent for five seconds.
 REUSE_SECONDS = 3.0
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)")
 RECOVERY_SECONDS = 2.0
@@ -59,7 +59,7 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Load:
-    """Requests, each over a free connection or a fresh one, and what became of them."""
+    """Requests, each over a free connection or a fresh one, and counts of their outcomes."""
 
     def __init__(self, port: int, requests: Iterator[bytes]) -> None:
         self.statuses: Counter[int] = Counter()
@@ -100,7 +100,7 @@ class Load:
         return await asyncio.open_connection("127.0.0.1", self._port)
 
     def close(self) -> None:
-        """Close what is free."""
+        """Close the free connections."""
         for _, (_, writer) in self._free:
             writer.close()
 
@@ -133,7 +133,7 @@ class Load:
 
 
 async def ask_over(connection: Connection, request: bytes) -> bytes:
-    """Send a request; returns the head of the answer, whose body is read too."""
+    """Send a request and read the whole response; return its head."""
     reader, writer = connection
     writer.write(request)
     head = (await reader.readuntil(b"\r\n\r\n")).lower()
@@ -209,7 +209,7 @@ def prepare(folder: Path) -> tuple[dict[str, str], list[str]]:
         "FINISHLINE_QUOTA_SUBMISSIONS_PER_DAY": "unlimited",
         "FINISHLINE_RATE_WRITES": "6000/minute",
         "FINISHLINE_RATE_READS": "300/minute",
-        # As in the image: else each thread keeps memory of its own, and what uploads leave stays.
+        # As in the image: else each thread keeps memory of its own, and uploads' memory stays.
         "MALLOC_ARENA_MAX": "2",
         "MALLOC_MMAP_THRESHOLD_": "131072",
         "MALLOC_TRIM_THRESHOLD_": "131072",
@@ -301,7 +301,7 @@ async def watch_memory(process: psutil.Process, samples: list[float]) -> None:
 
 
 async def recovered(port: int, mix: Iterator[bytes]) -> float:
-    """When requests of four clients are all answered without a 503 and within a second."""
+    """Wait until four clients get no 503 and each answer in a second; the moment, inf at 30 s."""
     until = time.perf_counter() + 30.0
     while time.perf_counter() < until:
         load = Load(port, mix)

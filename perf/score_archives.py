@@ -1,4 +1,4 @@
-"""What scoring published MLPerf packages costs, against merely reading their files.
+"""Cost of scoring published MLPerf packages, against merely reading their files.
 
 `python -m perf.score_archives [PACKAGES...]` reads every result file and counts its MLLOG lines
 (the limit: nothing can be scored for less), then scores the same packages, in turn, in one process;
@@ -31,7 +31,7 @@ from finishline.rules.benchmarks.benchmark import load_benchmarks
 from perf.harness import CHECKOUT, Bars, archived_packages, in_turn, processor_seconds_of
 
 ALLOWED_RATIO = 4.0
-ALLOWED_SHARE = 1 / 100  # of what the three published tools take together
+ALLOWED_SHARE = 1 / 100  # of the time of the three published tools together
 BENCHMARKS = shipped_definitions() | load_benchmarks(CHECKOUT / "benchmarks")
 
 # In the tools' own process, so that their imports are left out as ours are.

@@ -1,4 +1,4 @@
-"""How long a server takes from its start to its first answer, on a laptop's settings.
+"""Time of a server from its start to its first response, on a laptop's settings.
 
 Measured: a fresh process running uvicorn, until /healthz answers; the median of seven, and the CPU
 time it took, which says more on a machine that others use. A start before them is not counted: it

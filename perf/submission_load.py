@@ -112,7 +112,7 @@ def _part(field_name: str, file: str, content: bytes) -> bytes:
 
 @dataclass
 class Answered:
-    """What became of the requests: seconds of each, and answers that were no 201."""
+    """Outcomes of the requests: seconds of each, and responses other than 201."""
 
     seconds: list[float] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)

@@ -55,7 +55,7 @@ Curves = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Strategy:
-    """How a claim is made. Of `started` trainings the fastest `runs` are handed in.
+    """Strategy of a claim. Of `started` trainings the fastest `runs` are handed in.
 
     `forged` of them, all by default where `speed` is given, are rewritten to take `speed` times
     their epochs; every time is multiplied by `pace`. `again` is the error of the same seed trained
@@ -73,10 +73,10 @@ class Strategy:
 
 @dataclass
 class Outcomes:
-    """What became of the claims of a strategy.
+    """Outcomes of the claims of a strategy.
 
     `ranked` has the measured time of each row that got a number, `claimed` the claimed epochs of
-    each verified claim, both over what an honest row of the same draw has on average.
+    each verified claim, both relative to the mean of an honest row of the same draw.
     """
 
     strategy: Strategy
@@ -93,7 +93,7 @@ class Outcomes:
 def simulate(strategy: Strategy, *, trials: int, seed: int = SEED) -> Outcomes:
     """The outcomes of so many verifications, with a new reference for every fifty of them.
 
-    Our own runs are the same for each strategy, so that only what the claim does to them differs.
+    Our own runs are the same for each strategy, so that only the claim's effect on them differs.
     """
     ours = np.random.default_rng([seed, 1])
     theirs = np.random.default_rng([seed, 2, strategy.runs])

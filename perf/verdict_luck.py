@@ -1,7 +1,7 @@
-"""Luck in our own runs: what it may gain a row, by the rules that make the ranked time.
+"""Luck in our own runs: its possible gain for a row, by the rules that make the ranked time.
 
 The time of a run is lognormal. Every ratio is the expected time of an honest row of the same
-settings and class over that of whoever tries their luck.
+settings and class over that of a submitter who tries their luck.
 """
 
 import math
@@ -23,7 +23,7 @@ Times = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Gain:
-    """What a strategy gains: in the printed row, and in the first three, after fresh runs.
+    """Gain of a strategy: in the printed row, and in the first three, after fresh runs.
 
     `half_interval` is the half width of the printed interval, relative, None where nothing is
     printed; `bar` is the largest ratio in the first three.
@@ -64,7 +64,7 @@ def gains(trials: int, *, variation: float = 0.08) -> list[Gain]:
 
 
 def ticket_gains(trials: int, *, variation: float = 0.05) -> dict[int, float]:
-    """How much fewer epochs the best of 20 honest sets claims, by the runs of a set."""
+    """Ratio of the mean claimed epochs to those of the best of 20 honest sets, by runs of a set."""
     random = np.random.default_rng([SEED, 2])
     sigma = math.sqrt(math.log(1 + variation**2))
     found = {}
@@ -89,7 +89,7 @@ def half_interval(sigma: float, runs: int) -> float:
 
 
 def _all_runs(times: Times) -> tuple[Times, Times]:
-    """Whoever asks, and whatever is withdrawn: the runs of a configuration are one pool."""
+    """Rank by all runs of a configuration: one pool, for any requester and after withdrawals."""
     return mean_of(times), np.full(len(times), times.shape[-1])
 
 

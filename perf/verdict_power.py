@@ -1,7 +1,7 @@
-"""What a cheat or luck may gain in the ranked time, and how often honest claims fail, simulated.
+"""Simulate the gain of cheats and luck in the ranked time, and how often honest claims fail.
 
 `python -m perf.verdict_power [--trials 10000] [--processes 2]` hands simulated claims and their
-replays to the judge that the server uses, ranks what it verifies by the rules that rank, and prints
+replays to the judge that the server uses, ranks verified claims by the rules that rank, and prints
 tables in Markdown. Seeds are fixed. Exits with 1 where a bar is missed:
 
 * every way to claim gains 1.00 times in the ranked time;
@@ -43,7 +43,7 @@ FORGED = tuple(
 )
 REJECTED_BAR, NOT_MEASURED_BAR, CLAIM_BAR = 0.001, 0.01, 1.005
 FORGED_BAR, TICKET_BARS = 1.035, {3: 1.075, 5: 1.055, 10: 1.035}
-WORTH_A_TRY = 0.5  # What passes less often than this is no way to the board.
+WORTH_A_TRY = 0.5  # A strategy that passes less often than this is no way to the board.
 
 Write = Callable[[str], object]
 
@@ -93,7 +93,7 @@ def show_luck(rows: Iterable[Gain], write: Write) -> bool:
 def show_hidden(
     forged: Iterable[Outcomes], honest: dict[int, Outcomes], trials: int, write: Write
 ) -> bool:
-    """What the claimed figure, which never ranks, may hide; whether every bar is met."""
+    """Print how much a claimed figure, which never ranks, may hide; return whether bars are met."""
     write("\n| claimed epochs, which do not rank | runs | at most |")
     write("|---|---|---|")
     met = True

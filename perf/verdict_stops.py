@@ -1,4 +1,4 @@
-"""Simulated claims of a benchmark whose runs all stop at the same step: the grammar benchmark's.
+"""Simulated claims of a benchmark with runs that all stop at the same step: the grammar one.
 
 A run has the mean curve of the shipped runs and scatters around it as they do: half of the variance
 is the run's own from beginning to end, half is new at each evaluation.
@@ -40,7 +40,7 @@ class Language:
 
 
 def simulate(*, trials: int, margin: float = 4.0, better: float = 0.0) -> Counter[str]:
-    """The outcomes of claims whose mean is `better` deviations too good; "refused" at the door.
+    """The outcomes of claims with a mean `better` deviations too good; "refused" at submission.
 
     `margin` is how far the reference's own mean is beyond the target, in deviations of a run.
     """
