@@ -163,7 +163,7 @@ def answer_board(
 
 
 def place_headers(request: Request, encoded: Encoded) -> dict[str, str]:
-    """How many entries there are in all, and where the next ones are."""
+    """Headers with the number of all entries, and the link to the next page."""
     headers = {"X-Total-Count": str(encoded.total)}
     if encoded.next_cursor is not None:
         following = request.url.remove_query_params("page").include_query_params(

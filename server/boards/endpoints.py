@@ -61,7 +61,7 @@ def get_preview(
 
 @router.get("/benchmarks/{benchmark_id}/records")
 def get_records(benchmark_id: str, parts: PartsDep) -> RecordList:
-    """Who held the record when, division by division, and which lower times were no records.
+    """Record history of each division, and the lower times that were no records.
 
     A record must beat its holder by more than chance: in a duel, or by Welch's one-sided test.
     """

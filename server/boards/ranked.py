@@ -177,7 +177,7 @@ class _Version:
 
     @property
     def weight(self) -> int:
-        """How many rows it takes the memory of."""
+        """Weight in a cache, in rows."""
         return self.rows.weight
 
 

@@ -120,7 +120,7 @@ class BoardRows:
 
     @property
     def weight(self) -> int:
-        """How many rows it takes the memory of."""
+        """Weight in a cache, in rows."""
         return len(self.details) + len(self.standings) // 8
 
     def load(self, session: Session, ids: Collection[str]) -> Mapping[str, BoardRow]:
@@ -182,7 +182,7 @@ def read_rows(session: Session, benchmark: Benchmark, kind: Kind) -> BoardRows:
 def read_standings(
     session: Session, benchmark: Benchmark, kind: Kind, *, among: Collection[str] | None = None
 ) -> dict[str, Standing]:
-    """How the submissions of a kind stand, all or some; costs are with the details alone.
+    """Standings of the submissions of a kind, all or some; only the details have costs.
 
     An index has all that is read of a submission: its result is long, and a board has thousands.
     """

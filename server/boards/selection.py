@@ -100,9 +100,9 @@ def _matches(placed: PlacedRow, query: BoardQuery) -> bool:
 
 
 def first_place(query: BoardQuery, version: int) -> int:
-    """Where the page that a query asks for begins, counted from 0.
+    """First place of the page that a query asks for, counted from 0.
 
-    Raises ContentError for a cursor that is none, ConflictError for one of an earlier version.
+    Raises ContentError for an invalid cursor, ConflictError for one of an earlier version.
     """
     if query.cursor is None:
         return (query.page - 1) * query.limit

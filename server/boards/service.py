@@ -96,7 +96,7 @@ def read_board(session: Session, benchmark: Benchmark, query: BoardQuery) -> Boa
 
 
 class Standings:
-    """Where submissions stand on their boards; each board is looked up once."""
+    """Places of submissions on their boards; each board is looked up once."""
 
     def __init__(self, session: Session, benchmarks: Mapping[str, Benchmark]) -> None:
         self._session = session

@@ -174,7 +174,7 @@ def check_clock(dispatcher: Dispatcher) -> Said:
 
 
 def check_queue(database: Database, settings: Settings) -> Said:
-    """No attempt waits for long beside a worker that could take it."""
+    """Check that no attempt waits for long beside a worker that could take it."""
     with database.read(ORGANISER) as session:
         workers = read_workers(session, now=utc_now(), alive_seconds=settings.worker_alive_seconds)
         queues = read_queues(session, workers)

@@ -64,7 +64,7 @@ def audit_head(connection: Connection) -> Head:
 
 
 def rows_present(connection: Connection) -> dict[str, bool]:
-    """Which tables there are, and whether any row is in each."""
+    """Tables of a database by name, each with whether it has any row."""
     quote = connection.dialect.identifier_preparer.quote
     return {
         name: connection.execute(text(f"SELECT 1 FROM {quote(name)} LIMIT 1")).first() is not None  # noqa: S608
@@ -246,7 +246,7 @@ def _stage(sha256: str, source: Open, target: ArtifactStore) -> Staged | None:
 
 
 def size_in(store: ArtifactStore) -> Callable[[str], int | None]:
-    """How many bytes of a file a store's folder has, None if it has not. A bucket is not asked."""
+    """Function for the bytes of a file in a store's folder, None without it; no bucket is asked."""
 
     def size(sha256: str) -> int | None:
         if store.bucket is not None:
@@ -260,7 +260,7 @@ def size_in(store: ArtifactStore) -> Callable[[str], int | None]:
 
 
 def link_from(earlier: Path | None, target: ArtifactStore) -> Callable[[str], int | None]:
-    """As `size_in`, after making a file of an earlier export this one's own too, without a copy."""
+    """Hard-link files of an earlier export into this one when their size is asked, as `size_in`."""
     here = size_in(target)
     if earlier is None:
         return here

@@ -195,7 +195,7 @@ def _attempts(session: Session) -> dict[tuple[str, str], int]:
 
 
 def _past_lease_seconds(session: Session, now: datetime) -> float:
-    """How long ago the first lease of an attempt under way ran out; 0 if none did."""
+    """Seconds since the first lease of an attempt under way ran out; 0 if none did."""
     first = session.scalar(
         select(func.min(Attempt.lease_expires_at)).where(Attempt.state == "running")
     )

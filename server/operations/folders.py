@@ -137,7 +137,7 @@ def now_and_then(say: Progress, *, what: str, seconds: float = SECONDS_BETWEEN) 
 
 
 def last_success(folder: Path) -> tuple[float, float]:
-    """When the last one in a folder ended well, in Unix time, and its seconds; 0 if none did."""
+    """End of the last successful copy in a folder, in Unix time, and its seconds; 0 if none."""
     try:
         found = json.loads((folder / LAST).read_text())
         return datetime.fromisoformat(found["ended_at"]).timestamp(), float(found["seconds"])

@@ -72,7 +72,7 @@ class OpenResponses:
 
     @property
     def count(self) -> int:
-        """How many are open."""
+        """Number of open ones."""
         return self._by_key.total()
 
     def open(self, key: str) -> bool:

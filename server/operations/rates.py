@@ -54,7 +54,7 @@ COOKIES = (f"{HOST_PREFIX}{NAME}=".encode(), f"{NAME}=".encode())
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """Where a request comes from, and the SHA-256 of the secret it carries, if any.
+    """Sender of a request: its address, and the SHA-256 of the secret it carries, if any.
 
     `role` is None until the secret is known to be good.
     """

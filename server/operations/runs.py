@@ -86,7 +86,7 @@ class RunExport(BaseModel):
 
 @dataclass(frozen=True)
 class RunPage:
-    """Which runs are on a page, in order, and where the next one begins."""
+    """Runs on a page, in order, and the cursor of the next page."""
 
     row_ids: tuple[int, ...]
     next_cursor: str | None

@@ -1,4 +1,4 @@
-"""How a benchmark's reference converges."""
+"""Page of a benchmark's convergence: the curves of its reference."""
 
 from typing import Any
 

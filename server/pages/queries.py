@@ -83,7 +83,7 @@ def submission_with_checks(session: Session, parts: Parts, submission_id: str) -
 
 
 def _place(session: Session, parts: Parts, submission: Submission) -> Context | None:
-    """Where it stands today; None on a board that this server has no more."""
+    """Place of a submission today; None on a board that this server no longer has."""
     benchmark = parts.benchmarks.get(submission.benchmark_id)
     if benchmark is None:
         return None

@@ -57,7 +57,7 @@ def duel_chart(verification_id: str, parts: PartsDep, viewer: ViewerDep) -> dict
 
 
 def _place(session: Session, parts: Parts, verification: Context) -> Context | None:
-    """Where a verification waits, and its hardware class; None if it does not."""
+    """Place of a verification in its queue, and its hardware class; None if it does not wait."""
     if verification["state"] != "queued":
         return None
     alive_seconds = parts.settings.worker_alive_seconds
