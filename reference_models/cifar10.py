@@ -461,7 +461,7 @@ def synthetic(config: Cifar10Config, device: str) -> Synthetic:
 
 
 def correct_answers(model: nn.Module, images: Tensor, labels: Tensor, *, views: int) -> Tensor:
-    """How many images get their label as the largest output; stays on the device."""
+    """Number of images with the largest output at their label; stays on the device."""
     model.eval()
     with torch.no_grad():
         guesses = [viewed(model, x, views=views).argmax(1) for x in images.split(EVALUATION_BATCH)]

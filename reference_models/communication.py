@@ -64,7 +64,7 @@ class Exchange:
         return self._seconds if self._timed else None
 
     def how(self) -> str:
-        """How the seconds are measured."""
+        """Method of measuring the seconds."""
         return TIMED if self._parallel is None else SAMPLED
 
 

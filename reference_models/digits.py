@@ -230,7 +230,7 @@ def synthetic(config: DigitsConfig, device: str) -> Synthetic:
 
 
 def data_set_file() -> Path:
-    """Where scikit-learn keeps the digits. It is found, not imported: that would take a second."""
+    """Path of scikit-learn's digits. It is found, not imported: that would take a second."""
     package = find_spec("sklearn")
     if package is None or package.origin is None:
         raise DataSetError(

@@ -28,7 +28,7 @@ class World:
     device: str
 
     def part_of_batch(self, batch_size: int) -> int:
-        """How many items of a global batch this process takes.
+        """Number of items of a global batch that this process takes.
 
         Raises DeviceError if the processes cannot take equal parts: averaged gradients are those of
         the whole batch only then, and another worker may be able to.

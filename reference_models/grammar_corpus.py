@@ -229,7 +229,7 @@ def entropy_nats_per_byte() -> float:
 
 
 def _long_run_shares(states: dict[State, Choice]) -> NDArray[np.float64]:
-    """How often each state is visited in the long run: the vector that one step leaves as it is."""
+    """Share of each state in the long run: the vector that one step leaves as it is."""
     place = {state: index for index, state in enumerate(states)}
     step = np.zeros((len(states), len(states)))
     for state, choice in states.items():

@@ -303,7 +303,7 @@ def top5_percent(
 
 
 def top5_count(outputs: Tensor, labels: Tensor) -> Tensor:
-    """How many labels (B,) are among the five largest of their outputs (B, classes)."""
+    """Number of labels (B,) among the five largest of their outputs (B, classes)."""
     best = outputs.topk(min(5, outputs.size(1)), dim=1).indices
     return (best == labels.unsqueeze(1)).sum()
 

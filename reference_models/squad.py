@@ -156,7 +156,7 @@ def collate(examples: Sequence[Example], device: str) -> Batch:
 
 
 class Reader(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
-    """Where in a context the answer to a question begins and ends."""
+    """Find where in a context the answer to a question begins and ends."""
 
     def __init__(self, vocabulary: Vocabulary, config: SquadConfig, vectors: Tensor | None) -> None:
         super().__init__()

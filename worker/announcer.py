@@ -28,7 +28,7 @@ class Announcer:
         self._emit(run, "run_started")
 
     def phase(self, run: int, phase: str, *, seconds: float | None, ledger: Ledger) -> None:
-        """From here on the time of the run belongs to another phase."""
+        """Enter a phase: the run's time belongs to it from here on."""
         self._emit(run, "phase", phase=phase, seconds=seconds, ledger=ledger)
 
     def evaluation(self, run: int, evaluation: ReplayEvaluation) -> None:

@@ -1,7 +1,7 @@
 """The Celery application: one task, one at a time, and a database elsewhere that decides.
 
-A message is acknowledged before the training starts and may be lost or come twice: the server
-sends it again until somebody claims the attempt, and grants each claim once.
+A message is acknowledged before the training starts and may be lost or come twice: the server sends
+it again until a worker claims the attempt, and grants each claim once.
 """
 
 import logging

@@ -43,7 +43,7 @@ MESSAGE_LIMIT = 2_000  # A pipe keeps lines of several writers apart up to 4,096
 
 
 class EventWriter:
-    """Writes events to the parent; ends the process when nobody reads them.
+    """Writes events to the parent; ends the process when the pipe is closed.
 
     One that is `quiet` writes failures alone.
     """

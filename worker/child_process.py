@@ -25,7 +25,7 @@ CHILD_COMMAND = (sys.executable, "-m", "worker.child")
 
 @dataclass(frozen=True)
 class Host:
-    """Where a training runs. `command` starts one of its `processes`, `sensors` observe it."""
+    """Host of a training. `command` starts one of its `processes`, `sensors` observe it."""
 
     device: str
     data_dir: Path
@@ -79,7 +79,7 @@ class ChildProcess:
             return None
 
     def exit_code(self, *, wait_seconds: float) -> int | None:
-        """How the process ended (negative: the signal), None if it still runs after waiting."""
+        """Exit code of the process (negative: the signal), None if it still runs after waiting."""
         try:
             return self._process.wait(timeout=wait_seconds)
         except subprocess.TimeoutExpired:

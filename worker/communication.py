@@ -1,4 +1,4 @@
-"""How much of a training's train phase its first process spent on exchanging gradients."""
+"""Share of a training's train phase that its first process spent on exchanging gradients."""
 
 import sys
 from typing import Any
@@ -19,7 +19,7 @@ class Communication:
         self._begun_at: float | None = None
 
     def enter(self, phase: Phase) -> None:
-        """From here on the time belongs to `phase`; the device has been synchronised."""
+        """Enter `phase`: the time belongs to it from here on; the device has been synchronised."""
         found = _exchange()
         if found is None:
             return

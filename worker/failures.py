@@ -96,7 +96,7 @@ def death_of_child(
 
 
 def count_oom_kills() -> int:
-    """How many processes this host's kernel killed for memory since it started; 0 if unknown."""
+    """Number of processes this host's kernel killed for memory since it started; 0 if unknown."""
     try:
         lines = Path("/proc/vmstat").read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""How a worker talks to a training of several processes: a folder with orders and a named pipe."""
+"""Channel of a worker to a training of several processes: a folder with orders and a named pipe."""
 
 import json
 import os

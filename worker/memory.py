@@ -1,4 +1,4 @@
-"""How much memory this process took at most."""
+"""Peak memory of this process."""
 
 import re
 import sys

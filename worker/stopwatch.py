@@ -31,7 +31,7 @@ class Stopwatch:
         self._last = at
 
     def enter(self, phase: Phase, at: float) -> None:
-        """From this stamp on the time belongs to `phase`."""
+        """Enter `phase`: the time belongs to it from this stamp on."""
         self.stamp(at)
         self.phase = phase
         if self.started_at is None and phase not in PREPARATION:

@@ -58,7 +58,7 @@ class Telemetry:
             self._thread.start()
 
     def enter(self, phase: Phase, *, on_clock: bool) -> None:
-        """From here on the energy belongs to `phase`; readings count once the clock runs."""
+        """Enter `phase`: later energy belongs to it; readings count once the clock runs."""
         with self._lock:
             self._count()
             self._phase = phase

@@ -77,7 +77,7 @@ def _names_of(entry: View) -> tuple[Text, Text, Text, str]:
 
 
 def unranked_lines(board: View) -> list[Text]:
-    """Why entries of a board have no rank: a line for each reason, with the submissions."""
+    """Reasons why entries of a board have no rank: a line for each reason, with the submissions."""
     by_reason: dict[str, list[str]] = {}
     for entry in board.get("entries") or []:
         if (reason := entry.get("unranked_reason")) and place_words(entry) is None:
@@ -98,7 +98,7 @@ def preview_lines(board: View) -> list[Text]:
 
 
 def other_rules_lines(board: View) -> list[Text]:
-    """Which entries were scored by other rules than the rest: a line for each definition."""
+    """Entries scored by other rules than the rest: a line for each definition."""
     return [
         Text(
             f"other rules, not comparable ({words}): "

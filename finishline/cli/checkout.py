@@ -1,4 +1,4 @@
-"""The commit of a checkout, read from its files: no program runs on a folder of somebody else."""
+"""The commit of a checkout, read from its files: no program runs on another user's folder."""
 
 import re
 from pathlib import Path

@@ -132,7 +132,7 @@ SENTENCE = b"Stopping: waiting for what is on its way; press Ctrl-C again to lea
 
 
 class Interrupts:
-    """How often Ctrl-C was pressed. `stopping` is an event, so that threads can wait for it."""
+    """Count of Ctrl-C presses. `stopping` is an event, so that threads can wait for it."""
 
     def __init__(self) -> None:
         self.stopping = threading.Event()

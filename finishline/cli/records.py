@@ -77,7 +77,7 @@ def score_found(
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Without looking for garbage in cycles: reading logs makes many objects and no cycle."""
+    """Pause the garbage collector: reading logs makes many objects and no cycle."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

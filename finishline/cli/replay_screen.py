@@ -26,7 +26,7 @@ class Target:
     direction: str
 
     def fraction_of_way(self, quality: float | None) -> float:
-        """How near a quality is to the target, from 0 to 1."""
+        """Nearness of a quality to the target, from 0 to 1."""
         if quality is None:
             return 0.0
         near, far = (quality, self.value) if self.direction == "higher" else (self.value, quality)
@@ -41,7 +41,7 @@ class Band:
     upper: float
 
     def place_of(self, quality: float) -> Place:
-        """Where a quality is, seen from the band; the edges are inside."""
+        """Place of a quality relative to the band; the edges are inside."""
         if quality < self.lower:
             return "below"
         return "above" if quality > self.upper else "inside"
@@ -223,7 +223,7 @@ def line_of(run: RunProgress, progress: ReplayProgress) -> Text:
 
 
 def ending_of(run: RunProgress) -> Text:
-    """How a run ended, in words."""
+    """Describe the end of a run."""
     status = run.status or "ended"
     words = STATUS_WORDS.get(status, status.replace("_", " "))
     return Text(words, style=STATUS_STYLES.get(status, "bold red"))

@@ -22,7 +22,7 @@ def open_console(*, stderr: bool = False) -> Console:
 
 @dataclass(frozen=True)
 class Screen:
-    """Where a command's output goes. With `as_json` people's lines are left out."""
+    """Destination of a command's output. With `as_json` people's lines are left out."""
 
     as_json: bool
     console: Console

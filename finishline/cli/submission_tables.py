@@ -80,7 +80,7 @@ def run_table(runs: Sequence[View]) -> Table:
 
 
 def violation_lines(result: View) -> list[Text]:
-    """Why a result is not ranked, one line for each rule it breaks."""
+    """Reasons why a result is not ranked, one line for each rule it breaks."""
     violations = result.get("violations") or []
     return [
         Text(f"not ranked: {item.get('message')}", style="yellow")

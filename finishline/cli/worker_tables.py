@@ -48,7 +48,7 @@ def _order_to_living(order: str, worker: View) -> str:
 
 
 def _of_baseline(worker: View) -> str:
-    """How fast a worker is, by its own baseline; a dash where it has none yet."""
+    """Speed of a worker relative to its own baseline; a dash where it has none yet."""
     ratio = (worker.get("canary") or {}).get("ratio")
     return number_text(None if ratio is None else 100 * ratio, digits=1, unit=" %")
 

@@ -76,7 +76,7 @@ class NotFound(FinishlineError):
 
 
 class Conflict(FinishlineError):
-    """It is in a state that does not allow this (409)."""
+    """The resource's state does not allow this (409)."""
 
 
 class Refused(FinishlineError):
@@ -92,4 +92,4 @@ class Unavailable(FinishlineError):
 
 
 class NoAnswer(Unavailable):
-    """Nobody answers at the address, or the connection broke."""
+    """No response from the address, or the connection broke."""

@@ -1,4 +1,4 @@
-"""How much of a request has been sent."""
+"""Progress of sending a request."""
 
 from collections.abc import Callable, Iterator
 

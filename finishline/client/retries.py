@@ -17,7 +17,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class Retries:
-    """How often a request that may be sent again is; the pauses double from half a second.
+    """Number of retries of a repeatable request; the pauses double from half a second.
 
     With `only_told` it is sent again only where the server says when: it did nothing then.
     """
@@ -50,7 +50,7 @@ NEVER = Retries(count=0)
 
 
 def _pause_seconds(error: FinishlineError, number: int, *, only_told: bool) -> float | None:
-    """How long to wait before the next try, None if there is to be none."""
+    """Seconds to wait before the next try, None if there is none."""
     if not _is_temporary(error):
         return None
     if error.retry_after_seconds is not None:

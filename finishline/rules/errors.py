@@ -6,7 +6,7 @@ class RuleError(ValueError):
 
     Carries the place (`file`, 1-based `line`, dotted `field`) and the `expected` value, each None
     where it does not apply, so that a terminal, a page and an API answer can all show the same.
-    `code` is a word for programs, for example "bad_json"; None where nobody has asked for one.
+    `code` is a word for programs, for example "bad_json"; None if no program needs one.
     """
 
     def __init__(

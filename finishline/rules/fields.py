@@ -56,7 +56,7 @@ class Fields:
         return value
 
     def _misspelt(self, name: str) -> str:
-        """A question about the field that nobody asked for yet and that is nearly this one."""
+        """Hint at an unread field of the table with a name near this one."""
         written = near_miss(name, (other for other in self._table if other not in self._seen))
         return "" if written is None else f" (did you mean {name!r} where it says {written!r}?)"
 
@@ -188,7 +188,7 @@ class Fields:
         yield from self._table.items()
 
     def refuse_unknown(self) -> None:
-        """Raise for the first field nobody asked for."""
+        """Raise for the first field that was not read."""
         for name in self._table:
             if name not in self._seen:
                 known = sorted(self._seen)

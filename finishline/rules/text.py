@@ -12,7 +12,7 @@ from finishline.rules.errors import RuleError
 
 
 def count_text(number: int, noun: str, plural: str | None = None) -> str:
-    """So many of something: 1 run, 1,688 runs; `plural` where it takes more than an s."""
+    """Count with its noun: 1 run, 1,688 runs; `plural` where it takes more than an s."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class Phase(StrEnum):
-    """Where a service is in its life."""
+    """Phase in the life of a service."""
 
     STARTING = "starting"
     READY = "ready"
@@ -19,7 +19,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class RestartPolicy:
-    """How often a service may die, and how long to wait before it is started again.
+    """Limits on a service's deaths, and the wait before it is started again.
 
     `max_deaths` deaths within `window_seconds` are too many. The wait doubles with each of them.
     """
@@ -106,7 +106,7 @@ def ending_in_words(code: int, said: str, farewells: Mapping[str, str]) -> str:
 
 
 def size_of(log: Path) -> int:
-    """How many bytes a log has; 0 where there is none yet."""
+    """Size of a log in bytes; 0 if there is none yet."""
     with suppress(OSError):
         return log.stat().st_size
     return 0

@@ -21,7 +21,7 @@ ACCOUNTS = "users.acl"  # Kept, so that a broker that is started again knows its
 
 @dataclass(frozen=True)
 class RedisAddress:
-    """Where the broker listens: a unix socket, or a port of the loopback address."""
+    """Address of the broker: a unix socket, or a port of the loopback address."""
 
     socket_path: Path | None
     port: int = 0

@@ -23,7 +23,7 @@ PROBE_TIMEOUT = httpx2.Timeout(2.0)
 
 @dataclass(frozen=True)
 class Plan:
-    """Where everything of one `finishline up` is."""
+    """Paths and addresses of one `finishline up`."""
 
     paths: VarPaths
     host: str

@@ -11,7 +11,7 @@ class Tuning(View):
 
 
 class Source(View):
-    """Where a published result comes from."""
+    """Source of a published result."""
 
     name: str
     url: str

@@ -50,7 +50,7 @@ class ClassQueue(View):
 
 
 class Queue(View):
-    """Everything that waits for a worker, by hardware class."""
+    """Waiting attempts by hardware class."""
 
     as_of: datetime
     waiting: int

@@ -140,7 +140,7 @@ class VerificationSummary(View):
 
 
 class Withdrawal(View):
-    """When a submission was withdrawn, by whom and why."""
+    """Withdrawal of a submission: when, by whom and why."""
 
     at: datetime
     by: str

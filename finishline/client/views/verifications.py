@@ -20,7 +20,7 @@ class ControlPoint(View):
 
 
 class Failure(View):
-    """Why an attempt ended without a report that could be judged."""
+    """Reason why an attempt ended without a report that could be judged."""
 
     kind: str
     code: str
@@ -84,7 +84,7 @@ class Backend(View):
 
 
 class Utilisation(View):
-    """How much of its worker's roof a run reached."""
+    """Share of its worker's roof that a run reached."""
 
     run: int
     samples_per_second: float | None

@@ -1,4 +1,4 @@
-"""Do the files of a submission agree: system descriptions, logs, folders?"""
+"""Check that the files of a submission agree: system descriptions, logs, folders."""
 
 import math
 import re

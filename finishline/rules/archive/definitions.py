@@ -98,7 +98,7 @@ def common_name(name: str) -> str:
 
 
 def general_runs(name: str) -> RunsRule:
-    """How many runs make a result where no definition says so.
+    """Rule for the runs of a result where no definition says so.
 
     Source: MLPerf training_rules.adoc, "Benchmark results"; result file counts of mlperf-logging.
     """
@@ -134,7 +134,7 @@ KNOWN = {
 def quality_in_logs(
     name: str | None, benchmark: Benchmark | None
 ) -> QualityTarget | LoggedQuality | None:
-    """How the logs of a benchmark tell quality: by its definition, else by its name.
+    """Form of quality in the logs of a benchmark: by its definition, else by its name.
 
     None where nothing is known.
     """

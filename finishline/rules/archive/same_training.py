@@ -64,7 +64,7 @@ HEAD_BYTES = 4096
 
 
 def find_identical(archive: Archive, files: Iterable[ArchiveFile]) -> dict[str, tuple[str, ...]]:
-    """For the path of every log that has copies, the paths of the others.
+    """Map the path of every log that has copies to the paths of the others.
 
     Only files of one size that begin alike are read whole; one that cannot be read has no copies.
     """

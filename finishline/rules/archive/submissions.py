@@ -1,4 +1,4 @@
-"""Which submissions a listing holds: DAWNBench entries, MLPerf result sets, single logs."""
+"""Find the submissions of a listing: DAWNBench entries, MLPerf result sets, single logs."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -65,7 +65,7 @@ Submission = EntryFiles | ResultSet | SingleLog
 def find_submissions(archive: Archive, *, asked_for_file: bool = False) -> list[Submission]:
     """The submissions of an archive, in order of their paths.
 
-    `asked_for_file` is whether the listing is one file that somebody named: then its name alone
+    `asked_for_file` is whether the listing is one file that was named itself: then its name alone
     decides how it is read. In a tree, files that belong to nothing are left alone.
     """
     files = list(archive.files.values())

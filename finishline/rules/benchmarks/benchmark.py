@@ -26,7 +26,7 @@ MOST_CONFIRM_RUNS = 100
 
 @dataclass(frozen=True)
 class ReachRule:
-    """When a run counts as having reached its target; `evaluations` in a row for "sustained"."""
+    """Rule for when a run reaches its target; `evaluations` in a row for "sustained"."""
 
     name: str
     evaluations: int = 1
@@ -62,7 +62,7 @@ class RunsRule:
 
     @property
     def wanted(self) -> int:
-        """How many runs a submission must have."""
+        """Number of runs a submission must have."""
         return self.started or self.count
 
 
@@ -96,7 +96,7 @@ class Hyperparameter:
 
 @dataclass(frozen=True)
 class ReplayPolicy:
-    """How verifications of this benchmark are run and judged.
+    """Rules for running and judging verifications of this benchmark.
 
     `reference` names the module in reference_models. The server draws between `min_runs` and
     `max_runs` runs. `alpha` is the chance that an honest claim is rejected, for the whole
@@ -129,7 +129,7 @@ class ReferenceRun:
 
 @dataclass(frozen=True)
 class RankingRule:
-    """Which evidence is numbered, and how many fresh runs confirm a place among the first three.
+    """Evidence that is numbered, and the fresh runs that confirm a place among the first three.
 
     `numbers` is None where the file does not say: measured and published results. It may also name
     checks; their claims then form a list of their own by claimed time.

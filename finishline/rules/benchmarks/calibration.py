@@ -40,7 +40,7 @@ class ConvergenceAt:
 
 @dataclass(frozen=True)
 class BandDifference:
-    """How far apart two calibrations are at one evaluation; bounds where both have a band."""
+    """Distance of two calibrations at one evaluation; bounds where both have a band."""
 
     index: int
     mean_difference: float
@@ -65,7 +65,7 @@ class SizeComparison:
 
 
 def chunk_sizes(runs: int) -> list[int]:
-    """How many runs each verification of a calibration makes: even, and at most ten.
+    """Number of runs in each verification of a calibration: even, and at most ten.
 
     A worker that is lost loses one chunk, and a lease is never held for hours.
     """
@@ -132,7 +132,7 @@ def band_at(
 
 
 def why_not_adoptable(benchmark: Benchmark, runs: Sequence[ReferenceRun]) -> str | None:
-    """Why a benchmark cannot be judged by these runs, in words; None if it can.
+    """Reason why a benchmark cannot be judged by these runs; None if it can.
 
     Each batch size needs twice as many runs as the largest replay makes, or it has no band.
     """
@@ -149,7 +149,7 @@ def why_not_adoptable(benchmark: Benchmark, runs: Sequence[ReferenceRun]) -> str
 def compare_calibrations(
     benchmark: Benchmark, first: Sequence[ReferenceRun], second: Sequence[ReferenceRun]
 ) -> list[SizeComparison]:
-    """How two sets of runs differ at each batch size that both have, the smallest first.
+    """Compare two sets of runs at each batch size that both have, the smallest first.
 
     Source: Welch (1947) on the logarithms of the epochs to the target, two-sided.
     """

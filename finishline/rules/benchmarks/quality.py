@@ -68,7 +68,7 @@ class QualityTarget:
         )
 
     def reached_at(self, evaluations: Sequence[Evaluation]) -> list[bool]:
-        """Of each evaluation whether it is at the target."""
+        """For each evaluation, whether it is at the target."""
         if self.also:
             return [self.is_reached_at(each) for each in evaluations]
         least = self.least
@@ -105,7 +105,7 @@ class QualityTarget:
 
 @dataclass(frozen=True)
 class LoggedQuality:
-    """How logs tell the quality of their runs where no definition says so.
+    """Form of quality in logs where no definition says so.
 
     `logged_names` are the metrics of one evaluation, empty where it is one alone; `offline` is as
     in a target. `steps` is whether an evaluation may tell its step alone: such a log says of no

@@ -173,7 +173,7 @@ def _definition(proof: Proof) -> None:
 
 
 def _attempts(proof: Proof) -> None:
-    """Only a failure of the machinery is tried again: else a bad replay could be thrown away."""
+    """Check that only machine failures were retried: else a bad replay could be thrown away."""
     attempts = proof.attempts
     if [attempt.number for attempt in attempts] != list(range(1, len(attempts) + 1)):
         raise RuleError("attempts are missing", expected="attempts numbered from 1 without a gap")

@@ -83,10 +83,10 @@ def record_sha256(record: Mapping[str, Any]) -> str:
 
 
 def check_chain(records: Iterable[Mapping[str, Any]], *, most_problems: int = 100) -> Chain:
-    """Hold each record of a whole log, oldest first, against its hash and the record before.
+    """Check each record of a whole log, oldest first, against its hash and the record before.
 
     Ids count from 1 without a gap. Records cut off at the end leave no trace in the log itself:
-    compare the head with one that somebody noted.
+    compare the head with one noted earlier.
     """
     head, count = Head(0, FIRST_PREVIOUS), 0
     problems: list[RuleError] = []

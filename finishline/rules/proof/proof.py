@@ -28,7 +28,7 @@ Table = dict[str, Any]
 
 @dataclass(frozen=True)
 class VerificationPart:
-    """Which verification it is, why it was asked for, and how it ended."""
+    """The verification: its id, purpose and end."""
 
     id: str
     state: Literal["done", "failed", "cancelled"]
@@ -123,7 +123,7 @@ class DrawPart:
 
 @dataclass(frozen=True)
 class PlanPart:
-    """The band the replays were held to, and how long and how often they could be tried."""
+    """The replays' control band, and their limits of time and tries."""
 
     control_points: list[ControlPoint]
     max_attempts: int
@@ -194,7 +194,7 @@ class CodePart:
 
 @dataclass(frozen=True)
 class SignaturePart:
-    """Who signed, and the signature over all but itself; key and value in hex."""
+    """The signer, and the signature over all but itself; key and value in hex."""
 
     key_id: str
     algorithm: Literal["ed25519"]

@@ -38,7 +38,7 @@ def check_of(
     uncalibrated: bool = False,
     witnessed: bool = False,
 ) -> Check | None:
-    """How far a claim was checked; None if the evidence is not a claim.
+    """Check that a claim has passed so far; None if the evidence is not a claim.
 
     `status` is the word of its verdict. `running` tells a verification that has begun from one that
     waits. A verified claim is `undecided` where its settings are not calibrated. `witnessed` says
@@ -99,7 +99,7 @@ MEANINGS: dict[Evidence, str] = {
 
 
 def check_of_row(row: Row) -> str | None:
-    """How far a claimed row was checked; None of any other.
+    """Check that a claimed row has passed so far; None for other rows.
 
     A row without the word for its evidence has the one that its verdict stands for.
     """
@@ -154,7 +154,7 @@ def owners_words(row: Row) -> str | None:
 
 
 def separation_words(row: Row) -> str | None:
-    """That these runs cannot tell a row from a better one, None where nothing is to be said."""
+    """Sentence that these runs cannot tell a row from a better one, None if not needed."""
     number, gap = row.get("not_separated_from"), row.get("visible_gap_percent")
     if number is None or gap is None:
         return None
@@ -175,7 +175,7 @@ STRENGTH = {"claimed": 0, "published": 1, "measured": 2}
 
 
 def consequence(before: Row, after: Row) -> str:
-    """How a row's evidence changes: "drops from measured to claimed".
+    """Change of a row's evidence: "drops from measured to claimed".
 
     Both have `evidence` and `check`. The check is named where the evidence stays as it is.
     """

@@ -25,7 +25,7 @@ class GhostPoint:
 
 
 def median_run(times: Sequence[float | None]) -> int | None:
-    """Which run is the median of those that reached the target, by seconds.
+    """Index of the median run, by seconds, of those that reached the target.
 
     Of an even number it is the faster of the two in the middle: a ghost is a run that was made.
     None if no run reached the target.

@@ -63,7 +63,7 @@ class StoredRun:
 
 @dataclass(frozen=True)
 class LensTime:
-    """Seconds and epochs of a run to the target; `reason` tells why nobody measured the seconds.
+    """Seconds and epochs of a run to the target; `reason` tells why the seconds are unknown.
 
     All None for a run that did not reach the target.
     """
@@ -170,8 +170,8 @@ def result_of_set(
     """Result of a set of runs through a lens; `sealed` runs are scored as a pool is measured.
 
     `factor` multiplies the set's time for its convergence; it holds on every clock but was measured
-    at the benchmark's own target, so at another one it is left out. One run that nobody timed
-    leaves the set without a time.
+    at the benchmark's own target, so at another one it is left out. One run without a time leaves
+    the set without one.
     """
     reason = next((time.reason for time in times if time.reason is not None), None)
     scale = factor if lens.own_target else 1.0

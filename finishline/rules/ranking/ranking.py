@@ -155,7 +155,7 @@ class Order:
         return Ranked(submission_id, first + 1, first < position or not last, value, None)
 
     def position(self, standing: Standing) -> int:
-        """Where a submission of this order stands in it, counted from 0."""
+        """Position of a submission in this order, counted from 0."""
         parts = self._parts()
         which, key = parts.find(standing, metric=self.metric, numbers=self.numbers)
         before = 0
@@ -241,7 +241,7 @@ class _Lists(NamedTuple):
 
 
 def why_not_numbered(standing: Standing, *, numbers: tuple[str, ...] | None = None) -> str | None:
-    """Why a row with a figure has no number, or None if it has one."""
+    """Reason why a row with a figure has no number, or None if it has one."""
     if standing.held_back is not None:
         return standing.held_back
     if standing.evidence in (NUMBERED if numbers is None else numbers):

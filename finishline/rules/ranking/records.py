@@ -73,7 +73,7 @@ class Record:
 class NoRecord:
     """A submission with a lower time than the holder of its day, and why it took no record.
 
-    `holder` is None where nobody held one.
+    `holder` is None if there was none.
     """
 
     submission_id: str
@@ -205,7 +205,7 @@ def _beyond_chance(p_value: float, limit: float) -> str:
 
 
 def in_time_order(contenders: Iterable[Contender]) -> list[Contender]:
-    """By date; of one date the lowest time comes first, and of equal times the smaller id."""
+    """Sort by date; within a date by the lowest time, and equal times by the smaller id."""
 
     def key(contender: Contender) -> tuple[str, float, str]:
         tta_seconds = contender.tta_seconds

@@ -1,4 +1,4 @@
-"""From the runs of a set to one figure, and how much the runs vary."""
+"""Aggregate the runs of a set into one figure with its spread."""
 
 import math
 from collections.abc import Sequence

@@ -114,7 +114,7 @@ def nearest_rank(ordered: Sequence[float], percent: int) -> float:
 
 
 def why_absent(samples: int, percent: int) -> str | None:
-    """Why a percentile is not told from so many samples, or None if it is."""
+    """Reason why a percentile has too few samples, or None if it has enough."""
     floor = FEWEST_SAMPLES[percent]
     return f"not enough samples: {samples} of {floor}" if samples < floor else None
 
@@ -179,7 +179,7 @@ class LatencyProtocol:
     limit_seconds: float
 
     def samples_of(self, test_items: int | None) -> int:
-        """How many times count where the evaluation set has so many items."""
+        """Number of times that count for an evaluation set of so many items."""
         return samples_in_whole_passes(self.items, test_items)
 
     @property

@@ -31,7 +31,7 @@ class Spread:
 
 
 def dropped_at_each_end(runs: int) -> int:
-    """How many of so many sealed runs the mean drops at each end: a tenth, at least one."""
+    """Number of sealed runs that the mean drops at each end: a tenth, at least one."""
     return max(1, math.floor(runs / 10 + 0.5))
 
 

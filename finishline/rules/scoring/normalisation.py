@@ -118,8 +118,7 @@ STEPS_BETWEEN_POINTS = 12
 class ReferenceCurve:
     """Limits by batch size: at every point, at those pruning keeps, and between the kept ones.
 
-    `judged` is whether submissions are held to `lowest`, less `allowance`; where not, it is for
-    nobody to read.
+    `judged` is whether submissions must reach `lowest`, less `allowance`; if not, ignore it.
     """
 
     judged: bool
@@ -130,7 +129,7 @@ class ReferenceCurve:
 
 
 def reference_curve(benchmark: Benchmark) -> ReferenceCurve:
-    """How the reference converges at each batch size; without any point if nobody knows."""
+    """Convergence of the reference at each batch size; without points if unknown."""
     rule, runs = benchmark.rcp, benchmark.runs
     points = rule.points if rule else calibrated_points(benchmark)
     limits = convergence_limits(

@@ -1,4 +1,4 @@
-"""From runs to a result, with every step kept so that the score explains itself."""
+"""Score runs into a result, with every step kept so that the score explains itself."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -170,7 +170,7 @@ def score(
 
 
 def scored_places(times: Sequence[float | None], rule: RunsRule) -> list[int]:
-    """Which runs make the result: their places in `times`, None for a run that did not converge.
+    """Runs that make the result: their places in `times`, None for a run that did not converge.
 
     Of more runs than the rule counts, the median window; where a rule has more runs started than
     counted, the first that converged, and none if they are too few.

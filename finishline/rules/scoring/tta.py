@@ -27,7 +27,7 @@ def first_evaluation_at_target(
 
 
 def place_at_target(at_target: Sequence[bool], reach: ReachRule) -> int | None:
-    """Which evaluation of a run is that of `first_evaluation_at_target`.
+    """Index of the evaluation found by `first_evaluation_at_target`.
 
     `at_target` tells of each evaluation, in log order, whether it is at the target.
     """
@@ -103,7 +103,7 @@ def display_seconds(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Crossing:
-    """Where a curve reached its target.
+    """Point where a curve reached its target.
 
     `epoch` is the epoch at which the target counts as reached, and `fraction` the same with the
     evaluation (the first in the row, where the rule wants several) replaced by the straight line to
@@ -119,7 +119,7 @@ class Crossing:
 def find_crossing(
     curve: Sequence[Evaluation], target: QualityTarget, reach: ReachRule
 ) -> Crossing | None:
-    """Where a curve reaches its target; None if it never does or does not tell its epochs."""
+    """Find where a curve reaches its target; None if it never does or lacks epochs."""
     reached = first_evaluation_at_target(curve, target, reach) if curve else None
     if reached is None or reached.epoch is None:
         return None

@@ -15,7 +15,7 @@ TERA = 1e12
 
 @dataclass(frozen=True)
 class Roofline:
-    """Where a training stands under the roofs of its machine.
+    """Roofline of a training: its place under the roofs of its machine.
 
     `intensity` is FLOP per byte, `attainable_flops` the FLOP/s that roof and bandwidth allow there,
     `bound` which of the two it is. `utilisation` is achieved FLOP/s by the compute roof (model
@@ -75,7 +75,7 @@ def best_roof_tflops(figures: Mapping[str, Figure], precision: str | None) -> fl
 
 @dataclass(frozen=True)
 class RunUtilisation:
-    """How much of its machine a replay used while it trained.
+    """Utilisation of its machine by a replay while it trained.
 
     `samples_per_second` and `achieved_flops` (FLOP/s) count the train phase alone, up to the last
     evaluation. `utilisation` is model FLOPs utilisation (MFU): achieved FLOP/s by `roof_flops`, the
@@ -158,7 +158,7 @@ FEWEST_READINGS = 3
 
 @dataclass(frozen=True)
 class Drift:
-    """How far a canary is from its worker's baseline; `ratio` is above 1 where it is faster."""
+    """Distance of a canary from its worker's baseline; `ratio` is above 1 where it is faster."""
 
     baseline_gflops: float
     ratio: float

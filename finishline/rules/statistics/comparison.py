@@ -29,7 +29,7 @@ class LogTimes:
 
 @dataclass(frozen=True)
 class LogGap:
-    """How far two means of log seconds are apart, with the standard error and its freedom."""
+    """Distance of two means of log seconds, with the standard error and its degrees of freedom."""
 
     difference: float
     error: float

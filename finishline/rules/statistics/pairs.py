@@ -1,4 +1,4 @@
-"""Is the difference within pairs more than noise: Student's t on log ratios, and counting."""
+"""Paired tests: Student's t on log ratios, and counting wins."""
 
 import math
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ class PairedGap:
 def paired_gap(
     pairs: Sequence[tuple[float, float]], *, quantum: float, confidence: float = 0.95
 ) -> PairedGap | None:
-    """How far two sides that were measured in pairs are apart; None below two pairs.
+    """Distance of two sides that were measured in pairs; None below two pairs.
 
     Figures are positive and read off in steps of `quantum`; the log ratios scatter no less than
     that rounding alone makes them, so that two equal readings are not taken for certainty.
@@ -80,7 +80,7 @@ def _exp(log: float) -> float:
 
 
 def pairs_to_separate(gap: PairedGap, *, alpha: float, power: float = POWER) -> int | None:
-    """How many pairs find a true gap as wide as this one, at `alpha` two-sided, this often.
+    """Number of pairs that find a true gap as wide as this one, at `alpha` two-sided, this often.
 
     None where there is no gap, or one so small that no count of pairs is worth naming.
     n = ((z(1 - alpha / 2) + z(power)) s / d)^2 + z(1 - alpha / 2)^2 / 2
@@ -95,7 +95,7 @@ def pairs_to_separate(gap: PairedGap, *, alpha: float, power: float = POWER) -> 
 
 
 def p_of_so_many_wins(won: int, *, of: int) -> float:
-    """How likely are at least `won` wins of so many, if either side won each with chance 1/2?
+    """Probability of at least `won` wins of so many, if each side wins with chance 1/2.
 
     1.0 of none. Source: the one-sided sign test (Arbuthnot, 1710).
     """

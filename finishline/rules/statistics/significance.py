@@ -1,4 +1,4 @@
-"""Is the difference more than noise: one-sided tests with closed-form limits."""
+"""Significance of differences: one-sided tests with closed-form limits."""
 
 import math
 from collections.abc import Sequence
@@ -67,7 +67,7 @@ def p_value_of_mean_beyond(
     direction: Literal["higher", "lower"],
     beside: Sequence[float] = (),
 ) -> float | None:
-    """How likely is a sample mean this far beyond `limit` if the true mean is just at it?
+    """Probability of a sample mean this far beyond `limit` if the true mean is just at it.
 
     Beyond is above for "higher" and below for "lower". None for fewer than two values. The variance
     is pooled with that of the figures `beside`; their mean does not enter.
@@ -103,7 +103,7 @@ class WelchTest:
 def welch_slower(
     seconds: Sequence[float], than: Sequence[float], *, null_ratio: float = 1.0
 ) -> WelchTest | None:
-    """Is `seconds` more than `null_ratio` times slower than `than`? None below two values each.
+    """Test if `seconds` is over `null_ratio` times slower than `than`; None below two values each.
 
     Source: Welch (1947), on log times, so that the figure tested is a ratio.
     """
@@ -128,7 +128,7 @@ LONGEST_SECONDS = 1e12  # No log has so late a time stamp.
 
 @dataclass(frozen=True)
 class SlowerTest:
-    """How much slower replays are than a claimed time, and whether that is more than noise.
+    """Ratio of replayed to claimed time, and whether it is more than noise.
 
     `ratio` is the geometric mean of the replays over the claimed time; `p_slower` the one-sided
     probability of such a ratio if the true ratio were the tolerated one.
@@ -147,7 +147,7 @@ def slower_than_claimed(
     weight: int,
     tolerated_ratio: float,
 ) -> SlowerTest | None:
-    """Are the replays more than `tolerated_ratio` times slower than the claimed result?
+    """Test if the replays are more than `tolerated_ratio` times slower than the claimed result.
 
     `claimed_seconds` is the claim's ranked time, a mean worth `weight` runs. Student's t-test on
     log times with the variances pooled, but that of `claimed_runs` counts no more than that of the

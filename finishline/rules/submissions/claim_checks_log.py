@@ -36,9 +36,9 @@ def check_log(run: Run, benchmark: Benchmark, *, division: str) -> list[Violatio
 
 
 def _check_preparation(run: Run, benchmark: Benchmark) -> list[Violation]:
-    """Where preparing is on the clock and the log's own clock leaves it out, the log tells of it.
+    """Check that a log reports preparation if the clock counts it and the log's own does not.
 
-    Without init_start nobody knows how long it took, and nothing is no time of it.
+    Without init_start its time is unknown, and unknown must not count as none.
     """
     is_counted = benchmark.clock.name == "dawnbench" and run.clock == "mlperf"
     has_ledger = any(evaluation.ledger is not None for evaluation in run.evaluations)

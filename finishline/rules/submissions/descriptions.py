@@ -107,7 +107,7 @@ class SystemDescription:
 
     @property
     def accelerators(self) -> int | None:
-        """How many accelerators there are in all nodes."""
+        """Number of accelerators in all nodes."""
         if self.number_of_nodes is None or self.accelerators_per_node is None:
             return None
         return self.number_of_nodes * self.accelerators_per_node
@@ -315,7 +315,7 @@ def _nodes(value: Any, file: str, problems: list[RuleError]) -> list[dict[str, A
 
 
 def _translated(table: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The entry in the names of later rounds; counts that nobody gave are absent."""
+    """The entry in the names of later rounds; missing counts are absent."""
     counts = [_count(node.get("num_nodes")) for node in nodes]
     total = _total(counts)
     cores, processors = _shared(nodes, "num_cores"), _processors(table, nodes)

@@ -11,7 +11,7 @@ from finishline.rules.text import did_you_mean
 
 
 def reference_of(benchmark: Benchmark) -> ReplayPolicy:
-    """How the reference is trained. Raises RuleError for a benchmark that has none."""
+    """Replay policy with the reference's training. Raises RuleError if there is none."""
     if benchmark.replay is None:
         raise RuleError(
             f"{benchmark.title} has no reference training",

@@ -237,7 +237,7 @@ def _as_error(violation: Violation, file: str) -> RuleError:
 
 
 def _contradictions(claim: Claim, runs: Sequence[Run], benchmark: Benchmark) -> list[Violation]:
-    """Where the logs say something else than the claim."""
+    """Contradictions between the logs and the claim."""
     found: list[Violation] = []
     batch_size = (benchmark.defaults() | dict(claim.hyperparameters)).get("batch_size")
     for run in runs:

@@ -11,7 +11,7 @@ from finishline.rules.verification.messages import Training
 
 
 def plan_calibration(request: Request) -> list[Training]:
-    """So many `runs` at one `batch_size`, from seeds that are not `taken`."""
+    """Plan `runs` trainings at one `batch_size`, from seeds that are not `taken`."""
     wishes, seeds = request.wishes, dict[int, None]()  # an ordered set
     for seed in _draw_seeds(b"finishline calibration" + request.entropy):
         if len(seeds) == wishes["runs"]:
@@ -30,7 +30,7 @@ def _draw_seeds(entropy: bytes) -> Iterator[int]:
 
 
 def judge_calibration(case: Case) -> None:
-    """Judge nobody: the runs are the measure of others."""
+    """End without a verdict: the runs are the measure of others."""
 
 
 def _why_not(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:

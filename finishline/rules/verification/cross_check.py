@@ -119,7 +119,7 @@ PACE_SECONDS = 0.25
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far apart two trainings of one seed are: in quality, and in time at one evaluation."""
+    """Distance of two trainings of one seed, in quality and in time at one evaluation."""
 
     agrees: bool
     distance: float

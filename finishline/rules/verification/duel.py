@@ -39,7 +39,7 @@ Ending = Literal["reached", "missed", "void"]
 
 
 def interleave(pairs: int) -> tuple[Side, ...]:
-    """Which side each run trains: A B B A A B B A ..., A the challenger.
+    """Sides that the runs train, in order: A B B A A B B A ..., A the challenger.
 
     Over two pairs both sides have the same mean place, so that a linear drift over the whole
     cancels for an even number of pairs; of an odd number one pair keeps the drift of one run.
@@ -48,7 +48,7 @@ def interleave(pairs: int) -> tuple[Side, ...]:
 
 
 def why_no_duel(benchmark: Benchmark, challenger: Claim, holder: Claim) -> str | None:
-    """Why two claims of one benchmark cannot be trained in turn, in one sentence; None if they can.
+    """Reason why two claims of one benchmark cannot be trained in turn; None if they can.
 
     They have to follow the same rules on the same hardware class, where alone times compare.
     """
@@ -168,16 +168,16 @@ class Duel:
     pairs_needed: int | None
 
     def won_by(self, side: Side) -> int:
-        """How many pairs a side won."""
+        """Number of pairs a side won."""
         return sum(pair.winner == side for pair in self.pairs)
 
     def missed_by(self, side: Side) -> int:
-        """How many runs of a side did not reach the target."""
+        """Number of a side's runs that missed the target."""
         return sum(pair.missed(side) for pair in self.pairs)
 
 
 def judge_duel(pairs: Sequence[Pair], *, alpha: float = ALPHA) -> Duel:
-    """Which side reaches the target sooner, or whether that cannot be told.
+    """Judge which side reaches the target sooner, or that it cannot be told.
 
     Each side is tested one-sided at alpha / 2 for being the faster one. A side that always reached
     is tested by Student's t on the log ratios of the pairs in which the other did too, as long as
@@ -256,7 +256,7 @@ P_CHALLENGER = "p_challenger_no_faster"
 
 
 def duel_reasons(duel: Duel, *, claimed_on: System, trained_on: WorkerSystem) -> list[Reason]:
-    """Why a duel ended as it did: the time first, then where the time comes from."""
+    """Reasons for a duel's result: the time first, then where the time comes from."""
     reasons = [Reason("duel_time", _weight(duel), duel_sentence(duel), _time_numbers(duel))]
     for side in SIDES:
         if duel.missed_by(side):
@@ -360,7 +360,7 @@ def _numbers(gap: PairedGap) -> dict[str, float]:
 
 
 def plan_duel(request: Request) -> list[Training]:
-    """So many `pairs` of runs, the two claims in turn, each run with its complete settings."""
+    """Plan `pairs` of runs, the two claims in turn, each run with its complete settings."""
     order = interleave(request.wishes["pairs"])
     defaults = request.benchmark.defaults()
     settings = {

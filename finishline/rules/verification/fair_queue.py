@@ -84,7 +84,7 @@ class FairQueue:
         self._line_up(one.sharer)
 
     def drop(self, one: Waiting) -> None:
-        """An attempt waits here no longer, and nobody had a turn for it."""
+        """Remove a waiting attempt without counting a turn."""
         self._gone.add(one.attempt_id)
         if one.sharer in self._waiting:
             self._line_up(one.sharer)

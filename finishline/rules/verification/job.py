@@ -82,7 +82,7 @@ class Case:
 
     @property
     def own_runs(self) -> int:
-        """How many of the first trainings have seeds of the claim's own."""
+        """Number of first trainings with seeds of the claim's own."""
         return sum(training.own for training in self.trainings)
 
     def require_claim(self) -> Claim:
@@ -98,7 +98,7 @@ def _no_check(report: ReplayReport, benchmark: Benchmark) -> None:
 
 @dataclass(frozen=True)
 class Purpose:
-    """Why trainings are made: how they are planned, and the verdict on their report.
+    """Purpose of trainings: how they are planned, and the verdict on their report.
 
     `why_not` says in one sentence why the claims cannot be trained for it, None if they can;
     `unable` puts that in words after the submission's name. `judge` returns None where there is
@@ -126,7 +126,7 @@ class Purpose:
 class Draw:
     """Seeds of the runs of a verification, and the nonce that opens their seal.
 
-    The first `own_runs` of the seeds are the claim's own; the others nobody knew before.
+    The first `own_runs` of the seeds are the claim's own; the others were unknown before.
     """
 
     seeds: tuple[int, ...]
@@ -231,7 +231,7 @@ def draw_of(
     sealed_as: str,
     beside: Mapping[str, Any] | None = None,
 ) -> int | None:
-    """Which draw a seal opens as, None if it does not open."""
+    """Open a seal as its draw, None if it does not open."""
     for draw in range(DRAW, 0, -1):
         if seal(benchmark, submission_id, sealed, beside=beside, draw=draw) == sealed_as:
             return draw

@@ -54,7 +54,7 @@ def judge_convergence(
     *,
     curves: Sequence[Curve] = (),
 ) -> list[Reason]:
-    """Does the claim converge faster than the calibrated runs and the replays together allow?
+    """Test if the claim converges faster than calibrated runs and replays together allow.
 
     `curves` are those of the `counted` runs, where they are known. In the open division the
     submitter's model may be another than the reference: there a claim that converges faster is not
@@ -194,7 +194,7 @@ def evaluations_of(run: ReplayRun) -> list[Evaluation]:
 
 
 def evaluation_at_target(benchmark: Benchmark, run: ReplayRun) -> Evaluation | None:
-    """Where a replay reached the target: by its evaluations, not the worker's word."""
+    """Find where a replay reached the target: by its evaluations, not the worker's word."""
     curve = curve_of_replay(run)
     if not curve:
         return None

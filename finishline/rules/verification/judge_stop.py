@@ -21,7 +21,7 @@ FEWEST_RUNS = 2
 
 
 def judge_mean_at_stop(benchmark: Benchmark, claim: Claim, trained: Sequence[ReplayRun]) -> Reason:
-    """Does the mean quality of the replays at their stop beat the target?
+    """Test if the mean quality of the replays at their stop beats the target.
 
     The claim has proven this of its own runs. Replays that prove it too support it, a mean that
     misses the target beyond chance rejects it, anything between leaves it open. The spread is that
@@ -67,7 +67,7 @@ def judge_stop(
     *,
     curves: Sequence[Curve] = (),
 ) -> list[Reason]:
-    """Does the claim stop where the replays do, and no better than they and the calibration allow?
+    """Test that the claim stops where the replays do, no better than they and calibration allow.
 
     The step at which the reference stops is one of its settings. A claim that stops earlier did
     not train with the settings it states.

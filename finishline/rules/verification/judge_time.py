@@ -30,7 +30,7 @@ def judge_time(
     report: ReplayReport,
     policy: ReplayPolicy,
 ) -> list[Reason]:
-    """How long the sealed runs took where the claim was made, or why that was not compared.
+    """Compare the sealed runs' time with the claim's, or say why it was not compared.
 
     `policy.time_tolerance` is how much more a run may take on another machine of the class; beyond
     it and beyond chance (p < alpha) the claim is flagged as slower than claimed.
@@ -76,7 +76,7 @@ def judge_time(
 
 
 def why_not_timed(report: ReplayReport, *, hardware_class: str) -> Reason | None:
-    """Why a report's times measure nothing on the hardware class of a claim; None if they do."""
+    """Reason why a report's times do not count on a claim's hardware class; None if they do."""
     ours = report.system.hardware_class
     if ours != hardware_class:
         message = (

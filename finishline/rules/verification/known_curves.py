@@ -1,4 +1,4 @@
-"""Is a reported run one that is known already? Two trainings of different seeds never agree."""
+"""Detect reported runs that are known already. Two trainings of different seeds never agree."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -107,7 +107,7 @@ def plan_latency(request: Request) -> list[Training]:
 
 
 def why_not_measurable(benchmark: Benchmark, claim: Claim) -> str | None:
-    """Why no latency can be measured for a claim, in one sentence, or None if it can.
+    """Reason why no latency can be measured for a claim, or None if it can.
 
     An inference result names no settings: the reference is trained with its own.
     """
@@ -250,7 +250,7 @@ def _compare(
 
 
 def _why_noisy(fastest: Measured, report: ReplayReport) -> str | None:
-    """Why a slow measurement may be the host's doing: other work, or a change under way."""
+    """Reason why a slow measurement may be the host's doing: other work, or a change under way."""
     drift = fastest.figures.drift_percent or 0.0
     if abs(drift) > QUIET_DRIFT_PERCENT:
         return f"from the first half of the items to the second the time changed by {drift:+.0f} %"

@@ -1,4 +1,4 @@
-"""Everything that crosses between the server and a worker.
+"""Messages between the server and a worker.
 
 A ReplayJob goes out through the broker, the rest goes back over HTTP as JSON. The classes hold
 plain values only, so that either side can write and check them with its own tools.
@@ -78,7 +78,7 @@ class TargetSpec:
 
 @dataclass(frozen=True)
 class LatencyOrder:
-    """How to measure the latency of the trained model: see rules.latency_protocol.
+    """Order to measure the latency of the trained model: see rules.latency_protocol.
 
     A backend that is still at it after `enough_seconds` ends once it has `fewest_items`, one that
     is after `most_seconds` with the items it has.
@@ -165,7 +165,7 @@ class ClaimGrant:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run or an attempt ended without a result, from a closed list, with the next step."""
+    """Reason why a run or an attempt ended without a result, from a closed list, and the remedy."""
 
     kind: FailureKind
     code: FailureCode

@@ -25,7 +25,7 @@ def draw_replay(
     claimed_seeds: Sequence[int | None] = (),
     own_seeds: int = OWN_SEEDS,
 ) -> Draw:
-    """How many runs a verification makes, and their seeds: a function of 32 random bytes.
+    """Draw the number of runs of a verification and their seeds, from 32 random bytes.
 
     Those bytes are the nonce, so that anybody who knows the nonce can draw the same again.
     Up to `own_seeds` of `claimed_seeds`, the seeds in the claim's logs, come first.
@@ -50,7 +50,7 @@ def _digest_plan(entropy: bytes) -> bytes:
 
 
 def why_not_replayable(benchmark: Benchmark, claim: Claim) -> str | None:
-    """Why the reference model cannot replay a claim, in one sentence, or None if it can."""
+    """Reason why the reference model cannot replay a claim, or None if it can."""
     if claim.kind == "inference":
         return (
             "it is an inference result: ask for its latency to be measured (kind latency) instead"

@@ -1,4 +1,4 @@
-"""Does a report agree with the events its worker posted while it trained, by the server's clock?"""
+"""Compare a report with the events its worker posted, by the server's clock."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -103,7 +103,7 @@ def _check_times(
     slack_seconds: float,
     before_seconds: float,
 ) -> tuple[float, float]:
-    """The seconds to the last evaluation as they are told, and as the server saw them."""
+    """The seconds to the last evaluation as reported, and as the server saw them."""
     zero = next((event for event in events if starts_clock(event, clock)), None)
     if zero is None or events[0].kind != "run_started":
         _refuse(run.index, "", "its start was not posted", "the events that start a run's clock")

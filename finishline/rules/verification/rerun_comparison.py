@@ -108,7 +108,7 @@ def _difference(
 
 
 def two_sided_p(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """How likely are means this far apart by chance? None below two values each.
+    """Two-sided p-value of the distance of two means; None below two values each.
 
     Source: Welch (1947), on logarithms, two-sided.
     """

@@ -31,7 +31,7 @@ class SealedRun:
 def sealed_runs(benchmark: Benchmark, report: ReplayReport, *, own_runs: int) -> list[SealedRun]:
     """The runs of a report that count in the pool of its configuration.
 
-    The first `own_runs` have the claim's own seeds, which nobody sealed. A run that the machinery
+    The first `own_runs` have the claim's own seeds, which were not sealed. A run that the machinery
     ended is no run; one that missed the target or ran into its limit is infinite.
     """
     found = []
@@ -120,12 +120,12 @@ HELD_BACK = ("confirming", "unconfirmed")
 def why_fresh_runs(
     seconds: float, *, others: Sequence[float], record_seconds: float | None
 ) -> str | None:
-    """Why a configuration of this measured time is trained again first, or None if it is not.
+    """Reason why this configuration is trained again first, or None if it is not.
 
     `others` has the measured times of the other configurations of its division, `record_seconds`
     that of the one that holds the record. The best of many pools of three runs is partly luck, and
-    luck does not last for ten more. Among three configurations or fewer everybody is in the first
-    three: there only a record asks for fresh runs.
+    luck does not last for ten more. Among three configurations or fewer all are in the first three:
+    there only a record asks for fresh runs.
     """
     faster = sum(other < seconds for other in others)
     if len(others) >= FIRST and faster < FIRST:
@@ -136,7 +136,7 @@ def why_fresh_runs(
 
 
 def why_held_back(pool_state: str | None, *, runs: int) -> str | None:
-    """Why a measured row has no number yet, or None if nothing holds it back."""
+    """Reason why a measured row has no number yet, or None if it may have one."""
     if pool_state == "confirming":
         return f"its {runs} fresh runs are under way"
     if pool_state == "unconfirmed":

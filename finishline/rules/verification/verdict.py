@@ -51,7 +51,7 @@ Weight = Literal["supports", "rejects", "leaves_open", "note"]
 
 @dataclass(frozen=True)
 class Shares:
-    """How much of a benchmark's alpha each test of a verdict may use.
+    """Share of a benchmark's alpha that each test of a verdict may use.
 
     An honest claim fails each test at most as often as alpha times its share, so that all tests
     together leave it unverified at most as often as the sum (Bonferroni). The band has the largest:
