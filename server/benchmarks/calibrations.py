@@ -1,4 +1,4 @@
-"""Reading calibrations: their runs, and by which one a verification is judged."""
+"""Read calibrations: their runs, and the one that judges a verification."""
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, selectinload
@@ -14,7 +14,7 @@ COMPLETE = ("reached", "not_reached")  # A run that failed has no curve to its e
 
 
 def find_calibration(session: Session, calibration_id: str) -> Calibration:
-    """A calibration by id. Raises NotFoundError."""
+    """Read a calibration by id. Raises NotFoundError."""
     calibration = session.get(Calibration, calibration_id)
     if calibration is None:
         raise NotFoundError(f"There is no calibration {calibration_id!r}.")
@@ -22,10 +22,10 @@ def find_calibration(session: Session, calibration_id: str) -> Calibration:
 
 
 def lock_calibration(session: Session, calibration_id: str) -> Calibration:
-    """A calibration that nobody else changes until this transaction ends. Raises NotFoundError.
+    """Lock a calibration until this transaction ends. Raises NotFoundError.
 
-    Whoever holds a verification as well has locked that one first. A run that is inserted holds a
-    share of its calibration's key, which this lock leaves alone: two chunks that end at once would
+    A transaction that also holds a verification locks that one first. An inserted run holds a
+    share lock on its calibration's key, which this lock allows: two chunks that end at once would
     wait for each other otherwise.
     """
     find_calibration(session, calibration_id)
@@ -58,7 +58,7 @@ def count_runs(session: Session) -> dict[str, int]:
 
 
 def chunks_of(session: Session, calibration_id: str) -> list[Verification]:
-    """The sealed runs a calibration is made of, in the order they were planned."""
+    """Chunks of sealed runs of a calibration, in the order they were planned."""
     return list(
         session.scalars(
             select(Verification)
@@ -83,7 +83,7 @@ def finished_runs(session: Session, calibration_id: str) -> list[CalibrationRunR
 
 
 def reference_runs(rows: list[CalibrationRunRow]) -> list[ReferenceRun]:
-    """The runs that went to their end, as a benchmark file would hold them."""
+    """Runs that went to their end, in the form of a benchmark file."""
     return [
         ReferenceRun(batch_size=row.batch_size, seed=row.seed, quality=tuple(row.quality))
         for row in rows
@@ -92,7 +92,7 @@ def reference_runs(rows: list[CalibrationRunRow]) -> list[ReferenceRun]:
 
 
 def adopted_calibration(session: Session, benchmark_sha256: str) -> Calibration | None:
-    """The calibration that what is planned now for a definition is judged by: the last adopted."""
+    """Calibration adopted last for a definition: it judges verifications planned from then on."""
     return session.scalars(
         select(Calibration)
         .where(
@@ -106,7 +106,7 @@ def adopted_calibration(session: Session, benchmark_sha256: str) -> Calibration 
 def judging_benchmark(
     session: Session, benchmark_sha256: str, calibration_id: str | None
 ) -> Benchmark:
-    """A definition, with the runs of a calibration in place of its own where one is named."""
+    """Definition, with the runs of a calibration in place of its own if one is named."""
     benchmark = definition(session, benchmark_sha256)
     if calibration_id is None:
         return benchmark
@@ -114,6 +114,6 @@ def judging_benchmark(
 
 
 def benchmark_of(session: Session, verification: Verification) -> Benchmark:
-    """What a verification was planned under and is judged by, whatever was adopted since."""
+    """Benchmark that judges a verification, as planned: a later adoption does not change it."""
     judged_by = verification.calibration_id if PURPOSES[verification.kind].is_evidence else None
     return judging_benchmark(session, verification.benchmark_sha256, judged_by)

@@ -1,4 +1,4 @@
-"""A benchmark's reference convergence, and the submissions on it."""
+"""Convergence of a benchmark's reference, and of its submissions."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ UNITS = {"epoch_num": "epochs", "samples_count": "samples"}
 
 
 class ReferencePointView(BaseModel):
-    """The reference at one batch size; `lowest` is None where no submission is held to it."""
+    """Reference at one batch size; `lowest` is None if no submission is held to it."""
 
     batch_size: int
     mean: float
@@ -30,7 +30,7 @@ class ReferencePointView(BaseModel):
 
 
 class EnvelopePoint(BaseModel):
-    """A place on the line through the points that pruning keeps."""
+    """Point on the line through the points that pruning keeps."""
 
     batch_size: int
     mean: float
@@ -38,7 +38,7 @@ class EnvelopePoint(BaseModel):
 
 
 class PlacedSubmission(BaseModel):
-    """A submission by its batch size and the mean of its runs' convergence."""
+    """Submission by its batch size and the mean of its runs' convergence."""
 
     id: str
     submitter: str
@@ -51,7 +51,7 @@ class PlacedSubmission(BaseModel):
 
 
 class CalibratedPoints(BaseModel):
-    """The points of the calibration that what is planned now is judged by."""
+    """Points of the calibration that judges verifications planned today."""
 
     id: str
     version: int
@@ -59,11 +59,11 @@ class CalibratedPoints(BaseModel):
 
 
 class ConvergenceView(BaseModel):
-    """The reference's epochs or samples to converge by batch size, and the submissions.
+    """Epochs or samples to converge by batch size, of the reference and the submissions.
 
     `judged` is whether closed submissions are held to `lowest`, less the `allowance`. `left_out`
-    counts submissions that do not tell their batch size or did not converge. `points` are those of
-    the benchmark's file, `calibration` has those that were measured and adopted, None without.
+    counts submissions without a known batch size or without convergence. `points` are those of the
+    benchmark's file, `calibration` has those that were measured and adopted, None without.
     """
 
     benchmark: str
@@ -78,7 +78,7 @@ class ConvergenceView(BaseModel):
 
 
 def convergence_view(session: Session, benchmark: Benchmark) -> ConvergenceView:
-    """The reference's convergence and where each submission stands on it."""
+    """Convergence of the reference, and the place of each submission on it."""
     curve = reference_curve(benchmark)
     placed = _placed_submissions(session, benchmark)
     return ConvergenceView(
@@ -173,7 +173,7 @@ def _placed(row: Any, runs: Sequence[Any], benchmark: Benchmark) -> PlacedSubmis
 
 
 def _batch_size(row: Any, runs: Sequence[Any], benchmark: Benchmark) -> int | None:
-    """Of the logs; where they do not tell, of the claim. None where runs do not agree."""
+    """Batch size in the logs, else in the claim. None if the runs differ."""
     logged = {run.batch_size for run in runs if run.batch_size is not None}
     if logged:
         return next(iter(logged)) if len(logged) == 1 else None
@@ -182,7 +182,7 @@ def _batch_size(row: Any, runs: Sequence[Any], benchmark: Benchmark) -> int | No
 
 
 def _mean_convergence(rcp: Any, runs: Sequence[Any], *, dropped: int) -> float | None:
-    """What was judged; else the mean as times are averaged, or of the runs that converged."""
+    """Mean that was judged; else the mean as for times, or that of the converged runs."""
     if rcp is not None:
         judged: float | None = rcp["submission_mean"]
         return judged

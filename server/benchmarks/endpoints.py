@@ -1,4 +1,4 @@
-"""Which benchmarks there are."""
+"""Endpoints of benchmarks."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ TOML_ANSWER: dict[int | str, dict[str, Any]] = {
 
 @router.get("/benchmarks")
 def list_benchmarks(parts: PartsDep) -> BenchmarkList:
-    """Every benchmark, with the number of its submissions."""
+    """List every benchmark, with the number of its submissions."""
     with parts.database.read() as session:
         counts = count_submissions(session, parts.benchmarks)
         phases = all_current_phases(session)
@@ -44,7 +44,7 @@ def list_benchmarks(parts: PartsDep) -> BenchmarkList:
 
 @router.get("/benchmarks/{benchmark_id}.toml", response_class=Response, responses=TOML_ANSWER)
 def get_definition(benchmark_id: str, parts: PartsDep) -> Response:
-    """The definition that is in force, as a file to train and to check under.
+    """Download the definition in force, as a file to train and to check under.
 
     Its SHA-256 is the `sha256` of the benchmark.
     """
@@ -56,7 +56,7 @@ def get_definition(benchmark_id: str, parts: PartsDep) -> Response:
 
 @router.get("/benchmarks/{benchmark_id}")
 def get_benchmark(benchmark_id: str, parts: PartsDep) -> BenchmarkView:
-    """One benchmark: its target, clock, data set, phase, and how runs become a result."""
+    """Read a benchmark: its target, clock, data set, phase, and how runs become a result."""
     benchmark = find_benchmark(parts.benchmarks, benchmark_id)
     with parts.database.read() as session:
         counts = count_submissions(session, [benchmark_id])
@@ -66,9 +66,9 @@ def get_benchmark(benchmark_id: str, parts: PartsDep) -> BenchmarkView:
 
 @router.get("/benchmarks/{benchmark_id}/convergence")
 def get_convergence(benchmark_id: str, parts: PartsDep) -> ConvergenceView:
-    """Epochs or samples to converge by batch size: the reference's points, and the submissions.
+    """Read epochs or samples to converge by batch size, of the reference and the submissions.
 
-    A benchmark whose reference nobody has measured has no points.
+    Without runs of its reference a benchmark has no points.
     """
     benchmark = find_benchmark(parts.benchmarks, benchmark_id)
     with parts.database.read() as session:

@@ -1,4 +1,4 @@
-"""The phases of a benchmark: read by everybody, set by organisers."""
+"""Endpoints of a benchmark's phases: read by everybody, set by organisers."""
 
 from fastapi import APIRouter
 
@@ -19,7 +19,7 @@ router = APIRouter(tags=["benchmarks"])
 
 @router.get("/benchmarks/{benchmark_id}/phases")
 def get_phases(benchmark_id: str, parts: PartsDep) -> PhasesHistory:
-    """The phase a benchmark is in, its dates, and everything that was ever set, with the reason."""
+    """Read the phase of a benchmark, its dates, and their history, with the reasons."""
     find_benchmark(parts.benchmarks, benchmark_id)
     with parts.database.read() as session:
         rows = phase_queries.phases_history(session, benchmark_id)

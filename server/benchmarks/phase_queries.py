@@ -1,4 +1,4 @@
-"""Reading the phases of benchmarks."""
+"""Read the phases of benchmarks."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -19,7 +19,7 @@ _CURRENT = (
 
 
 class Dates(NamedTuple):
-    """The dates of a benchmark, and the definition that is frozen, if one is."""
+    """Dates of a benchmark, and its frozen definition, if there is one."""
 
     opens_at: datetime | None
     freezes_at: datetime | None
@@ -38,26 +38,26 @@ _DATES = (
 
 
 def current_phases(session: Session, benchmark_id: str) -> BenchmarkPhases | None:
-    """What holds for a benchmark; None if nobody ever set anything."""
+    """Latest phases of a benchmark; None if none were ever set."""
     return session.scalar(_CURRENT, {"benchmark_id": benchmark_id})
 
 
 def current_dates(session: Session, benchmark_id: str) -> Dates | None:
-    """As `current_phases`, of what each submission is held to alone, and not as an object."""
+    """Columns of `current_phases` that apply to each submission, without an ORM object."""
     session.flush()  # As before each statement of the session's own.
     row = session.connection().execute(_DATES, {"benchmark_id": benchmark_id}).one_or_none()
     return None if row is None else Dates._make(row)
 
 
 def all_current_phases(session: Session) -> dict[str, BenchmarkPhases]:
-    """What holds, by benchmark id; one without is left out."""
+    """Latest phases by benchmark id; benchmarks without any are left out."""
     latest = select(func.max(BenchmarkPhases.id)).group_by(BenchmarkPhases.benchmark_id)
     rows = session.scalars(select(BenchmarkPhases).where(BenchmarkPhases.id.in_(latest)))
     return {row.benchmark_id: row for row in rows}
 
 
 def phases_history(session: Session, benchmark_id: str) -> Sequence[BenchmarkPhases]:
-    """Everything that was ever set for a benchmark, the latest first."""
+    """Every change of a benchmark's phases, the latest first."""
     return session.scalars(
         select(BenchmarkPhases)
         .where(BenchmarkPhases.benchmark_id == benchmark_id)

@@ -1,4 +1,4 @@
-"""Phases as the API and the pages show them, and as organisers set them."""
+"""Request and response models of phases."""
 
 import re
 from datetime import UTC, datetime
@@ -34,7 +34,7 @@ MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\
 
 
 def _read_moment(value: Any) -> datetime:
-    """A moment in UTC, in whole seconds, from a text with a time zone: a number is none."""
+    """Parse a text with a time zone to a moment in UTC, in whole seconds. Rejects numbers."""
     text = value if isinstance(value, str) else ""
     try:
         if MOMENT.fullmatch(text) is None:
@@ -60,7 +60,7 @@ Moment = Annotated[
 
 
 class PhasesCreate(BaseModel):
-    """All dates of a benchmark, and why; a date that is left out is none.
+    """All dates of a benchmark, and the reason; an omitted date is removed.
 
     `unfreeze` allows a change of `freezes_at` after it has passed, so that nobody does it by
     leaving the date out.
@@ -110,7 +110,7 @@ class PhasesCreate(BaseModel):
 
 
 class PhasesView(BaseModel):
-    """The phase a benchmark is in, in a `sentence` too, and its dates in UTC; None is no date.
+    """Phase of a benchmark, as a `sentence` too, and its dates in UTC; None is no date.
 
     `phase` is announced, open, frozen (open, and the rules are frozen) or closed. `frozen_sha256`
     names the definition that submissions are scored under since `freezes_at`.
@@ -129,7 +129,7 @@ class PhasesView(BaseModel):
 
 
 class PhasesSet(BaseModel):
-    """The dates as somebody set them, when and why."""
+    """A change of the dates: by whom, when and why."""
 
     opens_at: datetime | None
     freezes_at: datetime | None
@@ -142,7 +142,7 @@ class PhasesSet(BaseModel):
 
 
 class PhasesHistory(BaseModel):
-    """The phases that hold, and everything that was ever set, the latest first."""
+    """Current phases, and every change, the latest first."""
 
     benchmark: str
     phases: PhasesView
@@ -150,14 +150,14 @@ class PhasesHistory(BaseModel):
 
 
 def phases_of(row: BenchmarkPhases | Dates | None) -> Phases:
-    """The dates of a stored row; none without one."""
+    """Dates of a stored row; none without one."""
     if row is None:
         return NO_PHASES
     return Phases(row.opens_at, row.freezes_at, row.closes_at, row.embargo_until)
 
 
 def phases_view(row: BenchmarkPhases | None, now: datetime) -> PhasesView:
-    """The phase at a moment."""
+    """View of the phase at a moment."""
     phases = phases_of(row)
     name = phase_at(phases, now)
     return PhasesView(
@@ -172,7 +172,7 @@ def phases_view(row: BenchmarkPhases | None, now: datetime) -> PhasesView:
 
 
 def phases_set(row: BenchmarkPhases) -> PhasesSet:
-    """A row of the history."""
+    """View of a row of the history."""
     return PhasesSet(
         frozen_sha256=row.frozen_sha256,
         reason=row.reason,

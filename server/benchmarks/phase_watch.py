@@ -1,4 +1,4 @@
-"""The loop that ends phases, and the definitions that hold."""
+"""Loop that ends phases, and the definitions in force."""
 
 import logging
 import threading
@@ -25,11 +25,11 @@ log = logging.getLogger(__name__)
 
 
 class RulingDefinitions:
-    """The benchmarks of a server, each as it is frozen or else as its file was at the start.
+    """Definitions in force: each benchmark as it is frozen, or else as its file was at the start.
 
     `benchmarks` is the application's own table; it is changed one whole entry at a time.
-    `redefined` are those changed since somebody emptied it: what was kept of their boards may have
-    been made under the definition before.
+    `redefined` are benchmarks whose definition changed since it was last emptied: their cached
+    boards may be of the earlier definition.
     """
 
     def __init__(self, benchmarks: OfferedBenchmarks, folder: Path) -> None:
@@ -40,7 +40,7 @@ class RulingDefinitions:
         self._frozen: dict[str, str] = {}
 
     def begin(self, session: Session) -> None:
-        """At the start: also offer what is frozen and has no file here."""
+        """Start: offer also the frozen benchmarks that have no file here."""
         rows = all_current_phases(session)
         self._take_installed(session)
         for benchmark_id, row in rows.items():
@@ -48,12 +48,12 @@ class RulingDefinitions:
                 self._own[benchmark_id] = definition(session, row.frozen_sha256)
                 self.benchmarks.offer(self._own[benchmark_id])
         self.follow(session, rows)
-        self.redefined.clear()  # Nothing is kept yet.
+        self.redefined.clear()  # Nothing is cached yet.
         for sentence in self.differences():
             log.warning("%s", sentence)
 
     def follow(self, session: Session, rows: Mapping[str, BenchmarkPhases]) -> None:
-        """Take over what was frozen, unfrozen or installed, here or by another server."""
+        """Adopt definitions that were frozen, unfrozen or installed, here or by another server."""
         self._take_installed(session)
         self._frozen = {
             name: row.frozen_sha256 for name, row in rows.items() if row.frozen_sha256 is not None
@@ -72,7 +72,7 @@ class RulingDefinitions:
         self._own = dict(self.benchmarks) | self._own
 
     def differences(self) -> list[str]:
-        """A sentence for each frozen benchmark whose file is not the frozen text, as of now."""
+        """Warning for each frozen benchmark whose file on disk differs from the frozen text."""
         told = []
         for benchmark_id, frozen in sorted(self._frozen.items()):
             found = definition_on_disk(benchmark_id, self._folder)
@@ -91,7 +91,7 @@ INTERVAL_SECONDS = 1.0
 
 
 class PhaseWatch:
-    """A thread that looks once a second. Any number of servers may: each change has one winner."""
+    """Thread that polls every second. Any number of servers may: each change has one winner."""
 
     def __init__(
         self, database: Database, definitions: RulingDefinitions, settings: Settings
@@ -108,13 +108,13 @@ class PhaseWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop after the look under way."""
+        """Stop after the poll under way."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(timeout=10.0)
 
     def look_once(self) -> None:
-        """Do what is due. Raises what SQLAlchemy does if the database is away."""
+        """Freeze and reveal due benchmarks. Raises SQLAlchemyError if the database is away."""
         now = utc_now()
         with self._database.read(ORGANISER) as session:
             rows = all_current_phases(session)

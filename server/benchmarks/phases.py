@@ -1,4 +1,4 @@
-"""Phases: when a benchmark takes submissions, what is frozen, what an embargo hides."""
+"""Phases: submission dates, frozen definitions, embargoes."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,7 +28,7 @@ from server.people.dependencies import Caller
 
 
 def due_embargoes(session: Session, now: datetime) -> list[str]:
-    """The benchmarks with hidden submissions whose embargo is over."""
+    """Benchmarks with hidden submissions whose embargo is over."""
     hidden = session.scalars(
         select(Submission.benchmark_id).where(Submission.embargoed.is_(true())).distinct()
     ).all()
@@ -39,10 +39,10 @@ def due_embargoes(session: Session, now: datetime) -> list[str]:
 
 
 def lift_embargo(session: Session, benchmark_id: str, now: datetime) -> int:
-    """Show what a benchmark hides if its embargo is over; returns how many submissions that is.
+    """Show a benchmark's hidden submissions if its embargo is over; returns their number.
 
-    What was shown once is never hidden again. The version of the board is raised first: whoever
-    sets the dates does the same, and so the two take turns.
+    A submission that was shown is never hidden again. This raises the board's version first, as
+    setting the dates does, and so the two take turns.
     """
     raise_board_version(session, benchmark_id)
     if is_embargoed(phases_of(current_phases(session, benchmark_id)), now):
@@ -61,7 +61,7 @@ SERVER = Administrator("server.phases")
 
 
 class FrozenOtherwiseError(Exception):
-    """Something was scored under another definition than the frozen one, which is `sha256`."""
+    """A result was scored under another definition than the frozen one, which is `sha256`."""
 
     def __init__(self, sha256: str) -> None:
         super().__init__(sha256)
@@ -70,7 +70,7 @@ class FrozenOtherwiseError(Exception):
 
 @dataclass(frozen=True)
 class Admission:
-    """How a submission is taken at this moment."""
+    """Whether an admitted submission is under embargo."""
 
     embargoed: bool
 
@@ -78,10 +78,10 @@ class Admission:
 def set_phases(
     session: Session, caller: Caller, benchmark: Benchmark, wanted: PhasesCreate, folder: Path
 ) -> BenchmarkPhases:
-    """Set all dates of a benchmark; written to the audit log. What held before is kept.
+    """Set all dates of a benchmark; written to the audit log. Earlier dates are kept.
 
-    Raises ConflictError for a freeze that would be undone without being asked for, or that would
-    begin before a submission that was taken already.
+    Raises ConflictError if a freeze would be undone without `unfreeze`, or would begin before a
+    submission that was accepted already.
     """
     benchmark_id, now = benchmark.benchmark_id, utc_now()
     raise_board_version(session, benchmark_id)
@@ -144,7 +144,7 @@ def _require_may_change_freeze(
 
 
 def freeze_if_due(session: Session, benchmark: Benchmark, folder: Path, now: datetime) -> bool:
-    """Freeze a definition if its time has come and no other server has done it already."""
+    """Freeze a definition if its time has come and no other server has frozen it already."""
     raise_board_version(session, benchmark.benchmark_id)
     row = current_phases(session, benchmark.benchmark_id)
     if row is None or row.frozen_sha256 is not None or not is_frozen(phases_of(row), now):
@@ -169,10 +169,10 @@ def _freeze(session: Session, row: BenchmarkPhases, benchmark: Benchmark, folder
 
 
 def admit(session: Session, benchmark: Benchmark, folder: Path, *, archive: bool) -> Admission:
-    """Take a submission that was scored under this definition, in the transaction that stores it.
+    """Admit a submission scored under this definition, in the transaction that stores it.
 
-    An archive is taken in every phase and is never under embargo. Raises ConflictError outside of
-    the dates, FrozenOtherwiseError if another definition is frozen.
+    An archive is accepted in every phase and is never under embargo. Raises ConflictError outside
+    of the dates, FrozenOtherwiseError if another definition is frozen.
     """
     now = utc_now()
     row = current_dates(session, benchmark.benchmark_id)

@@ -1,4 +1,4 @@
-"""The price book: read by everybody, added to by organisers."""
+"""Endpoints of the price book: read by everybody, added to by organisers."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ CSV_ANSWER: dict[int | str, dict[str, Any]] = {
 
 @router.get("/prices.csv", response_class=Response, responses=CSV_ANSWER)
 def get_prices_csv(query: PriceQueryDep, parts: PartsDep) -> Response:
-    """The same entries as CSV."""
+    """List prices as CSV, as `/prices` does."""
     with parts.database.read() as session:
         text = prices.prices_csv(prices.list_prices(session, query))
     return Response(text, media_type="text/csv; charset=utf-8")
@@ -32,7 +32,7 @@ def get_prices_csv(query: PriceQueryDep, parts: PartsDep) -> Response:
 
 @router.get("/prices")
 def list_prices(query: PriceQueryDep, parts: PartsDep) -> PriceList:
-    """What instances cost, since when, and who says so; with `on` what holds on that day."""
+    """List instance prices with their dates and sources; with `on`, those in force that day."""
     with parts.database.read() as session:
         return PriceList(prices=prices.list_prices(session, query))
 
@@ -48,7 +48,7 @@ def add_price(body: PriceCreate, parts: PartsDep, caller: OrganiserDep) -> Price
 
 @router.post("/prices/import")
 def import_prices(body: PricesImport, parts: PartsDep, caller: OrganiserDep) -> PricesImported:
-    """Add many prices or none; what is in the book already is left out."""
+    """Add many prices or none; prices that are in the book already are left out."""
     with parts.database.write() as session:
         rows, already_there = prices.import_prices(session, caller, body.prices)
         for row in rows:

@@ -1,4 +1,4 @@
-"""The price book as it crosses the API."""
+"""Request and response models of the price book."""
 
 from datetime import date, datetime
 from typing import Annotated
@@ -30,7 +30,7 @@ LARGEST_IMPORT = 1000
 ONE_LINE = r"^\S(.*\S)?$"
 
 
-# In JSON Schema what `_can_be_followed` demands: written in ASCII, with a host.
+# JSON Schema of `_can_be_followed`: written in ASCII, with a host.
 WebAddress = Annotated[
     str,
     Field(min_length=1, max_length=SOURCE_LENGTH),
@@ -45,9 +45,9 @@ WebAddress = Annotated[
 
 
 class PriceCreate(BaseModel):
-    """A price, from which day it holds, and the page that says so.
+    """A price, the day it takes effect, and the page it is from.
 
-    With `supersedes` it stands in for an earlier entry that was wrong.
+    With `supersedes` it replaces an earlier entry that was wrong.
     """
 
     model_config = ConfigDict(
@@ -93,7 +93,7 @@ class PriceCreate(BaseModel):
 
 
 class PricesImport(BaseModel):
-    """Prices that are added together or not at all; what is in the book already is left out."""
+    """Prices to add together or not at all; those in the book already are left out."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -101,7 +101,7 @@ class PricesImport(BaseModel):
 
 
 class PriceQuery(BaseModel):
-    """Which part of the book: by exact names, and with `on` only what holds on that day."""
+    """Filter of the price book: by exact names, and with `on` only prices in force that day."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -116,7 +116,7 @@ PriceQueryDep = Annotated[PriceQuery, Query()]
 
 
 class PriceView(BaseModel):
-    """An entry of the book. `superseded_by` names the entry that stands in for it.
+    """An entry of the book. `superseded_by` names the entry that replaces it.
 
     `ranks` is whether a cost may rest on it: it is on-demand and nothing supersedes it.
     """
@@ -144,14 +144,14 @@ class PriceList(BaseModel):
 
 
 class PricesImported(BaseModel):
-    """What was added, and how many were in the book already."""
+    """Prices added, and the number that were in the book already."""
 
     added: list[PriceView]
     already_there: int
 
 
 def price_of(row: PriceRow) -> Price:
-    """A stored price as the rules take it."""
+    """Convert a stored price to the rules' type."""
     return Price(
         provider=row.provider,
         instance=row.instance,
@@ -166,12 +166,12 @@ def price_of(row: PriceRow) -> Price:
 
 
 def entry_of(row: PriceRow) -> PriceEntry:
-    """A stored price with its number."""
+    """Convert a stored price to an entry with its number."""
     return PriceEntry(row.id, price_of(row))
 
 
 def price_view(row: PriceRow, superseded_by: int | None) -> PriceView:
-    """A stored price as the API shows it."""
+    """View of a stored price."""
     return PriceView(
         **vars(price_of(row)),
         id=row.id,

@@ -1,4 +1,4 @@
-"""The price book: read, added to, and the costs that follow."""
+"""The price book: read it, add to it, and price systems by it."""
 
 import csv
 import io
@@ -34,7 +34,7 @@ NAMES = ("provider", "instance", "region", "pricing")
 
 
 def find_price(session: Session, price_id: int) -> PriceRow:
-    """An entry by its number. Raises NotFoundError."""
+    """Read an entry by its number. Raises NotFoundError."""
     row = session.get(PriceRow, price_id)
     if row is None:
         raise NotFoundError(f"There is no price {price_id}.")
@@ -42,7 +42,7 @@ def find_price(session: Session, price_id: int) -> PriceRow:
 
 
 def list_prices(session: Session, query: PriceQuery) -> list[PriceView]:
-    """Entries by name, the latest of each first; with `on` those a cost of that day rests on."""
+    """List entries by name, the latest of each first; with `on` those that price that day."""
     rows = session.scalars(
         select(PriceRow).order_by(
             PriceRow.provider,
@@ -94,8 +94,8 @@ def prices_csv(views: Sequence[PriceView]) -> str:
 def add_price(session: Session, caller: Caller, wanted: PriceCreate) -> PriceRow:
     """Add an entry; written to the audit log.
 
-    Raises ConflictError if the same is in the book or the superseded one has a successor already,
-    NotFoundError if there is no entry to supersede.
+    Raises ConflictError if an equal entry is in the book or the superseded one has a successor
+    already, NotFoundError if there is no entry to supersede.
     """
     known = _the_same(session, wanted)
     if known is not None:
@@ -117,9 +117,9 @@ def add_price(session: Session, caller: Caller, wanted: PriceCreate) -> PriceRow
 def import_prices(
     session: Session, caller: Caller, wanted: Sequence[PriceCreate]
 ) -> tuple[list[PriceRow], int]:
-    """Add what is not in the book yet, in one transaction; the entries added, and how many it had.
+    """Add the entries that the book lacks, in one transaction; returns them, and how many it had.
 
-    So an import that is repeated adds nothing. Raises as `add_price` does.
+    A repeated import adds nothing. Raises as `add_price` does.
     """
     added: list[PriceRow] = []
     for price in wanted:
@@ -182,7 +182,7 @@ NO_PRICES = PriceBook(())
 
 @dataclass(frozen=True)
 class _KeptBook:
-    """The book as it was when `last` was its latest entry: entries are only ever added."""
+    """Cache of the book while `last` is its latest entry: entries are only ever added."""
 
     last: int
     book: PriceBook
@@ -193,7 +193,7 @@ _keeping = threading.Lock()
 
 
 def read_book(session: Session) -> PriceBook:
-    """The price book as it is, read again only if it has a later entry than it had."""
+    """Read the price book from the cache, or from the database if it has a later entry."""
     engine = cast(Engine, session.get_bind())
     last = session.scalar(select(func.max(PriceRow.id))) or 0
     with _keeping:
@@ -202,7 +202,7 @@ def read_book(session: Session) -> PriceBook:
         return kept.book
     entries = [entry_of(row) for row in session.scalars(select(PriceRow))]
     book = PriceBook(entries)
-    # What a writing session sees may be rolled back, and its number given to another entry.
+    # A writing session's rows may be rolled back, and their numbers given to other entries.
     if not session.connection().get_execution_options().get("finishline_write", False):
         with _keeping:
             _books[engine] = _KeptBook(max((e.number for e in entries), default=0), book)
@@ -210,18 +210,18 @@ def read_book(session: Session) -> PriceBook:
 
 
 class BookCosts:
-    """What the book says of many submissions; it is read once, and only if a system asks for it."""
+    """Prices of many submissions; the book is read once, and only if a system needs it."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._book: PriceBook | None = None
 
     def price(self, submission: Submission | Row[Any]) -> SystemPrice:
-        """What an hour of a submission's system costs on the day it was submitted."""
+        """Price per hour of a submission's system on the day it was submitted."""
         return self.price_on(submission.system, day_of(submission))
 
     def price_on(self, system: Mapping[str, Any], day: date) -> SystemPrice:
-        """What an hour of a system costs on a day."""
+        """Price per hour of a system on a day."""
         if system.get("cloud") is None:
             return price_of_system(system, NO_PRICES, on=day)
         return price_of_system(system, self._read(), on=day)
@@ -233,10 +233,10 @@ class BookCosts:
 
 
 def price_of_submission(session: Session, submission: Submission) -> SystemPrice:
-    """What an hour of a submission's system costs on the day it was submitted."""
+    """Price per hour of a submission's system on the day it was submitted."""
     return BookCosts(session).price(submission)
 
 
 def day_of(submission: Submission | Row[Any]) -> date:
-    """The day on which a result was published, else the one on which it was sent, in UTC."""
+    """Day on which a result was published, else the day it was sent, in UTC."""
     return submission.published_on or submission.submitted_at.date()

@@ -1,4 +1,4 @@
-"""Reading benchmarks: those this server offers, and those that results were scored under."""
+"""Read benchmarks: those this server offers, and those that results were scored under."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -33,7 +33,7 @@ _texts: dict[str, bytes] = {}
 
 
 def load_definitions(folder: Path) -> OfferedBenchmarks:
-    """Every benchmark of a folder, as it is at this moment, whatever becomes of its file.
+    """Load every benchmark of a folder; later changes of its files have no effect.
 
     Raises BenchmarkError if the folder holds none.
     """
@@ -60,7 +60,7 @@ def importable_benchmarks(offered: OfferedBenchmarks) -> dict[str, Benchmark]:
 
 
 def definition_on_disk(benchmark_id: str, folder: Path) -> str | None:
-    """The SHA-256 of a benchmark's file as it is now; None if there is none that can be read."""
+    """SHA-256 of a benchmark's file on disk; None if it cannot be read."""
     try:
         return hashlib.sha256(definition_file(benchmark_id, folder).read_bytes()).hexdigest()
     except OSError:
@@ -68,14 +68,14 @@ def definition_on_disk(benchmark_id: str, folder: Path) -> str | None:
 
 
 def definition_file(benchmark_id: str, folder: Path) -> Path:
-    """The file of a benchmark: that of the folder, else the one shipped for an archive."""
+    """Path of a benchmark's file: in the folder, else the one shipped for an archive."""
     own = folder / f"{benchmark_id}.toml"
     is_shipped = benchmark_id in shipped_ids() and not own.exists()
     return shipped_file(benchmark_id) if is_shipped else own
 
 
 def find_benchmark(benchmarks: Mapping[str, Benchmark], benchmark_id: str) -> Benchmark:
-    """A benchmark by id. Raises NotFoundError naming those there are."""
+    """Find a benchmark by id. Raises NotFoundError with the ids there are."""
     if benchmark_id not in benchmarks:
         known = sorted(benchmarks)
         meant = did_you_mean(benchmark_id, known)
@@ -87,7 +87,7 @@ def find_benchmark(benchmarks: Mapping[str, Benchmark], benchmark_id: str) -> Be
 
 @dataclass(frozen=True)
 class Counts:
-    """The submissions of one benchmark, by their kind."""
+    """Number of submissions of one benchmark, by kind."""
 
     train: int = 0
     inference: int = 0
@@ -97,10 +97,10 @@ NO_SUBMISSIONS = Counts()
 
 
 def count_submissions(session: Session, benchmark_ids: Iterable[str]) -> dict[str, Counts]:
-    """Submissions of some benchmarks, without those withdrawn; one without any is left out.
+    """Count submissions of some benchmarks, without withdrawn ones; those with none are left out.
 
-    Counted once for each version of a board: with a million of them, counting takes its time. The
-    session must be one that only reads.
+    Cached for each version of a board: counting a million takes its time. The session must only
+    read.
     """
     versions = board_versions(session)
     return {
@@ -123,9 +123,9 @@ def _count(session: Session, benchmark_id: str) -> Counts:
 
 
 def keep_definition(session: Session, benchmark: Benchmark, folder: Path) -> None:
-    """Store the text of a definition, so that what was scored under it can be judged under it.
+    """Store the text of a definition, to judge later the results that were scored under it.
 
-    Raises ConflictError if its file was changed before anybody read its text.
+    Raises ConflictError if its file was changed before its text was read.
     """
     if session.connection().scalar(_KEPT_SHA256, {"sha256": benchmark.sha256}) is not None:
         return
@@ -142,9 +142,9 @@ def keep_definition(session: Session, benchmark: Benchmark, folder: Path) -> Non
 
 
 def definition_text(session: Session, benchmark: Benchmark, folder: Path) -> bytes:
-    """The text of the definition that is in force, whose hash every result under it names.
+    """Text of the definition in force, whose hash every result under it names.
 
-    Raises ConflictError if its file was changed before anybody read its text.
+    Raises ConflictError if its file was changed before its text was read.
     """
     kept = session.get(BenchmarkDefinition, benchmark.sha256)
     return kept.content.encode() if kept is not None else _text_of(benchmark, folder)
@@ -163,9 +163,10 @@ def _text_of(benchmark: Benchmark, folder: Path) -> bytes:
 
 
 def definition(session: Session, sha256: str) -> Benchmark:
-    """The benchmark a result was scored under, from its stored text.
+    """Benchmark that a result was scored under, from its stored text.
 
-    Read once a process: what a hash names never changes, and a live page asks four times a second.
+    Cached for the process: the text of a hash never changes, and a live page asks four times a
+    second.
     """
     if sha256 not in _definitions:
         row = session.get(BenchmarkDefinition, sha256)

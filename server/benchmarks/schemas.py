@@ -1,4 +1,4 @@
-"""Benchmarks as the API and the pages show them."""
+"""API and page models of benchmarks."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ from server.benchmarks.queries import NO_SUBMISSIONS, Counts
 
 
 class DataSetView(BaseModel):
-    """What is trained and evaluated on; None where no fixed set of items is."""
+    """Data set for training and evaluation; None if it is no fixed set of items."""
 
     name: str
     source: str
@@ -19,7 +19,7 @@ class DataSetView(BaseModel):
 
 
 class TargetView(BaseModel):
-    """The quality to reach, in the unit of its source; `also` has what must be reached with it."""
+    """Quality to reach, in the unit of its source; `also` has further targets to reach with it."""
 
     metric: str
     value: float
@@ -29,10 +29,10 @@ class TargetView(BaseModel):
 
 
 class RunsView(BaseModel):
-    """Runs a result is made of, and how many are dropped at each end.
+    """Runs of a result, and how many are dropped at each end.
 
-    `started` is how many a submission must have, which is more than `count` where only the first
-    `count` that reach the target make the result.
+    A submission must have `started` runs. That is more than `count` if only the first `count` that
+    reach the target make the result.
     """
 
     count: int
@@ -43,9 +43,9 @@ class RunsView(BaseModel):
 class BenchmarkView(BaseModel):
     """A benchmark: task, data set, target and rules version.
 
-    `convergence_unit`, "epochs" or "samples", is what a training's length is counted in.
-    `submissions` counts all, `inference_submissions` those of them that are of inference. `phases`
-    are as of the answer, and None where a benchmark is named beside something else.
+    `convergence_unit`, "epochs" or "samples", is the unit of a training's length. `submissions`
+    counts all, `inference_submissions` those of inference. `phases` are as of the response, and
+    None if the benchmark is only named in it.
     """
 
     id: str
@@ -73,7 +73,7 @@ class BenchmarkList(BaseModel):
 
 
 def target_view(benchmark: Benchmark) -> TargetView:
-    """A benchmark's target."""
+    """View of a benchmark's target."""
     return _view_of(benchmark.target)
 
 
@@ -90,7 +90,7 @@ def _view_of(target: QualityTarget) -> TargetView:
 def benchmark_view(
     benchmark: Benchmark, counts: Counts = NO_SUBMISSIONS, *, phases: PhasesView | None = None
 ) -> BenchmarkView:
-    """A benchmark with the number of its submissions."""
+    """View of a benchmark with the number of its submissions."""
     data_set = benchmark.data_set
     return BenchmarkView(
         id=benchmark.benchmark_id,
